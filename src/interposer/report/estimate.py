@@ -62,7 +62,10 @@ def _of_regions(layer: Layer, counts: Iterable[int]) -> int:
 
 
 def _peak(order: list[Layer], inner: dict[Layer, int]) -> int:
-    """Return the largest total size in bytes of live tensors; `inner` has the peak of each layer's regions."""
+    """Return the largest total size in bytes of tensors that are alive at the same time during a run.
+
+    `order` are the layers in running order, and `inner` has the peak of the regions of each control flow layer.
+    """
     left = {value: len({use.layer.guid for use in value.uses}) for layer in order for value in layer.outputs}
     live = peak = 0
     for layer in order:
@@ -82,7 +85,10 @@ _PADS: Final = {"H": ("pad_top", "pad_bottom"), "W": ("pad_left", "pad_right"), 
 
 
 def _scratch(layer: Layer) -> int:
-    """Return the bytes of a layer's padded image and of the windows of one row; 0 without padding."""
+    """Return the bytes of temporary memory that a kernel may need for a layer with padding; 0 without padding.
+
+    These are a padded copy of the image, and the windows of one output row.
+    """
     layout = getattr(layer.op, "data_layout", None)
     if layout is None:
         return 0

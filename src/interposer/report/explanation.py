@@ -35,9 +35,9 @@ _DISAGREES: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer of one backend about a layer that runs elsewhere.
+    """What one backend says about a layer that another backend runs.
 
-    It has the reasons of a refusal, or none if the backend supports the layer.
+    `reasons` says why it refuses the layer; there are none if it supports the layer, but was not preferred.
     """
 
     backend: str
@@ -270,7 +270,10 @@ def _cells(
 
 
 def _bare(tensor: Tensor) -> dict[str, Any]:
-    """Return a tensor at the border of the network, without the fields that only apply to operands."""
+    """Return an input or output of the network as JSON-compatible data.
+
+    The fields of `Tensor` that only apply to operands of layers are left out.
+    """
     reported = {name: getattr(tensor, name) for name in ("name", "type", "shape", "bytes", "quantization", "layer")}
     return reported | {"name": tensor.role, "crossing": tensor.crossing}
 

@@ -30,11 +30,11 @@ _short.maxlist = _short.maxtuple = 16
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """An operand or result of a layer.
+    """An operand or result of a layer, described for an explanation.
 
     `role` is the name of the operand or result. `layer` is the name of the producing layer, which may be an Input, or
-    "" for a constant, whose `value` is present if it is small. `crossing` is the number of the crossing through which
-    the tensor came.
+    "" for a constant, whose `value` is present if it is small. If the tensor was passed from another backend,
+    `crossing` is the index of its record in the network's list of crossings, else None.
     """
 
     role: str
@@ -50,7 +50,11 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class LayerFacts:
-    """The facts about one layer: attributes that differ from their defaults, tensors, and the work of a run."""
+    """What an explanation says about one layer, apart from its placement.
+
+    `attributes` are those that differ from their defaults, as text. `operations` is the number of arithmetic operations
+    of a run, and `bytes` the size of the tensors that it reads and writes.
+    """
 
     name: str
     kind: str
@@ -78,9 +82,10 @@ class LayerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Connected layers on one backend.
+    """Connected layers on one backend, which the backend gets as one subgraph.
 
-    `units` are the layers that run in their place, such as one compiled subgraph. `incoming` and `outgoing` are numbers
+    `layers` are their names. `units` are the names of the layers that run in their place, such as one compiled
+    subgraph. `incoming` and `outgoing` are indices of the tensors that enter and leave the part, in the network's list
     of crossings.
     """
 
@@ -94,9 +99,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts about a network: layers by name, layers of the runtime, inputs and outputs, parts, and running layers.
+    """What an explanation says about a network, apart from the choice of backends.
 
-    `units` has for every layer the names of the layers that run in its place.
+    `layers` has the layers that backends were asked about, by name, and `hosted` those that the runtime executes
+    itself. `inputs` and `outputs` are those of the network. `parts` are its connected layers on one backend. `units`
+    has for every layer the names of the layers that run in its place.
     """
 
     layers: Mapping[str, LayerFacts] = field(default_factory=dict)
@@ -133,7 +140,11 @@ def facts_of(graph: Graph, divided: Graph, names: Collection[str], crossings: Se
 
 
 def _units(graph: Graph, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return for every layer the layers that run in its place, in running order."""
+    """Return for each of these layers, by name, the names of the layers that run in its place, in running order.
+
+    `graph` is the graph that runs. A layer that was not replaced runs itself; a layer that was fused or compiled runs
+    in the layer that has replaced it.
+    """
     result: dict[str, list[str]] = {name: [] for name in names}
     running = [(prefix, layer) for prefix, each in named_graphs(graph) for layer in each.topological()]
     placed = [(prefix, layer) for prefix, layer in running if is_placed_by_a_backend(layer)]
@@ -228,7 +239,10 @@ def _quantization(quantization: Quantization | None) -> str:
 
 
 class _Borders:
-    """The paths of tensors between layers of the running graph, as numbers of crossings."""
+    """Finds out where tensors pass between backends, for two layers of the graph that runs.
+
+    Such a passage is given by its index in `crossings`, the records of all tensors that pass between backends.
+    """
 
     def __init__(self, graph: Graph, crossings: Sequence[Crossing]) -> None:
         self._crossings = crossings
@@ -249,7 +263,11 @@ class _Borders:
             self._between.setdefault((giver, f"{prefix}{layer.name}"), []).extend(numbers)
 
     def way(self, prefix: str, value: Value, target: str) -> tuple[str, list[int]]:
-        """Return the layer that computed a value, and the crossings on its path to a backend."""
+        """Follow a value back through copies and imports to the layer that computed it.
+
+        Returns the name of this layer, and the indices of the crossings on the path to the backend `target`, the last
+        one first. `prefix` is that of the names of the graph's layers.
+        """
         numbers: list[int] = []
         while True:
             producer = value.producer
@@ -262,7 +280,10 @@ class _Borders:
             [value] = producer.values
 
     def between(self, givers: Sequence[str], takers: Sequence[str], size: int) -> int | None:
-        """Return the number of a crossing between these layers, of `size` bytes if there is one; None without any."""
+        """Return the index of the crossing by which a tensor gets from one of the layers `givers` to one of `takers`.
+
+        If there are several, one of `size` bytes is preferred. None if no tensor passes between backends there.
+        """
         result = [item for giver in givers for taker in takers for item in self._between.get((giver, taker), ())]
         fitting = [item for item in result if self._crossings[item].num_bytes == size]
         return next(iter(fitting or result), None)

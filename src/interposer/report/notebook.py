@@ -15,7 +15,10 @@ Rows: TypeAlias = Sequence[tuple[str, ...]]
 
 
 def model_html(name: str, inputs: Border, outputs: Border, explanation: str, note: str = "") -> str:
-    """Return a model as HTML: inputs, outputs, and its `explanation` as HTML, or `note` if the explanation is empty."""
+    """Return a model as HTML for notebooks: its inputs and outputs, as pairs of name and info, and its explanation.
+
+    `explanation` is HTML already; if it is empty, the text `note` is shown instead.
+    """
     return box(title("Model", name), border_table(inputs, outputs), explanation or paragraph(note))
 
 
@@ -36,6 +39,6 @@ def explained(summary: Sequence[str], parts: Rows, layers: Rows) -> str:
 
 
 def _shortened(lines: Sequence[str]) -> str:
-    """Return the first 40 lines, and how many more there are."""
+    """Return the first 40 lines as one text, and a last line that says how many more there are."""
     more = len(lines) - SHOWN_LINES
     return "\n".join([*lines[:SHOWN_LINES], *([f"  ... and {more} lines more"] if more > 0 else [])])

@@ -89,7 +89,11 @@ class OptimizedNetwork:
         )
 
     def _verdicts(self, placement: Placement, refusals: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[Verdict]:
-        """Yield what each other backend says of a layer; a backend that was not asked before is asked now."""
+        """Yield what each other backend says about the layer of `placement`, in order of preference.
+
+        `refusals` has the recorded reasons by names of layer and backend. A backend that was not asked before is asked
+        now.
+        """
         for backend in self.preferences:
             if backend == placement.backend:
                 continue

@@ -31,7 +31,7 @@ class Refusal:
 
     @property
     def is_problem(self) -> bool:
-        """True if the backend failed with an exception instead of refusing."""
+        """True if the backend raised an exception when it was asked or compiled the layer, instead of refusing it."""
         return any(reason.startswith((ASKING_RAISED, COMPILING_RAISED)) for reason in self.reasons)
 
     def __str__(self) -> str:

@@ -58,7 +58,10 @@ def time_text(ms: float) -> str:
 
 
 class Clock:
-    """Computes the times of a network's layers and parts."""
+    """Computes how long each layer and each part of a network takes, from measured times and estimates of work.
+
+    `times` are the measurements of a run, or None for estimates only.
+    """
 
     def __init__(self, facts: Facts, times: Times | None) -> None:
         self._facts = facts
@@ -74,7 +77,10 @@ class Clock:
         self._total = measured or self._times.whole
 
     def layer(self, name: str) -> Time:
-        """Return the time of a layer."""
+        """Return the time of the layer with this name.
+
+        It is exact if the layer runs by itself, else its share of the running layers that contain it.
+        """
         units = self._facts.units.get(name, ())
         if not self._times.units:
             return self._estimated([name])
@@ -82,7 +88,7 @@ class Clock:
         return self._known(ms, all(len(self._inside[unit]) == 1 for unit in units))
 
     def _of_unit(self, unit: str) -> float:
-        """Return the measured time of a unit; 0 for a unit that did not run, such as a branch that was not taken."""
+        """Return the measured milliseconds of a running layer; 0 if it did not run, as in a branch not taken."""
         return self._times.units.get(unit, 0.0)
 
     def _share_in(self, unit: str, name: str) -> float:
@@ -90,7 +96,10 @@ class Clock:
         return self._work.get(name, 0.0) / together if together else 1 / len(self._inside[unit])
 
     def part(self, part: Part) -> Time:
-        """Return the time of a part: measured if its units were timed, else estimated from the work of its layers."""
+        """Return the time of a part: the sum of its running layers if these were timed, else an estimate.
+
+        The estimate is the part's share of the time of the whole run, in proportion to its work.
+        """
         if part.units and self._times.units:
             return self._known(sum(map(self._of_unit, part.units)), True)
         return self._estimated(part.layers)

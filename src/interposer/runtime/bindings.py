@@ -33,7 +33,10 @@ class Binding:
 
 
 class Fitting(dict[int, Array]):
-    """Input arrays, by binding id, that were checked already and need no conversion."""
+    """Input arrays, by binding id, that were checked already and need no conversion.
+
+    `Bindings.checked_inputs` returns such a mapping unchanged.
+    """
 
 
 class Bindings:
@@ -47,9 +50,9 @@ class Bindings:
         self._only_tensors = all(output.info.is_tensor for output in self.outputs.values())
 
     def fitting(self, numbers: Sequence[int], values: Sequence[Any]) -> Fitting | None:
-        """Return the inputs by binding id if all of them are arrays that need no conversion.
+        """Return the inputs by binding id if all of them are arrays that need no conversion, else None.
 
-        None if a full check is needed.
+        `numbers` are the binding ids of `values`. None only means that `checked_inputs` has to check the inputs.
         """
         feeds = Fitting(zip(numbers, values, strict=True))
         return feeds if _fits(self.inputs, feeds) else None
@@ -112,9 +115,9 @@ class Bindings:
             ) from error
 
     def given_out(self, outputs: Mapping[int, Array]) -> dict[int, Any]:
-        """Return the outputs for the caller.
+        """Return the outputs of a run in the form in which callers get them, by binding id.
 
-        Arrays, lists of arrays for sequences, the element or None for optionals.
+        A tensor is an array, a sequence is a list of arrays, and an optional is its element or None.
         """
         if self._only_tensors:
             return dict(outputs)
@@ -141,7 +144,10 @@ def _binding(layer: Layer) -> Binding:
 
 
 def _fits(known: Mapping[int, Binding], value: dict[Any, Any]) -> bool:
-    """Return True if all arrays fit without conversion; False only means that a full check is needed."""
+    """Return True if all arrays have the shape and type of the binding with their id, so that nothing is converted.
+
+    False only means that a full check is needed.
+    """
     if len(value) != len(known):
         return False
     for key, array in value.items():
@@ -172,7 +178,10 @@ def _is_fixed(info: TensorInfo) -> bool:
 
 
 def _stored(binding: Binding, value: object, errors: list[str]) -> Array:
-    """Return an input as it is stored; errors are appended to `errors`."""
+    """Return an input of the caller as the runtime stores it: an array, or an object array for a sequence or optional.
+
+    Error messages about its shape, type or elements are appended to `errors`.
+    """
 
     def to_tensor(title: str, info: TensorInfo, arguments: object) -> Array:
         array = as_array(arguments, title)
@@ -206,7 +215,10 @@ def _type_name(dtype: np.dtype[Any]) -> str:
 
 
 def _target(binding: Binding, value: Any, errors: list[str]) -> Array:
-    """Return a writable array over the memory for an output; errors are appended to `errors`."""
+    """Return an array that shares the memory that a caller gives for an output.
+
+    Error messages are appended to `errors`, such as for read-only memory or a wrong shape.
+    """
     title = f"output {binding.id} ({binding.name})"
     if not binding.info.is_tensor:
         errors.append(f"{title} is {binding.info}, and no tensor that an array could hold; give none")

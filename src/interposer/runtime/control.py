@@ -23,7 +23,7 @@ __all__ = ["ControlWorkload", "Region", "control_workload"]
 
 
 class Region(Protocol):
-    """The steps of a region, which a control-flow layer runs."""
+    """The body of a loop or a branch, prepared for running: what a control flow layer needs of it."""
 
     @property
     def title(self) -> str:
@@ -34,13 +34,13 @@ class Region(Protocol):
         """The output layers of the region."""
 
     def watch(self, control: RunControl | None) -> None:
-        """Let `control` stop the following runs of the region; None removes the control."""
+        """Let `control` stop the following runs of the region; None means that they cannot be stopped."""
 
     def enter(self, captured: Mapping[int, Array]) -> None:
-        """Set the inputs that stay the same in all runs, by their number."""
+        """Set the captured inputs, which stay the same in all runs until `leave`, by their binding ids."""
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
-        """Run the region on its first inputs, and return its results."""
+        """Run the region once and return its outputs; `arrays` are the inputs that `enter` has not set, in order."""
 
     def leave(self) -> None:
         """Drop the inputs that `enter` has set."""
@@ -196,7 +196,10 @@ def _collect(collected: Sequence[list[Array]], arrays: Sequence[Array]) -> None:
 
 
 def _stacked(arrays: Sequence[Array], info: TensorInfo, axis: int) -> Array:
-    """Return the arrays stacked along a new axis; an empty array, with 0 for unknown sizes, if there are none."""
+    """Return the arrays of all iterations, stacked along a new axis.
+
+    Without arrays, the result is empty: `info` describes one iteration, and its unknown dimensions become 0.
+    """
     if arrays:
         return np.stack(arrays, axis)
     known = [0 if isinstance(dim, Dim) else int(dim) for dim in info.shape] if info.is_ranked else []

@@ -54,7 +54,10 @@ def direct_call(
 
 
 def _runs_a_part(workload: Workload) -> bool:
-    """Return True if the workload runs a compiled part, and its method `execute` is not overridden."""
+    """Return True if the workload runs a compiled part of a plug-in, so that a direct call may run it.
+
+    False if its method `execute` is overridden, such as by a wrapper.
+    """
     dynamic = sys.modules.get("interposer.plugins.capi.running.workload")  # only imported where there are plug-ins
     execute = getattr(workload.execute, "__func__", None)  # an instance may override it
     return dynamic is not None and execute is dynamic.DynamicWorkload.execute

@@ -25,7 +25,11 @@ def run(
     working: WorkingMemHandle | None = None,
     control: RunControl | None = None,
 ) -> dict[int, Any]:
-    """Run once on the arrays of the caller and return the outputs by binding id; see `Runtime.enqueue_workload`."""
+    """Check the caller's arrays, run the network once on them, and return the outputs by binding id.
+
+    The run uses `working` as its memory, else idle or new memory, and `control` can stop it. `inputs` and `outputs` are
+    those of `Runtime.enqueue_workload`.
+    """
     bindings = loaded.bindings
     arrays = bindings.checked_inputs(inputs)
     targets = bindings.new_outputs() if outputs is None else bindings.checked_outputs(outputs)
@@ -62,7 +66,10 @@ def run_imported(
     working: WorkingMemHandle | None = None,
     control: RunControl | None = None,
 ) -> dict[int, Any]:
-    """Run once on imported tensors, given by their ids, and on arrays for the remaining inputs and outputs."""
+    """Run once on imported tensors, and on arrays for the other inputs and outputs; return the outputs by binding id.
+
+    `numbers` are the import ids of inputs and of outputs. The other arguments are those of `run`.
+    """
     imported = loaded.imports.run_of(*numbers)
     if imported.complete and not inputs and not outputs and control is None and loaded.run_imported(imported, working):
         return dict(imported.outputs)
@@ -78,7 +85,10 @@ def run_imported(
 
 
 def _targets(loaded: LoadedNetwork, imported: ImportedRun, outputs: Mapping[int, Any] | None) -> Mapping[int, Any]:
-    """Return the output arrays by binding id: imported or given arrays, and new ones if no outputs are given."""
+    """Return the arrays that a run writes its outputs to, by binding id.
+
+    These are the imported outputs, and for the others the caller's `outputs`, or new arrays if `outputs` is None.
+    """
     if outputs is not None:
         return _together("output", imported.outputs, outputs)
     return loaded.bindings.new_outputs() | dict(imported.outputs)
@@ -96,7 +106,10 @@ def _together(kind: str, imported: Mapping[int, Array], value: Mapping[int, Any]
 def _refuse_overlaps(
     loaded: LoadedNetwork, imported: ImportedRun, arrays: Mapping[int, Array], targets: Mapping[int, Array] | None
 ) -> None:
-    """Raise `BindingError` if an imported output overlaps an array of the same run, because it would need a copy."""
+    """Raise `BindingError` if an imported output overlaps an array of the same run, because it would need a copy.
+
+    `arrays` and `targets` are the inputs and outputs of the run by binding id, imported ones included.
+    """
     others = [("input", key, item) for key, item in arrays.items() if key not in imported.inputs]
     others += [("output", key, item) for key, item in (targets or {}).items() if key not in imported.outputs]
     for key, target in imported.outputs.items():

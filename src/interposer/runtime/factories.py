@@ -52,11 +52,12 @@ _log = logging.getLogger("interposer.runtime")
 
 
 class Factories:
-    """The workload factories and memory managers of a network and all of its regions, for one run at a time.
+    """Creates the workloads, tensor handles and arenas of a network and its regions, for one run at a time.
 
-    Constants are shared with `first`, the factories that created the network's workloads. Backends whose tensors are
-    plain arrays share one arena if `together` is True; otherwise they have one arena each, because they may run
-    concurrently.
+    Constants are shared with `first`, the factories that created the network's workloads; None if these are the first.
+    Backends whose tensors are plain arrays share one arena if `together` is True; otherwise they have one arena each,
+    because they may run concurrently. `layers` are those of the network and its regions, and `allocators` the custom
+    allocators by backend id.
 
     Raises:
         LoadError: a backend could not create its memory manager or its workload factory.
@@ -132,7 +133,7 @@ class Factories:
         return manager
 
     def _arena(self, backend: str) -> ArrayHandleFactory:
-        """Return the factory of plain arrays for a backend."""
+        """Return the factory of plain arrays for a backend, whose arena may be shared with other backends."""
         allocator = self.registry.custom_allocators.get(backend)
         shared = next(iter(self._arenas), backend) if self.together and not self.registry.custom_allocators else backend
         if shared not in self._arenas:
@@ -142,7 +143,10 @@ class Factories:
         return self._arenas[shared]
 
     def _handle_factory(self, layer: Layer, factory_id: str | None) -> TensorHandleFactory:
-        """Return the tensor handle factory with this id for the outputs of a layer."""
+        """Return the tensor handle factory that creates the outputs of a layer.
+
+        `factory_id` is the id that the optimizer has chosen. For plain arrays, or None, the layer's backend decides.
+        """
         backend = str(layer.backend)
         if factory_id not in (None, DEFAULT_FACTORY):
             return self.registry.factory(str(factory_id))
@@ -151,22 +155,36 @@ class Factories:
         return self.registry.factory(own_factory_id(backend))
 
     def supports_sub_tensors(self, layer: Layer, value: Value) -> bool:
-        """Return True if the tensor that a layer outputs, or reads from the caller, can consist of sub-tensors."""
+        """Return True if the memory of a tensor can hold other tensors as parts of it.
+
+        `layer` is the layer that outputs the tensor, an Input if the caller passes it.
+        """
         return bool(self._handle_factory(layer, value.factory).supports_sub_tensors)
 
     def sub_tensor(
         self, whole: Value, parent: TensorHandle, origin: Sequence[int], info: TensorInfo, owned: OwnedHandles
     ) -> TensorHandle | None:
-        """Return the handle of a sub-tensor of `parent`, and add it to `owned`.
+        """Return the handle of a tensor that is stored inside another one, and add it to `owned`.
 
-        None if the backend cannot create it.
+        Args:
+            whole: the tensor that contains it.
+            parent: the handle of `whole`.
+            origin: the index in `whole` of the first element.
+            info: the info of the contained tensor.
+            owned: the handles to destroy together.
+
+        Returns:
+            The handle, or None if the backend cannot create it.
         """
         sub_tensor = self._handle_factory(whole.producer, whole.factory).create_sub_tensor(parent, origin, info)
         owned.add(sub_tensor)
         return sub_tensor
 
     def hosts(self, layer: Layer, counts: TransferCounts) -> Workload | None:
-        """Return the workload of a layer that copies, imports or prints a tensor; None for all other layers."""
+        """Return the workload of a layer that copies, imports or prints a tensor, which the runtime executes itself.
+
+        None for all other layers. `counts` counts the copies and imports.
+        """
         if isinstance(layer.op, Debug):
             return DebugWorkload(layer.op)
         return self._transfer(layer, counts) if isinstance(layer.op, MemCopy | MemImport) else None
@@ -220,9 +238,10 @@ class Factories:
         return guarded(layer, "got no tensor handle", create)
 
     def constant(self, layer: Layer, value: Value) -> TensorHandle:
-        """Return the handle of a constant that a layer reads; layers of one backend share the handle of an array.
+        """Return the handle of a constant that a layer reads.
 
-        A layer that the host runs gets a handle over the array itself.
+        Layers of one backend share the handle of an array. A layer that the runtime executes itself gets a handle over
+        the array itself.
         """
         array, info = constant_of(value), value.known
         key, known = (id(array), info, _HOST if _is_hosts(layer) else str(layer.backend)), self._first._constants
@@ -355,12 +374,19 @@ def constant_of(value: Value) -> Array:
 
 
 def said(error: BaseException) -> str:
-    """Return the message of an exception, with its type if it is not an `InterposerError`."""
+    """Return the message of an exception for use in another message.
+
+    The name of its type is put before it, unless it is an `InterposerError`.
+    """
     return str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
 
 
 def guarded(layer: Layer, what: str, call: Callable[[], _T]) -> _T:
-    """Return the result of `call`; convert an exception into a `LoadError` that names the layer and `what` failed."""
+    """Return the result of `call`, which calls a method of the layer's backend.
+
+    An exception becomes a `LoadError` that names the layer and the backend. `what` says what failed, such as "got no
+    workload".
+    """
     try:
         return call()
     except Exception as error:

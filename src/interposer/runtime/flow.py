@@ -23,7 +23,11 @@ Helpers = Callable[[Callable[[], None]], object]
 
 
 class Flow:
-    """The dependencies of each layer, by index in execution order; up to `width` backends run concurrently."""
+    """The order in which layers may run when several backends run concurrently.
+
+    `before` has for each layer, by its position in execution order, the positions of the layers that must be finished
+    first. At most `width` layers run at the same time.
+    """
 
     def __init__(self, before: Sequence[set[int]], width: int) -> None:
         self.before, self.width = tuple(before), width
@@ -33,10 +37,12 @@ class Flow:
                 self.after[other].append(number)
 
     def run(self, work: Work, help_with: Helpers) -> None:
-        """Do the work for every layer; return when all is done, or after an error when no layer is running any more.
+        """Run every layer once, as soon as the layers before it are finished, on this thread and on others.
+
+        Returns when all layers are done, or after an error as soon as no layer is running any more.
 
         Args:
-            work: runs the layer with this index; called by several threads.
+            work: runs the layer at this position in execution order; called by several threads.
             help_with: schedules a function on another thread.
 
         Raises:
@@ -49,7 +55,7 @@ class Flow:
 
 
 class _Passage:
-    """The state of one run through a flow."""
+    """The state of one run through a flow, which several threads share: which layers are ready, running and left."""
 
     def __init__(self, flow: Flow, work: Work) -> None:
         self._flow, self._work = flow, work
@@ -61,12 +67,12 @@ class _Passage:
         self._changed = threading.Condition()
 
     def help(self) -> None:
-        """Run ready layers until there are none."""
+        """Run layers that are ready, until there are none or one has failed."""
         while (number := self._next()) is not None:
             self._do(number)
 
     def lead(self) -> None:
-        """Run ready layers, wait for the other threads, and raise the first error."""
+        """Run layers that are ready, wait until all threads have finished, and raise the first error."""
         try:
             self.help()
         except (
@@ -159,7 +165,10 @@ def _producers(layer: Layer, number: dict[Layer, int]) -> set[Layer]:
 
 
 def _is_parallel(running: Sequence[Layer], before: Sequence[set[int]]) -> bool:
-    """Return True if two computing layers on different backends are independent of each other."""
+    """Return True if two layers on different backends could run at the same time; copies and imports do not count.
+
+    `before` has for each layer the positions of the layers that must be finished first.
+    """
     below: list[int] = []
     computing: dict[str | None, int] = {}
     for index, layer in enumerate(running):

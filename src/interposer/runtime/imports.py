@@ -26,7 +26,11 @@ Accepts = Callable[[str, int, Array], "str | None"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Import:
-    """An input or output in memory of a caller; `memory` is the external memory of a descriptor, or None for arrays."""
+    """An input or output of a network that uses memory of the caller until it is cleared.
+
+    `kind` is "input" or "output", and `array` covers the memory. `memory` is the mapped memory of a descriptor, or None
+    if the caller passed an array.
+    """
 
     kind: str
     binding: Binding
@@ -41,9 +45,11 @@ class Import:
 
 @dataclass(slots=True, eq=False)
 class ImportedRun:
-    """The imports that runs use together: arrays by binding id, and external memory to check before each run.
+    """The imports that runs use together, prepared once for all of these runs.
 
-    `complete` is True if the imports cover all inputs and outputs. `gone` is True once one of the imports was cleared.
+    `inputs` and `outputs` are arrays by binding id. `watched` has the memory of descriptors, with the tensors' names,
+    to check before each run. `complete` is True if the imports cover all inputs and outputs. `gone` is True once one of
+    the imports was cleared. `ids` are the import ids.
     """
 
     inputs: Mapping[int, Array]
@@ -88,7 +94,10 @@ class Imports:
         return numbers
 
     def refusals(self, kind: str, value: Mapping[int, Any]) -> dict[tuple[str, int], str]:
-        """Return the reasons why tensors cannot be imported, by kind and binding id."""
+        """Return why tensors could not be imported, by kind and binding id; tensors that could be are left out.
+
+        `kind` is "input" or "output", and `value` has the tensors by binding id. Nothing stays imported.
+        """
         created, refusals = self._tried(kind, value, MemorySource.UNDEFINED)
         for item in created:
             _drop(item, undone=True)
@@ -134,7 +143,10 @@ class Imports:
         return Import(kind, binding, array, memory)
 
     def arrays(self, kind: str, numbers: Iterable[int]) -> dict[int, tuple[str, Array]]:
-        """Return names and arrays of imports, by binding id; raise `BindingError` for an unknown import id."""
+        """Return the imports with these ids by binding id, as pairs of the tensor's layer name and its array.
+
+        `kind` is "input" or "output". Raises `BindingError` for an unknown import id.
+        """
         result = [self._checked(kind, number) for number in _numbers(numbers)]
         return {item.binding.id: (item.binding.name, item.array) for item in result}
 
@@ -243,7 +255,10 @@ def _source_problem(value: Any, requested: MemorySource) -> str | None:
 
 
 def _problem(binding: Binding, array: Array, writable: bool) -> str | None:
-    """Return the reason why no backend could use an array directly for a tensor, or None."""
+    """Return why no backend could use an array in place for a tensor, or None if some could.
+
+    `writable` is True for outputs, whose memory must not be read-only.
+    """
     result = next(array_problems("it", binding.info, array), None)
     if result is not None:
         return result

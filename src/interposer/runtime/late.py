@@ -24,9 +24,10 @@ LateHandles: TypeAlias = dict[Value, TensorHandle]
 
 
 class LateStep:
-    """A layer with shapes that are known late. The workload of its last run is cached and reused for the same shapes.
+    """Runs a layer whose tensors have shapes that are only known during the run, because they depend on data.
 
-    `workload` is the workload of a layer that the runtime runs itself.
+    The workload is created for the actual shapes. The last one is cached, and used again for the same shapes. `factory`
+    creates it, unless the runtime executes the layer itself by `workload`.
     """
 
     def __init__(self, layer: Layer, factory: WorkloadFactory, workload: Workload | None = None) -> None:
@@ -36,9 +37,10 @@ class LateStep:
         self._made: tuple[WorkloadInfo, Step] | None = None
 
     def execute(self, fixed: Mapping[Value, TensorHandle], late: LateHandles) -> None:
-        """Run the layer on handles in `fixed` or `late`, and add the handles of its outputs to `late`.
+        """Infer the actual shapes of the outputs, run the layer, and add the handles of its outputs to `late`.
 
-        `fixed` has the handles of tensors whose shapes are known when the network is loaded.
+        `fixed` has the handles of tensors whose shapes are known when the network is loaded, and `late` those of the
+        tensors that earlier layers of this run have computed.
 
         Raises:
             InvalidArgumentError: the operator does not support the actual shapes of the inputs.
@@ -81,6 +83,9 @@ def _new_handle(info: TensorInfo) -> ArrayHandle:
 
 
 def _same(a: WorkloadInfo, b: WorkloadInfo) -> bool:
-    """Return True if both infos are equal and have the same constants, from which kernels may have prepared data."""
+    """Return True if a workload created for `a` can run with `b`: equal infos, and the very same constants.
+
+    Constants matter, because kernels may have prepared data from them.
+    """
     pairs = zip((*a.inputs, *a.outputs), (*b.inputs, *b.outputs), strict=True)
     return a == b and all(x is None or y is None or x.constant is y.constant for x, y in pairs)

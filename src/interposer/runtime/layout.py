@@ -51,9 +51,9 @@ class Layout:
     ends: list[list[Value]] = field(default_factory=list)
 
     def root(self, value: Value) -> Value:
-        """Return the tensor in whose memory this one is stored, following pieces and guests.
+        """Return the tensor in whose memory this one is stored: a tensor that contains it, or whose memory it imports.
 
-        Itself if it is separate.
+        This is followed to the end. A tensor with memory of its own is returned itself.
         """
         while value in self.pieces or value in self.guests:
             value = self.pieces[value].whole if value in self.pieces else self.guests[value]
@@ -102,7 +102,10 @@ def layout_of(
 
 
 def _border(graph: Graph) -> Iterator[Value]:
-    """Yield the inputs of a graph, and the outputs that are not also inputs or constants."""
+    """Yield the values that the caller may store: the inputs of a graph, and its outputs.
+
+    Outputs that are also inputs or constants are left out.
+    """
     for layer in graph.inputs:
         yield layer.output
     for layer in graph.outputs:
@@ -117,7 +120,11 @@ def _border(graph: Graph) -> Iterator[Value]:
 def _pieces(
     layer: Layer, layout: Layout, cached: set[Value], may_join: Allows, may_hold: Holds
 ) -> Mapping[Value, Piece]:
-    """Return the inputs of a Concat as pieces of its output, or the outputs of a Splitter as pieces of its input."""
+    """Return the inputs of a Concat as pieces of its output, or the outputs of a Splitter as pieces of its input.
+
+    The layer then has no work to do. The result is empty if that is not possible, or for other layers. The last three
+    arguments are those of `layout_of`, and `layout` has what was decided for earlier layers.
+    """
     if isinstance(layer.op, Concat):
         whole, parts, axis = layer.output, layer.values, layer.op.axis
     elif isinstance(layer.op, Splitter):
@@ -154,7 +161,11 @@ def _can_lie_in(part: Value, whole: Value, layout: Layout, cached: set[Value]) -
 
 
 def _overwritten(layer: Layer, layout: Layout, cached: set[Value]) -> Value | None:
-    """Return an input that the layer's output may overwrite, because no layer reads it afterwards; None if none."""
+    """Return an input of the layer whose memory its output may use, because no layer reads the input afterwards.
+
+    None if there is none. `layout` has what was decided for earlier layers, and `cached` the values that are not
+    planned.
+    """
     if len(layer.outputs) != 1 or not _is_plain(layer.output, layout, cached):
         return None
     operands = [layer.operand(name) for name in layer.op.in_place]

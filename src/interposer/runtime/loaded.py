@@ -94,7 +94,7 @@ class LoadedNetwork:
 
     @property
     def constants_read(self) -> list[Array]:
-        """The constants that workloads read directly, without the copies that backends made."""
+        """The arrays of constants that workloads read directly; copies that backends made are left out."""
         compiled = [layer.op.object for layer in self._layers if isinstance(layer.op, PreCompiled)]
         return [
             *self._factories.constant_arrays,
@@ -122,7 +122,7 @@ class LoadedNetwork:
         return tuple((layer.name, str(layer.backend)) for layer in self._program.running)
 
     def memory(self) -> MemoryReport:
-        """Return the current memory of the network, without the memory of runs in progress."""
+        """Return how much memory the network uses now, without the working memories of runs in progress."""
         idle = self.idle_memories
         managers = idle[0].managers if idle else {}
         arenas = {backend: item for backend, item in managers.items() if isinstance(item, ArenaMemoryManager)}
@@ -148,7 +148,10 @@ class LoadedNetwork:
         return self._counts.report
 
     def set_debug_callback(self, callback: DebugCallback | None) -> None:
-        """Let Debug layers call `callback` instead of printing; None lets them print again."""
+        """Let Debug layers call `callback` instead of printing; None lets them print again.
+
+        It is called with the layer's name, the number of the output, and the array.
+        """
         self._program.set_debug_callback(callback)
 
     def new_working_memory(self) -> WorkingMemHandle:
@@ -283,7 +286,13 @@ class LoadedNetwork:
             self._idle.append(working)
 
     def _enter(self, control: RunControl | None) -> None:
-        """Register a run without a lock; this is safe because `release` checks for runs after it forbids new ones."""
+        """Register that this thread begins a run, which `control` can stop.
+
+        This needs no lock, because `release` checks for registered runs after it forbids new ones.
+
+        Raises:
+            ExecutionError: the network is released, or this thread is inside a run of it already.
+        """
         me = get_ident()
         if me in self._runs:
             self.refuse_in_own_run("run again")
@@ -309,7 +318,10 @@ class LoadedNetwork:
             self._free()
 
     def give_up(self, control: RunControl) -> None:
-        """Stop waiting for a run that hangs; its memory is released when it returns."""
+        """Mark the run of `control` as hanging, so that nothing waits for it.
+
+        Its memory is released when the run returns.
+        """
         with self._changed:
             control.given_up = True
             self._changed.notify_all()
@@ -369,7 +381,9 @@ def _notify(changed: threading.Condition) -> None:
 
 
 def look_at(imported: ImportedRun, control: RunControl | None) -> None:
-    """Check that the memory of imported descriptors is ready and complete.
+    """Check before a run that its imports are not cleared, and that the memory of descriptors is ready and complete.
+
+    This waits for pending fences; `control` can end the wait.
 
     Raises:
         ExecutionError: the memory is not ready and never will be, or was cleared, or `control` stopped the run.

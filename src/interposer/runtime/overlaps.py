@@ -83,9 +83,9 @@ def _has_an_element_twice(array: Array) -> bool:
 
 
 def _counted_twice(array: Array) -> bool:
-    """Return True if two elements have the same address, by comparing all offsets.
+    """Return True if two elements of an array have the same address, by computing the offsets of all elements.
 
-    Needed for interleaved dimensions.
+    Needed for arrays with interleaved dimensions, for which the strides alone do not answer this.
     """
     if 0 in (stride for stride, size in zip(array.strides, array.shape, strict=True) if size > 1):
         return True
@@ -112,7 +112,7 @@ class Constants:
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """The ranges of addresses, sorted and merged."""
+        """The addresses that the constants occupy, as sorted pairs of start and end; adjacent ranges are merged."""
         return tuple(zip(self._lows, self._highs, strict=True))
 
     def refuse(self, outputs: Iterable[Named]) -> None:

@@ -58,11 +58,11 @@ class Program:
         self.flow = flow_of(self.running, self.layout.root) if simple and not factories.together else None
 
     def is_idle(self, value: Value) -> bool:
-        """Return True for an input of a region that no layer reads."""
+        """Return True for an input of a region that no layer reads, so that it needs no memory."""
         return self.graph.owner is not None and isinstance(value.producer.op, Input) and not value.uses
 
     def is_late(self, layer: Layer) -> bool:
-        """Return True if the shape of one of a layer's tensors depends on data."""
+        """Return True if the shape of one of a layer's inputs or outputs is only known during a run."""
         return not self.late.isdisjoint((*layer.values, *layer.outputs))
 
     def only_reads(self, layer: Layer) -> bool:
@@ -105,9 +105,10 @@ class Program:
                     guarded(step.layer, "could not be configured", step.workload.post_allocation_configure)
 
     def memory_of_parts(self) -> Iterator[tuple[str, int | None, bool]]:
-        """Yield the backend, the bytes held and whether these are an estimate, for each workload that holds memory.
+        """Yield for each workload that holds memory its backend, the bytes, and whether these are an estimate.
 
-        The bytes are None for a workload that does not report them.
+        The memory is held beyond tensors and constants, such as repacked weights. The bytes are None for a workload
+        that does not report them.
         """
         for program in self._programs():
             for layer, step in program._steps.items():

@@ -61,7 +61,10 @@ class RunControl:
         """
 
     def leave(self) -> None:
-        """Forget the last layer of this thread if others are running, so that `late` names a layer that is running."""
+        """Forget which layer this thread ran last, if other threads of the run are running layers.
+
+        The error for a missed deadline (see `late`) then names a layer that is running.
+        """
         if len(self._at) > 1:
             self._at.pop(threading.get_ident(), None)
 

@@ -88,7 +88,10 @@ class Runtime:
         weakref.finalize(self, self.workers.close).atexit = False
 
     def _check_backend_options(self) -> None:
-        """Start the isolated backends that have options, so that their options are checked."""
+        """Check the options for backends early: log unknown ids, and start isolated backends.
+
+        An isolated backend checks its options when it starts.
+        """
         for name in self.options.backend_options:
             if name not in self.registry:
                 near = did_you_mean(name, self.registry.ids)
@@ -505,7 +508,10 @@ class Runtime:
 
 
 def _given(numbers: object) -> bool:
-    """Return True if there are import ids, or if the argument is invalid and has to be checked later."""
+    """Return True unless the argument, a sequence of import ids, is None or empty.
+
+    An argument of the wrong type counts as given: it is checked later.
+    """
     return numbers is not None and not (isinstance(numbers, Sequence) and not numbers)
 
 

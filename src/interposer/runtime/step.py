@@ -18,7 +18,10 @@ _Execute: TypeAlias = Callable[[Sequence[TensorHandle | None], Sequence[TensorHa
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A layer with its workload. If the workload does not support concurrent runs, they are serialized with a lock."""
+    """A layer with its workload, as a loaded network runs it.
+
+    If the workload does not support concurrent runs, a lock makes them take turns.
+    """
 
     layer: Layer
     workload: Workload
@@ -31,7 +34,7 @@ class Step:
 
     @property
     def takes_turns(self) -> bool:
-        """True if runs are serialized."""
+        """True if only one thread at a time may run the workload, so that a lock makes concurrent runs take turns."""
         return self._turn is not None
 
     @property

@@ -65,7 +65,10 @@ class Steps:
 
     @property
     def only_step(self) -> Step | None:
-        """The step of the only layer that runs, if all other tensors are in memory of the caller; else None."""
+        """The step of the only layer that runs, if no tensor needs memory of its own; else None.
+
+        All inputs and outputs of the layer are then those of the network, and can be in memory of the caller.
+        """
         program = self.program
         if len(program.running) != 1 or program.late or self._regions or program.layout.pieces:
             return None
@@ -95,14 +98,17 @@ class Steps:
             self._borrowing = [self.handles[value] for value in borrowing]
 
     def _is_safe(self, value: Value) -> bool:
-        """Return True for a tensor whose readers are all certain not to write to its array."""
+        """Return True if no layer that reads a tensor writes to its memory.
+
+        The caller's array then needs no guard against writing.
+        """
         plain = value not in self.program.layout.wholes
         return plain and all(self.program.only_reads(layer) for layer in value.consumers)
 
     def _make_piece(self, value: Value, owned: OwnedHandles | None = None) -> TensorHandle:
-        """Return the handle of a piece as a sub-tensor.
+        """Return the handle of a value that is stored inside another tensor, and create the handles that are missing.
 
-        Create the handle of the containing tensor first if necessary.
+        The new handles are added to `owned`; None means the handles of these steps.
         """
         if value in self.handles:
             return self.handles[value]
@@ -228,7 +234,10 @@ class Steps:
     # --- runs ---------------------------------------------------------------------------------------------------------
 
     def fill(self, layer: Layer, array: Array, late: LateHandles) -> None:
-        """Fill an input with this array; the caller's memory is used directly if possible.
+        """Set the input of the graph that `layer` stands for to an array of the caller, in place if possible.
+
+        If the input's shape is only known now, a handle over the array is added to `late`, the handles of such tensors
+        in this run.
 
         Raises:
             ExecutionError: the backend's handle could not copy the array.
@@ -249,7 +258,14 @@ class Steps:
             raise failure(layer, "could not take in its data", error) from error
 
     def execute(self, late: LateHandles, control: RunControl | None = None) -> None:
-        """Run all layers once; raise `ExecutionError` if one fails or `control` stops the run."""
+        """Run all layers once, on inputs that `fill` has set.
+
+        `late` has the handles of tensors whose shapes are only known during this run; those of computed tensors are
+        added.
+
+        Raises:
+            ExecutionError: a layer failed, or `control` stopped the run.
+        """
         for workload, _ in self._regions.values():
             workload.watch(control)
         if self.program.flow is not None and self._workers is not None:
@@ -292,7 +308,7 @@ class Steps:
             handle.forget_memory()
 
     def handle(self, value: Value, late: Mapping[Value, TensorHandle]) -> TensorHandle:
-        """Return the handle of a value that is not a constant."""
+        """Return the handle of a value that is not a constant; `late` has those that only this run has created."""
         return late[value] if value in late else self.handles[value]
 
     def watch(self, control: RunControl | None) -> None:
@@ -342,9 +358,9 @@ class Steps:
 
 
 def _plan_regions(regions: Sequence[Steps]) -> None:
-    """Plan the memory of all regions of a layer.
+    """Plan the memory of all regions of a control flow layer, at the moment at which the layer runs.
 
-    The inputs of all of them are alive together while one of them runs.
+    The inputs of all regions are alive while any of them runs.
     """
     for region in regions:
         region._begin_inputs()

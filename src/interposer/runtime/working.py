@@ -115,9 +115,9 @@ class WorkingMemHandle:
             self._end()
 
     def _prepare(self, imported: ImportedRun) -> Callable[[], None] | None:
-        """Return a function that runs the layers on imports.
+        """Create handles over imported memory, and return a function that runs all layers on them.
 
-        Cached until the memory is freed or the import forgotten.
+        It is cached until the memory is freed or the import is forgotten. None if `run` must be used instead.
         """
         self._factories.acquire()
         owned = OwnedHandles()
@@ -143,7 +143,7 @@ class WorkingMemHandle:
         return self._steps.bound(moved, owned)
 
     def forget(self, imported: ImportedRun) -> None:
-        """Drop the prepared run of an import; its handles are destroyed as soon as no run uses them."""
+        """Drop what was prepared for runs on these imports; the handles are destroyed as soon as no run uses them."""
         prepared = self._prepared.pop(imported, None)
         if prepared is not None:
             self._cleared.append(prepared.handles)
@@ -167,7 +167,10 @@ class WorkingMemHandle:
         return result if isinstance(result, str) else None
 
     def _moved(self, kind: str, binding: int, array: Array, owned: OwnedHandles) -> tuple[Value, TensorHandle] | str:
-        """Return an input or output with a handle over an array, or the reason why that is not possible."""
+        """Create a handle for an input or output that uses the memory of `array`.
+
+        Returns the value and the handle, which is added to `owned`, or the reason why its backend cannot use the array.
+        """
         layer = dict(self._inputs if kind == "input" else self._outputs)[binding]
         value = layer.output if kind == "input" else layer.values[0]
         error = self._output_problem(binding, value) if kind == "output" else None
@@ -210,7 +213,11 @@ class WorkingMemHandle:
         outputs: dict[int, Array],
         late: LateHandles,
     ) -> None:
-        """Copy outputs to the caller's arrays; arrays that overlap inputs are written last."""
+        """Copy the outputs in `copied`, pairs of binding id and Output layer, to the caller's arrays in `outputs`.
+
+        Outputs without an array get one. Arrays that overlap an input are written last, as outputs may still be read
+        from it. `late` has the handles of tensors whose shapes were only known during the run.
+        """
         overlapping = set()
         if len(copied) > 1:
             overlapping = {key for key, _ in copied if key in outputs and _overlaps(outputs[key], inputs)}
@@ -241,7 +248,7 @@ class WorkingMemHandle:
 
     @property
     def steps(self) -> Steps | None:
-        """The steps, if no memory manager has to acquire memory for them; else None."""
+        """The steps of the network, if they can run without acquiring memory first; else None."""
         arenas = all(isinstance(manager, ArenaMemoryManager) for manager in self.managers.values())
         return self._steps if arenas and not self.planned_bytes else None
 
@@ -318,7 +325,10 @@ class WorkingMemHandle:
 
 
 class _Prepared(NamedTuple):
-    """A prepared run on imports (None if `run` must be used), and the handles that were created for it."""
+    """What was prepared for runs on the same imports: a function that runs the layers, and the handles that it uses.
+
+    `call` is None if `WorkingMemHandle.run` must be used instead.
+    """
 
     call: Callable[[], None] | None
     handles: OwnedHandles
@@ -335,7 +345,11 @@ def _destroy_unused(
     prepared: dict[ImportedRun, _Prepared],
     cleared: deque[OwnedHandles],
 ) -> None:
-    """Destroy the handles of a working memory that was garbage-collected without `close`."""
+    """Destroy the handles of a working memory that was garbage-collected without `close`.
+
+    Nothing is destroyed if the lock `busy` is held, because a run that hangs still uses them. The other arguments are
+    the memory's own handles, those prepared for imports, and those of cleared imports.
+    """
     if not busy.acquire(False):
         return
     try:
@@ -355,7 +369,7 @@ def check_shape(binding: int, name: str, tensor_shape: TensorShape, target: Arra
 
 
 def _overlaps(target: Array, inputs: Mapping[int, Array]) -> bool:
-    """Return True if arrays may overlap; for two arrays that own their memory, identity is a faster test."""
+    """Return True if an output's array may overlap one of the inputs, and False if it certainly does not."""
     owns = target.flags.owndata
     for array in inputs.values():
         apart = owns and array is not target and array.flags.owndata
