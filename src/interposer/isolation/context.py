@@ -17,7 +17,10 @@ _numbers: Final = itertools.count(1)
 
 
 class RemoteContext(BackendContext):
-    """Forwards notices to the context in the child. A restarted child is notified again of the loaded networks."""
+    """The host's proxy of the backend context in the child process: it forwards notices about loading and unloading.
+
+    A restarted child is notified again of the loaded networks.
+    """
 
     def __init__(self, supervisor: Supervisor, options: Options) -> None:
         self.supervisor = supervisor
@@ -48,11 +51,11 @@ class RemoteContext(BackendContext):
         return life.ask(reported, what, self.supervisor.how.deadline_seconds).get("agrees") is True
 
     def before_load_network(self, network_id: int) -> bool:
-        """Forward the notice; return whether the context agrees."""
+        """Notify the context in the child; return False if it refuses the network."""
         return self.supervisor.call(lambda life: self._notice("before_load_network", network_id, life))
 
     def after_load_network(self, network_id: int) -> bool:
-        """Forward the notice and return whether the context agrees.
+        """Notify the context in the child; return False if it refuses the network.
 
         Restarted children are notified of the network too.
         """
@@ -61,11 +64,11 @@ class RemoteContext(BackendContext):
         return agrees
 
     def before_unload_network(self, network_id: int) -> bool:
-        """Forward the notice if the child is running; return whether the context agrees."""
+        """Notify the context in the child, if the process is running; return False if the context reports a failure."""
         return self._if_running("before_unload_network", network_id)
 
     def after_unload_network(self, network_id: int) -> bool:
-        """Forward the notice if the child is running; return whether the context agrees."""
+        """Notify the context in the child, if the process is running; return False if the context reports a failure."""
         self._loaded.pop(network_id, None)
         return self._if_running("after_unload_network", network_id)
 

@@ -158,7 +158,11 @@ class RemoteWorkload(Workload):
         self.factory.supervisor.call(self.configure)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Enqueue the workload; it runs at the latest when the host accesses a tensor of the network."""
+        """Enqueue a run of the workload on these tensors.
+
+        It runs at the latest when the host accesses a tensor of the network. If a tensor belongs to no network, it runs
+        immediately.
+        """
         step = self._step
         if step is None or step.inputs is not inputs or step.outputs is not outputs:
             step = self._step_on(inputs, outputs)

@@ -56,7 +56,10 @@ class Served:
         self.regions[number] = memory
 
     def make(self, backend_id: str, factory: Callable[[], object]) -> None:
-        """Create the backend; raise `BackendContractError` if it is not valid."""
+        """Create the backend by calling `factory`.
+
+        Raise `BackendContractError` if the result is no valid backend with this id.
+        """
         created = factory()
         error = backend_problem(backend_id, created)
         if error is not None or not isinstance(created, Backend):
@@ -143,7 +146,7 @@ class Served:
     # --- contexts -----------------------------------------------------------------------------------------------------
 
     def do_context(self, reported: Plain) -> Plain:
-        """Create a context."""
+        """Create a backend context under the number in the request; return whether the backend has one."""
         backend_context = self.backend.create_backend_context(reported["options"])
         if backend_context is not None:
             self.contexts[reported["context"]] = checked(
@@ -152,20 +155,23 @@ class Served:
         return {"made": backend_context is not None}
 
     def do_notice(self, reported: Plain) -> Plain:
-        """Notify a context of an event of a network."""
+        """Notify a context that a network is loaded or unloaded; return whether the context agrees."""
         answer = getattr(self.contexts[reported["context"]], reported["notice"])(reported["network"])
         return {"agrees": answer in (True, None)}
 
     # --- networks -----------------------------------------------------------------------------------------------------
 
     def do_factory(self, reported: Plain) -> Plain:
-        """Create the memory manager and the workload factory of a network."""
+        """Create the memory manager and the workload factory of a network under the number in the request.
+
+        Return whether the backend has private memory, so that tensors must be copied.
+        """
         served_network = ServedNetwork(self, reported["options"])
         self.networks[reported["network"]] = served_network
         return {"own_memory": served_network.own_memory}
 
     def do_workload(self, reported: Plain) -> Plain:
-        """Create a workload."""
+        """Create a workload from an encoded layer, and store it under the number in the request."""
         reader = self.reader(reported)
         _, layers = reader.graph(reported["graph"])
         info = WorkloadInfo(tuple(map(reader.info, reported["inputs"])), _infos(reader, reported["outputs"]))
@@ -209,7 +215,11 @@ class Served:
         return {}
 
     def run(self, body: bytes) -> None:
-        """Run a plan: copy tensors into the backend's memory, run the steps, copy tensors back to the host."""
+        """Run the plan of a network: copy tensors into the backend's memory, run the steps, and copy tensors back.
+
+        `body` has 4-byte integers: the network, the plan, the number of tensors to copy in, their slots, and the slots
+        of the tensors to copy back.
+        """
         network, plan, brought, *slots = struct.unpack(f"<{len(body) // 4}I", body)
         self.networks[network].run(plan, slots[:brought], slots[brought:])
 
@@ -241,7 +251,7 @@ class Served:
         )
 
     def do_drop(self, reported: Plain) -> Plain:
-        """Delete objects that the host no longer uses."""
+        """Delete the objects that the host no longer uses, given as pairs of kind and number."""
         cached: Mapping[str, dict[int, Any]] = {
             "region": self.regions,
             "network": self.networks,

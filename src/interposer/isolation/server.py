@@ -28,7 +28,10 @@ _F_SETSIG: Final = 10
 
 
 def serve(reported: Mapping[str, Any]) -> None:
-    """Answer requests until the host closes the connection; `reported` has the file descriptors and limits."""
+    """Run the child process: answer the requests of the host until it closes the connection.
+
+    `reported` has the descriptors of the socket and of the lifeline, and the limit of memory.
+    """
     end = socket.socket(fileno=reported["socket"])
     end.set_inheritable(False)
     _die_with_the_host(reported["lifeline"])
@@ -40,7 +43,7 @@ def serve(reported: Mapping[str, Any]) -> None:
 
 
 def _die_with_the_host(lifeline: int) -> None:
-    """Let the kernel kill this process when the host's end of the pipe is closed."""
+    """Let the kernel kill this process when the host ends, which closes its end of the pipe `lifeline`."""
     os.set_inheritable(lifeline, False)
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, _F_SETSIG, signal.SIGKILL)

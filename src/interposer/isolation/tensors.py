@@ -36,7 +36,7 @@ class Users(Protocol):
         """End the use of the tensors, before their memory is released."""
 
     def before_host(self, handle: SharedHandle, writing: bool) -> None:
-        """Bring a tensor up to date, before the host reads or writes it."""
+        """Run what the child has to compute before the host reads a tensor or, if `writing`, overwrites it."""
 
 
 class SharedMemory(MemoryManager):
@@ -60,7 +60,10 @@ class SharedMemory(MemoryManager):
         _memories.add(self)
 
     def attach(self, users: Users) -> None:
-        """Register the steps that are notified when the host accesses tensors."""
+        """Register the `Steps` that must be notified before the host accesses tensors.
+
+        Only a weak reference is stored.
+        """
         self._users = weakref.ref(users)
 
     @property

@@ -181,14 +181,14 @@ class Reader:
         self._importing, self._lenient = importing, lenient
 
     def info(self, plain: Plain | None) -> TensorInfo | None:
-        """Return a decoded info, including its constant."""
+        """Return the info that `Packer.info` encoded, including its constant; None for None."""
         if plain is None:
             return None
         info = info_from_plain(plain)
         return info.with_constant(self._arrays[plain["constant"]]) if plain.get("constant") is not None else info
 
     def op(self, plain: Plain) -> Op:
-        """Return a decoded operator."""
+        """Return the operator that `Packer.op` encoded."""
         if "op" not in plain:
             return self._tokens(plain)
         kind = self._kind(plain)
@@ -204,7 +204,7 @@ class Reader:
         return op_class(name)
 
     def graph(self, plain: Sequence[Plain]) -> tuple[Graph, list[Layer]]:
-        """Return a decoded graph, and its layers by number."""
+        """Return the graph that `Packer.graph` encoded, and its layers in the order of their numbers in messages."""
         graph, layers = Graph(), list[Layer]()
         for number, item in enumerate(plain):
             op = self._op_of(number, item)

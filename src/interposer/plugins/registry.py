@@ -116,6 +116,8 @@ class BackendRegistry:
     def register_absent(self, backend_id: str, reason: str, *, source: str) -> None:
         """Register an id without a backend; requests for it raise `BackendUnavailableError` with the reason.
 
+        `source` says where the backend would come from, such as a file, for lists of backends.
+
         Raises:
             DuplicateBackendError: the id is taken.
             InvalidArgumentError: the id is not valid.

@@ -210,7 +210,10 @@ class Conformance:
             self.outside.start()
 
     def _is_known_anywhere(self, text: str) -> bool:
-        """Return True if a fresh process can create the backend: it was not registered by code of this process."""
+        """Return True if a fresh process can create the backend with this name, path or ``module:Class``.
+
+        It cannot if code of this process registered the backend, or the user passed a runtime.
+        """
         if self.runtime is not None or ":" in text or is_library(text):
             return self.runtime is None
         source = default_runtime().registry.taken_by(text)

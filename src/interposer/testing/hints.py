@@ -78,7 +78,7 @@ class Evidence:
 
     @cached_property
     def plain(self) -> Array:
-        """True for each element that is finite in both results and, for integers, not at an end of the type's range."""
+        """A mask of the elements that rules can judge: finite in both results, and not at an end of an integer type."""
         finite = np.isfinite(self.a) & np.isfinite(self.b)
         return np.asarray(finite & ~self.at_end(self.actual) & ~self.at_end(self.expected))
 
@@ -90,7 +90,7 @@ class Evidence:
         return np.asarray((array == low) | (array == high))
 
     def equal(self, array: Array, expected: Array) -> bool:
-        """Return True if all elements are within the tolerance."""
+        """Return True if the arrays have the same shape and all elements are equal within the tolerance."""
         return array.shape == expected.shape and bool(self.near(array, expected).all())
 
     @property

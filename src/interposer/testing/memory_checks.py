@@ -60,7 +60,7 @@ class _Memory:
         self._acquired = 0
 
     def create(self, factory: TensorHandleFactory, infos: Sequence[TensorInfo]) -> list[TensorHandle]:
-        """Create tensors whose lifetimes all overlap."""
+        """Create a tensor for each info by the factory, with lifetimes that all overlap; return the handles."""
         created = [self.own(factory, factory.create(info)) for info in infos]
         for handle in created:
             handle.manage()

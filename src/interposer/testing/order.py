@@ -14,7 +14,7 @@ Rule = Callable[[Recording], Iterator[str]]
 
 
 def order_problems(recording: Recording) -> Iterator[str]:
-    """Yield the violations of the rules while one network was loaded, run and unloaded."""
+    """Yield a text for each broken rule on the order of calls while one network was loaded, run and unloaded."""
     for rule in _RULES:
         yield from rule(recording)
 

@@ -137,7 +137,7 @@ class Outside:
         return None if process is None else process.finish(self.seconds)
 
     def outcomes(self, ids: Sequence[str]) -> Iterator[Ending]:
-        """Yield the outcome of each of these cases, in order.
+        """Run these cases in the child process; yield the status and the text of each, in order.
 
         Raises:
             PluginError: the backend cannot be created; or a shared object crashes or hangs while it is loaded.
@@ -318,7 +318,7 @@ class _Process:
                 yield line
 
     def finish(self, seconds: float) -> str | None:
-        """Let the process end; return a description of its failure to end, or None."""
+        """Let the process end within this number of seconds; return how it failed to end properly, or None."""
         os.close(self._requests)
         self._requests = -1
         try:

@@ -108,11 +108,11 @@ class Growth:
         return self._add([link for link in links if last or link.gives in self.pool.after] or links, {0: value})
 
     def keep(self, value: Value) -> Value:
-        """Add a layer that reads a value and return its result, which has the same info."""
+        """Add a random layer that reads a value, and return its result, which has the same type and shape."""
         return self._add(self.pool.keeping[value.known], {0: value})
 
     def join(self, first: Value, second: Value) -> Value:
-        """Add a layer that combines two values into one, and return its result."""
+        """Add a random layer that combines two values of the same info, and return its result of the same info."""
         return self._add(self.pool.joining[first.known], {0: first, 1: second})
 
     def output(self, *values: Value) -> None:

@@ -85,7 +85,7 @@ class Recording:
             self._disturbed.clear()
 
     def positions(self, what: str, thing: int | None = None) -> list[int]:
-        """Return the positions in the log at which a method was called (on one object)."""
+        """Return the positions of calls of the method `what` in the log, on any object or on the one with a number."""
         for at in range(self._indexed, len(self.events)):
             event = self.events[at]
             self._positions.setdefault((event.what, None), []).append(at)
@@ -94,7 +94,7 @@ class Recording:
         return self._positions.get((what, thing), [])
 
     def things(self, what: str) -> list[int]:
-        """Return the numbers of the objects on which this method was called, without duplicates."""
+        """Return the numbers of the objects on which the method `what` was called, without duplicates."""
         return list(dict.fromkeys(event.thing for event in self.events if event.what == what))
 
     # --- objects that the backend creates -----------------------------------------------------------------------------
@@ -109,7 +109,10 @@ class Recording:
         self._watch(memory_manager, number, "release")
 
     def factory(self, workload_factory: WorkloadFactory, manager: MemoryManager | None) -> None:
-        """Watch a workload factory, and everything that it creates."""
+        """Watch a workload factory, and everything that it creates.
+
+        `manager` is the memory manager that it was created with.
+        """
         make_handle, make_workload = workload_factory.create_tensor_handle, workload_factory.create_workload
         make_constant = workload_factory.create_constant_handle
         owner = -1 if manager is None else self._numbers.get(id(manager), -1)
@@ -355,7 +358,10 @@ class Recording:
         replace_method(handle, "create_sub_tensor", create_sub_tensor)
 
     def _watch_copy(self, workload: Workload, title: str) -> None:
-        """Watch a device copy: both tensors must have the same contents afterwards."""
+        """Watch a workload by which a device copies a tensor: both tensors must have the same contents afterwards.
+
+        `title` describes the workload in messages.
+        """
         number = self._number(workload, title)
         if number is None:
             return
@@ -499,7 +505,10 @@ class Recording:
 
     @contextmanager
     def _noting_errors(self, number: int, name: str) -> Iterator[None]:
-        """Record exceptions, since the runtime only logs those that are raised while a network is unloaded."""
+        """Record an exception of the method `name` of the object with this number, and raise it again.
+
+        The runtime only logs exceptions that are raised while a network is unloaded.
+        """
         try:
             yield
         except Exception as error:

@@ -185,7 +185,7 @@ def _cause(text: str) -> str:
 
 
 def _severity(result: Result) -> tuple[int, float, int]:
-    """Return a sort key for failures: exceptions first, then by the share and the number of wrong elements."""
+    """Return a sort key for failures: exceptions are greatest, others ordered by the share of wrong elements."""
     matches = _WRONG.search(result.text)
     if matches is None:
         return 1, 0.0, 0

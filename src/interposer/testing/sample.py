@@ -41,7 +41,7 @@ class Given:
     constant: bool = False
 
     def array(self, generator: np.random.Generator) -> Array:
-        """Return the operand's array."""
+        """Return the operand's array; if no values are specified, they are drawn from `generator`."""
         if self.values is not None:
             return self.values
         real = generator.uniform(self.low, self.high, tuple(self.info.shape))
@@ -124,7 +124,7 @@ def given(
     low: float = -4.0,
     high: float = 4.0,
 ) -> Given:
-    """Return an operand that the caller provides, with random values."""
+    """Return an operand that is an input of the network, with random values between `low` and `high`."""
     return Given(TensorInfo(shape, dtype, quantization), low=low, high=high)
 
 
@@ -136,12 +136,12 @@ def weights(
     low: float = -1.0,
     high: float = 1.0,
 ) -> Given:
-    """Return a constant operand with random values."""
+    """Return an operand that is a constant of the network, with random values between `low` and `high`."""
     return Given(TensorInfo(shape, dtype, quantization), low=low, high=high, constant=True)
 
 
 def of(values: object, dtype: DataType = DataType.FLOAT32, *, constant: bool = False) -> Given:
-    """Return an operand with these values."""
+    """Return an operand with these values, which is an input of the network unless `constant` is True."""
     array = np.asarray(values, dtype.numpy)
     return Given(TensorInfo(array.shape, dtype), array, constant=constant)
 

@@ -81,7 +81,7 @@ class _SingleLayers:
 
 
 def _run_alone(singles: _SingleLayers, layer: Layer, known: Mapping[Value, Array]) -> dict[int, Array]:
-    """Return the backend's results for one layer of another network.
+    """Return the backend's results, by index, for one layer on the arrays in `known`.
 
     The same layer on the same arrays runs once. A value that the layer reads twice is passed as two tensors, so that
     layers that confuse the two are detected.
@@ -122,9 +122,10 @@ def _declared(layer: Layer) -> Sequence[Any]:
 def one_by_one(
     bench: Bench, network: Network, feeds: Mapping[int, Array], held_back: Collection[str] = ()
 ) -> dict[int, Array]:
-    """Return the results of a network's layers, each run separately on the results of the layers before it.
+    """Run each layer of a network separately, on the results of the layers before it; return the outputs by binding id.
 
-    Layers whose names are in `held_back` are computed by their reference kernels, all others by the backend.
+    `feeds` are the inputs by binding id. Layers whose names are in `held_back` are computed by their reference kernels,
+    all others by the backend.
     """
     known: dict[Value, Array] = {}
     with closing(_SingleLayers(bench)) as singles:

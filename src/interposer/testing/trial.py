@@ -188,7 +188,10 @@ class Trial:
         self.untouched = all(same(now, then) for now, then in pairs)
 
     def _run_on_others(self, loaded: Loaded) -> None:
-        """Run the network on the other inputs; an error counts only if the reference can compute these inputs."""
+        """Run the loaded network on `other_feeds`, and store the results in `other`.
+
+        An error counts only if the reference can compute these inputs.
+        """
         try:
             self.other = self._run_once(loaded, self.other_feeds)
         except InterposerError:

@@ -35,7 +35,7 @@ class Observer(Protocol):
         """Receive the memory manager of a network."""
 
     def factory(self, workload_factory: WorkloadFactory, manager: MemoryManager | None) -> None:
-        """Receive a workload factory."""
+        """Receive a workload factory that the backend created, and the memory manager that it was created with."""
 
     def handle_factory(self, tensor_handle_factory: TensorHandleFactory, manager: MemoryManager | None) -> None:
         """Receive a tensor handle factory that the backend registered, and the memory manager registered with it."""
@@ -142,7 +142,7 @@ class _Picky(LayerSupport):
 
 
 def replace_method(thing: object, name: str, function: Callable[..., Any]) -> bool:
-    """Replace a method on one object; return False if the object has no writable attributes."""
+    """Set the attribute `name` of one object to a function; return False if the object has no writable attributes."""
     try:
         setattr(thing, name, function)
     except AttributeError:

@@ -291,7 +291,10 @@ class _EngineWorkload(Workload):
         return self.executable.held
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Run on the memory of the handles; only arrays that are not contiguous are copied."""
+        """Run the executable on the memory of these handles.
+
+        Only inputs and outputs that are not contiguous are copied.
+        """
         mapped: list[TensorHandle] = []
         try:
             read = [_without_gaps(array) for array in _mapped(inputs, mapped)]

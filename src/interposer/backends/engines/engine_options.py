@@ -19,7 +19,11 @@ MOST_THREADS: Final = 1024
 
 @dataclass(frozen=True)
 class Option:
-    """One option of an engine, with the type of its default; `choices`, if not empty, lists all valid values."""
+    """The declaration of one option of an engine; its values must have the type of the default.
+
+    `choices` lists all valid texts, if it is not empty. `least` and `most` are the limits of an integer; `most` may be
+    None.
+    """
 
     name: str
     default: OptionValue
@@ -29,7 +33,10 @@ class Option:
     most: int | None = None
 
     def read(self, owner: str, value: Any) -> OptionValue:
-        """Return the value if it is valid; raise `OptionError` otherwise."""
+        """Return the value that a user gave to this option, if it is valid; raise `OptionError` otherwise.
+
+        `owner` is the backend's id, for the error message.
+        """
         kind = type(self.default)
         if type(value) is not kind:
             raise OptionError(f"the option {self.name!r} of backend {owner} must be {_named(kind)}, not {value!r}")
@@ -57,7 +64,7 @@ def capabilities(declared: Iterable[Option], **others: OptionValue) -> Capabilit
 
 
 def chosen(owner: str, declared: Iterable[Option], options: Options) -> Chosen:
-    """Return the value of every option: the given value, or else the default.
+    """Return pairs of name and value for all declared options: the user's value from `options`, or else the default.
 
     Raises:
         OptionError: the backend `owner` does not have an option, or a value is invalid.

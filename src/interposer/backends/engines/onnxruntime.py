@@ -99,7 +99,7 @@ class _Session(Executable):
         self._free: deque[_Binding] = deque()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Run on the arrays' memory without copies, if the provider allows it."""
+        """Run the model on the memory of `inputs` and `outputs`, without copies if the provider allows it."""
         try:
             binding = self._free.pop()
         except IndexError:

@@ -148,7 +148,10 @@ def _read(part: OnnxPart) -> Any:
 
 
 def _check(part: OnnxPart, model: Any) -> None:
-    """Raise `RefusedError` if OpenVINO infers other output shapes, since it could not write to the given arrays."""
+    """Raise `RefusedError` if OpenVINO infers another shape for an output of the model than the network has.
+
+    OpenVINO could not write such an output to the runtime's array.
+    """
     for value, port in zip(part.model.graph.output, model.outputs, strict=True):
         requested = [size.dim_value for size in value.type.tensor_type.shape.dim]
         partial_shape = port.get_partial_shape()
@@ -169,7 +172,7 @@ class _Compiled(Executable):
         self._free: deque[_Request] = deque()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Run on the arrays' memory without copies."""
+        """Run the model on the memory of `inputs` and `outputs` without copies."""
         try:
             request = self._free.pop()
         except IndexError:

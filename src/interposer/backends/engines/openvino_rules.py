@@ -46,7 +46,7 @@ _WITH_DEFAULTS: Final = frozenset({ActivationFunction.SELU, ActivationFunction.H
 
 @RULES()
 def _nothing(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
-    """Refuse empty tensors: OpenVINO divides by the number of elements, which crashes the process."""
+    """Refuse a layer with an empty tensor, as some of OpenVINO's kernels then divide by zero and crash the process."""
     empty = any(info is not None and info.num_elements == 0 for info in (*inputs, *outputs))
     return "OpenVINO crashes on some empty tensors, so all of them are refused" if empty else None
 

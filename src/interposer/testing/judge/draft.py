@@ -119,7 +119,7 @@ class Draft:
         return replace(self, steps=(*self.steps[:number], step, *self.steps[number + 1 :]))
 
     def with_place(self, old: Place, new: Place) -> Draft:
-        """Return the draft with every use of one result replaced by another."""
+        """Return the draft in which all steps and outputs that used the result `old` use the result `new`."""
         moved = _moving(lambda place: new if place == old else place)
         outputs = tuple(new if place == old else place for place in self.outputs)
         return replace(self, steps=tuple(map(moved, self.steps)), outputs=outputs)

@@ -165,7 +165,10 @@ def _resized(draft: Draft, old: int, new: int, *, attributes: bool) -> Draft:
 
 
 def _cut(step: Step, sizes: Mapping[int, int]) -> Step:
-    """Return an input or a constant cropped to its first elements along some axes."""
+    """Return an input or a constant whose array is cropped to its first elements.
+
+    `sizes` maps axes to their new sizes.
+    """
     array = step.array
     assert array is not None
     part = np.ascontiguousarray(array[tuple(slice(0, sizes.get(axis)) for axis in range(array.ndim))])

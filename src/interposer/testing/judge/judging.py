@@ -83,7 +83,10 @@ def judged_without_culprit(seat: Seat, subject: Subject, ids: Sequence[str]) -> 
 
 
 def _translation_problem(seat: Seat, subject: Subject, imported: Network, feeds: Feeds) -> str:
-    """Return how the reference's results of the imported network differ from the original's; empty if they agree."""
+    """Return how a network that was written as a model and imported again differs from the original.
+
+    Empty if it does not. The reference kernels run both. `feeds` are the inputs of the imported network by binding id.
+    """
     try:
         known = seat.known(subject.network, subject.feeds)
     except InterposerError:
@@ -249,9 +252,10 @@ def described(array: Array, spread: Spread) -> str:
 
 
 def _layer_problem(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions, ids: Sequence[str]) -> str:
-    """Return which layer gives wrong results for the operands that the backend computed; empty if none does.
+    """Return which layer of a failing network is wrong, given the operands that the backends computed.
 
-    The network runs with every value as an output. The reference then evaluates each layer on these values.
+    Empty if none is. The network runs on the backends `ids` with every value as an output. The reference then evaluates
+    each layer on these values.
     """
     opened, numbers = with_all_outputs(network)
     try:

@@ -25,7 +25,7 @@ REFERENCE: Final = "CpuRef"
 
 
 def installed_engines(without: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the ids of the installed engines: backends that are used only if a caller names them."""
+    """Return the ids of the installed engines (backends that run only if a caller names them) except `without`."""
     registry = default_runtime().registry
     available = (name for name in registry.available() if registry.get(name).capabilities.has("OnlyByName"))
     return tuple(name for name in available if name not in without)
@@ -127,7 +127,10 @@ class _Ask:
 
 
 def _nearer(array: Array, reference: Array, backend: Array) -> tuple[int, int, int]:
-    """Count the elements nearer to the reference, those nearer to the backend, and those where the two differ."""
+    """Return three counts: elements nearer to the reference, elements nearer to the backend, and all compared ones.
+
+    Only elements in which the reference and the backend clearly differ are compared.
+    """
     if not array.shape == reference.shape == backend.shape or array.dtype == object:
         return 0, 0, 0
     apart = _distance(reference, backend)
@@ -137,7 +140,7 @@ def _nearer(array: Array, reference: Array, backend: Array) -> tuple[int, int, i
 
 
 def _distance(array: Array, other: Array) -> Array:
-    """Return the distance of elements: 0 if both are NaN, and infinity if only one is."""
+    """Return the absolute differences of elements: 0 if both are NaN or equal, and infinity if only one is NaN."""
     with np.errstate(all="ignore"):
         a, b = array.astype(np.float64), other.astype(np.float64)
         distance = np.where(a == b, 0.0, np.abs(a - b))

@@ -44,7 +44,7 @@ def all_values(graph: Graph, feeds: Mapping[int, Array]) -> Known:
 
 
 def border_values(graph: Graph, feeds: Mapping[int, Array]) -> Known:
-    """Return the values of inputs and constants."""
+    """Return the arrays of a graph's inputs, taken from `feeds` by binding id, and of its constants."""
     known = {layer.output: feeds[binding_id(layer)] for layer in graph.inputs}
     known.update({layer.output: layer.op.value for layer in graph if isinstance(layer.op, Constant)})
     return known
@@ -64,9 +64,10 @@ def evaluate_layer(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
 
 
 def evaluate_widely(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
-    """Return the results of one layer with float64 in place of narrower floats, if its reference kernel supports it.
+    """Return the results of one layer on the arrays in `known`, computed in float64 in place of narrower floats.
 
-    Otherwise the layer is computed in its declared types, on arrays that are rounded to these types.
+    If its reference kernel does not support that, the layer is computed in its declared types, on arrays that are
+    rounded to these types.
     """
     try:
         return _in_float64(layer, known)

@@ -264,9 +264,10 @@ def _is_of_floats(info: TensorInfo) -> bool:
 
 
 def _around_unrounded(value: Value, known: Known, runs: Sequence[_Run], tolerances: Tolerances) -> tuple[Array, ...]:
-    """Return the smallest and the largest results of a backend that rounds only its last result.
+    """Return lower and upper bounds of a value for backends that compute in float64 and round only the last result.
 
-    Perturbations of all layers may exceed the remainder of numbers that cancel out, and so miss these results.
+    They are taken from the evaluations without noise among `runs`. Where numbers cancel out, the perturbations of all
+    layers may be larger than the exact result, so that no perturbed evaluation comes near to it.
     """
     info, bounds = value.known, list[Array]()
     for run in runs:
@@ -438,10 +439,11 @@ def _hashed(op: LshProjection, bits: int, array: Array, ones: Array) -> Array:
 
 
 def _unsure(layer: Layer, known: Known, runs: Sequence[_Run]) -> Array | None:
-    """Return which floats that a layer compares may be equal, or which quotients that it rounds down may be integers.
+    """Return a mask of a layer's undecidable results, those that allowed differences of operands can change completely.
 
-    An element is undecidable if the ranges of two operands overlap, or the range of their quotient contains an integer,
-    and one of the operands is not exact. Hashes of an operand that is not exact are always undecidable.
+    They are comparisons of floats whose ranges overlap, and integer quotients whose range contains an integer, unless
+    both operands are exact. The ranges are taken from `known` and the perturbed evaluations `runs`. Hashes of an
+    operand that is not exact are always undecidable. None is returned for other layers.
     """
     if isinstance(layer.op, LshProjection):
         exact = all(run.known.get(value) is known[value] for value in layer.values for run in runs)
@@ -465,7 +467,10 @@ def _unsure(layer: Layer, known: Known, runs: Sequence[_Run]) -> Array | None:
 
 
 def _allowed(values: Array, dtype: DataType, tolerances: Tolerances) -> Array:
-    """Return the allowed difference of each element: a fraction of it plus a fraction of the largest element."""
+    """Return the allowed difference of each element of a float tensor, according to the tolerance of its type.
+
+    It is a fraction of the element plus a fraction of the largest element.
+    """
     finite = np.isfinite(values)
     largest = np.abs(values, where=finite, out=np.zeros_like(values)).max(initial=0.0)
     tolerance = tolerances.of(dtype)

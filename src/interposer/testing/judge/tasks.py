@@ -55,14 +55,17 @@ class Judged:
 
 
 def drawn(plan: Plan, number: int) -> RandomNetwork:
-    """Return a network of the plan."""
+    """Return the random network with this number among those of the plan."""
     known = registered_ops()
     favoured = [known[name] for name in plan.favoured if name in known]
     return random_network(plan.seed, number, kind=plan.kind, favoured=favoured, max_layers=plan.max_layers)
 
 
 def subjects_of(plan: Plan, created: RandomNetwork) -> Iterator[Subject]:
-    """Yield the network under all conditions that it is judged under: as built, and by the route of a model file."""
+    """Yield a random network with the conditions that it is judged under: as built, and often through a model file.
+
+    The network and its number decide about the conditions, so that a repetition has the same ones.
+    """
     yield Subject(created.network, created.feeds, _conditions(plan, created), created.id)
     if plan.ways != "all":
         return
@@ -94,7 +97,10 @@ def _every_other(network: Network, bits: int) -> tuple[str, ...]:
 
 
 def _mixed(seed: int, number: int, purpose: int) -> int:
-    """Return 64 random bits that are determined by these numbers (the mixing function of SplitMix64)."""
+    """Return 64 pseudo-random bits for a network, by the mixing function of SplitMix64.
+
+    Different values of `purpose` give independent bits for the same network.
+    """
     state = (seed * 0x9E3779B97F4A7C15 + number * 0xD1B54A32D192ED03 + purpose * 0x94D049BB133111EB) % 2**64
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
         state = (state ^ state >> shift) * factor % 2**64

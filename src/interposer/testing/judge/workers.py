@@ -106,7 +106,10 @@ class OwnForks:
         self.setup = setup
 
     def fork(self, connection: socket.socket, output: IO[bytes]) -> int:
-        """Fork a worker."""
+        """Fork this process into a worker that communicates over `connection` and writes to `output`.
+
+        Return its process id.
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # other threads may exist; a worker uses none of them
             pid = os.fork()
@@ -116,7 +119,7 @@ class OwnForks:
         return 0
 
     def wait(self, pid: int) -> int:
-        """Wait for the end of a worker."""
+        """Wait for the end of a worker; return its exit status, or the negative number of the signal that killed it."""
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
     def __enter__(self) -> OwnForks:
@@ -166,13 +169,16 @@ class ForkServer:
         self._control.close()
 
     def fork(self, connection: socket.socket, output: IO[bytes]) -> int:
-        """Fork a worker."""
+        """Let the fork server fork a worker that communicates over `connection` and writes to `output`.
+
+        Return its process id.
+        """
         with self._lock:
             socket.send_fds(self._control, [_PID.pack(0)], [connection.fileno(), output.fileno()])
             return self._answer()
 
     def wait(self, pid: int) -> int:
-        """Wait for the end of a worker."""
+        """Wait for the end of a worker; return its exit status, or the negative number of the signal that killed it."""
         with self._lock:
             self._control.sendall(_PID.pack(pid))
             return self._answer()

@@ -19,7 +19,8 @@ _SPECIAL: Final = (float("nan"), float("inf"), float("-inf"), -0.0, 1e-40, -1e-4
 def drawn(draw: Draw, info: TensorInfo, reach: float) -> Array:
     """Return a random array for a tensor with this info.
 
-    Floats have magnitudes up to `reach`. Integers and quantized values cover the range of their type.
+    Floats and integers have magnitudes up to `reach`. Quantized values of 8 or 16 bits cover the whole range of their
+    type.
     """
     if info.dtype is DataType.STRING:
         return _texts(draw, info)

@@ -43,7 +43,7 @@ def _sequence(growth: Growth, value: Value) -> Value:
 
 
 def _projected(growth: Growth, x: Value, width: int) -> Value:
-    """Return the sequence projected to another width.
+    """Multiply the last axis of a sequence by weights, so that it has this width; return the result.
 
     A sequence of that width is returned unchanged in half of the cases.
     """

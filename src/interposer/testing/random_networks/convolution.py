@@ -78,7 +78,10 @@ def _channels(growth: Growth, places: int, products: int) -> int:
 
 
 def pointwise_filter(growth: Growth, x: Value, layout: DataLayout, channels: int | None = None) -> Filter:
-    """Draw a convolution with a window of one pixel; by default with a random number of output channels."""
+    """Draw a convolution of the image `x` with a window of one pixel.
+
+    `channels` is the number of output channels; None draws it.
+    """
     h, w, c = layout.axes()
     shape = x.known.shape
     places, terms = shape[0] * shape[h] * shape[w], max(1, shape[c])
@@ -89,7 +92,10 @@ def pointwise_filter(growth: Growth, x: Value, layout: DataLayout, channels: int
 def convolution_filter(
     growth: Growth, x: Value, layout: DataLayout | None = None, rows: Window | None = None
 ) -> Filter:
-    """Draw a convolution of an image, in one group or several; `rows` may give the window along the height."""
+    """Draw a 2D convolution of the image `x`, in one group or several.
+
+    `layout` and `rows`, the window along the height, are drawn if they are None.
+    """
     draw, layout = growth.draw, layout or layout_for(growth)
     h, w, c = layout.axes()
     shape = x.known.shape
@@ -110,7 +116,10 @@ def _groups(growth: Growth, channels: int) -> int:
 
 
 def depthwise_filter(growth: Growth, x: Value, layout: DataLayout | None = None) -> Filter:
-    """Draw a depthwise convolution with one or several outputs per channel."""
+    """Draw a depthwise convolution of the image `x` with one or several outputs per channel.
+
+    `layout` is drawn if it is None.
+    """
     draw, layout = growth.draw, layout or layout_for(growth)
     h, w, c = layout.axes()
     shape = x.known.shape
@@ -124,7 +133,7 @@ def depthwise_filter(growth: Growth, x: Value, layout: DataLayout | None = None)
 
 
 def transpose_filter(growth: Growth, x: Value) -> Filter:
-    """Draw a transposed convolution, sometimes with a declared output size."""
+    """Draw a transposed convolution of the image `x`, sometimes with a declared output size."""
     draw, layout = growth.draw, layout_for(growth)
     h, w, c = layout.axes()
     shape = x.known.shape
@@ -229,7 +238,7 @@ def _convolution_of_a_volume(growth: Growth, value: Value) -> None:
 
 
 def volume_filter(growth: Growth, x: Value) -> tuple[Filter, Value]:
-    """Draw a 3D convolution, and return it with its input."""
+    """Draw a 3D convolution of `x`, a value of rank 5; return it with the value that it reads."""
     draw, layout = growth.draw, growth.draw.one_of((DataLayout.NDHWC, DataLayout.NCDHW))
     first = 1 if layout.channels_last else 2
     shape, channels = x.known.shape, x.known.shape[-1 if layout.channels_last else 1]

@@ -83,9 +83,9 @@ def _op_tickets() -> tuple[tuple[type[Op], ...], NDArray[np.uint64]]:
 
 @cache
 def _samples(name: str, quantized: bool) -> _Choice:
-    """Return the samples of an operator with or without quantized operands.
+    """Return the samples of the operator with this name that have quantized operands, or of those that have none.
 
-    All samples if there are none of that kind.
+    All samples if there are none of the requested kind.
     """
     usable = [sample for sample in samples_of(op_class(name)) if _is_usable(sample)]
     usable = [item for item in usable if _places(item)] or usable

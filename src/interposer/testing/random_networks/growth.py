@@ -112,7 +112,10 @@ class Growth:
         return tuple(sizes)
 
     def image_shape(self, layout: DataLayout | None = None) -> tuple[int, ...]:
-        """Return the shape of a batch of images; one image in five has a single channel."""
+        """Return a random shape for a batch of images, in this layout or else in the usual one of the network.
+
+        One image in five has a single channel.
+        """
         draw, layout = self.draw, layout or self.layout
         channels = 1 if draw.chance(1, 5) else draw.size(min(65, self.room // 8))
         batch = draw.weighted((1, 2, 3), (8, 2, 1))
@@ -191,7 +194,7 @@ class Growth:
         return self.network.add_input_layer(number, info).output
 
     def note(self, value: Value, reach: float, positive: bool = False) -> None:
-        """Record the reach of a value, and whether its elements are never negative."""
+        """Record the reach of a value, limited by its quantization; with `positive`, that no element is negative."""
         q = value.known.quantization
         if q is not None and not q.per_axis:
             lowest, highest = integer_range(value.known.dtype)
@@ -206,7 +209,7 @@ class Growth:
     # --- constants ----------------------------------------------------------------------------------------------------
 
     def constant(self, array: Array, q: Quantization | None = None) -> Value:
-        """Add a constant to the network."""
+        """Add a constant with this array and the quantization `q` to the network, and return its value."""
         return self.network.add_constant_layer(array, q).output
 
     def weights(self, shape: Sequence[int], reach: float = 1.0, dtype: DataType | None = None) -> Value:
@@ -246,7 +249,14 @@ class Growth:
         reach: float | None = None,
         positive: bool = False,
     ) -> Value:
-        """Add a layer and return its first result; `reach` applies to the results, by default that of the operands.
+        """Add a layer with these operands, and return its first result; following layers may read all of its results.
+
+        Args:
+            op: the operator.
+            values: its operands.
+            outputs: the declared infos of the results, where they cannot be inferred.
+            reach: the largest magnitude of the results; None means that of the operands.
+            positive: whether no element of the results is negative.
 
         Raises:
             Skipped: the operator does not accept these operands, no reference kernel supports them, or the network
@@ -262,7 +272,7 @@ class Growth:
         return layer.outputs[0]
 
     def hidden(self, op: Op, *values: Value) -> Value:
-        """Add a layer whose result only the caller uses, not other growers."""
+        """Add a layer and return its result, which is not offered to other growers; raises `Skipped` as `add` does."""
         layer = self.network.add_layer(op, *values)
         self._check(layer)
         return layer.output
@@ -280,7 +290,10 @@ class Growth:
         self.operations_left -= operations
 
     def choice(self, choices: Sequence[_T], op_of: Callable[[_T], type[Op]]) -> _T:
-        """Return one of the choices; if the operators of some choices are favoured, one of these."""
+        """Return one of the choices at random; if the operators of some choices are favoured, one of these.
+
+        `op_of` returns the operator class that a choice leads to.
+        """
         return self.draw.one_of([choice for choice in choices if op_of(choice) in self.favoured] or choices)
 
     def perhaps(self, op: type[Op], part: int, whole: int) -> bool:
@@ -328,9 +341,10 @@ class Growth:
         return self.add(Quantize(self.stored_type), value, outputs=TensorInfo(value.known.shape, self.stored_type, q))
 
     def quantization(self, dtype: DataType, reach: float, sign: int = 0) -> Quantization:
-        """Return a quantization for numbers of this magnitude and sign: an odd scale, and often an extreme zero point.
+        """Return a quantization for numbers of magnitude up to `reach`: an odd scale, and often an extreme zero point.
 
-        If numbers of both signs get a zero point at the end of its range, half of them saturate, as after a ReLU.
+        `sign` is 1 if no number is negative, -1 if none is positive, else 0. If numbers of both signs get a zero point
+        at the end of its range, half of them saturate, as after a ReLU.
         """
         lowest, highest = integer_range(dtype)
         point = self._zero_point(lowest, highest, sign)

@@ -30,7 +30,7 @@ _FLOAT = ("float",)
 
 
 def pooling_op(growth: Growth, x: Value, layout: DataLayout | None = None) -> Pooling2d:
-    """Draw a 2D pooling: max, average or L2, over windows or over the whole image."""
+    """Draw a 2D pooling of the image `x`: max, average or L2, over windows or over the whole image."""
     draw, layout = growth.draw, layout or layout_for(growth)
     common = _common(draw) | {"data_layout": layout}
     if draw.chance(1, 5):
@@ -106,7 +106,7 @@ def _pooling_of_any_rank(growth: Growth, value: Value) -> None:
 
 
 def resize_op(growth: Growth, x: Value) -> Resize:
-    """Draw a resize of images, to larger or smaller ones."""
+    """Draw a resize of the image `x` to a larger or smaller one; raise `Skipped` if the image is empty."""
     draw, layout = growth.draw, layout_for(growth)
     h, w, _ = layout.axes()
     shape = x.known.shape

@@ -87,7 +87,7 @@ def image(growth: Growth, value: Value, rank: int = 4, *, stored: bool = False) 
 
 
 def new_image(growth: Growth, rank: int, *, stored: bool = False) -> Value:
-    """Add an input of this rank to the network."""
+    """Add an input of this rank to the network, quantized if `stored` is True, and return its value."""
     shape = growth.image_shape() if rank == 4 else growth.shape(rank, 17, growth.room // 2)
     if not stored:
         return growth.input(TensorInfo(shape, growth.real_type))

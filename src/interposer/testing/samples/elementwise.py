@@ -82,7 +82,10 @@ def _binary(operation: BinaryOperation, operands: list[Given], label: str, outpu
 
 
 def _bounds(operation: BinaryOperation, whole: bool) -> tuple[Bounds, Bounds]:
-    """Return the bounds of the random operands, chosen so that results differ and do not overflow."""
+    """Return the ranges of the two random operands of an operation, chosen so that results differ and do not overflow.
+
+    `whole` is True for integers.
+    """
     if operation in DIVISIONS:
         return {"low": -20, "high": 20} if whole else {}, {"low": 1 if whole else 0.5, "high": 5}
     if operation is B.POWER:

@@ -58,7 +58,10 @@ class Cell(NamedTuple):
     cell_scale: Quantization | None = None
 
     def operands(self, features: Features, inputs: int = INPUTS) -> dict[str, Given]:
-        """Return one direction's operands by name, without the input."""
+        """Return the operands of an LSTM in one direction with these features, by name; the input is not among them.
+
+        `inputs` is the number of elements of the input.
+        """
         outputs = OUTPUTS if features.projection else UNITS
         created = {
             "output_state_in": given((BATCH, outputs), self.output, self.output_scale, low=-1, high=1),
@@ -84,7 +87,7 @@ class Cell(NamedTuple):
 
 
 def operands(op: Op, named: dict[str, Given]) -> list[Given | None]:
-    """Return the operands in the order of the operator's declaration; None for absent ones."""
+    """Return the operands `named` in the order in which the operator declares them; None for absent ones."""
     return [named.get(declared.name) for declared in op.operands]
 
 

@@ -17,7 +17,7 @@ HYBRID: Final = Quantization(1 / 128)
 
 
 def _cell(dtype: DataType, units: int = UNITS, inputs: int = INPUTS) -> list[Given]:
-    """Return weights, recurrent weights, bias and state."""
+    """Return the operands of a simple recurrent layer: weights, recurrent weights, bias and state."""
     shapes = [(units, inputs), (units, units), (units,)]
     return [*(weights(shape, dtype) for shape in shapes), given((BATCH, units), dtype, low=-1, high=1)]
 

@@ -14,7 +14,10 @@ __all__: list[str] = []
 
 
 def _forest(aggregation: TreeAggregation, comparison: TreeComparison, *, missing: bool = False) -> TreeEnsemble:
-    """Return two trees of depth two, and a tree that is a single leaf; the last leaf has weights for both targets."""
+    """Return a tree ensemble: two trees of depth two, and a tree that is a single leaf with weights for both targets.
+
+    All nodes have this comparison. With `missing`, some of them send NaN to the true branch.
+    """
     return TreeEnsemble(
         roots=np.array([0, 3, -5]),
         features=np.array([0, 1, 2, 1]),

@@ -136,7 +136,10 @@ def _module(view: SubgraphView) -> Any:
 
 
 def _named(module: Any, tensors: Sequence[Any]) -> Exception | None:
-    """Return the error of a failed run with the name of the failing layer, found node by node; None if none fails."""
+    """Return an error that names the layer at which a torch module fails; None if the second run does not fail.
+
+    The module is run again on the input tensors, layer by layer.
+    """
     steps = _followed_type()(module)
     steps.extra_traceback = False
     try:

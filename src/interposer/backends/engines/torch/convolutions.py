@@ -45,7 +45,10 @@ def _padding(rows: Any, columns: Any) -> list[int]:
 
 
 def _padded(x: Any, pads: list[int], value: float = 0.0) -> Any:
-    """Return the padded image, or the image itself without a copy if there is no padding."""
+    """Return the image padded with `value`, or the image itself without a copy if all of `pads` are 0.
+
+    `pads` are in the order of torch's `pad`: left, right, top, bottom.
+    """
     return functional.pad(x, pads, value=value) if any(pads) else x
 
 

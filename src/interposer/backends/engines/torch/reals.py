@@ -30,13 +30,16 @@ def convert(op: Quantize | Dequantize, layer: Layer) -> Function:
 
 
 def as_reals(x: Any, info: TensorInfo) -> Any:
-    """Return the float values of a stored tensor."""
+    """Return the float values of a quantized tensor: its stored integers minus the zero point, times the scale."""
     scale, zero = _parameters(info)
     return x.to(torch.float32).sub_(zero).mul_(scale)
 
 
 def as_codes(x: Any, info: TensorInfo) -> Any:
-    """Return the quantized values of floats, or the floats themselves if the tensor is not quantized."""
+    """Quantize floats: return the integers that a tensor with this info stores.
+
+    Floats are unchanged if it is not quantized.
+    """
     if not info.is_quantized:
         return x
     scale, zero = _parameters(info)
@@ -46,7 +49,10 @@ def as_codes(x: Any, info: TensorInfo) -> Any:
 
 
 def rounded(x: Any, info: TensorInfo) -> Any:
-    """Return float values after quantizing and dequantizing in one step; NaN is preserved."""
+    """Round floats to the values that a quantized tensor with this info can represent.
+
+    The result is float, and NaN stays NaN.
+    """
     if not info.is_quantized:
         return x
     scale, zero = _parameters(info)

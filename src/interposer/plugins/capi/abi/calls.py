@@ -51,7 +51,7 @@ class CallError(BackendError):
         super().__init__(f"{function}: {self.reason}", backend=backend)
 
     def locate(self, where: str) -> None:
-        """Add the name of the defective layer or tensor, unless the message has it already."""
+        """Add `where`, the name of the defective layer or tensor, to the message, unless the message has it already."""
         if where and where not in self.said:
             self._where = f" (at {where})"
             self.args = (f"{self._function}: {self.reason}",)
@@ -101,7 +101,9 @@ class ErrorBuffers:
         self._free: deque[ErrorBuffer] = deque()
 
     def call(self, name: str, function: Callable[..., int], *arguments: Any) -> None:
-        """Call ``function(*arguments, error)``.
+        """Call a function of the plug-in as ``function(*arguments, error)``.
+
+        `error` is the address of an ``ipr_error``. `name` is the function's name, for messages.
 
         Raises:
             CallError: the function returned a status other than ``IPR_OK``.
@@ -121,7 +123,10 @@ class ErrorBuffers:
         self.fail(name, status, buffer)
 
     def prepared(self, name: str, function: Callable[..., int], *arguments: Any) -> Callable[[], None]:
-        """Return a function that repeats `call` with the same arguments; not thread-safe."""
+        """Return a function that does what `call` does with these arguments, as often as it is called, but faster.
+
+        It is not thread-safe.
+        """
         buffer = ErrorBuffer()
         passed, words = (*arguments, buffer.address), buffer.words
 
@@ -139,7 +144,7 @@ class ErrorBuffers:
         return call
 
     def fail(self, name: str, status: int, buffer: ErrorBuffer) -> NoReturn:
-        """Raise the error of a call that gave a status other than ``IPR_OK``.
+        """Raise the error of a call of the function `name` that returned `status` and filled in `buffer`.
 
         Raises:
             CallError: always, except if the function wrote past the end of the error's text.

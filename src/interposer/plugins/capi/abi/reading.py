@@ -82,17 +82,24 @@ def read(address: int | None, size: int, what: str) -> bytes:
 
 
 def read_struct(kind: type[_S], address: int | None, what: str) -> _S:
-    """Return a copy of a struct of fixed size."""
+    """Return a copy of the struct of type `kind` at an address of the plug-in.
+
+    Raises:
+        BackendContractError: the address is not aligned or not mapped; the message begins with `what`.
+    """
     if address and address % ctypes.alignment(kind):
         raise BackendContractError(f"{what}: the pointer {address:#x} is not aligned")
     return kind.from_buffer_copy(read(address, ctypes.sizeof(kind), what))
 
 
 def read_versioned(kind: type[_S], address: int | None, least: int, what: str) -> _S:
-    """Return a copy of a struct that begins with its size; members beyond that size are zero.
+    """Return a copy of the struct of type `kind` at an address; the struct begins with its own size in bytes.
+
+    A plug-in of another version may have a shorter or longer struct: missing members are zero.
 
     Raises:
-        BackendContractError: the struct cannot be read, or its size is less than `least` or absurdly large.
+        BackendContractError: the struct cannot be read, or its size is less than `least` or absurdly large. The message
+            begins with `what`.
     """
     value = int.from_bytes(read(address, 8, what), "little")
     if not least <= value <= abi.MAX_STRUCT_SIZE:
@@ -102,13 +109,27 @@ def read_versioned(kind: type[_S], address: int | None, least: int, what: str) -
 
 
 def read_array(kind: type[_S], address: int | None, count: int, stride: int, what: str) -> list[_S]:
-    """Return copies of the elements of an array; members that are newer than the plug-in are zero."""
+    """Return copies of the `count` structs of type `kind` in an array of the plug-in; missing members are zero.
+
+    Args:
+        kind: the type of the structs.
+        address: the address of the first one.
+        count: their number.
+        stride: the distance in bytes between two of them, which depends on the plug-in's version of the struct.
+        what: a description for error messages.
+
+    Raises:
+        BackendContractError: the array cannot be read, or the stride is impossible.
+    """
     raw, stride = _elements(kind, address, count, stride, what)
     return [kind.from_buffer_copy(raw, index * stride) for index in range(count)]
 
 
 def read_table(kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str) -> Array:
-    """Return the elements of an array as a structured NumPy array; faster for long arrays."""
+    """Return what `read_array` returns, as one structured NumPy array with a field per member.
+
+    Faster for long arrays.
+    """
     raw, stride = _elements(kind, address, count, stride, what)
     known = np.dtype(kind)
     fields: Any = known.fields or {}
@@ -123,7 +144,10 @@ def read_table(kind: type[ctypes.Structure], address: int | None, count: int, st
 def _elements(
     kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str
 ) -> tuple[bytes, int]:
-    """Return the bytes of an array and its stride; smaller elements of older versions are padded with zeros."""
+    """Return the bytes of an array of structs and the stride in them; see `read_array` for the arguments.
+
+    Structs of an older version, which are shorter, are padded with zeros to the size of `kind`.
+    """
     if count == 0:
         return b"", stride
     size, alignment = ctypes.sizeof(kind), ctypes.alignment(kind)
@@ -140,7 +164,11 @@ def _elements(
 
 
 def read_integers(address: int | None, count: int, limit: int, what: str) -> Sequence[int]:
-    """Return a copy of an array of int64; raise an error if it has more than `limit` elements."""
+    """Return a copy of `count` numbers of type int64 at an address.
+
+    Raises:
+        BackendContractError: the memory cannot be read, or `count` is above `limit`. The message begins with `what`.
+    """
     if count > limit:
         raise BackendContractError(f"{what}: {count:,} numbers; at most {limit:,} can be meant")
     return struct.unpack(f"={count}q", read(address, 8 * count, what))

@@ -43,7 +43,10 @@ class TensorTable:
             describe(item, info, shape, abi.TENSOR_READ_ONLY if inputs else 0)
 
     def bind(self, index: int, array: Array) -> None:
-        """Bind a tensor to an array, or to a copy if the plug-in does not accept its strides or alignment."""
+        """Let the tensor at an index use the memory of an array, or of a copy if the plug-in cannot use this memory.
+
+        That depends on the array's alignment and strides.
+        """
         place, compact = address_of(array), array.flags.c_contiguous
         if place % self._alignment[index] or not (compact or self._accepts_strides(array)):
             place, compact = self._bind_copy(index, array), True
@@ -105,7 +108,7 @@ class TensorTable:
                 np.copyto(arrays[index], copy)
 
     def reshape(self, index: int, shape: Sequence[int]) -> None:
-        """Set another shape of the same rank for a tensor."""
+        """Set the shape of the tensor at an index for the next run; the rank does not change."""
         self._shapes[index][:] = list(shape)
         self._items[index].size = self.infos[index].with_shape(shape).num_bytes
 

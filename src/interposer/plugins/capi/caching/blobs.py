@@ -40,7 +40,9 @@ class Blobs:
 
     @classmethod
     def of(cls, library: Library, owner: object = None) -> Blobs | None:
-        """Return the extension of a plug-in, or None if it does not have it.
+        """Return the functions of a plug-in's extension, or None if the plug-in does not have it.
+
+        The executables that they restore keep `owner` alive.
 
         Raises:
             BackendContractError: the table of the extension is damaged.
@@ -61,7 +63,12 @@ class Blobs:
                 return read_text(out.text, "the fingerprint")
 
     def save(self, executable: Executable) -> Blob | None:
-        """Return the bytes of a compiled part, or None if the plug-in cannot save it."""
+        """Return a compiled part as a blob of bytes, or None if the plug-in cannot save this part.
+
+        Raises:
+            CallError: the plug-in failed.
+            InvalidArgumentError: another plug-in compiled the part.
+        """
         if executable.library is not self._library:
             raise InvalidArgumentError(f"the part was compiled by another backend than {self._library.id!r}")
         out = abi.Blob(struct_size=ctypes.sizeof(abi.Blob))

@@ -295,10 +295,11 @@ def _begun() -> bytes:
 
 @contextmanager
 def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]:
-    """Yield True if a plug-in may save or restore this part, because doing so has not crashed a process recently.
+    """Mark a cached part as being saved or restored in a ``with`` block, which gets False if it must not be tried.
 
-    A process that ends while a part is saved may have been killed by a user, because saving takes place after `load`
-    returns. Therefore only the second such end counts.
+    It must not be tried if doing so has crashed a process recently; `name` is the part's file in `folder`, or in the
+    cache folder. A process that ends while a part is saved (`saves`) may have been killed by a user, because saving
+    takes place after `load` returns. Therefore only the second such end counts.
     """
     where = cache_folder(folder)
     if where is None:

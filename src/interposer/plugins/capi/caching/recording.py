@@ -33,7 +33,10 @@ _recording: ContextVar[Recording | None] = ContextVar("interposer_recording", de
 
 @contextmanager
 def recording(source: str = "", *, whole: bool = False) -> Iterator[Recording]:
-    """Record all parts that are compiled in this block; parts in the cache folder are restored."""
+    """Record all subgraphs that plug-ins compile in a ``with`` block, which gets the `Recording`.
+
+    Subgraphs that are cached as blobs are restored. `source` and `whole` are those of `Recording`.
+    """
     result = Recording(source, whole)
     token = _recording.set(result)
     try:

@@ -51,7 +51,9 @@ class Executable:
         self._call = partial(library.call, "execute", library.functions["execute"], library.self, out.handle)
 
     def run(self, run_address: int) -> None:
-        """Call ``execute`` with an ``ipr_run``; calls are serialized if the plug-in does not support concurrent ones.
+        """Call the plug-in's ``execute`` with the ``ipr_run`` at an address.
+
+        Calls are serialized if the plug-in does not support concurrent ones.
 
         Raises:
             CallError: the function failed.
@@ -64,7 +66,10 @@ class Executable:
             self._call(run_address)
 
     def prepared(self, run_address: int, owner: object) -> Callable[[], None]:
-        """Return a function that repeats `run` with one ``ipr_run``, which belongs to `owner`; not thread-safe."""
+        """Return a function that does what `run` does with the ``ipr_run`` at this address, as often as it is called.
+
+        It keeps `owner`, which owns the ``ipr_run``, alive. It is not thread-safe.
+        """
         library, function = self.library, self.library.functions["execute"]
         call = library.prepared("execute", function, library.self, self.handle, run_address, owner=(self, owner))
         return call if self.turn is None else partial(_call_in_turn, self.turn, call)

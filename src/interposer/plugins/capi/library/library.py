@@ -360,7 +360,9 @@ class Library:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def call(self, name: str, function: Callable[..., int], *arguments: Any) -> None:
-        """Call a function with `arguments` and an error buffer.
+        """Call a function of the plug-in with `arguments` and an error buffer.
+
+        `name` is the function's name, for messages.
 
         Raises:
             BackendUnavailableError: the library is closed, or was opened before the process was forked.
@@ -379,9 +381,9 @@ class Library:
     def prepared(
         self, name: str, function: Callable[..., int], *arguments: Any, owner: object = None
     ) -> Callable[[], None]:
-        """Return a function that repeats `call` with the same arguments, with minimal overhead; not thread-safe.
+        """Return a function that does what `call` does with these arguments, as often as it is called, but faster.
 
-        It keeps `owner` alive.
+        It keeps `owner` alive. It is not thread-safe.
         """
         call, ring = self._errors.prepared(name, function, *arguments), self._ring
         written, enter, leave = ring.lines_written, self.inside.append, self.inside.pop
@@ -424,9 +426,12 @@ class Library:
     def extension(
         self, name: bytes, kind: type[ctypes.Structure], functions: Mapping[str, str]
     ) -> dict[str, Any] | None:
-        """Return the functions of an extension by name, or None if the plug-in does not have the extension.
+        """Return the functions of an extension by member name, or None if the plug-in does not have the extension.
 
-        `functions` maps each member to its type in `abi.FUNCTIONS`.
+        Args:
+            name: the name of the extension, such as ``ipr.blobs/1``.
+            kind: the type of its table.
+            functions: for each member of the table, the name of its type in `abi.FUNCTIONS`.
 
         Raises:
             BackendContractError: the table is too small, or a member is not a function.
@@ -457,10 +462,12 @@ class Library:
     # --- what the plug-in gave ----------------------------------------------------------------------------------------
 
     def hold(self, out: Any, cached: object = None) -> int:
-        """Keep an out struct, and objects that it uses, until `let_go`; return the number to pass to `let_go`.
+        """Store a struct that the plug-in filled in; `let_go` releases it when called with the returned number.
+
+        `cached` are objects that must stay alive until then.
 
         Raises:
-            BackendContractError: the release function is not a function.
+            BackendContractError: the release function of the struct is not a function.
         """
         if not out.release:
             return self.hold_call(None, cached)
@@ -472,13 +479,16 @@ class Library:
         return self.hold_call(partial(abi.FUNCTIONS["release"](out.release), out.owner), cached)
 
     def hold_call(self, release: Callable[[], None] | None, cached: object = None) -> int:
-        """Schedule ``release()`` for a later `let_go`; return the number to pass to it."""
+        """Store a function, and call it when `let_go` is called with the returned number; None calls nothing.
+
+        `cached` are objects that must stay alive until then.
+        """
         number = next(self._numbers)
         self._held[number] = _Held(release, cached)
         return number
 
     def let_go(self, number: int) -> None:
-        """Release what `hold` keeps: now, or after the current call. Never waits."""
+        """Release what was stored under a number by `hold`: now, or after the plug-in call in progress. Never waits."""
         self._to_release.append(number)
         self._release_waiting()
 

@@ -92,7 +92,10 @@ class Elf:
         return result
 
     def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
-        """Return the numbers at an offset, in the byte order of the file."""
+        """Return the numbers at an offset of the file, in its byte order.
+
+        `layout` is a format of `struct` without byte order.
+        """
         layout = self.order + layout
         return struct.unpack(layout, self.read(offset, struct.calcsize(layout)))
 

@@ -62,7 +62,11 @@ def extension() -> ModuleType | None:
 
 
 def direct_call(workload: DynamicWorkload, around: Surroundings) -> DirectCall | None:
-    """Return a direct call of a network that is nothing but this part, or None if its runs need the path in Python."""
+    """Return an object that runs a network directly from C; None if runs of the network need Python code.
+
+    The network must consist of one compiled part: `workload` is that part, and `around` are the facts about the
+    network.
+    """
     module = extension() if settings()["direct_calls"].read() is not False else None
     executable, library = workload.executable, workload.executable.library
     if module is None or library.checking or not _is_plain(workload, around):
@@ -111,7 +115,7 @@ def _described(name: str, info: TensorInfo, alignment: int) -> tuple[str, Any, t
 
 
 def _fail(failed: Callable[[Exception], Exception], tables: RunTables, status: int) -> NoReturn:
-    """Raise the error of a run that gave this status."""
+    """Raise the error of a direct call with these tables that ended with this status, converted by `failed`."""
     try:
         tables.fail(status)
     except Exception as error:

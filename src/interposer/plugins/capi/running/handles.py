@@ -223,7 +223,7 @@ class NativeHandle(TensorHandle):
         self.pool.call("unmap", self.number)
 
     def import_memory(self, array: Array) -> bool:
-        """Return True if the plug-in can use the memory of the array for the tensor."""
+        """Let the tensor use the memory of an array; return False if the plug-in cannot use this memory."""
         if not (array.flags.c_contiguous and array.flags.aligned):
             return False
         try:
@@ -242,7 +242,7 @@ class NativeHandle(TensorHandle):
             self._cached = None
 
     def export_memory(self, source: MemorySource) -> Array:
-        """Return the tensor's own memory as an array."""
+        """Return the tensor's own memory as an array; `source` is the kind of memory that the caller can use."""
         if source != MemorySource.MALLOC:
             return super().export_memory(source)
         out = abi.Tensor()
@@ -250,7 +250,10 @@ class NativeHandle(TensorHandle):
         return _array_at(out.data or 0, self.info, self)
 
     def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle | None:
-        """Return a sub-tensor, or None if the plug-in cannot create it."""
+        """Return the handle of a region of the tensor, or None if the plug-in cannot create it.
+
+        `origin` is the index of the region's first element, and `info` has its shape.
+        """
         out, reported = ctypes.c_uint64(), _InfoTable(info)
         place = (ctypes.c_int64 * max(1, len(origin)))(*origin)
         try:
@@ -427,6 +430,6 @@ class Allocators:
         return None
 
     def use(self, pool: int, lent: Lent) -> None:
-        """Let a pool allocate its memory from an allocator."""
+        """Let the plug-in's memory pool with this number allocate its memory from the user's allocator `lent`."""
         with self._library.serialized():
             self._library.call("use", self._functions["use"], self._library.self, pool, lent.address)

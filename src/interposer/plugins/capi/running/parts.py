@@ -77,12 +77,16 @@ class Optimizer:
             self._failed.append(Failure(part.part(layers), reason))
 
     def _divided(self, layers: Iterable[Layer]) -> list[SubgraphView]:
-        """Return the remaining layers as connected, convex parts."""
+        """Group layers that are not compiled yet into connected, convex parts of the view's graph."""
         left = {layer.guid for layer in layers}
         return select(self._view.graph, lambda layer: True if layer.guid in left else None) if left else []
 
     def _compiled(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
-        """Compile a part as one unit; return parts to retry without a layer that could not be compiled."""
+        """Compile a part, whose tables are `flat`, as one unit, and record the result.
+
+        If the plug-in reports a layer that it cannot compile, this layer is recorded as failed. The other layers are
+        returned as connected parts, which the caller tries again.
+        """
         try:
             executable = compile_part(self._library, flat, self._options, self._owner)
         except CallError as error:

@@ -64,7 +64,7 @@ class DynamicWorkload(Workload):
         return RunTables(self.executable, self._input_infos, self._output_infos)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Run on these handles."""
+        """Run the compiled part on the tensors of these handles."""
         try:
             run = self.free.pop()
         except IndexError:
@@ -85,7 +85,10 @@ class DynamicWorkload(Workload):
         self.free.append(run)
 
     def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
-        """Return a function that runs on these handles, with tables that are filled once if all tensors allow it."""
+        """Return a function that runs the compiled part on the tensors of these handles, as often as it is called.
+
+        If all tensors are in ordinary memory that the plug-in can use, the C structs are filled in only once.
+        """
         read = [inputs[operand] for operand in self.operands]
         run = RunTables(self.executable, self._input_infos, self._output_infos, workspace=False)
         arrays = [_seen(handle) for handle in (*read, *outputs) if type(handle) is ArrayHandle]
@@ -195,20 +198,23 @@ class RunTables:
         return True
 
     def borrow(self, lender: RunTables) -> None:
-        """Use the workspace of another run, which must not be running."""
+        """Use the workspace of the tables `lender` for the next run; these must not be running."""
         if lender is self._lender:
             return
         self._lender = lender
         self._struct.workspace, self._struct.workspace_size = lender._struct.workspace, lender._struct.workspace_size
 
     def private(self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle]) -> bool:
-        """Return True if some of the tensors are in private memory of the plug-in."""
+        """Return True if some of the inputs `read` and the outputs `written` are in private memory of a plug-in."""
         return any(isinstance(item, NativeHandle) for item in (*read, *written))
 
     def execute_private(
         self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle], mapped: list[TensorHandle]
     ) -> None:
-        """Run on handles some of which are in private memory; mapped handles are appended to `mapped`."""
+        """Execute the part once with inputs `read` and outputs `written`, some of them in the plug-in's private memory.
+
+        Handles that had to be mapped are appended to `mapped`, so that the caller unmaps them.
+        """
         self._bind_all(self._inputs, read, mapped)
         result = self._bind_all(self._outputs, written, mapped)
         self._executable.run(self.address)
