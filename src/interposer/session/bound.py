@@ -20,7 +20,7 @@ __all__ = ["BoundRun"]
 
 
 class RunsOnArrays(Protocol):
-    """What a bound run uses of its model."""
+    """A model, as far as `BoundRun` needs it: a runtime, the events of backends, and methods to run and to import."""
 
     @property
     def runtime(self) -> Runtime:
@@ -139,5 +139,9 @@ class BoundRun:
 def _run_directly(
     direct: DirectRun, inputs: Mapping[str, Array], outputs: Mapping[str, Array], prepared: Callable[[], bool]
 ) -> bool:
-    """Run by a direct call, or by the prepared run if the network does not accept direct calls any more."""
+    """Run the model once on these arrays by name; return False if it did not run, and must run in the ordinary way.
+
+    `direct` is a function of `Runtime.direct_call`. If the network does not accept such calls any more, `prepared`, a
+    function of `Runtime.prepare_run`, is called.
+    """
     return direct(inputs, outputs) is not None or prepared()

@@ -61,11 +61,18 @@ def asks_to_measure(backends: tuple[str, ...] | None, options: OptimizerOptions 
 
 
 class Choice:
-    """The backends of a model in order of preference, without those that failed; None means all, CpuRef last.
+    """Chooses the backends of one model, and disables backends that fail for it.
 
-    "auto" measures which combination of backends is fastest; `plan` is a combination that was measured before. If
-    `fallback` is False, no backend is ever disabled. If it is None, none is disabled for exceeding a deadline. The set
-    `disabled` has the ids of the backends that are disabled for this model. Not safe to change from several threads.
+    Args:
+        runtime: the runtime that loads the model.
+        backends: backend ids in order of preference; None means all, CpuRef last. "auto" measures which combination of
+            backends is fastest.
+        options: options of the optimizer.
+        fallback: False never disables a backend. None disables none for exceeding a deadline.
+        plan: a combination of backends that was measured before, in place of `backends`.
+
+    The set `disabled` has the ids of the backends that are disabled for this model. Not safe to change from several
+    threads.
     """
 
     def __init__(
@@ -107,9 +114,9 @@ class Choice:
         }
 
     def fork(self) -> Choice:
-        """Return an independent copy for another variant of the network, with the same backends disabled.
+        """Return an independent copy for another model of the same network: a copy, or one with other outputs.
 
-        The copy follows a placement that was measured already, and does not measure again.
+        It has the same backends disabled, follows a placement that was measured already, and does not measure again.
         """
         created = copy(self)
         created.plan = self.used_plan
@@ -197,14 +204,17 @@ class Choice:
         return error
 
     def note(self, failed: str, error: InterposerError, name: str) -> None:
-        """Record and log that a network no longer uses a backend."""
+        """Record an event and log that the model `name` no longer uses the backend `failed`, because of `error`."""
         text = f"the model {name!r} runs without it from here on, as it failed: {_first_line(error)}"
         event = BackendEvent(failed, PLACED_ANEW, text)
         self._record(event)
         _log.warning("%s", event)
 
     def _note_problems(self, optimized: OptimizedNetwork) -> None:
-        """Record which backends raised an error instead of compiling; the optimizer has logged these errors already."""
+        """Record an event for each backend that raised an exception when it compiled its layers of the network.
+
+        The optimizer has logged these exceptions already.
+        """
         errors = [refusal for refusal in optimized.refusals if refusal.is_problem and refusal.stage == "optimize"]
         for item in errors:
             if item.backend not in self._faulty:

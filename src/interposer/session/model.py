@@ -157,7 +157,11 @@ class Model:
             return self._blueprint.values()
 
     def _variant(self, arrays: Mapping[str, Array]) -> Key:
-        """Return the key of the variant for these inputs, and create the variant if it is missing."""
+        """Return the key of the network for the shapes and values of these inputs; build and load it if it is missing.
+
+        A variant is the network specialised for one set of shapes and values. If there are too many, the oldest is
+        unloaded.
+        """
         self._check_open()
         key = self._blueprint.key(arrays)
         if key not in self._variants:
@@ -173,7 +177,11 @@ class Model:
         self._make(key, lambda: network)
 
     def _make(self, key: Key, network: Callable[[], Network], known: OptimizedNetwork | None = None) -> None:
-        """Load a variant; `known` is its optimized network if it is cached, otherwise `network` is optimized now."""
+        """Optimize and load the network for one set of input shapes and values (a variant), and store it under `key`.
+
+        `network` builds it. `known` is its optimized network if that is in the cache; it is then not optimized again.
+        Backends that fail in doing so are disabled, if fallback allows that.
+        """
         while True:
             try:
                 optimized = self._choice.optimized(network()) if known is None else known
@@ -189,13 +197,20 @@ class Model:
                     raise self._choice.told(error) from error.__cause__
 
     def _alone(self, network_id: NetworkId) -> _Only | None:
-        """Return the fast path for the only variant, or None if there are others or layers depend on input values."""
+        """Return the fast way to run the loaded network if all calls use this network, else None.
+
+        That is the case if it was not optimized for several input shapes, and no layer depends on the values of inputs.
+        """
         if len(self._variants) > 1 or self._blueprint.needed:
             return None
         return _Only(self.runtime, network_id, tuple(self.inputs))
 
     def _do_without(self, error: InterposerError) -> bool:
-        """Stop using the backend that failed and drop the variants on it; return False if no fallback is possible."""
+        """Stop using the backend that caused an error, and unload the networks that use it.
+
+        They are built again on demand. Returns False if this is not possible, because no backend caused the error or
+        fallback does not allow it.
+        """
         with self._lock:
             failed = self._choice.quarantine(error)
             if not failed:
@@ -205,13 +220,16 @@ class Model:
             return True
 
     def _drop(self, keys: Iterable[Key]) -> None:
-        """Unload variants; a call that needs one creates it again."""
+        """Unload the networks with these keys (variants for some input shapes and values).
+
+        A call that needs one of them builds it again.
+        """
         self._only = None
         for key in tuple(keys):
             self.runtime.unload_later(self._variants.pop(key)[0])
 
     def _given_up(self, error: InterposerError, disabled: frozenset[str]) -> InterposerError:
-        """Return the error to raise when no backend is left.
+        """Return the error to raise when no backend is left; `disabled` were disabled when the call began.
 
         Backends that failed during this call are enabled again, because the error is not specific to one of them.
         """
@@ -229,7 +247,10 @@ class Model:
             self._unload(key)
 
     def _begin(self, arrays: Mapping[str, Array]) -> tuple[Key, NetworkId]:
-        """Return the key and network id of a variant that is not dropped before `_end` is called with the key."""
+        """Return the key and the network id of the network for the shapes and values of these inputs.
+
+        It is not unloaded before `_end` is called with the key.
+        """
         with self._lock:
             key = self._variant(arrays)
             self._calls[key] = self._calls.get(key, 0) + 1
@@ -259,7 +280,7 @@ class Model:
 
     @property
     def is_prepared(self) -> bool:
-        """True if a variant is loaded, so that `optimized` and `explain` can describe it."""
+        """True if a network is loaded for some input shapes, so that `optimized` and `explain` can describe it."""
         return bool(self._variants)
 
     def _check_open(self) -> None:
@@ -517,26 +538,38 @@ class Model:
         return self._run_watched(inputs, outputs, lambda: None if deadline is None else RunControl(deadline), disabled)
 
     def _is_unloaded(self, error: InterposerError, only: _Only) -> bool:
-        """Return True if another thread unloaded the variant; `_run_watched` then loads it again."""
+        """Return True if an error means that another thread unloaded the network while the fast path `only` ran it.
+
+        The ordinary way of running, `_run_watched`, then loads the network again.
+        """
         return isinstance(error, UnknownNetworkError) and only is not self._only
 
     def _is_placed_anew(self, error: ExecutionError | LoadError | UnknownNetworkError, before: int) -> bool:
-        """Return True if the failed backend is no longer used, whether this thread or another one disabled it."""
+        """Return True if the backend that failed is no longer used, so that the run can be repeated without it.
+
+        This thread disables it, unless another one has done so since the number of events was `before`.
+        """
         return self._do_without(error) or len(self._choice.events) > before
 
     def _run_for(self, names: tuple[str, ...], inputs: Inputs, deadline: float | None) -> list[Any]:
-        """Run once and return the values of these names."""
+        """Run once and return the values with these names, in the order of the names.
+
+        If one of them is not an output of the network, another network that has it as an output is run.
+        """
         if set(names) <= self.outputs.keys():
             return self._in_order(names, self.run(inputs, deadline=deadline))
         return self._for(names).run(self._unbound(inputs), deadline=deadline)
 
     def _in_order(self, names: tuple[str, ...], outputs: list[Any]) -> list[Any]:
-        """Return the outputs of these names, in the order of the names."""
+        """Select from the list of all outputs those with these names, in the order of the names."""
         result = dict(zip(self.outputs, outputs, strict=True))
         return [result[name] for name in names]
 
     def _for(self, names: tuple[str, ...]) -> Model:
-        """Return the model whose outputs are the values of these names; create it if it is missing."""
+        """Return a model of the same network whose outputs are the values with these names.
+
+        The last eight of these models are cached; a missing one is created.
+        """
         with self._lock:
             self._check_open()
             if names not in self._others:
@@ -549,7 +582,10 @@ class Model:
             return self._others[names]
 
     def _unbound(self, inputs: Inputs) -> Sequence[Any] | Mapping[str, Any]:
-        """Return inputs that another variant can take; imported inputs are returned as arrays."""
+        """Return inputs that another model of the same network can take.
+
+        Imported inputs belong to this model, and are returned as arrays by name; other inputs are returned unchanged.
+        """
         if not isinstance(inputs, ImportedTensors):
             return inputs
         inputs.check(self, "input")
@@ -593,7 +629,11 @@ class Model:
         control: Callable[[], RunControl | None],
         disabled: frozenset[str] | None = None,
     ) -> list[Any]:
-        """Run, and retry after each fallback; `disabled` are the backends that were disabled when the call began."""
+        """Run once and return the outputs; if a backend fails, run again on the remaining backends.
+
+        `control` creates the object that can stop a run, for each attempt. `disabled` are the backends that were
+        disabled when the call began; None means those that are disabled now.
+        """
         disabled = self._choice.disabled if disabled is None else disabled
         taken = inputs if isinstance(inputs, ImportedTensors) else None
         for kind, item in (("input", inputs), ("output", outputs)):
@@ -632,7 +672,10 @@ class Model:
         }
 
     def _targets(self, network_id: NetworkId, outputs: Any) -> tuple[dict[int, Any] | None, tuple[int, ...]]:
-        """Return where outputs are written: arrays by binding id, or the ids of imported outputs."""
+        """Return where a run writes its outputs: arrays by binding id, and the ids of imported outputs.
+
+        One of them is None or empty. Both are if `outputs` is None, so that new arrays are allocated.
+        """
         if outputs is None:
             return None, ()
         if not isinstance(outputs, ImportedTensors):
@@ -736,9 +779,10 @@ class Model:
 
 
 class _Only:
-    """The only variant of a model, with lock-free fast paths for calls whose arrays need no conversion.
+    """Runs the only loaded network of a model without locks, for calls whose arrays need no conversion.
 
-    `direct` is its direct call, or None if it has none.
+    It exists while the model has no second variant, a network for other input shapes. `names` are the names of the
+    inputs in order. `direct` is the function of `Runtime.direct_call`, or None if the network has none.
     """
 
     def __init__(self, runtime: Runtime, network_id: NetworkId, names: tuple[str, ...]) -> None:
@@ -750,7 +794,10 @@ class _Only:
         self.direct = runtime.direct_call(network_id, self._numbers)
 
     def run(self, model: Model, inputs: Any, outputs: Any) -> list[Any] | None:
-        """Run once and return the outputs in order, or None without running if inputs or outputs need conversion."""
+        """Run once and return the outputs in order; None without running if the ordinary way is needed.
+
+        That is so if inputs or outputs need a conversion or a check.
+        """
         if type(inputs) is type(outputs) is ImportedTensors:
             return self._run_imported(model, inputs, outputs)
         if type(inputs) is dict:
@@ -762,7 +809,7 @@ class _Only:
         return None if feeds is None else self._in_order(self._enqueue(self.network_id, feeds, targets))
 
     def _targets(self, outputs: Any) -> dict[int, Any] | None:
-        """Return a list of arrays by binding id, or None for other outputs."""
+        """Return the caller's arrays for all outputs by binding id; None if `outputs` is not a list of NumPy arrays."""
         arrays = type(outputs) is list and all(type(output) is np.ndarray for output in outputs)
         return dict(zip(self._order, outputs, strict=True)) if arrays and len(outputs) == len(self._order) else None
 

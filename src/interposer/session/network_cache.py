@@ -70,9 +70,10 @@ MOST_CACHED: Final = 1 << 29
 
 @dataclass(frozen=True)
 class Entry:
-    """A cached network, with its saved compiled `parts`.
+    """The content of one file of the network cache: an optimized network that a backend runs completely.
 
-    `origin` has the versions and the options with which it was created.
+    `origin` has the versions and the options with which it was created, `network` the network as JSON values, and
+    `parts` what the backend has compiled and saved.
     """
 
     origin: Mapping[str, Any]
@@ -80,7 +81,10 @@ class Entry:
     parts: tuple[SavedPart, ...]
 
     def fault(self, registry: BackendRegistry) -> str | None:
-        """Return the reason why the entry can no longer be used here, or None if it can."""
+        """Return why the entry can no longer be used here, or None if it can.
+
+        Possible reasons are that its backend is missing, or that the backend or this package has changed.
+        """
         name = self.origin["backends"][0]
         absent = registry.reason_absent(name) if registry.is_registered(name) else "it is not registered"
         if absent is not None:
@@ -113,7 +117,7 @@ class _NotCachedError(Exception):
 
 
 class Keeper:
-    """Reads and writes the cache entry of one model file with certain options."""
+    """Finds, reads and writes the file of the network cache that belongs to one model file, backend and options."""
 
     @classmethod
     def of(
@@ -185,9 +189,10 @@ class Keeper:
     def kept(
         self, read: Callable[[], Blueprint], registry: BackendRegistry, limits: Limits | None = None
     ) -> KnownBlueprint | None:
-        """Return the cached variant of the file, or None if there is no usable entry.
+        """Return the network of the model file from the cache, or None if there is no usable cache file.
 
-        `read` returns the blueprint of the file itself; it is called when layers or other shapes are requested.
+        `read` reads the model file itself; it is called when layers or other shapes are requested. `registry` has the
+        backends.
 
         Raises:
             LimitExceededError: the network needs more than `limits` allow; None means the default limits.
@@ -278,9 +283,10 @@ class Keeper:
 
     @classmethod
     def reason(cls, source: str, registry: BackendRegistry, make: Callable[[], Model]) -> str:
-        """Return why a network loaded now on the default backends would not be cached; empty if it would be.
+        """Return why a network would not be cached if its model file `source` was loaded now on the default backends.
 
-        `make` loads the network.
+        The text is empty if it would be cached. `make` loads the file; the model is closed afterwards, and nothing is
+        stored.
         """
         try:
             keeper = cls._of(source, None, None, None, registry)
@@ -373,7 +379,10 @@ def _as_bytes(piece: bytes | memoryview) -> bytes | memoryview:
 
 
 def _folder_and_options(backend: Backend, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Return the cache folder for a network with these options of the backend, and the options without that folder."""
+    """Return the folder of the cache files of a network with these model options of its backend.
+
+    Also returns the options without the one that names this folder, which are part of the key.
+    """
     try:
         return str(cache_folder(backend.cache_directory(options)) or ""), backend.without_directory(options)
     except Exception as error:
@@ -447,7 +456,7 @@ def _content(source: object) -> bytes | None:
 
 
 def _with(options: OptimizerOptions, backend: str, own: Mapping[str, Any]) -> OptimizerOptions:
-    """Return the options with other options for one backend."""
+    """Return the optimizer's options, with `own` in place of the model options for one backend."""
     others = {name: item for name, item in options.model_options.items() if name != backend}
     return replace(options, model_options={**others, **({backend: own} if own else {})})
 
@@ -472,7 +481,10 @@ def _info(plain: list[Any]) -> TensorInfo:
 def _divided(
     network: Callable[[], Network], ids: tuple[str, ...], registry: BackendRegistry, options: OptimizerOptions
 ) -> Callable[[], OptimizedNetwork]:
-    """Return a function that divides the network on its first call, for explanations."""
+    """Return a function that divides a cached network among backends as if it was not cached, for explanations.
+
+    `network` returns the network, and `ids` are the backends in order of preference. The result is cached.
+    """
 
     @cache
     def divided() -> OptimizedNetwork:

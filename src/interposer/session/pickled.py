@@ -24,7 +24,11 @@ _Stamp = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a model: the `source` of `load`, a path or content, and the arguments of `load` for reading it."""
+    """What a model was loaded from, so that it can be pickled and loaded again.
+
+    `source` is the path or the content that was passed to `load`, and `reading` has the arguments for reading it, such
+    as the format and shapes. `stamp` identifies the version of the file, to detect changes.
+    """
 
     source: Any
     reading: Mapping[str, Any] = field(default_factory=dict)
@@ -68,12 +72,18 @@ def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
 
 
 def _plain(source: Any) -> Any:
-    """Return the content as an object that can be pickled."""
+    """Return the source of a model in a form that pickle supports: other kinds of buffers become bytes.
+
+    Any other source, such as bytes or a message of onnx, is returned unchanged. A path is pickled elsewhere.
+    """
     return bytes(source) if isinstance(source, bytearray | memoryview) else source
 
 
 def _unchanged(origin: Origin) -> str:
-    """Return the digest of the file; raise `InvalidArgumentError` if the file has changed since it was loaded."""
+    """Return the SHA-256 digest of the model file from which a model was loaded.
+
+    Raises `InvalidArgumentError` if the file was changed or deleted since.
+    """
     if origin.stamp is None or _stamp(origin.source) != origin.stamp:
         raise InvalidArgumentError(
             f"the file {origin.source!r} was changed or deleted since the model was loaded; load the model again"

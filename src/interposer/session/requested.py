@@ -89,7 +89,10 @@ def _by_alias(graph: Graph, name: str) -> Value | None:
 
 
 def _by_layer(graph: Graph, name: str) -> Value | None:
-    """Return the value of a layer by name: ``layer`` if it has one result, or ``layer:0``; None if there is none."""
+    """Return the value that the name of its layer denotes: ``layer`` if it has one result, else ``layer:0`` and so on.
+
+    None if there is no such layer.
+    """
     return next((value for value in _values(graph) if name in _layer_names(value)), None)
 
 

@@ -65,7 +65,10 @@ def as_template(network: Network, usual: Mapping[str, TensorShape]) -> Template:
 
 
 def _open(layer: Layer) -> None:
-    """Drop the declared sizes of the outputs of a layer, which hold for other input shapes; they are inferred again."""
+    """Make the declared dimensions of a layer's outputs unknown, because they hold for other input shapes.
+
+    Inference then computes them again.
+    """
     for value in layer.outputs:
         if value.declared is not None and value.declared.is_tensor and value.declared.is_ranked:
             value.declared = value.declared.with_shape([None] * value.declared.rank)

@@ -57,7 +57,10 @@ def read_network(
 def read_source(
     source: Source, format: str | None = None, shapes: Shapes | None = None, values: Values | None = None
 ) -> Network | Template:
-    """Return the network, or a template if the layers of the network may depend on its inputs."""
+    """Read a network as `read_network` does, or return a template from which it can be built later.
+
+    A template stands for a model whose layers depend on values of inputs that are not given.
+    """
     expect(format, str | None, "the format must be the name of one")
     expect(shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
     expect(values, Mapping | None, "values must be a mapping from input's name to array")

@@ -24,7 +24,10 @@ MOST: Final = 1000
 
 
 class _Stopwatch(RunControl):
-    """Records the seconds of every layer in one run; iterations of a layer are added up."""
+    """The control of one run that records how many seconds each layer takes, by name.
+
+    The iterations of a layer inside a loop are added up.
+    """
 
     def __init__(self) -> None:
         super().__init__()

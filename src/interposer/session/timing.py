@@ -25,7 +25,10 @@ WARMING: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The time of one call in milliseconds: `turns` has the median of each turn in order, `least` the fastest call."""
+    """How long one call takes in milliseconds, measured in several turns of several calls each.
+
+    `turns` has the median of each turn in order, `least` the time of the fastest call.
+    """
 
     turns: tuple[float, ...]
     least: float
@@ -37,20 +40,27 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """Half the difference between the slowest and the fastest turn, relative to the median."""
+        """Half the difference between the slowest and the fastest turn, divided by the median of the turns."""
         return (max(self.turns) - min(self.turns)) / 2 / (self.median or 1.0)
 
     def faster_than(self, other: Timing) -> float:
-        """Return how many times faster this is than another candidate of the same rounds: the median of the ratios."""
+        """Return how many times faster this is than `other`: the median, over all rounds, of the ratios of their turns.
+
+        Both must have been measured in the same rounds, by one call of `take_turns`.
+        """
         return statistics.median(theirs / ours for ours, theirs in zip(self.turns, other.turns, strict=True))
 
     def followed_by(self, other: Timing) -> Timing:
-        """Return a timing with the turns of both, those of `other` last."""
+        """Return a timing with the turns of both, those of `other` last, for a measurement that was continued."""
         return Timing((*self.turns, *other.turns), min(self.least, other.least))
 
 
 def undecided(timings: Mapping[str, Timing]) -> list[str]:
-    """Return the fastest of the candidates of the same rounds, then all that win too often against it to be slower."""
+    """Return the names of the calls that may be the fastest: the one with the lowest median of its turns first.
+
+    The others are those that beat it in more than a sixth of the rounds, and so are not certainly slower. All calls
+    must have been measured in the same rounds, by one call of `take_turns`. Empty if there are none.
+    """
     if not timings:
         return []
     best = min(timings, key=lambda name: timings[name].median)
@@ -71,7 +81,12 @@ def take_turns(
 ) -> dict[str, Timing]:
     """Time calls in rounds, in alternating order; each turn of a call takes about `seconds`.
 
+    In a turn, a call is made repeatedly. Returns the times by name.
+
     Args:
+        calls: the functions to time, by name.
+        rounds: the number of turns of each call.
+        seconds: the duration of a turn.
         failed: called with the name and the exception of a call that raises, which is left out from then on. None
             raises the exception.
         progress: called with the number of finished turns.

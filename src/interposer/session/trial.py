@@ -35,7 +35,15 @@ __all__ = ["main"]
 def main(
     report: Report, library: str, opened_as: str, options: Mapping[str, Options], *, only_id: bool = False
 ) -> None:
-    """Try a shared object out, or only read its id, and report the result."""
+    """Try out a shared object with a backend in this child process, and send the results to the parent.
+
+    Args:
+        report: sends the messages: each step before it begins, the backend's id, and why a step failed.
+        library: the path of the shared object, for messages.
+        opened_as: the path to open, which refers to the file that was checked.
+        options: the options by backend id.
+        only_id: whether to stop once the backend's id is known.
+    """
     os.environ.update({BACKEND_PATH: "", ISOLATE: ""})  # no other file is loaded or tried out from this process
     watch_calls(lambda name: report.send(doing=f"in {name}"))
     process_registry()

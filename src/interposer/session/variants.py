@@ -24,16 +24,21 @@ _SMALL = 1024
 
 
 class Key(NamedTuple):
-    """The identity of a variant: the shapes of all inputs, and the fingerprints of the values of some inputs."""
+    """What distinguishes the variants of a model: the networks that it builds for different inputs.
+
+    `shapes` has the shapes of all inputs, and `values` the names and value hashes of the inputs whose values decide
+    which layers the network has.
+    """
 
     shapes: tuple[TensorShape, ...]
     values: tuple[tuple[str, Hashable], ...] = ()
 
 
 class FirstVariant(NamedTuple):
-    """The variant that a model has before the first call: its key, and its network as read and as optimized.
+    """The network that a model prepares when it is loaded, before the first call.
 
-    `network` reads or builds the network when it is called. `optimized` is None unless it is in the cache.
+    `key` has the shapes and values of inputs that it is for. `network` reads or builds it when it is called.
+    `optimized` is the optimized network if it is in the cache, else None.
     """
 
     key: Key
@@ -69,7 +74,7 @@ class Blueprint:
 
     @property
     def settled(self) -> Key | None:
-        """The key of the only variant, or None if shapes or values are open."""
+        """The key of the network for all calls, or None if shapes or values of inputs are only known in a call."""
         return None if self.lacking else Key(tuple(info.shape for info in self.inputs.values()))
 
     def _try(self, template: Template) -> None:
@@ -169,7 +174,10 @@ class Blueprint:
         )
 
     def key(self, arrays: Mapping[str, Array]) -> Key:
-        """Return the key of the variant for these inputs, with the values of the inputs in `needed`."""
+        """Return the key of the network for these inputs, which are arrays by name.
+
+        It has the shapes of all inputs, and the values of those in `needed`.
+        """
         raw = tuple([arrays[name].shape for name in self.inputs])
         shapes = self._shapes.get(raw)
         if shapes is None:

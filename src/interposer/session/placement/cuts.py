@@ -19,7 +19,10 @@ __all__ = ["Block", "blocks_of", "example", "part_network"]
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive layers; `leaving` is the size in bytes of the tensors that the layers after them read."""
+    """Consecutive layers, the smallest unit that a placement assigns to a backend.
+
+    `leaving` is the size in bytes of the tensors that layers after the block read from it or from blocks before it.
+    """
 
     layers: tuple[Layer, ...]
     leaving: int
@@ -53,7 +56,11 @@ def _join_smallest(blocks: list[Block]) -> None:
 
 
 def _crossing(graph: Graph, running: Sequence[Layer]) -> list[list[Value]]:
-    """Return, for each place between two layers, the tensors that are produced before and read after it."""
+    """Return, for each place where the running order could be cut, the tensors that would cross the cut.
+
+    These are produced before it, or are inputs of the network, and read after it. Place i is before layer i of
+    `running`. Constants are left out.
+    """
     place = {layer: number for number, layer in enumerate(running)}
     values: list[list[Value]] = [[] for _ in range(len(running) + 1)]
     for layer in graph:
@@ -71,7 +78,10 @@ def _bytes(values: Sequence[Value]) -> int:
 
 
 def part_network(graph: Graph, layers: Sequence[Layer], name: str) -> Network:
-    """Return some layers as a separate network; its inputs and outputs are the tensors that cross its border."""
+    """Return a copy of some layers of a graph as a network with this name.
+
+    Tensors that enter or leave the layers become its inputs and outputs, numbered from 0; constants are included.
+    """
     view = SubgraphView(graph, layers)
     created = Graph(name)
     known: dict[Value, Value] = {}

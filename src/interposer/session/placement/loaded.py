@@ -22,7 +22,10 @@ _MOST_RUNS: Final = 1000
 
 
 class Loaded:
-    """A network that is loaded temporarily, with example inputs."""
+    """A network that is loaded for measuring, with example inputs; use it in a ``with`` block, or call `close`.
+
+    `quick` is a first estimate of the seconds of a run, and `used` has the backends with layers.
+    """
 
     def __init__(self, runtime: Runtime, optimized: OptimizedNetwork) -> None:
         self._runtime = runtime
@@ -44,7 +47,7 @@ class Loaded:
         self._runtime.enqueue_workload(self._network_id, self._inputs)
 
     def watched(self, control: RunControl | None) -> None:
-        """Run the network once under `control`, if it is not None."""
+        """Run the network once; `control`, if it is not None, can stop the run and record the time of each layer."""
         self._runtime.enqueue_workload(self._network_id, self._inputs, control=control)
 
     def run_together(self) -> None:
@@ -55,10 +58,12 @@ class Loaded:
             item.result()
 
     def seconds(self, patience: float, rest: float) -> float:
-        """Return a lower estimate of the seconds of one run, from a few runs after the first one.
+        """Return a low estimate of the seconds of one run, from a few runs after the first one.
+
+        `patience` is the deadline of the first run in seconds, and `rest` a pause in seconds before it.
 
         Raises:
-            DeadlineExceededError: the first run took `patience` seconds.
+            DeadlineExceededError: the first run exceeded its deadline.
         """
         time.sleep(rest)
         self._runtime.enqueue_workload(self._network_id, self._inputs, deadline=patience)

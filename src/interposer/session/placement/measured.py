@@ -77,18 +77,23 @@ def place(
 ) -> Plan:
     """Find by measuring which backend should run which part of a network.
 
-    Blocks between cut points are compiled and timed on every backend, alone and merged, within the budget. The cost of
-    a plan is the sum of its parts and of the copies between backends; the cheapest plans are found exactly, as
-    shortest paths. These plans and each backend alone are then timed as a whole, in turns, and the best one is chosen.
-    A plan with several backends must be faster than every backend alone by more than the noise. The plan is stored in
-    the cache folder, under a key of the network's content, its shapes, the backends with their versions, the threads
-    and the machine.
+    Blocks between cut points are compiled and timed on every backend, alone and merged, as long as the time for the
+    search lasts. The cost of a plan is the sum of its parts and of the copies between backends; the cheapest plans are
+    found exactly, as shortest paths. These plans and each backend alone are then timed as a whole, in turns, and the
+    best one is chosen. A plan with several backends must be faster than every backend alone by more than the noise. The
+    plan is stored in the cache folder, under a key of the network's content, its shapes, the backends with their
+    versions, the threads and the machine. If it is there already, nothing is measured.
 
     Args:
+        network: the network; it is not changed.
+        runtime: the runtime that loads the network's parts for measuring.
         backends: backend ids; None means all that are available, including those that are otherwise only used by name.
+        options: options of the optimizer; None means the default options.
+        search: the time for the search, what to optimize, and the most memory and time that a run may need; None means
+            `Search()`.
 
     Raises:
-        LimitExceededError: no plan is within the limits.
+        LimitExceededError: every plan needs more memory or time than `search` allows.
         InterposerError: any error that `optimize` raises if no backend can run the network.
     """
     expect(network, Network, "a placement is of a Network")
@@ -116,11 +121,17 @@ def planned(
     without: Collection[str] = (),
     logs: bool = True,
 ) -> OptimizedNetwork:
-    """Return a network divided according to a plan; missing backends are left out.
+    """Return a network divided among backends according to a plan; missing backends are left out.
 
-    Differences between this environment and the one of the plan are logged. `logs` is False for variants of the network
-    that the plan was made for. The backends in `without` have failed and run nothing. The other backends of the plan
-    take over, or the default backends if none is left.
+    Args:
+        network: the network to divide.
+        plan: the backend of each layer.
+        runtime: the runtime whose backends are used.
+        options: options of the optimizer; None means the default options.
+        without: ids of backends that have failed and run nothing. The other backends of the plan take over, or the
+            default backends if none is left.
+        logs: whether to log differences between this environment and the one in which the plan was measured. False for
+            the same network with other shapes or outputs.
     """
     options, available = options or OptimizerOptions(), runtime.registry.available()
     named = dict.fromkeys((*plan.backends, *plan.layers.values()))
@@ -138,7 +149,10 @@ def planned(
 
 
 def _both(asked: Exclusions, planned: Exclusions, runtime: Runtime) -> dict[str, list[str]]:
-    """Return the union of both exclusions; backends in the plan that are not registered here are ignored."""
+    """Return by operator which backends must not run it, in the options (`asked`) or in a plan (`planned`).
+
+    Backends in the plan that are not registered here are left out.
+    """
     known = {kind: [item for item in ids if item in runtime.registry] for kind, ids in planned.items()}
     return {kind: [*asked.get(kind, ()), *known.get(kind, ())] for kind in asked.keys() | known.keys()}
 
@@ -157,7 +171,11 @@ def _settings(runtime: Runtime, ids: Sequence[str]) -> dict[str, Any]:
 
 
 def _key(network: Network, ids: Sequence[str], reported: Mapping[str, Any], options: object, search: Search) -> str:
-    """Return a hexadecimal digest of everything that a plan depends on."""
+    """Return a hexadecimal digest of everything that a plan depends on, as the name of its cache file.
+
+    This is the network with its constants, the backend ids, the options, the objective and limits in `search`, and in
+    `reported` the versions, settings and machine.
+    """
     digest = hashlib.sha256(repr((ids, dict(reported), options, search)).encode())
     for layer in network.graph.topological():
         constant = layer.op.value if isinstance(layer.op, Constant) else None
@@ -223,7 +241,10 @@ class _Placer:
     # --- candidates ---------------------------------------------------------------------------------------------------
 
     def _singles(self) -> dict[str, Plan]:
-        """Return a plan for each backend, which leaves the layers that it does not support to the other backends."""
+        """Return a plan for each backend in which it is the most preferred one, by its id.
+
+        Layers that it does not support run on the other backends.
+        """
         orders = {item: (item, *(other for other in self.ids if other != item)) for item in self.ids}
         return {item: self._as_plan(order, {}) for item, order in orders.items()}
 
@@ -247,7 +268,11 @@ class _Placer:
         return self._as_plan(tuple(self.ids), layers)
 
     def _parts(self, blocks: Sequence[Block]) -> dict[Part, float]:
-        """Return the seconds of one run of each part, by part; short parts first, as long as the budget lasts."""
+        """Compile and time parts of the network on each backend, short parts first, as long as the search's time lasts.
+
+        Returns the seconds of one run by part: the numbers of its first block and of the block after its last one, and
+        the backend.
+        """
         reserve = (1 - _PARTS_SHARE) * self._left()
         count = sum(len(block.layers) for block in blocks)
         result: dict[Part, float] = {}
@@ -269,20 +294,29 @@ class _Placer:
         return result
 
     def _near(self) -> list[str]:
-        """Return the backends on which parts are tried, the fastest first and CpuRef last."""
+        """Return the backends on which it is worth timing parts, the fastest first and CpuRef last.
+
+        Backends that took far longer than the fastest one for the whole network are left out.
+        """
         least = min(self.quick.values(), default=math.inf)
         near = [item for item in self.ids if self.quick.get(item, 0.0) <= _FAR * least or item not in self.alone]
         return sorted(near, key=lambda item: (item == "CpuRef", self.quick.get(item, math.inf)))
 
     def _patience(self) -> float:
-        """Return the seconds after which a first run is aborted as hanging, far too slow or beyond the budget."""
+        """Return the deadline in seconds for the first run of a network or part that is measured.
+
+        A run that takes longer hangs, is far slower than the best one, or exceeds the time of the search.
+        """
         if not self.quick:
             return self.patience
         slow = max(_LEAST_PATIENCE, _SLOW * min(self.quick.values()))
         return min(self.patience, slow, max(_LEAST_PATIENCE, self._left()))
 
     def _part_seconds(self, backend: str, layers: Sequence[Any]) -> float | None:
-        """Return the seconds of one run of a part on a backend; None if it cannot or must not run there."""
+        """Compile some layers as a separate network on one backend, and return the seconds of one run.
+
+        None if the backend cannot run them, or if the options assign one of them to another backend.
+        """
         for layer in layers:
             if self.pinned.get(layer.name, backend) != backend:
                 return None
@@ -298,21 +332,32 @@ class _Placer:
             return None
 
     def _note(self, backend: str, error: InterposerError, patience: float) -> None:
-        """Record the failure of a backend; one that was only given little patience counts as slow."""
+        """Record that a backend failed in a measurement.
+
+        If it only missed a deadline shorter than that of the whole search, it counts as slow, else as broken.
+        `patience` is the deadline in seconds.
+        """
         if isinstance(error, DeadlineExceededError) and patience < self.patience:
             self.slow.add(backend)
         else:
             self._blame(culprit(error) or backend, error)
 
     def _blame(self, backend: str, error: InterposerError) -> None:
-        """Record the error of a backend, except for unsupported layers; a backend that hangs is not timed again."""
+        """Record the error of a backend for the plan, unless it only did not support a layer.
+
+        A backend that missed its deadline is not timed again.
+        """
         if isinstance(error, DeadlineExceededError):
             self.late.add(backend)
         if not isinstance(error, UnsupportedLayerError):
             self.failed.setdefault(backend, str(error).partition("\n")[0])
 
     def _borders(self, blocks: Sequence[Block]) -> Callable[[int, str, str], float]:
-        """Return a function for the seconds that tensors take from one backend to another; 0 if they share memory."""
+        """Return a function that estimates the seconds for moving tensors from one backend to another.
+
+        It is called with the number of the block before which they are moved, the source and the target backend. The
+        result is 0 if both backends can use the same memory.
+        """
         chosen = [self.runtime.registry.get(item) for item in self.ids]
         offers = Offers.of(chosen, set(self.ids), self.options.model_options)
         second_per_byte = _copy_seconds(1 << 20) / (1 << 20)
@@ -326,7 +371,10 @@ class _Placer:
     # --- the choice ---------------------------------------------------------------------------------------------------
 
     def _try_all(self, plans: Mapping[str, Plan]) -> None:
-        """Load plans and run each a few times; plans that fail or are far too slow are dropped."""
+        """Load the networks for these plans, by name, and estimate the time of a run of each.
+
+        The networks stay loaded for the comparison. Plans that fail, or are far too slow, are left out.
+        """
         for name, plan in plans.items():
             used = {*plan.layers.values()} or {plan.backends[0]}
             expected = max((self.spent.get(item, 0.0) for item in used), default=0.0)
@@ -347,7 +395,10 @@ class _Placer:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Unload plans that can no longer be chosen, to limit the memory of loaded networks."""
+        """Unload the networks of plans that can no longer be chosen, to save memory.
+
+        These are slow, or need more memory than is allowed. Of a large network, only the best plan stays loaded.
+        """
         fitting = [name for name in self.loaded if self._fits(name)]
         alone = [name for name in fitting if name in self.ids]
         best = min(alone or fitting, key=lambda name: self.quick[name], default="")
@@ -365,9 +416,10 @@ class _Placer:
         return any(report.constants > _LARGE for report in self.memory.values())
 
     def _load_again(self, plans: Mapping[str, Plan]) -> None:
-        """Compare the best plan of a large network with the others of about its time, which are loaded one at a time.
+        """Compare the best plan of a large network with the others of about its time, one after the other.
 
-        Single backends come before mixes, since a mix must be clearly faster than the best of them.
+        Only two of these networks are loaded at the same time. Single backends come before mixes, since a mix must be
+        clearly faster than the best of them. `plans` has all plans by name.
         """
         least = min((self.quick[name] for name in self.quick if self._fits(name)), default=0.0)
         near = [name for name, quick in self.quick.items() if self._fits(name) and quick <= _NEAR * least]
@@ -383,7 +435,7 @@ class _Placer:
             self.loaded.pop(best if self._wins(name, best) else name).close()
 
     def _wins(self, name: str, best: str) -> bool:
-        """Return whether a loaded plan is faster than the best one so far."""
+        """Return True if the plan `name` is faster than `best`, the best plan so far; both are loaded."""
         if name not in self.ids:
             return self._is_faster(name, best)
         calls = {item: self._call(self.loaded[item]) for item in (name, best)}
@@ -392,7 +444,10 @@ class _Placer:
         return name in timings and (best not in timings or timings[name].median < timings[best].median)
 
     def _fits(self, name: str) -> bool:
-        """Return whether the memory of a plan is within the limit, if memory matters."""
+        """Return True if the memory of the plan with this name is within the limit, or if there is no limit.
+
+        If memory has a limit or is the objective, plans whose memory is not known do not fit.
+        """
         most, report = self.search.most_bytes, self.memory[name]
         if most is None and self.search.objective != "memory":
             return True
@@ -403,9 +458,10 @@ class _Placer:
         return f"no plan for {self.network.name!r} could be run to its end ({said})"
 
     def _tried(self, plan: Plan, patience: float) -> Loaded:
-        """Return the network divided according to the plan, loaded and timed.
+        """Load the network divided according to the plan, estimate the time of a run, and return the loaded network.
 
-        The network is simplified for the backends of the plan, as it is when the plan is followed.
+        `patience` is the deadline of the first run in seconds. The network is simplified for the backends of the plan,
+        as it is when the plan is followed.
         """
         optimized = planned(self.source, plan, self.runtime, self.source_options, without=self.late, logs=False)
         for refusal in optimized.refusals:
@@ -436,7 +492,10 @@ class _Placer:
         return replace(plans[name], measured=self._measured(seconds), chosen=name, units=self._units(name))
 
     def _units(self, name: str) -> dict[str, float]:
-        """Return the milliseconds of each layer, part and copy of the chosen plan; empty if there is no time left."""
+        """Return the milliseconds of each layer, compiled part and copy of the chosen plan, by name.
+
+        Empty if there is no time left, or if the objective is not latency.
+        """
         loaded, left = self.loaded.get(name), self._left()
         if loaded is None or self.search.objective != "latency" or left <= 2 * (_RUNS + 1) * self.quick[name]:
             return {}
@@ -455,11 +514,14 @@ class _Placer:
         return {name: taken * 1e3 for name, taken in {**self.quick, **seconds}.items()}
 
     def _together(self) -> int:
-        """Return the number of concurrent runs."""
+        """Return how many runs are measured at the same time: one per thread if the objective is throughput, else 1."""
         return thread_budget(self.runtime.options.num_threads) if self.search.objective == "throughput" else 1
 
     def _timings(self) -> dict[str, Timing]:
-        """Return the timings of the loaded plans, in as many turns as the budget allows."""
+        """Time the loaded plans in turns, and return the times by name of the plan.
+
+        There are as many rounds as the time of the search allows.
+        """
         calls = {name: self._call(item) for name, item in self.loaded.items()}
         if not calls:
             return {}
@@ -490,7 +552,10 @@ class _Placer:
             timings |= {name: timings[name].followed_by(item) for name, item in more.items()}
 
     def _rest(self) -> float:
-        """Return the seconds to wait until the threads of other backends sleep."""
+        """Return the pause before each measurement in seconds.
+
+        The idle threads of other backends stop spinning in this time; with one thread, there is no pause.
+        """
         return REST if thread_budget(self.runtime.options.num_threads) > 1 else 0.0
 
     def _beyond(self, seconds: Mapping[str, float]) -> InterposerError:
@@ -531,7 +596,11 @@ class _Placer:
         return mix if self._is_faster(mix, alone) else alone
 
     def _is_faster(self, mix: str, alone: str) -> bool:
-        """Return whether a mix wins a direct comparison in nearly all turns; this guards against chance among many."""
+        """Return True if the plan `mix`, with several backends, beats the plan `alone` in nearly all of a few turns.
+
+        Only these two are compared. With many plans, one of them wins by chance; this second comparison guards against
+        it.
+        """
         calls = {"mix": self._call(self.loaded[mix]), "alone": self._call(self.loaded[alone])}
         left = self._left()
         if left < 2 * _DUEL * self._together() * (self.quick[mix] + self.quick[alone]):
@@ -545,13 +614,16 @@ class _Placer:
 
 
 def _with_most_turns(timings: Mapping[str, Timing]) -> dict[str, Timing]:
-    """Return the timings with the most turns; the others were measured at other times and are not comparable."""
+    """Return only the timings with the most turns.
+
+    The other candidates were measured at other times, and are not comparable with them.
+    """
     most = max((len(timing.turns) for timing in timings.values()), default=0)
     return {name: item for name, item in timings.items() if len(item.turns) == most}
 
 
 def _spread(times: Sequence[float]) -> float:
-    """Return the interquartile half-range of the times, relative to the median."""
+    """Return how much times vary: half the distance between their lower and upper quartile, relative to the median."""
     ordered = sorted(times)
     quarter = len(ordered) // 4
     return (ordered[-1 - quarter] - ordered[quarter]) / (2 * ordered[len(ordered) // 2])

@@ -61,7 +61,10 @@ class Plan:
         object.__setattr__(self, "exclude", exclude)
 
     def hints(self, graph: Graph) -> dict[str, str]:
-        """Return the backend of each layer that a key of the plan matches, by layer name."""
+        """Return the backend id of each layer for which the plan has an entry, by the name of the layer.
+
+        The entry may be its name, a pattern of names, or its type: see `Plan`.
+        """
         patterns = self._patterns({layer.name for layer in graph})
         result = {}
         for layer in graph:

@@ -14,7 +14,10 @@ Part = tuple[int, int, str]
 
 @dataclass(frozen=True, order=True)
 class Candidate:
-    """A sequence of parts that covers all blocks, with its cost in seconds in the cost model."""
+    """A plan in the search: parts that cover all blocks of the network, with the cost of one run in seconds.
+
+    A part is given by its first block, the block after its last one, and its backend.
+    """
 
     seconds: float
     parts: tuple[Part, ...]
@@ -33,9 +36,12 @@ def best_plans(
     plans are shortest paths from the first block to the last one, over the measured parts.
 
     Args:
-        parts: the seconds of each part that was measured.
-        border: called with a block index, a source and a target backend; returns the seconds for moving the tensors
-            from source to target at this place.
+        count: the number of blocks.
+        parts: the seconds of each part that was measured. A part is given by its first block, the block after its last
+            one, and its backend.
+        border: called with the number of a block, a source and a target backend; returns the seconds for moving the
+            tensors that enter this block from source to target.
+        keep: the largest number of plans to return.
     """
     ways: list[dict[str, list[Candidate]]] = [{} for _ in range(count + 1)]
     starting: dict[int, list[tuple[Part, float]]] = {}
@@ -56,7 +62,7 @@ def _add(result: dict[str, list[Candidate]], backend: str, way: Candidate, keep:
 
 
 def _different(ways: Iterable[Candidate], keep: int) -> list[Candidate]:
-    """Return the first plan of each distinct assignment of backends to blocks, at most `keep`."""
+    """Return the first `keep` plans that differ in the backend of at least one block from all plans before them."""
     cached: dict[tuple[str, ...], Candidate] = {}
     for way in ways:
         cached.setdefault(way.backends(), way)
@@ -66,9 +72,10 @@ def _different(ways: Iterable[Candidate], keep: int) -> list[Candidate]:
 
 
 def with_bounds(count: int, parts: Mapping[Part, float]) -> dict[Part, float]:
-    """Return the parts, with lower bounds for those not measured: the time of their slowest measured sub-part.
+    """Return the parts, extended by lower bounds of the seconds of parts that were not measured.
 
-    A backend that could not run one of the blocks alone gets no longer parts.
+    The bound of a part is the time of its slowest measured sub-part. Parts with a block that its backend could not run
+    alone get none. `count` is the number of blocks.
     """
     result = dict(parts)
     for backend in {item for _, _, item in parts}:
