@@ -39,7 +39,7 @@ SHAPE: Final = (2, 3, 5)
 
 @samples(Activation)
 def activation() -> Iterator[Sample]:
-    """Yield samples of every activation in every type, also with another output scale."""
+    """Yield samples of every Activation function in every type, also with another output scale."""
     for function in ActivationFunction:
         op, title = Activation(function, *PARAMETERS.get(function, (1.0, 0.0))), function.name.lower()
         low = 0.0 if function in POSITIVE else -4.0
@@ -55,7 +55,7 @@ def activation() -> Iterator[Sample]:
 
 @samples(Activation)
 def prescribed_activation() -> Iterator[Sample]:
-    """Yield samples with undeclared outputs, whose scale is the one that TFLite prescribes."""
+    """Yield Activation samples whose output is not declared, so that it has the scale that TFLite prescribes."""
     for function in (ActivationFunction.SIGMOID, ActivationFunction.TANH):
         for dtype in PROBABILITIES:
             item = given(SHAPE, dtype, QUANTIZED[dtype])
@@ -73,7 +73,7 @@ def activation_shapes() -> Iterator[Sample]:
 
 @samples(Activation)
 def worked_activation() -> Iterator[Sample]:
-    """Yield worked examples: the bounds of a bounded ReLU (here ReLU6), and points with known function values."""
+    """Yield worked Activation examples: the bounds of ReLU6, and points with known function values."""
     for function, a, b, x, expected in [
         (ActivationFunction.BOUNDED_RELU, 6.0, 0.0, [-1, 0, 3, 6, 7], [0, 0, 3, 6, 6]),
         (ActivationFunction.LEAKY_RELU, 0.25, 0.0, [-4, 0, 4], [-1, 0, 4]),
@@ -90,7 +90,7 @@ def worked_activation() -> Iterator[Sample]:
 
 @samples(Softmax, LogSoftmax)
 def softmax() -> Iterator[Sample]:
-    """Yield samples along every axis and in every type, with several values of beta and output scales."""
+    """Yield Softmax and LogSoftmax samples: every axis and type, several values of beta, and several output scales."""
     for kind in (Softmax, LogSoftmax):
         for beta in (1.0, 2.0):
             for axis in (-1, 0, 1):
@@ -112,7 +112,7 @@ def softmax() -> Iterator[Sample]:
 
 @samples(Hardmax)
 def hardmax() -> Iterator[Sample]:
-    """Yield samples along every axis and in every type, and a row whose largest elements are equal."""
+    """Yield Hardmax samples along every axis and in every type, and a row whose largest elements are equal."""
     for axis in (-1, 0, 1):
         for dtype in (*FLOATS, *SMALL_FLOATS):
             yield Sample(Hardmax(axis), [given(SHAPE, dtype)], name=f"axis{axis}-{dtype}")

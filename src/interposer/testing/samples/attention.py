@@ -38,7 +38,7 @@ def _past(dtype: DataType) -> list[Given]:
 
 @samples(Attention)
 def forms() -> Iterator[Sample]:
-    """Yield samples of every option in every type, with and without a separate axis of heads, and with past keys."""
+    """Yield Attention samples: every option in every type, inputs of rank 3 and 4 (heads as an axis), and past keys."""
     for dtype in FLOATS:
         for name, options in FORMS.items():
             yield Sample(Attention(**options), _heads(dtype), name=f"{name}-{dtype}")
@@ -51,7 +51,10 @@ def forms() -> Iterator[Sample]:
 
 @samples(Attention)
 def masks() -> Iterator[Sample]:
-    """Yield boolean and numeric masks of every rank, masks shorter than the keys, and valid lengths that differ."""
+    """Yield Attention samples.
+
+    They cover boolean and numeric masks of every rank, masks shorter than the keys, and valid lengths that differ.
+    """
     shapes = {"row": (5,), "matrix": (3, 5), "heads": (4, 1, 5), "whole": (2, 4, 3, 5), "shorter": (1, 1, 3, 4)}
     for dtype in FLOATS:
         for kind in (DataType.BOOL, dtype):
@@ -67,7 +70,7 @@ def masks() -> Iterator[Sample]:
 
 @samples(Attention)
 def scores() -> Iterator[Sample]:
-    """Yield samples that output the scores after each stage of the computation."""
+    """Yield Attention samples that output the scores after each stage of the computation."""
     for which in AttentionScores:
         op = Attention(softcap=1.5, is_causal=True, scores=which)
         yield Sample(op, [*_heads(DataType.FLOAT32), given((3, 5), DataType.BOOL)], name=f"scores-{which.name.lower()}")
@@ -75,14 +78,14 @@ def scores() -> Iterator[Sample]:
 
 @samples(Attention)
 def precisions() -> Iterator[Sample]:
-    """Yield samples that compute the softmax in each type."""
+    """Yield Attention samples that compute the softmax in each type."""
     for dtype in FLOATS:
         yield Sample(Attention(softmax_precision=dtype), _heads(DataType.FLOAT16), name=f"softmax-in-{dtype}")
 
 
 @samples(Attention)
 def worked() -> Iterator[Sample]:
-    """Yield worked examples: equal scores give the mean of the visible values, and no visible value gives zeros."""
+    """Yield worked Attention examples: equal scores give the mean of visible values, and no visible value gives 0."""
     query, key, value = of(np.zeros((1, 1, 2, 1))), of(np.ones((1, 1, 3, 1))), of([[[[3], [5], [10]]]])
     means = {"all": (Attention(), [6, 6]), "causal": (Attention(is_causal=True), [3, 4])}
     for name, (op, expected) in means.items():
@@ -95,7 +98,10 @@ def worked() -> Iterator[Sample]:
 
 @samples(RotaryEmbedding)
 def rotations() -> Iterator[Sample]:
-    """Yield rotations of halves and of adjacent pairs, of whole and partial heads, with caches by position or not."""
+    """Yield RotaryEmbedding samples.
+
+    They cover rotations of halves and of adjacent pairs, of whole and partial heads, with caches by position or not.
+    """
     ids = of([[3, 0, 2], [1, 1, 4]], DataType.INT64)
     for dtype in FLOATS:
         for interleaved in (False, True):

@@ -72,7 +72,7 @@ def depth_to_space() -> Iterator[Sample]:
 
 @samples(SpaceToBatchNd)
 def space_to_batch() -> Iterator[Sample]:
-    """Yield samples with one, two and three image axes, padding, both layouts, and all types."""
+    """Yield SpaceToBatchNd samples with one, two and three image axes, padding, both layouts, and all types."""
     for label, layout in LAYOUTS.items():
         for block, pads in [((2, 2), ((0, 0), (0, 0))), ((2, 3), ((1, 1), (0, 2))), ((1, 2), ((3, 0), (0, 0)))]:
             op = SpaceToBatchNd(block, pads, layout)
@@ -93,7 +93,7 @@ def space_to_batch() -> Iterator[Sample]:
 
 @samples(BatchToSpaceNd)
 def batch_to_space() -> Iterator[Sample]:
-    """Yield samples with one, two and three image axes, crops, both layouts, and all types."""
+    """Yield BatchToSpaceNd samples with one, two and three image axes, crops, both layouts, and all types."""
     for label, layout in LAYOUTS.items():
         for block, crops in [((2, 2), ((0, 0), (0, 0))), ((2, 3), ((1, 0), (2, 1))), ((1, 2), ((0, 0), (1, 1)))]:
             op = BatchToSpaceNd(block, crops, layout)
@@ -112,7 +112,7 @@ def batch_to_space() -> Iterator[Sample]:
 
 @samples(ChannelShuffle)
 def channel_shuffle() -> Iterator[Sample]:
-    """Yield samples for every number of groups that divides the axis, every axis, and all types."""
+    """Yield ChannelShuffle samples for every number of groups that divides the axis, every axis, and all types."""
     for groups in (1, 2, 3, 6):
         yield Sample(ChannelShuffle(groups, 1), [given((2, 6, 3))], name=f"groups-{groups}")
     for axis in (0, 2, -1, -2):

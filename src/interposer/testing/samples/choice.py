@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @samples(TopK)
 def top_k() -> Iterator[Sample]:
-    """Yield samples of the largest and the smallest elements, along each axis and in every type."""
+    """Yield TopK samples of the largest and the smallest elements, along each axis and in every type."""
     for op in (TopK(3), TopK(2, axis=0), TopK(3, largest=False, index_dtype=DataType.INT64), TopK(0, axis=1)):
         name = f"{op.k}-axis{op.axis}-{'largest' if op.largest else 'smallest'}"
         for title, operand in typed((4, 5), leave_out=[DataType.STRING]):

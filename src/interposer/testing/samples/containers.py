@@ -66,7 +66,10 @@ def sequence_empty() -> Iterator[Sample]:
 
 @samples(SequenceConstruct)
 def sequence_construct() -> Iterator[Sample]:
-    """Yield sequences of every type: one element, elements of equal and different shapes, and of different ranks."""
+    """Yield SequenceConstruct samples.
+
+    They cover sequences of every type: one element, elements of equal and different shapes, and of different ranks.
+    """
     for label, item in typed((2, 3)):
         yield Sample(SequenceConstruct(), [item, retyped(item, (2, 3))], name=f"type-{label}")
     yield Sample(SequenceConstruct(), [given(())], name="one")
@@ -77,9 +80,10 @@ def sequence_construct() -> Iterator[Sample]:
 
 @samples(SequenceInsert)
 def sequence_insert() -> Iterator[Sample]:
-    """Yield samples: every type and every position, constant or not, in sequences of known and unknown length.
+    """Yield SequenceInsert samples.
 
-    One of the sequences is empty.
+    They cover every type and every position, constant or not, in sequences of known and unknown length. One of the
+    sequences is empty.
     """
     for label, item in _of_types():
         element = item.info.element
@@ -111,7 +115,10 @@ def sequence_erase() -> Iterator[Sample]:
 
 @samples(SequenceAt)
 def sequence_at() -> Iterator[Sample]:
-    """Yield every type for elements of equal shape, every position for different shapes, and elements of two ranks."""
+    """Yield SequenceAt samples.
+
+    They cover every type for elements of equal shape, every position for different shapes, and elements of two ranks.
+    """
     for label, item in _of_types():
         yield Sample(SequenceAt(), [item, _position(1)], name=f"type-{label}")
     for number in range(-3, 3):
@@ -152,7 +159,10 @@ def concat_from_sequence() -> Iterator[Sample]:
 
 @samples(SplitToSequence)
 def split_to_sequence() -> Iterator[Sample]:
-    """Yield every type and axis: pieces of size 1, of sizes that divide the axis or do not, and of given sizes."""
+    """Yield SplitToSequence samples.
+
+    They cover every type and axis: pieces of size 1, of sizes that divide the axis or do not, and of given sizes.
+    """
     for label, item in typed((2, 3)):
         yield Sample(SplitToSequence(1), [item], name=f"type-{label}")
     for axis in range(-2, 2):

@@ -72,7 +72,10 @@ def _ops(**attributes: Any) -> Iterator[Any]:
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
 def windows() -> Iterator[Sample]:
-    """Yield padding, strides and dilations in both layouts, in float32 and quantized, with and without a bias."""
+    """Yield samples of 2D convolutions: padding, strides and dilations in both layouts, with and without a bias.
+
+    The tensors are float32 or quantized.
+    """
     for label, layout in LAYOUTS.items():
         for title, window in WINDOWS.items():
             for op in _ops(data_layout=layout, **window):
@@ -101,7 +104,10 @@ def _small(shape: tuple[int, ...], dtype: DataType) -> Given:
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
 def quantized_types() -> Iterator[Sample]:
-    """Yield 8- and 16-bit tensors, weights with one scale or per-channel scales, and biases of 32 and 64 bits."""
+    """Yield samples of quantized 2D convolutions.
+
+    They cover 8- and 16-bit tensors, weights with one scale or per-channel scales, and biases of 32 and 64 bits.
+    """
     for label, layout in LAYOUTS.items():
         for op in _ops(data_layout=layout, pad_left=1, pad_top=1):
             image, filters = _shape(layout, 1, 5, 4, 2), _filters(op, 2, 4)
@@ -130,7 +136,10 @@ def _quantized(
 
 @samples(Convolution2d, TransposeConvolution2d)
 def groups() -> Iterator[Sample]:
-    """Yield samples: grouped convolutions, up to one group for each channel."""
+    """Yield Convolution2d and TransposeConvolution2d samples.
+
+    They cover grouped convolutions, up to one group for each channel.
+    """
     for label, layout in LAYOUTS.items():
         for count in (2, 4):
             for kind in (Convolution2d, TransposeConvolution2d):
@@ -152,7 +161,10 @@ def multipliers() -> Iterator[Sample]:
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
 def unusual_shapes() -> Iterator[Sample]:
-    """Yield an empty batch, an image of one pixel, windows of one pixel and of the whole image, and input weights."""
+    """Yield samples of 2D convolutions of unusual shapes.
+
+    They cover an empty batch, an image of one pixel, windows of one pixel and of the whole image, and input weights.
+    """
     for label, layout in LAYOUTS.items():
         for title, (n, h, w), size in [
             ("empty", (0, 4, 4), (2, 2)),
@@ -182,7 +194,10 @@ def output_shapes() -> Iterator[Sample]:
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
 def worked() -> Iterator[Sample]:
-    """Yield worked examples: the numbers 1 to 9 under a window of 2 by 2, and a pixel spread by a stride of 2."""
+    """Yield worked examples of 2D convolutions.
+
+    They are the numbers 1 to 9 under a window of 2 by 2, and a pixel spread by a stride of 2.
+    """
     image, window = np.arange(1, 10, dtype=np.float32).reshape(1, 3, 3, 1), [[1, 2], [3, 4]]
     filters = f32(window).reshape(1, 2, 2, 1)
     expected = f32([[37, 47], [67, 77]]).reshape(1, 2, 2, 1)
@@ -197,7 +212,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(Convolution2d)
 def worked_quantized() -> Iterator[Sample]:
-    """Yield a worked example with float values that are exact in every tensor: (1, 2) times (3, -1) plus 0.5 is 1.5."""
+    """Yield a worked quantized Convolution2d example without rounding: (1, 2) times (3, -1) plus 0.5 is 1.5."""
     half, eighth = Quantization(0.5, 10), Quantization(0.125, -2)
     operands = [
         Given(TensorInfo((1, 1, 1, 2), INT8, half), i8([12, 14]).reshape(1, 1, 1, 2)),

@@ -13,7 +13,10 @@ __all__: list[str] = []
 
 @samples(DeformableConvolution2d)
 def deformable() -> Iterator[Sample]:
-    """Yield every type, strides, padding, groups of channels and of offsets, a bias, a mask, and an empty batch."""
+    """Yield DeformableConvolution2d samples.
+
+    They cover every type, strides, padding, groups of channels and of offsets, a bias, a mask, and an empty batch.
+    """
     for dtype in FLOATS:
         operands = [
             given((1, 2, 5, 4), dtype),

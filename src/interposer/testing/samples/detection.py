@@ -62,7 +62,10 @@ def coded(values: Array, dtype: DataType, quantization: Quantization | None = No
 
 @samples(DetectionPostProcess)
 def detections() -> Iterator[Sample]:
-    """Yield samples: fast and regular suppression, for every option, from float and from quantized inputs."""
+    """Yield DetectionPostProcess samples.
+
+    They cover fast and regular suppression, for every option, from float and from quantized inputs.
+    """
     draw = Draw("detections")
     encodings, anchors = _bell(draw, (2, 12, 5), 1.0), draw.uniform((12, 4), 0.2, 1.0)
     scores = _order(draw, (2, 12, 4)) / 96
@@ -89,7 +92,10 @@ def _kinds() -> dict[str, dict[str, Any]]:
 
 @samples(NonMaxSuppression)
 def suppression() -> Iterator[Sample]:
-    """Yield samples: boxes as corners and as centers, with each threshold, for several classes and images."""
+    """Yield NonMaxSuppression samples.
+
+    They cover boxes as corners and as centers, with each threshold, for several classes and images.
+    """
     draw = Draw("suppression")
     boxes = boxes_in(draw, 2 * 10).reshape(2, 10, 4)
     scores = _order(draw, (2, 3, 10)) / 64
@@ -107,7 +113,10 @@ def suppression() -> Iterator[Sample]:
 
 @samples(NonMaxSuppression)
 def worked_suppression() -> Iterator[Sample]:
-    """Yield a worked example: of two groups of overlapping boxes and a single box, the best of each is selected."""
+    """Yield a worked NonMaxSuppression example.
+
+    Of two groups of overlapping boxes and a single box, the best of each is selected.
+    """
     boxes = of([[[0, y, 1, y + 1] for y in (0, 0.1, -0.1, 10, 10.1, 100)]])
     scores = of([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3]]])
     expected = np.array([[0, 0, 3], [0, 0, 0], [0, 0, 5]])
@@ -140,7 +149,10 @@ def _of_all_types(op: BoxWithNmsLimit, name: str, scores: Array, boxes: Array) -
 
 @samples(AxisAlignedBboxTransform)
 def transforms() -> Iterator[Sample]:
-    """Yield samples: boxes of two images for three classes; some exceed their image and are clipped."""
+    """Yield AxisAlignedBboxTransform samples.
+
+    They cover boxes of two images for three classes; some exceed their image and are clipped.
+    """
     draw = Draw("transforms")
     boxes, deltas = boxes_in(draw, 6), _bell(draw, (6, 12), 0.5)
     batches, sizes = of([0, 1, 1, 0, 0, 1], DataType.INT32), np.array([[20.0, 30], [32, 16]])

@@ -27,7 +27,10 @@ def _numbers(values: object, dtype: DataType = INT64) -> Given:
 
 @samples(DynamicReshape)
 def dynamic_reshape() -> Iterator[Sample]:
-    """Yield samples: all types, a dimension of -1, a copied dimension, and both integer types of the shape."""
+    """Yield DynamicReshape samples.
+
+    They cover all types, a dimension of -1, a copied dimension, and both integer types of the shape.
+    """
     for label, item in typed((2, 3, 4)):
         yield Sample(DynamicReshape(), [item, _numbers([4, 6])], name=label)
     for source, target in [((2, 3, 4), (-1,)), ((6,), (1, 2, 3)), ((1, 1), NONE), ((0, 3), (3, 0))]:
@@ -54,7 +57,10 @@ def dynamic_broadcast_to() -> Iterator[Sample]:
 
 @samples(DynamicSlice)
 def dynamic_slice() -> Iterator[Sample]:
-    """Yield samples: all types, negative bounds, negative steps, bounds beyond the end, and empty results."""
+    """Yield DynamicSlice samples.
+
+    They cover all types, negative bounds, negative steps, bounds beyond the end, and empty results.
+    """
     for label, item in typed((4, 3)):
         yield Sample(DynamicSlice((0,)), [item, _numbers([1]), _numbers([3])], name=label)
     for start, end, step in [(-2, 100, 1), (-1, -100, -1), (3, 0, -2), (2, 2, 1), (0, 1 << 40, 3)]:

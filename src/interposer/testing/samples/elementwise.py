@@ -111,7 +111,7 @@ def binary_types() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def quantized_binary() -> Iterator[Sample]:
-    """Yield samples: every operation on quantized tensors with three different scales.
+    """Yield samples of binary arithmetic: every operation on quantized tensors with three different scales.
 
     Maximum and Minimum also with equal scales.
     """
@@ -157,7 +157,7 @@ def _broadcast_samples(
 
 @samples(*NAMED)
 def constant_binary() -> Iterator[Sample]:
-    """Yield samples in which one of the operands is a constant of the network."""
+    """Yield samples of binary arithmetic in which one of the operands is a constant of the network."""
     for operation in (B.ADD, B.SUB, B.MUL, B.DIV, B.MAXIMUM, B.MINIMUM, B.POWER):
         first, second = _bounds(operation, whole=False)
         yield _binary(operation, [plain(SHAPE, **first), weights((4,), **second)], "constant-b")
@@ -166,7 +166,7 @@ def constant_binary() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def powers() -> Iterator[Sample]:
-    """Yield samples: powers whose exponent has another type than the base."""
+    """Yield samples of powers whose exponent has another type than the base."""
     whole, real = plain(SHAPE, INT32, low=0, high=3), plain(SHAPE, low=0.5, high=2)
     yield _binary(B.POWER, [plain(SHAPE, low=0.5, high=3), whole], "float-to-integer")
     yield _binary(B.POWER, [plain(SHAPE, INT32, low=1, high=5), real], "integer-to-float")
@@ -174,7 +174,10 @@ def powers() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def worked_binary() -> Iterator[Sample]:
-    """Yield cases in which libraries differ: signs of remainders, truncated quotients, division by zero, NaN."""
+    """Yield worked examples of binary arithmetic in which libraries differ.
+
+    These are signs of remainders, truncated quotients, division by zero, and NaN.
+    """
     a, b = of([-7, 7, -7, 7, 5], INT32), of([3, 3, -3, -3, 0], INT32)
     for operation, expected in {
         B.DIV: [-2, 2, 2, -2, 0],

@@ -74,7 +74,10 @@ def worked_hashes() -> Iterator[Sample]:
 
 @samples(OneHot)
 def rows() -> Iterator[Sample]:
-    """Yield samples: every type of result along each axis; some indices are out of range, some count from the end."""
+    """Yield OneHot samples.
+
+    They cover every type of result along each axis; some indices are out of range, some count from the end.
+    """
     indices = {dtype: of([[0, 2, 1], [3, 9, 0]], dtype) for dtype in (DataType.INT32, DataType.UINT8, DataType.INT64)}
     for axis in (-1, 0, 1):
         for dtype, operand in indices.items():

@@ -32,7 +32,7 @@ def _values(dtype: DataType) -> Array:
 
 @samples(LabelEncoder)
 def label_encoder() -> Iterator[Sample]:
-    """Yield samples: every type of keys with every type of values, also with duplicate keys and with NaN."""
+    """Yield LabelEncoder samples: every type of keys with every type of values, duplicate keys, and NaN."""
     for source, (keys, value) in KEYS.items():
         for target in KEYS:
             values = _values(target)
@@ -47,7 +47,10 @@ def label_encoder() -> Iterator[Sample]:
 
 @samples(TfIdfVectorizer)
 def tf_idf_vectorizer() -> Iterator[Sample]:
-    """Yield n-grams of one to three words, of integers and strings, with skips, every weighting, and empty inputs."""
+    """Yield TfIdfVectorizer samples.
+
+    They cover n-grams of one to three words, of integers and strings, with skips, every weighting, and empty inputs.
+    """
     pool = np.array([2, 3, 5, 4, 5, 6, 7, 8, 6, 7, 2, 3, 5])
     terms: dict[str, Any] = {"ngram_counts": (0, 4, 10), "ngram_indexes": (0, 1, 2, 3, 6, 5, 4, 7)}
     texts = np.array([f"w{word}" for word in pool], object)

@@ -14,7 +14,10 @@ __all__: list[str] = []
 
 @samples(Fused)
 def add_mul_add() -> Iterator[Sample]:
-    """Yield samples with and without the first sum as an output, of equal shapes and broadcast."""
+    """Yield Fused samples of an addition, a multiplication and an addition.
+
+    The first sum is an output or not, and the shapes are equal or broadcast.
+    """
     for count in (1, 2):
         op = Fused(num_outputs=count)
         for name, shape in (("same", (2, 3, 4)), ("broadcast", (3, 1))):

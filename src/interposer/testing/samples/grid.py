@@ -17,7 +17,10 @@ IMAGES = {1: ((2, 2, 5), (2, 4, 1)), 2: ((2, 2, 3, 4), (2, 3, 5, 2)), 3: ((1, 2,
 
 @samples(GridSample)
 def sampled() -> Iterator[Sample]:
-    """Yield samples: every mode and padding, one to three spatial axes, and positions inside and outside the image."""
+    """Yield GridSample samples.
+
+    They cover every mode and padding, one to three spatial axes, and positions inside and outside the image.
+    """
     for mode in GridSampleMode:
         for padding in GridPadding:
             for corners in (False, True):
@@ -51,7 +54,7 @@ def types() -> Iterator[Sample]:
 
 @samples(GridSample)
 def worked() -> Iterator[Sample]:
-    """Yield worked examples for the corners, edges, center and outside of an image of two by two pixels."""
+    """Yield worked GridSample examples for the corners, edges, center and outside of an image of two by two pixels."""
     image, places = of([[[[1, 2], [3, 4]]]]), of([[[[-1, -1], [1, -1], [0, 0], [-1, 0], [3, 3]]]])
     for op, title, expected in (
         (GridSample(align_corners=True), "corners", [1, 2, 2.5, 2, 0]),
@@ -64,7 +67,10 @@ def worked() -> Iterator[Sample]:
 
 @samples(AffineGrid)
 def grids() -> Iterator[Sample]:
-    """Yield two and three spatial axes, with and without aligned corners, every type, one pixel and no pixels."""
+    """Yield AffineGrid samples.
+
+    They cover two and three spatial axes, with and without aligned corners, every type, one pixel and no pixels.
+    """
     for corners in (False, True):
         title = "corners" if corners else "edges"
         for dtype in FLOATS:

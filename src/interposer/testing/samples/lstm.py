@@ -128,7 +128,10 @@ def lstm() -> Iterator[Sample]:
 
 @samples(UnidirectionalSequenceLstm)
 def unidirectional() -> Iterator[Sample]:
-    """Yield samples: every combination of features, both orders of the first two axes, and types."""
+    """Yield UnidirectionalSequenceLstm samples.
+
+    They cover every combination of features, both orders of the first two axes, and types.
+    """
     for features in FEATURES:
         op = UnidirectionalSequenceLstm(activation_func=TANH, **features.flags)
         yield _sample(op, Cell(), (BATCH, STEPS, INPUTS), features, features.title)
@@ -141,7 +144,10 @@ def unidirectional() -> Iterator[Sample]:
 
 @samples(BidirectionalSequenceLstm)
 def bidirectional() -> Iterator[Sample]:
-    """Yield samples: separate and merged outputs, with each use of an auxiliary input, features and types."""
+    """Yield BidirectionalSequenceLstm samples.
+
+    They cover separate and merged outputs, with each use of an auxiliary input, features and types.
+    """
     for features in FEATURES:
         yield _both(BidirectionalSequenceLstm(), features, features.title)
     for merge in (False, True):

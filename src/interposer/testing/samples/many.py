@@ -74,7 +74,7 @@ def activations() -> Iterator[Sample]:
 
 @samples(ops.Addition, ops.Subtraction, ops.Multiplication, ops.Maximum, ops.Minimum)
 def arithmetic() -> Iterator[Sample]:
-    """Yield samples: two operands of different scales, also with zero points at the ends of the range."""
+    """Yield quantized samples of arithmetic on operands of different scales, some with extreme zero points."""
     for kind in (ops.Addition, ops.Subtraction, ops.Multiplication, ops.Maximum, ops.Minimum):
         op = kind()
         for dtype, q in INPUT.items():
@@ -97,7 +97,10 @@ def slopes() -> Iterator[Sample]:
 
 @samples(ops.Convolution2d, ops.DepthwiseConvolution2d, ops.TransposeConvolution2d)
 def convolutions() -> Iterator[Sample]:
-    """Yield samples: channel counts that are no multiple of a vector, per-channel scales, and extreme zero points."""
+    """Yield quantized samples of 2D convolutions.
+
+    They have channel counts that are no multiple of a vector, per-channel scales, and extreme zero points.
+    """
     for dtype, q in INPUT.items():
         for per_axis in (False, True):
             label = "channels" if per_axis else "tensor"
@@ -175,7 +178,7 @@ def reductions() -> Iterator[Sample]:
 
 @samples(ops.BatchNormalization, ops.L2Normalization, ops.Resize, ops.Softmax)
 def others() -> Iterator[Sample]:
-    """Yield samples: normalizations, interpolated images, and softmax."""
+    """Yield quantized samples of normalizations, interpolated images, and softmax, with many elements."""
     for dtype in (INT8, UINT8):
         q = INPUT[dtype]
         statistics: list[Given | None] = [Given(TensorInfo((7,), dtype, q), low=low, high=high, constant=True)
@@ -196,7 +199,7 @@ def others() -> Iterator[Sample]:
 
 @samples(ops.Reduce, ops.Mean, ops.FullyConnected, ops.BatchMatMul, ops.LayerNormalization, ops.Softmax)
 def long_sums() -> Iterator[Sample]:
-    """Yield samples: sums of thousands of numbers of the same sign, in which a narrow accumulator stops growing."""
+    """Yield samples of sums of thousands of numbers of the same sign, in which a narrow accumulator stops growing."""
     for dtype in (FLOAT32, FLOAT16, BFLOAT16):
         row = given((3, 4001), dtype, low=0.5, high=1.5)
         yield Sample(ops.Reduce((1,), operation=R.SUM), [row], name=f"long-sum-{dtype}")
@@ -223,7 +226,7 @@ def long_windows() -> Iterator[Sample]:
 
 @samples(ops.Reduce, ops.CumSum, ops.FullyConnected, ops.BatchMatMul)
 def whole_sums() -> Iterator[Sample]:
-    """Yield samples: sums of integers that exceed 16 bits, and sums that exceed 32 bits and wrap around."""
+    """Yield samples of integer sums that exceed 16 bits, and of sums that exceed 32 bits and wrap around."""
     small = np.arange(1, 112).reshape(3, 37) * 1009
     large = small * 20_011_003
     for title, rows in {"16": small, "32": large}.items():

@@ -25,7 +25,10 @@ OUTPUT: Final = {UINT8: Quantization(1 / 8, 130), INT8: Quantization(1 / 8, 7), 
 
 @samples(FullyConnected)
 def fully_connected() -> Iterator[Sample]:
-    """Yield samples: vectors, matrices and images as inputs; weights in both orders; with and without a bias."""
+    """Yield FullyConnected samples.
+
+    They cover vectors, matrices and images as inputs; weights in both orders; with and without a bias.
+    """
     for label, op in {
         "plain": FullyConnected(),
         "transposed": FullyConnected(transpose_weight_matrix=True),
@@ -56,7 +59,10 @@ def _constant(shape: tuple[int, ...], dtype: DataType, low: float, high: float) 
 
 @samples(FullyConnected)
 def quantized_fully_connected() -> Iterator[Sample]:
-    """Yield 8- and 16-bit tensors, weights with one scale or one for each output, and biases of 32 and 64 bits."""
+    """Yield FullyConnected samples.
+
+    They cover 8- and 16-bit tensors, weights with one scale or one for each output, and biases of 32 and 64 bits.
+    """
     for transpose in (False, True):
         for dtype in INPUT:
             for bias in (None, INT32, INT64) if dtype is INT16 else (None, INT32):
@@ -106,7 +112,7 @@ PRODUCTS: Final = {
 
 @samples(BatchMatMul)
 def matmul() -> Iterator[Sample]:
-    """Yield the shapes that NumPy's `matmul` supports, and samples with one constant operand."""
+    """Yield BatchMatMul samples of the shapes that NumPy's `matmul` supports, and some with one constant operand."""
     for label, (a, b) in PRODUCTS.items():
         for dtype in (DataType.FLOAT32, DataType.FLOAT16, INT32):
             yield Sample(BatchMatMul(), [plain(a, dtype), plain(b, dtype)], name=f"{label}-{dtype}")
@@ -148,7 +154,7 @@ def transposed_matmul() -> Iterator[Sample]:
 
 @samples(BatchMatMul)
 def worked_matmul() -> Iterator[Sample]:
-    """Yield a worked example: a matrix times its adjugate is the determinant times the identity matrix."""
+    """Yield a worked BatchMatMul example: a matrix times its adjugate is the determinant times the identity matrix."""
     a, b = of([[1, 2], [3, 4]]), of([[5, 6], [7, 8]])
     yield Sample(BatchMatMul(), [a, b], name="worked", expected=[f32([[19, 22], [43, 50]])])
     determinants = [f32([[-2, 0], [0, -2]])]

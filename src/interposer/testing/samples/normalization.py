@@ -112,7 +112,10 @@ def instance_normalization() -> Iterator[Sample]:
 
 @samples(LayerNormalization)
 def layer_normalization() -> Iterator[Sample]:
-    """Yield samples: normalizations from every axis on, in all types, with and without parameters."""
+    """Yield LayerNormalization samples.
+
+    They cover normalizations from every axis on, in all types, with and without parameters.
+    """
     for axis, shape in {-1: (4,), 1: (3, 4), 0: (2, 3, 4)}.items():
         op = LayerNormalization(axis=axis, eps=0.01)
 
@@ -149,7 +152,10 @@ def rms_normalization() -> Iterator[Sample]:
 
 @samples(GroupNormalization)
 def group_normalization() -> Iterator[Sample]:
-    """Yield both layouts, all types, several ranks, from one group to one per channel, and absent parameters."""
+    """Yield GroupNormalization samples.
+
+    They cover both layouts, all types, several ranks, from one group to one per channel, and absent parameters.
+    """
     for label, layout in LAYOUTS.items():
         for groups in (1, 2, 4):
             op = GroupNormalization(groups, eps=0.01, data_layout=layout)
@@ -182,7 +188,10 @@ def mean_variance_normalization() -> Iterator[Sample]:
 
 @samples(L2Normalization)
 def l2_normalization() -> Iterator[Sample]:
-    """Yield samples: both layouts, an explicit axis, all types, and outputs with the scale that TFLite prescribes."""
+    """Yield L2Normalization samples.
+
+    They cover both layouts, an explicit axis, all types, and outputs with the scale that TFLite prescribes.
+    """
     for label, op in {
         "nhwc": L2Normalization(data_layout=NHWC),
         "nchw": L2Normalization(),
@@ -201,7 +210,10 @@ def l2_normalization() -> Iterator[Sample]:
 
 @samples(Normalization)
 def local_response_normalization() -> Iterator[Sample]:
-    """Yield samples: windows across and within channels, of odd and even size, both layouts, and all types."""
+    """Yield Normalization samples.
+
+    They cover windows across and within channels, of odd and even size, both layouts, and all types.
+    """
     for label, layout in LAYOUTS.items():
         for kind in (ACROSS, WITHIN):
             for size in (1, 2, 3, 5):

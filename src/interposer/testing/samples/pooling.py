@@ -59,7 +59,10 @@ def _in_common_types(op: Pooling2d, shape: tuple[int, ...], title: str) -> Itera
 
 @samples(Pooling2d)
 def padding_methods() -> Iterator[Sample]:
-    """Yield samples: averages with and without the padding, and windows that exceed the padding by CEILING."""
+    """Yield Pooling2d samples.
+
+    They cover averages with and without the padding, and windows that exceed the padding by CEILING.
+    """
     for pool_type in (AVERAGE, L2):
         for method in PaddingMethod:
             for rounding in OutputShapeRounding:
@@ -83,7 +86,7 @@ def types() -> Iterator[Sample]:
 
 @samples(Pooling2d)
 def rescaled() -> Iterator[Sample]:
-    """Yield quantized samples with another output scale."""
+    """Yield quantized Pooling2d samples whose output has another scale than the input."""
     for pool_type in PoolingAlgorithm:
         for dtype, q in QUANTIZED.items():
             op = Pooling2d(pool_type, data_layout=NHWC, **SQUARE)

@@ -33,7 +33,10 @@ SHAPES: Final = {DataLayout.NDHWC: (2, 4, 5, 5, 3), DataLayout.NCDHW: (2, 3, 4, 
 
 @samples(Pooling3d)
 def pooling3d() -> Iterator[Sample]:
-    """Yield samples: every pooling type, window, layout and type; integers that are not quantized only with MAX."""
+    """Yield Pooling3d samples.
+
+    They cover every pooling type, window, layout and type; integers that are not quantized only with MAX.
+    """
     for algorithm in PoolingAlgorithm:
         for name, window in WINDOWS.items():
             for layout, shape in SHAPES.items():

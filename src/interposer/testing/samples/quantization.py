@@ -80,7 +80,10 @@ def _per_axis(dtype: DataType, axis: int) -> TensorInfo:
 
 @samples(Quantize)
 def requantize() -> Iterator[Sample]:
-    """Yield samples: every quantized type with every 8- and 16-bit type, with finer and coarser output scales."""
+    """Yield Quantize samples.
+
+    They cover every quantized type with every 8- and 16-bit type, with finer and coarser output scales.
+    """
     for source, q in ALL_QUANTIZED.items():
         for target in (INT8, UINT8, DataType.INT16, DataType.INT32):
             for label, times in {"finer": 0.6, "coarser": 2.5}.items():
@@ -118,7 +121,10 @@ def dequantize() -> Iterator[Sample]:
 
 @samples(FakeQuantization)
 def fake_quantization() -> Iterator[Sample]:
-    """Yield every float type, narrow ranges, few and many bits, and a range that must be shifted to contain zero."""
+    """Yield FakeQuantization samples.
+
+    They cover every float type, narrow ranges, few and many bits, and a range that must be shifted to contain zero.
+    """
     for dtype in (*FLOATS, *SMALL_FLOATS):
         yield Sample(FakeQuantization(-2, 3), [given(SHAPE, dtype)], name=str(dtype))
     for bits in (2, 4, 8, 16):
@@ -152,7 +158,10 @@ def cast() -> Iterator[Sample]:
 
 @samples(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16)
 def conversions() -> Iterator[Sample]:
-    """Yield samples: numbers within the range of the narrower type, a scalar, and an empty tensor."""
+    """Yield samples of conversions between float types.
+
+    They cover numbers within the range of the narrower type, a scalar, and an empty tensor.
+    """
     for op, source in (
         (ConvertFp16ToFp32(), DataType.FLOAT16),
         (ConvertFp32ToFp16(), FLOAT32),
@@ -169,7 +178,10 @@ def conversions() -> Iterator[Sample]:
 
 @samples(Bitcast)
 def bitcasts() -> Iterator[Sample]:
-    """Yield samples: all pairs of types of equal width, a scalar, an empty tensor, and the bits of the number 1."""
+    """Yield Bitcast samples.
+
+    They cover all pairs of types of equal width, a scalar, an empty tensor, and the bits of the number 1.
+    """
     for source in PLAIN:
         for target in PLAIN:
             bits = source.bits == target.bits

@@ -48,7 +48,10 @@ def _expect(op: Op, rows: Any, name: str = "worked", operands: tuple[Given, ...]
 
 @samples(Transpose, Permute)
 def permutations() -> Iterator[Sample]:
-    """Yield samples: all orders of three axes, all types, other ranks, per-axis scales, and empty tensors."""
+    """Yield Transpose and Permute samples.
+
+    They cover all orders of three axes, all types, other ranks, per-axis scales, and empty tensors.
+    """
     for order in itertools.permutations(range(3)):
         title = "".join(map(str, order))
         for op in (Transpose(order), Permute(order)):
@@ -91,7 +94,10 @@ def reverse() -> Iterator[Sample]:
 
 @samples(Concat)
 def concat() -> Iterator[Sample]:
-    """Yield samples: every axis, one to four tensors, all types, empty tensors, constants, and different scales."""
+    """Yield Concat samples.
+
+    They cover every axis, one to four tensors, all types, empty tensors, constants, and different scales.
+    """
     for axis in (0, 1, 2, -1, -3):
         for count in (1, 2, 4):
             shapes = [_with(SHAPE, axis, 1 + index) for index in range(count)]

@@ -62,7 +62,10 @@ def rnn_sequence() -> Iterator[Sample]:
 
 @samples(GruSequence)
 def gru_sequence() -> Iterator[Sample]:
-    """Yield samples: directions, sequence lengths, activation functions and types, and both ways to reset."""
+    """Yield GruSequence samples.
+
+    They cover directions, sequence lengths, activation functions and types, and both ways to reset.
+    """
     yield from _of_all_layers(GruSequence())
     op = GruSequence(linear_before_reset=True)
     yield _sample(op, _operands(op), "linear-before-reset")

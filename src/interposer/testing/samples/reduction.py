@@ -48,7 +48,10 @@ def _low(operation: ReduceOperation) -> float:
 
 @samples(Mean, Reduce)
 def axes() -> Iterator[Sample]:
-    """Yield samples: every choice of axes, with and without retained dimensions, in floats, integers and quantized."""
+    """Yield Mean and Reduce samples.
+
+    They cover every choice of axes, with and without retained dimensions, in floats, integers and quantized.
+    """
     for label, axis in AXES.items():
         for keep in (False, True):
             title = f"{label}{'-kept' if keep else ''}"

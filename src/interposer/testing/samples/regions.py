@@ -29,7 +29,10 @@ def _regions(dtype: DataType) -> list[Given]:
 
 @samples(RoiAlign)
 def roi_align() -> Iterator[Sample]:
-    """Yield given and automatic numbers of samples, means and maxima, with and without the half-pixel offset."""
+    """Yield RoiAlign samples.
+
+    They cover given and automatic numbers of samples, means and maxima, with and without the half-pixel offset.
+    """
     for layout, shape in SHAPES.items():
         for ratio in (0, 2):
             for mode in RoiAlignMode:
@@ -56,7 +59,10 @@ def roi_pooling() -> Iterator[Sample]:
 
 @samples(RoiAlign, RoiPooling)
 def worked() -> Iterator[Sample]:
-    """Yield worked examples with a region of four cells: their mean, and the largest of the cells that it touches."""
+    """Yield worked RoiAlign and RoiPooling examples with a region of four cells.
+
+    The result is their mean, or the largest of the cells that the region touches.
+    """
     operands = [of(np.arange(16.0).reshape(1, 1, 4, 4)), of([[0, 0, 2, 2]]), of([0], DataType.INT32)]
     for op, value in ((RoiAlign(1, 1), 5), (RoiPooling(1, 1), 10)):
         yield Sample(op, operands, name="worked", expected=[np.full((1, 1, 1, 1), value, np.float32)])
@@ -77,7 +83,10 @@ def keypoints() -> Iterator[Sample]:
 
 @samples(HeatmapMaxKeypoint)
 def worked_keypoint() -> Iterator[Sample]:
-    """Yield a worked example: three minus the squared distance from (1.25, 1.5), in a box of 8 by 4."""
+    """Yield a worked HeatmapMaxKeypoint example.
+
+    The heatmap is three minus the squared distance from (1.25, 1.5), in a box of 8 by 4.
+    """
     x, y = np.meshgrid(np.arange(4.0), np.arange(4.0))
     heatmap = of((3 - (x - 1.25) ** 2 - (y - 1.5) ** 2).reshape(1, 1, 4, 4))
     expected = [np.array([[3]], np.float32), np.array([[[3.5, 2]]], np.float32)]

@@ -80,7 +80,10 @@ def rank() -> Iterator[Sample]:
 
 @samples(Fill)
 def fill() -> Iterator[Sample]:
-    """Yield every output type and both types of dimensions; quantized outputs are filled with a float value."""
+    """Yield Fill samples.
+
+    They cover every output type and both types of dimensions; quantized outputs are filled with a float value.
+    """
     for dtype in PLAIN:
         if dtype is not DataType.STRING:
             yield Sample(Fill(3.0, dtype), [of([2, 3], INT32, constant=True)], name=str(dtype))

@@ -29,7 +29,10 @@ def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...
 
 @samples(Resize)
 def sizes() -> Iterator[Sample]:
-    """Yield samples: smaller, larger and equal sizes, both methods, all coordinate conventions, and both layouts."""
+    """Yield Resize samples.
+
+    They cover smaller, larger and equal sizes, both methods, all coordinate conventions, and both layouts.
+    """
     for label, layout in LAYOUTS.items():
         for method in ResizeMethod:
             for place, options in PLACES.items():

@@ -84,7 +84,10 @@ def worked() -> Iterator[Sample]:
 
 @samples(ScatterElements)
 def elements() -> Iterator[Sample]:
-    """Yield samples: every axis, function and type, fewer indices than elements, and duplicate indices."""
+    """Yield ScatterElements samples.
+
+    They cover every axis, function and type, fewer indices than elements, and duplicate indices.
+    """
     for axis in (0, 1, 2, -2):
         shape = [2, 2, 2]
         shape[axis] = 3

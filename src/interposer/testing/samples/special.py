@@ -58,7 +58,10 @@ def _many(values: list[float], dtype: DataType = FLOAT32) -> Given:
 
 @samples(Activation)
 def activations() -> Iterator[Sample]:
-    """Yield NaN, infinities and zeros for every activation, and denormal numbers for those that preserve them."""
+    """Yield Activation samples.
+
+    They cover NaN, infinities and zeros for every activation, and denormal numbers for those that preserve them.
+    """
     for function in ActivationFunction:
         op = Activation(function, *PARAMETERS.get(function, (1.0, 0.0)))
         for title in ("nan", "infinite", "zeros"):
@@ -70,7 +73,10 @@ def activations() -> Iterator[Sample]:
 
 @samples(ElementwiseUnary)
 def functions() -> Iterator[Sample]:
-    """Yield NaN, infinities and zeros for every function, and signed zeros for those that preserve the sign."""
+    """Yield ElementwiseUnary samples.
+
+    They cover NaN, infinities and zeros for every function, and signed zeros for those that preserve the sign.
+    """
     for operation in UnaryOperation:
         op, title = ElementwiseUnary(operation), operation.name.lower()
         if operation in (U.LOGICAL_NOT, U.BITWISE_NOT):
@@ -88,7 +94,7 @@ def functions() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def arithmetic() -> Iterator[Sample]:
-    """Yield samples: all pairs of special values, and denormal operands and results."""
+    """Yield samples of binary arithmetic: all pairs of special values, and denormal operands and results."""
     first, second = np.meshgrid(PAIRS, PAIRS, indexing="ij")
     for operation in LINEAR:
         op, title = _named(operation)
@@ -104,7 +110,7 @@ def arithmetic() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def whole_numbers() -> Iterator[Sample]:
-    """Yield samples: integers whose results wrap around, as they do in two's complement."""
+    """Yield samples of binary arithmetic on integers whose results wrap around, as in two's complement."""
     for operation in INTEGER:
         op, title = _named(operation)
         for dtype in (*WHOLE, DataType.UINT32, DataType.UINT64):
@@ -145,7 +151,10 @@ def slopes() -> Iterator[Sample]:
 
 @samples(ops.Quantize)
 def quantized() -> Iterator[Sample]:
-    """Yield samples: infinities (which saturate), NaN (which gives zero), and numbers halfway between two steps."""
+    """Yield Quantize samples.
+
+    They cover infinities (which saturate), NaN (which gives zero), and numbers halfway between two steps.
+    """
     values = [NAN, INF, -INF, 0.25, 0.75, -0.25, -0.75, 1e9, -1e9, -0.0]
     for dtype, zero_point in ((DataType.INT8, -3), (DataType.UINT8, 100), (DataType.INT16, 0)):
         info = TensorInfo((COUNT,), dtype, Quantization(0.5, zero_point))
@@ -165,7 +174,7 @@ def _rows(value: float) -> Array:
 
 @samples(ops.Reduce, ops.Mean)
 def sums() -> Iterator[Sample]:
-    """Yield samples: rows with a NaN or an infinity, which must affect only the results of the same row."""
+    """Yield Reduce and Mean samples: rows with NaN or an infinity, which must affect only their own results."""
     for title, value in {"nan": NAN, "infinite": INF}.items():
         for operation in (R.SUM, R.PROD, R.MAX, R.MIN, R.MEAN):
             op = ops.Reduce((1,), operation=operation)
@@ -200,7 +209,10 @@ def pools() -> Iterator[Sample]:
 
 @samples(ops.Convolution2d, ops.DepthwiseConvolution2d, ops.FullyConnected, ops.BatchMatMul)
 def products() -> Iterator[Sample]:
-    """Yield samples: operands with a NaN or an infinity, which must affect only the results that depend on it."""
+    """Yield samples of matrix products and convolutions whose operands contain a NaN or an infinity.
+
+    It must affect only the results that depend on it.
+    """
     for title, value in {"nan": NAN, "infinite": INF}.items():
         image = np.linspace(-2, 2, 5 * 7 * 3, dtype=np.float32).reshape(1, 5, 7, 3)
         image[0, 2, 3, 1] = value
@@ -223,7 +235,7 @@ def products() -> Iterator[Sample]:
     ops.Tile, ops.Transpose,
 )  # fmt: skip
 def moved() -> Iterator[Sample]:
-    """Yield samples: special values in operators that only move elements, which must preserve every bit."""
+    """Yield samples of operators that only move elements, with special values, of which every bit must be preserved."""
     values = [NAN, INF, -INF, -0.0, 0.0, 1e-40, -1e-40, 3.4e38, 1.5]
     x = of(np.resize(np.asarray(values, np.float32), 24).reshape(2, 3, 4))
     image = of(np.resize(np.asarray(values, np.float32), 48).reshape(1, 2, 3, 8))

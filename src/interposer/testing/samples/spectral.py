@@ -56,7 +56,10 @@ def frames() -> Iterator[Sample]:
 
 @samples(SignalWindow)
 def windows() -> Iterator[Sample]:
-    """Yield samples: every window function, periodic and symmetric, with constant and input sizes, in every type."""
+    """Yield SignalWindow samples.
+
+    They cover every window function, periodic and symmetric, with constant and input sizes, in every type.
+    """
     for function in WindowFunction:
         for periodic in (True, False):
             title = f"{function.name.lower()}-{'periodic' if periodic else 'symmetric'}"

@@ -42,7 +42,10 @@ def string_concat() -> Iterator[Sample]:
 
 @samples(StringSplit)
 def string_split() -> Iterator[Sample]:
-    """Yield white space, separators of one or more characters, limits, and empty strings or only separators."""
+    """Yield StringSplit samples.
+
+    They cover white space, separators of one or more characters, limits, and empty strings or only separators.
+    """
     texts = {"scalar": "a b", "row": ["a  b c", " a ", "", "a-b--c"], "table": [["a"], ["b-c d"]], "none": []}
     for label, value in texts.items():
         for separator in ("", "-", "--", " "):
@@ -55,7 +58,10 @@ def string_split() -> Iterator[Sample]:
 
 @samples(StringNormalizer)
 def string_normalizer() -> Iterator[Sample]:
-    """Yield every change of case, stop words with and without case, vectors and one-row matrices, and empty results."""
+    """Yield StringNormalizer samples.
+
+    They cover every change of case, stop words with and without case, vectors and one-row matrices, and empty results.
+    """
     for change in CaseChange:
         for sensitive in (False, True):
             for words in ((), ("monday", "ärger"), DAYS):
@@ -72,7 +78,10 @@ def string_normalizer() -> Iterator[Sample]:
 
 @samples(RegexFullMatch)
 def regex_full_match() -> Iterator[Sample]:
-    """Yield samples: all of the pattern syntax on many strings, and a pattern that makes backtracking matchers slow."""
+    """Yield RegexFullMatch samples.
+
+    They cover all of the pattern syntax on many strings, and a pattern that makes backtracking matchers slow.
+    """
     texts = [["", "a", "aa", "ab1"], ["A", "ä", "a\nb", "a.b"]]
     patterns = (
         "", "a*", "(a|b)+1?", "[^a]", "[[:upper:]]", "a.b", "(?s)a.b", "(?i)A{1,2}", "\\w+", "^a$", "\\ba.*", "\\pL",

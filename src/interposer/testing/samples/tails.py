@@ -49,7 +49,7 @@ def _image(layout: DataLayout, channels: int, dims: tuple[int, int, int] = (2, 1
 
 @samples(ops.Convolution2d, ops.DepthwiseConvolution2d, ops.TransposeConvolution2d)
 def convolutions() -> Iterator[Sample]:
-    """Yield samples: convolutions from few channels to many, and from many to few."""
+    """Yield samples of 2D convolutions from few channels to many, and from many to few."""
     for label, layout in LAYOUTS.items():
         for inputs, outputs in zip(CHANNELS, reversed(CHANNELS), strict=True):
             title = f"tail-{label}-{inputs}-to-{outputs}"
@@ -76,7 +76,10 @@ def pools() -> Iterator[Sample]:
 
 @samples(ops.FullyConnected, ops.BatchMatMul)
 def products() -> Iterator[Sample]:
-    """Yield samples: matrices whose rows, columns and depth are no multiples of a vector."""
+    """Yield FullyConnected and BatchMatMul samples.
+
+    They cover matrices whose rows, columns and depth are no multiples of a vector.
+    """
     for rows, inner, columns in ((1, 19, 37), (5, 37, 1), (13, 17, 19), (3, 1, 21)):
         title = f"tail-{rows}x{inner}x{columns}"
         yield Sample(ops.FullyConnected(), [given((rows, inner)), weights((inner, columns)), weights((columns,))],
@@ -130,7 +133,7 @@ def rows_of_results() -> Iterator[Sample]:
     ops.Splitter, ops.Stack, ops.StridedSlice, ops.Tile, ops.TopK, ops.Trilu,
 )  # fmt: skip
 def rows_that_move() -> Iterator[Sample]:
-    """Yield samples: operators that move or select elements, along each of three axes of different sizes."""
+    """Yield samples of operators that move or select elements, along each of three axes of different sizes."""
     x = given(ROWS)
     for axis, size in enumerate(ROWS):
         last = tuple((0, size - 1 if at == axis else 0) for at in range(3))
@@ -156,7 +159,7 @@ def rows_that_move() -> Iterator[Sample]:
 
 @samples(ops.BatchNormalization, ops.InstanceNormalization, ops.LayerNormalization, ops.RmsNormalization)
 def normalizations() -> Iterator[Sample]:
-    """Yield samples: images and rows in which all sizes differ."""
+    """Yield samples of normalization operators on images and rows in which all sizes differ."""
     for label, layout in LAYOUTS.items():
         image, both = given(_image(layout, 7)), (weights((7,), low=0.5, high=2), weights((7,)))
         statistics: list[Given | None] = [weights((7,)), weights((7,), low=0.5, high=2), weights((7,)), weights((7,))]
@@ -169,7 +172,7 @@ def normalizations() -> Iterator[Sample]:
 
 @samples(ops.Resize, ops.RoiAlign, ops.RoiPooling, ops.Pooling3d)
 def unequal_windows() -> Iterator[Sample]:
-    """Yield samples: operators on images with different attributes for height and width."""
+    """Yield samples of operators on images with different attributes for height and width."""
     for label, layout in LAYOUTS.items():
         for method in (ops.ResizeMethod.BILINEAR, ops.ResizeMethod.NEAREST_NEIGHBOR):
             op = ops.Resize(target_width=17, target_height=5, method=method, data_layout=layout)

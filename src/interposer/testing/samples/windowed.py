@@ -31,7 +31,10 @@ def _window(name: str, axes: int) -> dict[str, Any]:
 
 @samples(MaxPoolingWithIndices)
 def maxima() -> Iterator[Sample]:
-    """Yield every window with one to three axes, both orders of index numbering, every type, and equal elements."""
+    """Yield MaxPoolingWithIndices samples.
+
+    They cover every window with one to three axes, both orders of index numbering, every type, and equal elements.
+    """
     for axes, (dimensions, shape) in enumerate(IMAGES.items(), start=1):
         for name in WINDOWS:
             op = MaxPoolingWithIndices(**_window(name, axes))
