@@ -120,7 +120,10 @@ def _silent(what: str, over: int, total: int) -> None:
 
 
 def candidates(runtime: Runtime) -> list[tuple[str, ...]]:
-    """Return a candidate for every available backend, each completed by CpuRef; CpuRef alone is the last one."""
+    """Return the default choices of `bench`: one list of backend ids for every available backend of the runtime.
+
+    Each list ends with CpuRef, which runs what the backend does not support; CpuRef alone is the last one.
+    """
     ids = [item for item in runtime.registry.available() if item != REFERENCE]
     ends = (REFERENCE,) if REFERENCE in runtime.registry.available() else ()
     return [*((item, *ends) for item in ids), *((end,) for end in ends)]
@@ -308,7 +311,7 @@ def random_inputs(network: Network, seed: int = 0) -> dict[str, Array]:
 
 
 def random_array(generator: np.random.Generator, name: str, info: TensorInfo) -> Array:
-    """Return random numbers for one input, as `random_inputs` does."""
+    """Return random numbers for the input `name` with this info, drawn from `generator`, as `random_inputs` does."""
     if not info.is_tensor or not info.is_concrete or info.dtype.numpy.kind == "O":
         raise InvalidArgumentError(f"input {name!r} is {info}; give an array for it, or its shape")
     shape, dtype = tuple(info.shape), info.dtype.numpy

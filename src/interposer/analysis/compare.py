@@ -186,7 +186,10 @@ def compare(
 
 
 def _checked(network: Network, feeds: Mapping[str, Any], runtime: Runtime) -> dict[str, Any]:
-    """Return the input arrays converted to the declared types; raise `BindingError` if their shapes do not fit."""
+    """Return the input arrays `feeds`, by name, converted to the types that the network declares.
+
+    This runs a network on `runtime` that only returns its inputs. Raises `BindingError` if shapes do not fit.
+    """
     infos = {element.name: element.output.known for element in network.graph.inputs}
     passing = Network("inputs")
     inputs = [passing.add_input_layer(number, info, name=name) for number, (name, info) in enumerate(infos.items())]
@@ -210,7 +213,7 @@ class _Comparer:
         self.own: Arrays = {}
 
     def compare(self, feeds: Mapping[str, Any]) -> Comparison:
-        """Return the comparison of all layers and of the whole network."""
+        """Run the comparison on the inputs `feeds`, by name: all layers one by one, then the whole network."""
         for layer in self.graph.inputs:
             self.known[layer.output] = self.own[layer.output] = feeds[layer.name]
         layers = []

@@ -138,7 +138,7 @@ class Tolerance:
                 raise InvalidArgumentError(f"the tolerance {name} must be 0 or more, not {item!r}")
 
     def share(self, divergence: Divergence | None) -> float:
-        """Return the difference divided by the tolerance: more than 1 is too large; 0 if nothing differs."""
+        """Return how large a divergence is in relation to the tolerance: above 1 is too large, 0 is equal."""
         if divergence is None or not divergence.differs:
             return 0.0
         if "float" in divergence.dtype:

@@ -22,7 +22,7 @@ __all__ = ["API_VERSION", "Backend", "BackendContext", "BackendId"]
 
 
 class BackendId(str):
-    """The name of a backend: not empty, not "Unknown", and without blanks or commas."""
+    """The name of a backend, such as "CpuRef": a text that is not empty, not "Unknown", and has no blanks or commas."""
 
     __slots__ = ()
 
@@ -148,7 +148,12 @@ class Backend:
         return None
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
-        """Return replacements for parts of a subgraph that was assigned to the backend, and parts it cannot run."""
+        """Replace parts of a subgraph whose layers were assigned to this backend, for example by compiled layers.
+
+        Called for each such subgraph, `view`, when a network is optimized; `options` are the network's model options
+        for this backend. The result has the replacements, and the parts that the backend cannot run. By default,
+        nothing is replaced.
+        """
         return OptimizationViews(view)
 
     # --- caches on disk -----------------------------------------------------------------------------------------------

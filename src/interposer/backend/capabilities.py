@@ -16,7 +16,7 @@ Options: TypeAlias = Mapping[str, OptionValue]
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One named property, with a line of documentation."""
+    """One property that a backend declares, such as "HasFp16": its name, its value, and a line of documentation."""
 
     name: str
     value: OptionValue
@@ -52,7 +52,7 @@ class Capabilities:
         return None if result is None else result.value
 
     def has(self, name: str, value: OptionValue = True) -> bool:
-        """Return True if the capability is declared with this value (of the same type)."""
+        """Return True if the backend declares the capability `name` with this value (of the same type)."""
         result = self.get(name)
         return result is not None and type(result) is type(value) and result == value
 

@@ -189,7 +189,10 @@ def _cached(descriptor: MemoryDescriptor, may_shrink: bool) -> list[int]:
 
 
 def _copies(numbers: list[int]) -> list[int]:
-    """Return duplicates of descriptors, since the caller may close the originals."""
+    """Return duplicates of file descriptors, since the caller may close the originals.
+
+    Raises ValueError if a descriptor is not valid.
+    """
     created: list[int] = []
     try:
         for number in numbers:
@@ -273,7 +276,7 @@ def _access(fd: int) -> int:
 
 
 def _is_sealed(fd: int) -> bool:
-    """Return True if the memory cannot shrink."""
+    """Return True if the memory of a file descriptor can never shrink: a sealed memfd or a dma-buf, but no file."""
     try:
         return bool(fcntl.fcntl(fd, _GET_SEALS) & _SHRINK)
     except OSError:  # not a memfd: a file may shrink, a dma-buf never does

@@ -62,7 +62,10 @@ class TensorHandleFactory(ABC):
 
     @abstractmethod
     def create(self, info: TensorInfo) -> TensorHandle:
-        """Return a handle for a tensor, whose memory the runtime manages and allocates: see `TensorHandle`."""
+        """Return a new handle for a tensor with this info, without memory.
+
+        The runtime marks the tensor's lifetime, and with it lets the handle get its memory: see `TensorHandle`.
+        """
 
     def create_constant(self, info: TensorInfo, array: Array) -> TensorHandle:
         """Return a handle for a constant, filled with `array`.
@@ -77,7 +80,10 @@ class TensorHandleFactory(ABC):
         return handle
 
     def create_sub_tensor(self, parent: TensorHandle, origin: Sequence[int], info: TensorInfo) -> TensorHandle | None:
-        """Return a handle for the part of a tensor that begins at index `origin`; None if that is not possible."""
+        """Return a handle for the part of the tensor `parent` at index `origin` with the shape of `info`.
+
+        The part shares the memory of `parent`. None if that is not possible.
+        """
         return parent.create_sub_tensor(origin, info)
 
     def create_device_copy(self) -> Workload:
@@ -93,7 +99,7 @@ class TensorHandleFactory(ABC):
 
 
 class ArrayHandleFactory(TensorHandleFactory):
-    """Handles of NumPy arrays in ordinary memory; with a memory manager, the arrays are in its arena."""
+    """Creates tensor handles whose memory is a NumPy array: in the arena of the memory manager, or else separate."""
 
     id = DEFAULT_FACTORY
     supports_sub_tensors = True
@@ -112,7 +118,10 @@ class ArrayHandleFactory(TensorHandleFactory):
 
 
 class TensorHandleFactoryRegistry:
-    """The tensor handle factories of one network's backends, by id, with their memory managers."""
+    """Collects the tensor handle factories of one network's backends, by id, and their memory managers.
+
+    Each backend adds its own in `Backend.register_tensor_handle_factories`.
+    """
 
     def __init__(self, custom_allocators: Mapping[str, CustomAllocator] | None = None) -> None:
         self.custom_allocators: Mapping[str, CustomAllocator] = {} if custom_allocators is None else custom_allocators

@@ -23,7 +23,10 @@ ALIGNMENT: Final = 64
 
 
 class MemorySource(IntFlag):
-    """The kind of a tensor's memory, as flags (with Arm NN's values)."""
+    """Where a tensor's memory comes from, such as ordinary memory or a dma-buf; flags with the values of Arm NN.
+
+    A factory declares with a combination of flags what it can import or export.
+    """
 
     UNDEFINED = 0
     MALLOC = 1
@@ -233,7 +236,10 @@ class ArrayHandle(TensorHandle):
         return self._managed
 
     def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle:
-        """Return a view of the array."""
+        """Return a handle for the part of this tensor at index `origin` with the shape of `info`.
+
+        The part is a view of this handle's array.
+        """
         return _SubTensorHandle(self, tuple(origin), info)
 
     def resize(self, shape: Sequence[int]) -> None:
@@ -256,7 +262,7 @@ class ArrayHandle(TensorHandle):
 
 
 class _SubTensorHandle(ArrayHandle):
-    """A part of another tensor's array."""
+    """The handle of a part of another tensor, whose memory it shares; see `ArrayHandle.create_sub_tensor`."""
 
     imports: ClassVar[bool] = False
 
@@ -370,7 +376,7 @@ def _ordinary(size: int) -> Array:
 
 
 def _arena_bytes(info: TensorInfo) -> int:
-    """Return the bytes of a tensor in the arena; 0 for strings and collections."""
+    """Return how many bytes a tensor with this info needs in the arena; 0 for strings and collections."""
     return int(info.num_bytes) if info.dtype.bits else 0
 
 

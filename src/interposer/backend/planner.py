@@ -26,7 +26,10 @@ _VARIED: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """The size of a tensor in bytes, and the first and the last moment of its lifetime (both inclusive)."""
+    """A tensor to be planned: its size in bytes, and the first and the last moment at which it is alive.
+
+    Moments are numbers in execution order, both inclusive: tensors whose lifetimes share a moment must not overlap.
+    """
 
     size: int
     begins: int
@@ -39,7 +42,11 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """The result of planning: an offset in bytes for each lifetime, the size of the arena, and a lower bound of it."""
+    """Where each tensor is stored in an arena: the result of `plan`.
+
+    `offsets` has the offset of each lifetime in bytes, in order, and `size` the size of the arena. No plan can be
+    smaller than `lower_bound`.
+    """
 
     offsets: tuple[int, ...]
     size: int
@@ -214,7 +221,10 @@ def _varied(
 
 
 def problems(lifetimes: Sequence[Lifetime], memory_plan: MemoryPlan) -> Iterator[str]:
-    """Yield an error message for each pair of live tensors that overlap, and each tensor outside of the arena."""
+    """Check a memory plan, and yield an error message for each error in it.
+
+    Errors are two tensors that are alive at the same time and overlap, and tensors outside of the arena.
+    """
     ends = [offset + item.size for offset, item in zip(memory_plan.offsets, lifetimes, strict=True)]
     for i, lifetime in enumerate(lifetimes):
         if memory_plan.offsets[i] < 0 or ends[i] > memory_plan.size:

@@ -46,7 +46,7 @@ class Support:
 
 
 class LayerSupport:
-    """Answers which layers a backend supports.
+    """Answers the optimizer's question which layers a backend supports.
 
     Override `is_layer_supported`, or `query` if the answer for a layer depends on its neighbours.
     """
@@ -61,7 +61,7 @@ class LayerSupport:
 
 
 class KernelSupport(LayerSupport):
-    """Layer support of a backend with a kernel table: a layer is supported if the table has a kernel for it."""
+    """The layer support of a backend with a kernel table: it supports the layers that a kernel of the table accepts."""
 
     def __init__(self, kernels: KernelTable) -> None:
         self.kernels = kernels

@@ -38,7 +38,10 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A part that the backend cannot run although it said so before, with the reason; other backends are asked next."""
+    """A part of a view that a backend accepted when it was asked, but cannot run after all, with the reason.
+
+    The optimizer then asks other backends about its layers.
+    """
 
     part: SubgraphView
     reason: str
@@ -60,7 +63,7 @@ class OptimizationViews:
 
     @classmethod
     def all_failed(cls, view: SubgraphView, reason: str) -> OptimizationViews:
-        """Return the answer that the backend can run no layer of the view."""
+        """Return the answer that the backend can run no layer of the view, for this reason."""
         return cls(view, failed=[Failure(view, reason)])
 
     @property

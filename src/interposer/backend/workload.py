@@ -35,7 +35,10 @@ class WorkloadInfo:
 
 
 class Workload(ABC):
-    """The executable form of one layer. Between runs, it keeps no state except what it was created with."""
+    """What runs one layer of a loaded network, in every run.
+
+    It keeps no state between runs but what it was created with.
+    """
 
     concurrent: bool = False
     """True if several threads may execute the workload concurrently, on different tensors."""
@@ -105,7 +108,7 @@ class WorkloadFactory:
         raise BackendContractError(f"{type(self).__name__} creates no workload for layer {layer}")
 
     def create_tensor_handle(self, info: TensorInfo) -> TensorHandle:
-        """Return a handle for a layer's output or for an input of the network."""
+        """Return a new handle for a layer's output, or for an input of the network, with this info."""
         manager = self.memory_manager
         arena = manager if isinstance(manager, ArenaMemoryManager) else None
         return ArrayHandle(info, manager=arena, alignment=self.alignment)
@@ -137,7 +140,7 @@ class KernelWorkload(Workload):
         self._open = not all(output.is_concrete for output in info.outputs)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Map all tensors, call the kernel, and unmap them."""
+        """Map the handles of all tensors to arrays, call the kernel on them, and unmap them."""
         with ExitStack() as stack:
             mapped: list[TensorHandle] = []
             stack.callback(_unmap, mapped)
@@ -149,7 +152,10 @@ class KernelWorkload(Workload):
             self.kernel.call(self.op, arrays, self.info, out, self.prepared)
 
     def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
-        """Map tensors in ordinary memory once, and return a function that calls the kernel on the arrays."""
+        """Return a function that calls the kernel on the arrays of these handles.
+
+        Handles in ordinary memory are mapped only once; with others, the function maps them in every call.
+        """
         if self._open or any(type(item) is not ArrayHandle for item in (*inputs, *outputs) if item is not None):
             return super().prepare(inputs, outputs)
         arrays = [None if handle is None else _seen(handle) for handle in inputs]
@@ -189,7 +195,7 @@ def _unmap(handles: Sequence[TensorHandle]) -> None:
 
 
 class KernelWorkloadFactory(WorkloadFactory):
-    """Creates a `KernelWorkload` for every layer that its kernel table has a kernel for."""
+    """Creates the workloads of a backend with a kernel table: a `KernelWorkload` for every layer that has a kernel."""
 
     def __init__(self, kernels: KernelTable, memory_manager: MemoryManager | None = None) -> None:
         super().__init__(memory_manager)

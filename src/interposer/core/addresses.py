@@ -29,7 +29,10 @@ if address_of(_probe) != _probe.ctypes.data:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], alignment: int) -> Array:
-    """Return an uninitialized C-contiguous array whose address is a multiple of `alignment` bytes, a power of two."""
+    """Return an uninitialized array of this shape and type, C-contiguous and with an aligned address.
+
+    The address is a multiple of `alignment` bytes, which is a power of two.
+    """
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     raw = np.empty(size + alignment, np.uint8)
     start = -address_of(raw) % alignment

@@ -75,9 +75,10 @@ def cache_folder(folder: str = "") -> Path | None:
 
 
 def read_cached(name: str, folder: str = "") -> bytes | None:
-    """Return the content of the cached file `name` (a relative path), or None if it is absent, unreadable or too large.
+    """Return the content of the file `name`, a relative path in the cache folder, or None if it cannot be read.
 
-    Waits for a job of `later` with the same name.
+    That is the case if it is absent, unreadable or too large, or if caching is disabled. `folder` is the cache folder,
+    or empty for the default. Waits for a job of `later` with the same name.
     """
     where = cache_folder(folder)
     if where is None:
@@ -92,7 +93,10 @@ def read_cached(name: str, folder: str = "") -> bytes | None:
 
 
 def mapped_cached(name: str, folder: str = "") -> memoryview | None:
-    """Like `read_cached`, but map the file into memory; cached files are replaced as a whole and never modified."""
+    """Return the content of the cached file `name`, mapped into memory; None if it cannot be read: see `read_cached`.
+
+    A cached file is replaced as a whole and never modified, so the mapped content stays the same.
+    """
     where = cache_folder(folder)
     if where is None:
         return None
@@ -124,7 +128,10 @@ def write_cached(name: str, content: bytes | Iterable[bytes | memoryview], folde
 
 
 def _complain(name: str, where: Path, error: OSError | ValueError) -> None:
-    """Log a warning that a file cannot be written, once for each folder and reason."""
+    """Log a warning that the cached file `name` cannot be written in the folder `where`, because of `error`.
+
+    There is one warning for each folder and reason.
+    """
     reason = getattr(error, "reason", "") or reason_of(error)
     if (where, reason) not in _reported:
         _reported.add((where, reason))
@@ -135,7 +142,10 @@ def _complain(name: str, where: Path, error: OSError | ValueError) -> None:
 
 
 class Record(NamedTuple):
-    """The content of a cached file: `facts`, which are JSON-compatible, and `pieces` of bytes, each aligned to 64."""
+    """What a cached file holds: `facts`, which are JSON-compatible, and `pieces` of bytes, such as compiled kernels.
+
+    Each piece begins at a multiple of 64 bytes in the file.
+    """
 
     facts: Mapping[str, Any]
     pieces: Sequence[bytes | memoryview]
@@ -266,7 +276,7 @@ def _ending(name: str) -> str:
 
 
 def _note_written(path: Path) -> None:
-    """Add a file that this process has written to the listing of its folder, which counts as up to date."""
+    """Add a file that this process has written to the cached listing of its folder, instead of listing it again."""
     known = _listings.get(path.parent)
     if known is not None:
         known.endings.add(_ending(path.name))
@@ -275,7 +285,10 @@ def _note_written(path: Path) -> None:
 
 
 def forget_cached(name: str, folder: str = "") -> bool:
-    """Delete the cached file `name`; return False if it does not exist or cannot be deleted."""
+    """Delete the file `name`, a relative path in the cache folder; return False if it is absent or cannot be deleted.
+
+    `folder` is the cache folder, or empty for the default.
+    """
     where = cache_folder(folder)
     if where is None:
         return False

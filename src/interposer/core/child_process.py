@@ -173,7 +173,11 @@ class Child:
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _take_in(self, deadline: float) -> bool:
-        """Wait for data for at most 50 ms and store it; return True if there was any, or if a pipe was closed."""
+        """Wait for data of the child for at most 50 ms and store it; return True if there was any.
+
+        Also returns True if a pipe was closed. Raises TimeoutError if `deadline`, a time of `time.monotonic`, has
+        passed.
+        """
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -197,7 +201,7 @@ class Child:
 
 
 class _Fork:
-    """A forked process, with the part of the interface of `subprocess.Popen` that `Child` uses."""
+    """A process made by ``fork()``, with those methods of `subprocess.Popen` that `Child` uses."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

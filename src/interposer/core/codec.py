@@ -57,7 +57,7 @@ class Codec:
         return bool(a == b)
 
     def hash(self, value: Any) -> int:
-        """Return a hash that agrees with `equal`."""
+        """Return a hash of a value in its stored form; values that are `equal` have the same hash."""
         return hash(value)
 
 

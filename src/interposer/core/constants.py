@@ -51,7 +51,7 @@ def _address_of(array: Array) -> int:
 
 
 class Place(NamedTuple):
-    """The position of data in a file: a descriptor, open as long as the data is mapped, and an offset in bytes."""
+    """Where data lies in a file: a descriptor, which is open as long as the data is mapped, and an offset in bytes."""
 
     fd: int
     offset: int
@@ -95,7 +95,10 @@ def mapped(path: str | os.PathLike[str]) -> Array:
 
 
 def _state(fd: int) -> tuple[int, ...]:
-    """Return a key that changes if the file is replaced or written to: device, inode, size and modification time."""
+    """Return a key of the file that a descriptor refers to, which changes if the file is replaced or written to.
+
+    It has device, inode, size and modification time.
+    """
     status = os.fstat(fd)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -168,7 +171,7 @@ def aligned(array: Array, alignment: int = 1) -> Array:
 
 
 def _read(fd: int, target: memoryview, offset: int) -> None:
-    """Fill `target` with the bytes at `offset`, or with fewer if the file ends before."""
+    """Fill `target` with the bytes of the file `fd` from `offset` on, or with fewer if the file ends before."""
     while target and (count := os.preadv(fd, [target[:_PIECE]], offset)):
         target, offset = target[count:], offset + count
 

@@ -57,7 +57,11 @@ def _items(title: str, value: Any) -> Iterable[tuple[int, Any]]:
 
 
 def _element(title: str, info: TensorInfo, value: Any, to_tensor: ToTensor) -> Array:
-    """Return the element of a sequence as a copy, which nothing else refers to."""
+    """Return one element of a sequence as an array that shares no memory with the user's `value`.
+
+    `title` names the element in messages, `info` is what it must be, and `to_tensor` converts it. Raises `BindingError`
+    if the element is None.
+    """
     if value is None:
         raise BindingError(f"{title} is None; expected {info}")
     return np.array(to_tensor(title, info, value))
@@ -68,7 +72,11 @@ def _counted(count: int) -> str:
 
 
 def as_given(info: TensorInfo, stored: Array) -> Any:
-    """Return a stored value as users see it: an array, a list for a sequence, an element or None for an optional."""
+    """Return a stored value in the form in which users see it.
+
+    A tensor is an array, a sequence is a list of arrays, and an optional is its element or None; `info` says which it
+    is.
+    """
     if info.element is None:
         return stored
     elements = [as_given(info.element, item) for item in stored]

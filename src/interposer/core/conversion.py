@@ -54,7 +54,10 @@ def converted(array: Array, requested: DataType, *, numbers: Any = None) -> Arra
 
 
 def _rounded(array: Array, requested: DataType) -> Array:
-    """Return the elements rounded to the type; via float32 if NumPy has no direct conversion."""
+    """Return the elements of an array as values of the type `requested`, rounded to the nearest one.
+
+    The conversion goes via float32 if NumPy has no direct one.
+    """
     with np.errstate(all="ignore"):
         try:
             created: Array = array.astype(requested.numpy)
@@ -99,7 +102,10 @@ def _exact(array: Array, numbers: Any) -> Array:
 
 
 def _check_whole(array: Array, requested: DataType) -> None:
-    """Check that the numbers are whole and in the range of an integer type or of bool."""
+    """Check that the elements of an array are whole numbers in the range of `requested`, an integer type or bool.
+
+    Raises ValueError for the first element that is not.
+    """
     low, high = (0, 1) if requested is DataType.BOOL else integer_range(requested)
     if array.dtype.kind in "f":
         fits = (array == np.trunc(array)) & (array >= low) & (array < float(high + 1))

@@ -201,7 +201,10 @@ def _read_shared(value: Any) -> Array:
 
 
 def _is_known_read_only(value: Any, array: Array) -> bool:
-    """Return True if NumPy sees the same memory as read-only, since not every library says so through DLPack."""
+    """Return True if NumPy sees the memory of `value` as read-only; `array` is what DLPack made of it.
+
+    Not every library says through DLPack that its memory is read-only.
+    """
     try:
         seen = np.asarray(value)
     except (TypeError, ValueError, RuntimeError, BufferError):
@@ -253,7 +256,10 @@ def _opened(capsule: Any) -> tuple[bytes, Any]:
 
 
 def _span(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> int:
-    """Return the number of bytes from the first element to the end of the last one."""
+    """Return the number of bytes from the first element of an array to the end of its last one.
+
+    Strides are in bytes; None means a C-contiguous array. Raises ValueError for negative strides.
+    """
     if 0 in shape:
         return 0
     if strides is None:

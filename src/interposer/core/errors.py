@@ -84,7 +84,10 @@ __all__ = [
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` with the most similar of the known names, or "" if none is similar."""
+    """Return a hint such as ``"; did you mean 'Softmax'?"`` with the known name most similar to `text`.
+
+    Returns "" if no known name is similar.
+    """
     folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(text.lower(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[near[0]]!r}?" if near else ""

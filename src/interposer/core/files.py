@@ -87,7 +87,10 @@ def check_regular(path: str | os.PathLike[str]) -> None:
 
 
 def is_same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
-    """Return True if both paths lead to the same file, also through links, and also if the file does not exist yet."""
+    """Return True if both paths lead to the same file, also through links.
+
+    If a file does not exist yet, the resolved paths are compared.
+    """
     with suppress(OSError, ValueError):
         return os.path.samefile(first, second)
     return os.path.realpath(first) == os.path.realpath(second)
@@ -121,7 +124,10 @@ def _temporary(target: str, durable: bool, permissions: int) -> Iterator[BinaryI
 
 
 def _check_target(target: str) -> None:
-    """Raise OSError for a folder, and for a write-protected file, which renaming alone would replace."""
+    """Check that the file may be replaced: raise OSError for a folder, and for a file without permission to write.
+
+    Renaming a temporary file would replace a write-protected file without an error.
+    """
     if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
     if os.path.exists(target) and not os.access(target, os.W_OK):

@@ -75,7 +75,10 @@ class _Slot:
 
 
 class Operand(_Slot):
-    """One input of an operator; `same_dtype_as` names another operand that must have the same type."""
+    """The declaration of an input of an operator: its rank and types, and whether it is optional or variadic.
+
+    `same_dtype_as` names another operand that must have the same type.
+    """
 
     def __init__(self, *, same_dtype_as: str | None, **common: Any) -> None:
         super().__init__(**common)
@@ -83,7 +86,10 @@ class Operand(_Slot):
 
 
 class Result(_Slot):
-    """One output of an operator; `like` names the operand whose info it has, unless `infer` returns another info."""
+    """The declaration of an output of an operator: its rank and types, and whether it is optional or variadic.
+
+    `like` names the operand whose info the output has, unless `Op.infer` returns another info.
+    """
 
     def __init__(self, *, like: str | None, dtype_of: str | None, dynamic: bool, **common: Any) -> None:
         super().__init__(**common)
@@ -91,7 +97,10 @@ class Result(_Slot):
 
 
 class Attribute:
-    """One attribute of an operator: its default, bounds and documentation; the type comes from the annotation."""
+    """The declaration of an attribute of an operator: its default, bounds, allowed values and documentation.
+
+    Its type comes from the annotation.
+    """
 
     def __init__(self, default: Any, bounds: Mapping[str, float], choices: Sequence[Any] | None, doc: str) -> None:
         self.default, self.bounds, self.doc = default, dict(bounds), doc
@@ -187,7 +196,17 @@ def attribute(
     choices: Sequence[Any] | None = None,
     doc: str = "",
 ) -> Any:
-    """Declare an attribute with bounds (which apply to every element of a tuple), allowed values and documentation."""
+    """Declare an attribute of an operator; without `default`, it must be given.
+
+    Args:
+        default: the value if none is given.
+        ge: the value must be greater than or equal to this bound; bounds apply to every element of a tuple.
+        gt: the value must be greater than this bound.
+        le: the value must be less than or equal to this bound.
+        lt: the value must be less than this bound.
+        choices: the allowed values; None for all.
+        doc: a line for the reference.
+    """
     bounds = {name: bound for name, bound in (("ge", ge), ("gt", gt), ("le", le), ("lt", lt)) if bound is not None}
     return Attribute(default, bounds, choices, doc)
 

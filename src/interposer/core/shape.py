@@ -120,13 +120,20 @@ class TensorShape(tuple[int, ...]):
         return math.prod(self) if self.is_concrete else UNKNOWN
 
     def accepts(self, other: TensorShape) -> bool:
-        """Return True if the ranks are equal and all dimensions that both shapes know; an unknown rank always fits."""
+        """Return True if a tensor of shape `other` may have this shape.
+
+        The ranks must be equal, and no known dimension may differ. An unknown dimension or rank, on either side, always
+        fits.
+        """
         if not other.is_ranked:
             return True
         return len(self) == len(other) and not any(differ(a, b) for a, b in zip(self, other, strict=True))
 
     def joined(self, other: TensorShape) -> TensorShape:
-        """Return what both shapes have in common: dimensions that differ become unknown, and so does the rank."""
+        """Return what this shape and `other` have in common.
+
+        Dimensions that differ become unknown; if the ranks differ, the rank becomes unknown.
+        """
         if not other.is_ranked or len(self) != len(other):
             return UNRANKED
         return TensorShape(a if a == b else UNKNOWN for a, b in zip(self, other, strict=True))

@@ -240,7 +240,7 @@ def from_bits(codes: Array, data_type: DataType) -> Array:
 
 
 class LayoutAxes(NamedTuple):
-    """Indices of the height, width and channel axes of an image tensor."""
+    """The positions of height, width and channels among the axes of an image tensor."""
 
     height: int
     width: int
@@ -248,7 +248,7 @@ class LayoutAxes(NamedTuple):
 
 
 class DataLayout(Enum):
-    """The order of the axes of an image (N batch, C channels, D depth, H height, W width)."""
+    """The order of the axes of an image: N is the batch, C the channels, D the depth, H the height and W the width."""
 
     NCHW = "NCHW"
     NHWC = "NHWC"
@@ -421,7 +421,7 @@ class TensorInfo:
 
     @classmethod
     def of(cls, array: Array, quantization: Quantization | None = None) -> TensorInfo:
-        """Return the info of a constant array, which the info refers to."""
+        """Return the info of a constant: shape and type of the array, this quantization, and the array as its value."""
         array = np.asarray(array)
         return cls(array.shape, array.dtype, quantization, array)
 
@@ -548,7 +548,9 @@ class TensorInfo:
         return TensorInfo(self.shape, self.dtype, element=element)
 
     def joined(self, other: TensorInfo) -> TensorInfo:
-        """Return what both infos have in common: dimensions that differ become unknown; the constant is dropped.
+        """Return what this info and `other` have in common, for tensors that are one or the other.
+
+        Dimensions that differ become unknown; the constant is dropped.
 
         Raises:
             InvalidArgumentError: the types or the quantizations differ.

@@ -23,7 +23,10 @@ def same_graph(a: Graph, b: Graph, *, opaque: bool = True) -> bool:
 
 
 def differences(a: Graph, b: Graph, *, opaque: bool = True) -> Iterator[str]:
-    """Yield one line for each difference of two graphs; none if they are equal."""
+    """Yield one line for each difference of two graphs; none if they are equal.
+
+    With `opaque=False`, attributes of arbitrary type (such as a backend's compiled object) are not compared.
+    """
     if a.name != b.name:
         yield f"the graphs are called {a.name!r} and {b.name!r}"
     others = {layer.name: layer for layer in b}

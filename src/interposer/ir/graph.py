@@ -25,7 +25,7 @@ SHOWN: Final = 10
 
 
 class Use(NamedTuple):
-    """One use of a value: as operand number `position` of `layer`."""
+    """One place where a value is read: by `layer`, as its operand number `position`."""
 
     layer: Layer
     position: int
@@ -123,7 +123,11 @@ class Value:
 
 
 class Inference(NamedTuple):
-    """A result of shape inference: the infos of a layer's outputs, with the operator and infos it was inferred from."""
+    """A cached result of shape inference for one layer: the infos of its outputs.
+
+    It also has the operator and the infos of the inputs from which they were inferred, to detect when it is out of
+    date.
+    """
 
     op: Op
     inputs: tuple[TensorInfo | None, ...]
@@ -262,9 +266,12 @@ class Graph:
         source: str = "",
         regions: Sequence[Graph] = (),
     ) -> Layer:
-        """Append a layer. `outputs` are declared infos; a number is appended to a name that is not unique.
+        """Append a layer that runs `op` on `inputs` (None for an absent operand), and return it.
 
-        Trailing absent inputs are dropped. The layer takes ownership of `regions`.
+        A number is appended to a name that is not unique; without a name, the operator's is used. `outputs` are
+        declared infos of the results, which inference checks. `source` is the layer's origin in a model file, for
+        messages. Trailing absent inputs are dropped. The layer takes ownership of `regions`, its subgraphs if it is a
+        control flow layer.
 
         Raises:
             InvalidArgumentError: a value of another graph, more inputs or outputs than the operator has, or an argument
@@ -310,7 +317,7 @@ class Graph:
         return name
 
     def rename(self, layer: Layer, requested: str) -> None:
-        """Rename a layer; a number is appended if another layer has the name."""
+        """Change a layer's name to `requested`; a number is appended if another layer has this name."""
         self._check_member(layer)
         self._names.discard(layer.name)
         layer.name = self.free_name(requested)
@@ -332,7 +339,7 @@ class Graph:
             value.uses.add(Use(layer, index))
 
     def set_inputs(self, layer: Layer, values: Sequence[Value | None]) -> None:
-        """Replace all operands of a layer."""
+        """Replace all operands of a layer by `values`, in order; None is an absent operand."""
         for index in range(len(layer._inputs)):
             self.set_input(layer, index, None)
         layer._inputs.clear()

@@ -85,7 +85,7 @@ def preformatted(text: str) -> str:
 
 
 def folded(summary: str, content: str) -> str:
-    """Return HTML that expands when its title is clicked."""
+    """Return HTML that shows only the line `summary` until this is clicked, and then also `content`, which is HTML."""
     return f'<details><summary style="cursor:pointer">{escape(summary)}</summary>{content}</details>'
 
 
@@ -100,7 +100,10 @@ def border_table(inputs: Border, outputs: Border) -> str:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of escaped texts, truncated after `MOST_ROWS` rows."""
+    """Return an HTML table with these column titles and rows of texts, which are escaped.
+
+    After `MOST_ROWS` rows, the others are only counted.
+    """
     head = "".join(f'<th style="{_CELL};{_LINE}">{escape(title)}</th>' for title in titles)
     body = "".join(f'<tr style="background:none">{"".join(map(_cell, row))}</tr>' for row in rows[:MOST_ROWS])
     more = len(rows) - MOST_ROWS

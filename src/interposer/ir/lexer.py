@@ -50,7 +50,7 @@ class Token(NamedTuple):
 
 
 class Lexer:
-    """The tokens of a text, which can be looked at and then consumed one by one."""
+    """Splits a text in the network's text format into tokens, which are looked at and then consumed one by one."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -106,7 +106,10 @@ class Lexer:
         return self.error(token, f"expected {what}, found {token}")
 
     def error(self, place: Token | int, message: str) -> ParseError:
-        """Return the error with its line and column in the text."""
+        """Return a `ParseError` with this message, and with the line and column of `place` in the text.
+
+        `place` is a token or an offset.
+        """
         offset = place.offset if isinstance(place, Token) else place
         line = self.text.count("\n", 0, offset) + 1
         return ParseError(message, where=f"{line}:{offset - self.text.rfind(chr(10), 0, offset)}")

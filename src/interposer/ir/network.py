@@ -67,19 +67,25 @@ class Network(Builders):
         return layer
 
     def add_input_layer(self, binding_id: int, info: TensorInfo, name: str | None = None) -> Layer:
-        """Add an input of the network; runs pass its tensor by `binding_id`."""
+        """Add an input of the network with this info; runs pass its tensor by `binding_id`."""
         expect(info, TensorInfo | None, "an input is described by a TensorInfo(shape, dtype)")
         return self.add_layer(Input(binding_id), name=name or f"input_{binding_id}", outputs=info)
 
     def add_output_layer(self, binding_id: int, value: Value | Layer | None = None, name: str | None = None) -> Layer:
-        """Add an output of the network; runs return its tensor by `binding_id`."""
+        """Add an output of the network, which is `value`; runs return its tensor by `binding_id`.
+
+        `value` may also be connected later with `connect`.
+        """
         values = () if value is None else (value,)
         return self.add_layer(Output(binding_id), *values, name=name or f"output_{binding_id}")
 
     def add_constant_layer(
         self, value: Any, quantization: Quantization | None = None, name: str | None = None
     ) -> Layer:
-        """Add a constant; the array is not copied and must not be changed afterwards."""
+        """Add a constant: an array or what NumPy converts to one, with an optional quantization.
+
+        An array is not copied and must not be changed afterwards.
+        """
         return self.add_layer(Constant(value, quantization), name=name)
 
     def connect(self, value: Value | Layer, layer: Layer, operand: int | str = 0) -> None:

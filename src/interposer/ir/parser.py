@@ -325,7 +325,7 @@ class _Parser:
 
 
 class _Builder:
-    """Builds a graph from statements: first all layers, then the connections.
+    """Builds a graph from the parsed statements of a text: first all layers, then the connections.
 
     A text may use a value before the statement that defines it.
     """

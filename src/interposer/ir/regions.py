@@ -18,13 +18,16 @@ _KNOWN_ELEMENTS: Final = 1024
 
 
 def region_title(layer: Layer, index: int) -> str:
-    """Return the name of a region: the name that the operator declares, or its number."""
+    """Return the name of a layer's region number `index`: the name that the operator declares, or else its number."""
     names = layer.op.region_names if isinstance(layer.op, ControlFlow) else ()
     return names[index] if index < len(names) else str(index)
 
 
 class Place(NamedTuple):
-    """A layer, its graph, and its full name, which begins with the names of the layers and regions around it."""
+    """A layer of a network or of a region inside of it, as `places` yields it: its full name, its graph and itself.
+
+    The full name begins with the names of the layers and regions around it, as in ``loop/body/add``.
+    """
 
     name: str
     graph: Graph

@@ -69,7 +69,7 @@ def builder_arguments(op: type[Op]) -> list[str]:
 
 
 def settable_attributes(op: type[Op]) -> list[Attribute]:
-    """Return the attributes that have more than one allowed value."""
+    """Return the attributes of an operator that its method takes: all but those with a single allowed value."""
     return [attribute for attribute in op.attributes.values() if len(attribute.choices or (1, 2)) > 1]
 
 
@@ -102,7 +102,7 @@ def _attribute_parameter(op: type[Op], attribute: Attribute) -> str:
 
 
 def type_text(hint: Any) -> str:
-    """Return the source text of an annotation."""
+    """Return a type annotation as source text, such as ``tuple[int, ...] | None``."""
     if hint is Array:
         return "Array"
     if hint is type(None) or hint is Ellipsis:

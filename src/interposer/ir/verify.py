@@ -130,7 +130,10 @@ def _info_problems(layer: Layer) -> Iterator[str]:
 
 
 def _crossing_problems(layer: Layer, op: ControlFlow) -> Iterator[str]:
-    """Yield an error if an info at the border of a region contradicts the info on the other side."""
+    """Yield an error for each info of a region's input or result that contradicts the layer's own tensors.
+
+    These are the tensors that the control flow layer binds to the input, or that it computes from the result.
+    """
     operands = op.arguments(layer.input_infos)
     results = [[inner.values[0].info for inner in region.outputs if inner.values] for region in layer.regions]
     arguments = tuple(tuple(info for info in infos if info is not None) for infos in results)

@@ -45,7 +45,10 @@ def _layers_beyond(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
 
 
 def _layers_of_collections(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
-    """Return the layers with sequences or optionals, each with the reason, if a backend cannot run such layers."""
+    """Return the layers of a view with sequences or optionals, each with the reason why the backend cannot run it.
+
+    Empty if the backend has the capability for them.
+    """
     if backend.capabilities.has("Sequences"):
         return {}
     result = (
@@ -56,7 +59,10 @@ def _layers_of_collections(backend: Backend, view: SubgraphView) -> dict[Layer, 
 
 
 def _late_layers(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
-    """Return the layers with shapes that depend on data, each with the reason, if a backend cannot run them."""
+    """Return the layers of a view with shapes that depend on data, each with the reason why the backend cannot run it.
+
+    Empty if the backend has the capability DynamicShapes.
+    """
     known = all(value.known.is_concrete for layer in view for value in (*layer.values, *layer.outputs))
     if known or backend.capabilities.has("DynamicShapes"):
         return {}

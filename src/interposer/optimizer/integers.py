@@ -82,7 +82,10 @@ def _made(new: New, info: TensorInfo | None) -> Iterator[tuple[New, TensorInfo |
 
 
 def _alone(op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo | None]) -> SubgraphView:
-    """Return a view of a new graph that has only this layer."""
+    """Return a view of a new graph with only one layer, to ask backends whether they support it.
+
+    The layer has this operator, and inputs and outputs with these infos; None is an absent input or an info to infer.
+    """
     network = Network("alone")
     values: list[Layer | Value | None] = []
     for index, info in enumerate(inputs):

@@ -134,7 +134,7 @@ def _unnamed(backend: Backend, kinds: dict[str, Kind], options: Options, alone: 
 
 
 def _makes_arrays(backend: Backend, options: Options) -> bool:
-    """Return True if the backend's workload factory creates plain array handles."""
+    """Return True if the backend's workload factory, created with these options, makes plain array handles."""
     try:
         factory = backend.create_workload_factory(ArenaMemoryManager(), options)
     except Exception:  # the error is reported when the network is loaded

@@ -64,7 +64,7 @@ class OptimizerOptions:
 
 
 def check_seconds(name: str, value: object) -> None:
-    """Raise `InvalidArgumentError` unless the value is a finite number above 0."""
+    """Raise `InvalidArgumentError`, which names the argument `name`, unless the value is a finite number above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         raise InvalidArgumentError(f"{name} must be more than 0, and finite, not {value!r}")
 

@@ -55,7 +55,7 @@ _log = logging.getLogger("interposer.optimizer")
 
 
 class Pass(Protocol):
-    """A transformation that improves a graph without changing what the graph computes."""
+    """The interface of a step of the optimizer that improves a graph without changing what the graph computes."""
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class SquashEqualLayers:
 
 @dataclass(frozen=True)
 class GraphPass:
-    """A pass that calls a function on the whole graph once."""
+    """A pass made from a function, which it calls on the whole graph once."""
 
     name: str
     function: Callable[[Graph], Rewritten]

@@ -98,7 +98,7 @@ class Side:
 
 
 class Hop(NamedTuple):
-    """One step of a tensor from one kind of memory to another, by import or copy."""
+    """One step of a tensor on its route: from memory of the kind `source` to the kind `target`, by import or copy."""
 
     source: str
     target: str

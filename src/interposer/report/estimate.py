@@ -103,7 +103,7 @@ def _scratch(layer: Layer) -> int:
 
 
 def _computed_itemsize(layer: Layer, image: TensorInfo) -> int:
-    """Return the bytes of an element of the padded image: pooling sums in 64 bits, convolutions in 32 or more."""
+    """Return the bytes of an element of a layer's padded image: pooling sums in 64 bits, convolutions in 32 or more."""
     pools = getattr(layer.op, "pool_type", None)
     if pools is not None:
         return image.dtype.itemsize if pools.name == "MAX" else 8
@@ -111,7 +111,10 @@ def _computed_itemsize(layer: Layer, image: TensorInfo) -> int:
 
 
 def _row(layer: Layer) -> int:
-    """Return the bytes of the windows of one output row, the smallest copy that an im2col convolution makes."""
+    """Return the bytes of the windows of one output row of a layer with windows, such as a convolution.
+
+    This is the smallest copy that an im2col convolution makes.
+    """
     weights = layer.operand("weights") if layer.kind in ("Convolution2d", "Convolution3d") else None
     output = layer.output_infos[0]
     if weights is None or not (weights.known.is_concrete and output.is_concrete):

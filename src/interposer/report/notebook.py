@@ -23,7 +23,10 @@ def model_html(name: str, inputs: Border, outputs: Border, explanation: str, not
 
 
 def explanation_html(network: str, summary: Sequence[str], parts: Rows, layers: Rows) -> str:
-    """Return the explanation of a network as HTML in a box with a title."""
+    """Return the explanation of the network with this name as HTML for notebooks, in a box with a title.
+
+    `summary` are its lines, and `parts` and `layers` the rows of its tables.
+    """
     return box(title("Explanation", network), explained(summary, parts, layers))
 
 

@@ -18,7 +18,7 @@ Verdicts = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class AbsentBackend:
-    """A requested backend that is known but not available, and was therefore skipped."""
+    """A backend that the caller asked for, but that is not available; it was skipped. It has the reason."""
 
     id: str
     reason: str

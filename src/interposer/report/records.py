@@ -119,7 +119,10 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of the optimizer; `level` is "info", "warning" or "error"."""
+    """A message of the optimizer to the user, such as a warning that a layer fell back to another backend.
+
+    `level` is "info", "warning" or "error".
+    """
 
     level: str
     text: str

@@ -40,7 +40,7 @@ class Fitting(dict[int, Array]):
 
 
 class Bindings:
-    """The inputs and outputs of one network, by binding id."""
+    """Checks and converts the inputs and outputs of one network, which are known by binding id."""
 
     def __init__(self, optimized: OptimizedNetwork) -> None:
         self.inputs = {item.id: item for item in map(_binding, optimized.inputs)}
@@ -58,7 +58,10 @@ class Bindings:
         return feeds if _fits(self.inputs, feeds) else None
 
     def checked_inputs(self, value: Mapping[int, Any]) -> dict[int, Array]:
-        """Return the input arrays by binding id; lists for sequences are copied.
+        """Check the inputs that a caller passes, by binding id, and return them as the runtime stores them.
+
+        Tensors must be arrays, or objects that share memory as arrays, of the declared type and shape. Lists for
+        sequences are copied.
 
         Raises:
             BindingError: some inputs do not fit; the message lists all of them.
@@ -73,9 +76,9 @@ class Bindings:
         return arrays
 
     def checked_outputs(self, value: Mapping[int, Any]) -> dict[int, Array]:
-        """Return writable arrays for the outputs, by binding id; outputs of unknown shape may be absent.
+        """Check what a caller passes to write outputs to, by binding id, and return it as writable arrays.
 
-        Sequences and optionals must be absent.
+        Outputs of unknown shape may be absent. Sequences and optionals must be absent.
 
         Raises:
             BindingError: some outputs do not fit (the message lists all of them), or an array shares memory with
@@ -124,7 +127,7 @@ class Bindings:
         return {key: as_given(self.outputs[key].info, array) for key, array in outputs.items()}
 
     def info(self, kind: str, binding_id: int) -> TensorInfo:
-        """Return the info of an input or output; raise `BindingError` if no binding has this id."""
+        """Return the info of an input or output, as `kind` says; raise `BindingError` if no binding has this id."""
         known = self.inputs if kind == "input" else self.outputs
         try:
             return known[binding_id].info
@@ -173,7 +176,7 @@ def _id_problems(kind: str, known: Mapping[int, Binding], value: object) -> list
 
 
 def _is_fixed(info: TensorInfo) -> bool:
-    """Return True for a tensor whose shape is known."""
+    """Return True for a tensor (no sequence or optional) whose shape is known before running."""
     return info.is_tensor and info.is_concrete
 
 
@@ -193,7 +196,7 @@ def _stored(binding: Binding, value: object, errors: list[str]) -> Array:
 
 
 def array_problems(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
-    """Yield errors in the shape and the data type of an array for a tensor."""
+    """Yield error messages if an array does not have the shape and type of `info`; `title` names it in the messages."""
     if len(array.shape) > MAX_RANK or not info.shape.accepts(TensorShape(array.shape)):
         yield f"{title} has shape {list(array.shape)}; expected {info.shape}"
     if array.dtype != info.dtype.numpy:
@@ -201,7 +204,10 @@ def array_problems(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
 
 
 def _text_problems(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
-    """Yield an error if an element of a tensor of strings is not a string."""
+    """Yield an error message if `info` is a tensor of strings and an element of the array is not a string.
+
+    `title` names the array in the message.
+    """
     if info.dtype is not DataType.STRING:
         return
     bad = next((item for item in array.flat if not isinstance(item, str)), None)

@@ -169,7 +169,10 @@ def _single(array: Array, title: str) -> Any:
 
 @contextmanager
 def _inside(region: Region, number: int | None = None) -> Iterator[None]:
-    """Add the region and the iteration to the message and the layer of an `ExecutionError` that is raised inside."""
+    """Return a context in which an `ExecutionError` gets the region, and the iteration `number` if any, added to it.
+
+    Both the message and the error's `layer` name them. Errors of stopped runs are unchanged.
+    """
     try:
         yield
     except (RunCancelledError, DeadlineExceededError):

@@ -40,7 +40,10 @@ def run(
 def run_watched(
     loaded: LoadedNetwork, inputs: Mapping[int, Any], outputs: Mapping[int, Any] | None, control: RunControl | None
 ) -> dict[int, Any]:
-    """Run like `run`; with a deadline, in a separate thread that may be abandoned."""
+    """Run once as `run` does, and stop at the deadline of `control` if it has one, even if a layer hangs.
+
+    The run is then in a separate thread, which is abandoned at the deadline.
+    """
     if control is None or control.deadline is None:
         return run(loaded, inputs, outputs, None, control)
     return _run_apart(loaded, inputs, outputs, control)
@@ -49,7 +52,11 @@ def run_watched(
 def _run_apart(
     loaded: LoadedNetwork, inputs: Mapping[int, Any], outputs: Mapping[int, Any] | None, control: RunControl
 ) -> dict[int, Any]:
-    """Run with a deadline in a separate thread; the thread writes to private arrays, which are copied afterwards."""
+    """Run once in a separate thread, and wait for it until the deadline of `control`.
+
+    The thread writes to private arrays, which are copied to `outputs` afterwards, so that an abandoned run does no
+    harm.
+    """
     targets = {} if outputs is None else loaded.bindings.checked_outputs(outputs)
     result: dict[int, Any] = run_within(control, lambda: run(loaded, inputs, None, None, control), loaded.give_up)
     for key, target in targets.items():

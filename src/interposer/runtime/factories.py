@@ -207,7 +207,7 @@ class Factories:
         return self._factories[str(layer.backend)]
 
     def workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        """Return the workload of a layer that runs on a backend."""
+        """Return the workload of a layer that runs on a backend, whose tensors have these infos."""
         workload = self.of(layer).create_workload(layer, info)
         return checked(workload, Workload, "create_workload", str(layer.backend))
 
@@ -314,7 +314,7 @@ class Factories:
 
 
 def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManager:
-    """Return an arena in memory of a custom allocator, whose results are checked."""
+    """Return an arena in memory that a custom allocator of this backend allocates; what it returns is checked."""
 
     def allocate(size: int) -> Array:
         memory: object = allocator.allocate(size, ALIGNMENT)
@@ -329,7 +329,7 @@ def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManage
 
 
 def _memory_problem(memory: object, size: int) -> str | None:
-    """Return the error in memory that a custom allocator returned, or None if it is valid."""
+    """Return what is wrong with memory that a custom allocator returned for `size` bytes, or None if it is valid."""
     if not isinstance(memory, np.ndarray) or memory.dtype != np.uint8 or memory.shape != (size,):
         reported = f"{memory.dtype}{list(memory.shape)}" if isinstance(memory, np.ndarray) else type(memory).__name__
         return f"{reported}; expected an array of {size} times uint8"
@@ -340,7 +340,7 @@ def _memory_problem(memory: object, size: int) -> str | None:
 
 
 class _OwnHandles(TensorHandleFactory):
-    """Tensor handles of the workload factory of a backend that has no handle factory preferences."""
+    """A tensor handle factory for a backend that has none: it calls `create_tensor_handle` of its workload factory."""
 
     def __init__(self, backend: str, factory: WorkloadFactory) -> None:
         self.id = own_factory_id(backend)
@@ -350,7 +350,7 @@ class _OwnHandles(TensorHandleFactory):
             self.import_sources = self.export_sources = MemorySource.MALLOC
 
     def create(self, info: TensorInfo) -> TensorHandle:
-        """Return a handle that the backend creates."""
+        """Return a handle for a tensor with this info, which the backend's workload factory creates."""
         return self._factory.create_tensor_handle(info)
 
 

@@ -149,7 +149,10 @@ def flow_of(running: Sequence[Layer], root: Callable[[Value], Value] = lambda va
 
 
 def _arena(value: Value) -> Hashable:
-    """Return the identity of the arena of a tensor: its factory id; for plain arrays, together with the backend."""
+    """Return what identifies the arena that a tensor is in, so that its uses can be ordered.
+
+    This is its factory id; for plain arrays, together with the backend.
+    """
     return (value.factory, value.producer.backend) if value.factory in (None, DEFAULT_FACTORY) else value.factory
 
 

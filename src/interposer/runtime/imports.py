@@ -76,7 +76,10 @@ class Imports:
         self._lock = threading.Lock()
 
     def add(self, kind: str, value: Mapping[int, Any], source: MemorySource) -> list[int]:
-        """Import tensors; return their import ids in the order of `value`.
+        """Import memory for inputs or outputs; return their import ids in the order of `value`.
+
+        `kind` is "input" or "output", `value` has the memory by binding id, and `source` is the kind that all of it
+        must have (UNDEFINED for any).
 
         Raises:
             MemoryImportError: some tensors cannot be used directly; the error lists all of them. Nothing is imported
@@ -123,7 +126,10 @@ class Imports:
         return created, refusals
 
     def _import(self, kind: str, binding: Binding, value: Any, source: MemorySource) -> Import:
-        """Return the import of one tensor; raise ValueError with the reason if it cannot be imported."""
+        """Check and map the memory `value` for one input or output, and return the import.
+
+        Raises ValueError with the reason if it cannot be imported, for example if it is not of the kind `source`.
+        """
         writable = kind == "output"
         if binding.shape is None:
             raise ValueError(f"it is {binding.info}, which is not known before running; give it to each run")
@@ -151,7 +157,7 @@ class Imports:
         return {item.binding.id: (item.binding.name, item.array) for item in result}
 
     def clear(self, kind: str, numbers: Iterable[int]) -> list[ImportedRun]:
-        """Clear imports; return the runs that used them.
+        """Clear the inputs or outputs (as `kind` says) with these import ids; return the prepared runs that used them.
 
         Raises:
             BindingError: an import id is unknown; nothing is cleared then.
@@ -188,7 +194,7 @@ class Imports:
         return over
 
     def run_of(self, inputs: Sequence[int], outputs: Sequence[int]) -> ImportedRun:
-        """Return the run that uses these imports, cached by their ids.
+        """Return what runs on these imported inputs and outputs need; it is created once, and cached by the import ids.
 
         Raises:
             BindingError: an import id is unknown, a tensor was imported twice, or an output overlaps another tensor.

@@ -24,7 +24,7 @@ Holds = Callable[[Layer, Value], bool]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A tensor that is stored inside another one, starting at the coordinates `origin`."""
+    """The place of a tensor that is stored inside another one, `whole`: the index `origin` of its first element."""
 
     whole: Value
     origin: tuple[int, ...]

@@ -171,7 +171,10 @@ class LoadedNetwork:
         return working_mem_handle
 
     def _import_problem(self, kind: str, binding: int, array: Array) -> str | None:
-        """Return the reason why the network's backends cannot use the caller's array directly, or None."""
+        """Return why the network cannot use the caller's array in place for an input or output, or None if it can.
+
+        `kind` is "input" or "output", and `binding` its binding id.
+        """
         if kind == "output":
             try:
                 self.bindings.constants.refuse([("it", array)])
@@ -182,7 +185,7 @@ class LoadedNetwork:
         return (some or self.new_working_memory()).import_problem(kind, binding, array)
 
     def clear_imported(self, kind: str, numbers: Iterable[int]) -> None:
-        """Clear imported tensors; runs in progress keep using them until they end.
+        """Clear the imported inputs or outputs (as `kind` says) with these ids; runs in progress keep using them.
 
         Raises:
             BindingError: an import id is unknown.
@@ -226,7 +229,10 @@ class LoadedNetwork:
             self._leave()
 
     def direct_call(self, inputs: Sequence[int]) -> DirectRun | None:
-        """Return a function that runs once on arrays that need no conversion; see `Runtime.direct_call`."""
+        """Return a function that runs the network with minimal overhead, or None: see `Runtime.direct_call`.
+
+        `inputs` are the binding ids of the inputs, in the order of the calls.
+        """
         self._check_order(inputs)
         if self._steps is None:
             return None
@@ -327,7 +333,10 @@ class LoadedNetwork:
             self._changed.notify_all()
 
     def refuse_in_own_run(self, what: str) -> None:
-        """Raise `ExecutionError` if this thread is inside a run of the network, such as in a callback."""
+        """Raise `ExecutionError` if this thread is inside a run of the network, such as in a callback.
+
+        `what` is what cannot be done with the network then, such as "unloaded".
+        """
         if get_ident() in self._runs:
             raise ExecutionError(f"the network {self.optimized.name!r} cannot be {what} from within its own run")
 

@@ -49,7 +49,10 @@ def refuse_overlaps(outputs: Sequence[Named]) -> None:
 
 
 def _near_pairs(outputs: Sequence[Named]) -> Iterable[tuple[Named, Named]]:
-    """Yield pairs of arrays that may share memory: all pairs of few arrays, or those with overlapping bounds."""
+    """Yield pairs of outputs that may share memory, for an exact check.
+
+    These are all pairs if there are few arrays, else those whose ranges of addresses overlap.
+    """
     if len(outputs) <= _FEW:
         yield from itertools.combinations(outputs, 2)
         return
@@ -97,7 +100,7 @@ def _counted_twice(array: Array) -> bool:
 
 
 class Constants:
-    """The memory of a network's constants, which outputs must not overlap."""
+    """The addresses of a network's constants, to check that no output of a caller overlaps them."""
 
     def __init__(self, arrays: Iterable[Array]) -> None:
         result = {id(array): array for array in arrays if array.nbytes}

@@ -125,7 +125,7 @@ class Program:
 
 
 def _bytes_of(layer: Layer, workload: Workload) -> int | None:
-    """Return the bytes that a workload holds; None if it does not know them, or fails to report them."""
+    """Return the bytes that the workload of a layer holds; None if it does not know them, or fails to report them."""
     try:
         held = workload.memory
         return None if held is None else int(held)

@@ -55,9 +55,9 @@ class RunControl:
             raise self.late()
 
     def ran(self, place: str, seconds: float) -> None:
-        """Record the time of a layer that has run; overridden by subclasses that measure.
+        """Called after each layer has run, with its full name and the seconds it took, by several threads.
 
-        Called from several threads.
+        The default does nothing; subclasses that measure override it.
         """
 
     def leave(self) -> None:
@@ -111,9 +111,9 @@ class PendingRun(Future[Any]):
 
 
 class Workers:
-    """A pool of daemon threads that run tasks in order; threads are created on demand, `limit` at most.
+    """A pool of daemon threads that run submitted tasks in order of submission. Thread-safe.
 
-    They do not keep the process alive. Thread-safe.
+    Threads are created on demand, `limit` at most. They do not keep the process alive.
     """
 
     def __init__(self, limit: int) -> None:
@@ -178,7 +178,9 @@ def _settle(run: Future[Any], work: Callable[[], Any]) -> None:
 
 
 def run_within(control: RunControl, work: Callable[[], Any], give_up: Callable[[RunControl], None]) -> Any:
-    """Do the work in a separate thread and return its result; at the deadline, call `give_up` and raise.
+    """Call `work` in a separate thread and return its result.
+
+    At the deadline of `control`, cancel the run, call `give_up` with `control`, and raise.
 
     Raises:
         DeadlineExceededError: the deadline has passed. The thread continues, on memory that nothing else uses.

@@ -29,7 +29,7 @@ class Step:
 
     @classmethod
     def of(cls, layer: Layer, workload: Workload) -> Step:
-        """Return the step of a layer."""
+        """Return the step that runs a layer by this workload."""
         return cls(layer, workload, None if workload.concurrent else threading.Lock())
 
     @property

@@ -378,7 +378,10 @@ def guarded_view(array: Array) -> Array:
 
 
 def failure(layer: Layer, what: str, error: Exception) -> ExecutionError:
-    """Return an error that names the layer, including the failed layer inside a region."""
+    """Return an `ExecutionError` for a layer whose run or memory failed with `error`; `what` says so, as in "failed".
+
+    If the layer failed inside a region, the error names the inner layer too.
+    """
     inside = isinstance(error, ExecutionError) and error.layer
     return ExecutionError(
         f"layer {layer} {what} on backend {layer.backend}: {said(error)}",

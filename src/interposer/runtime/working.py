@@ -158,7 +158,10 @@ class WorkingMemHandle:
                 self._busy.release()
 
     def import_problem(self, kind: str, binding: int, array: Array) -> str | None:
-        """Return the reason why an input or output cannot use an array directly, or None if it can."""
+        """Return why an input or output cannot use the caller's array in place, or None if it can.
+
+        `kind` is "input" or "output", and `binding` its binding id.
+        """
         owned = OwnedHandles()
         try:
             result = self._moved(kind, binding, array, owned)
@@ -362,7 +365,10 @@ def _destroy_unused(
 
 
 def check_shape(binding: int, name: str, tensor_shape: TensorShape, target: Array) -> None:
-    """Raise `BindingError` if the array for an output does not have the shape of the computed tensor."""
+    """Raise `BindingError` if `target`, the caller's array for an output, has another shape than the computed tensor.
+
+    `binding` and `name` are the binding id and the name of the output.
+    """
     if target.shape != tuple(tensor_shape):
         title, value = f"output {binding} ({name})", list(target.shape)
         raise BindingError(f"{title} turned out to have shape {tensor_shape}, but the array for it {value}; give none")

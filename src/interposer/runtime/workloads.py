@@ -29,7 +29,10 @@ DebugCallback = Callable[[str, int, Array], None]
 
 
 class TransferCounts:
-    """Counters of copies and imports between kinds of memory since a network was loaded. Thread-safe."""
+    """Counts how many tensors are copied and imported between kinds of memory in all runs of one network.
+
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,7 +68,7 @@ class TransferReport:
 
 
 class CopyWorkload(Workload):
-    """Copies a tensor from one handle to another, for any kinds of memory."""
+    """The workload of a MemCopy layer: the host copies a tensor between handles of any kinds of memory."""
 
     concurrent = strided = True
 
@@ -83,7 +86,10 @@ class CopyWorkload(Workload):
 
 
 class ImportWorkload(CopyWorkload):
-    """Lets a handle use the memory of another handle; if it refuses, allocates memory and copies."""
+    """The workload of a MemImport layer: the output's handle uses the memory of the input's handle.
+
+    If the output's handle refuses the memory, it gets its own, and the tensor is copied.
+    """
 
     def __init__(self, source: MemorySource, counts: TransferCounts) -> None:
         super().__init__(counts)
@@ -103,7 +109,7 @@ class ImportWorkload(CopyWorkload):
 
 
 class DeviceCopyWorkload(Workload):
-    """Runs the copy workload of a device and counts the copies."""
+    """The workload of a MemCopy layer between a device and the host: it runs the device's own copy workload."""
 
     def __init__(self, workload: Workload, counts: TransferCounts) -> None:
         self._workload, self._counts = workload, counts
@@ -114,13 +120,16 @@ class DeviceCopyWorkload(Workload):
         self._workload.post_allocation_configure()
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Copy on the device, and count."""
+        """Run the device's workload, and count the copy."""
         self._workload.execute(inputs, outputs)
         self._counts.add(device_copies=1, copied_bytes=int(outputs[0].info.num_bytes))
 
 
 class DebugWorkload(Workload):
-    """Copies a tensor and passes it to the callback, or prints it as a line of JSON on standard output."""
+    """The workload of a Debug layer, which reports a tensor and passes it on.
+
+    The tensor is passed to the callback if there is one, else printed as a line of JSON on standard output.
+    """
 
     concurrent = strided = True
 

@@ -38,7 +38,11 @@ def _tensors(sequence: Value | None) -> list[Value] | None:
 
 
 def _place(position: Value | None, low: int, high: int, default: int) -> int | None:
-    """Return a position counted from the front; None if it is unknown or out of range."""
+    """Return a position in a sequence, counted from the front; None if it is not constant or out of range.
+
+    `low` and `high` are the least and the largest position; negative ones count from the end. An absent position is
+    `default`.
+    """
     constant = None if position is None else position.constant
     if position is not None and (constant is None or constant.size != 1):
         return None

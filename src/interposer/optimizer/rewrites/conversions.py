@@ -28,7 +28,7 @@ _EXACT_SCALES: Final = (1e-30, 1e30)
 
 @rewrite(ConvertFp32ToFp16, ConvertFp32ToBf16)
 def drop_widening_and_narrowing(op: ConvertFp32ToFp16 | ConvertFp32ToBf16, layer: Layer) -> Replacement:
-    """Remove a conversion of a half-precision value to float32 and back."""
+    """Remove a pair of conversions, of a half-precision value to float32 and back, which changes nothing."""
     inner = above(layer.inputs[0], _WIDER[type(op)])
     return inner.layer.inputs[0] if inner else None
 

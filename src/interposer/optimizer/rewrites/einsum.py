@@ -31,7 +31,7 @@ _ELLIPSIS: Final = "..."
 
 
 class _Term(NamedTuple):
-    """A tensor, with a name and a size for each axis.
+    """An operand of an einsum, or the product of several, with a name and a size for each of its axes.
 
     `roundings` counts the layers whose results are rounded. Layers that only move elements are not counted.
     """
@@ -98,7 +98,10 @@ def _spelled(word: str, hidden: int) -> tuple[str, ...]:
 
 
 def _full_sizes(names: Iterable[tuple[str, ...]], infos: Iterable[TensorInfo]) -> dict[str, int]:
-    """Return the size of each axis; an operand may have size 1 instead."""
+    """Return the size of each named axis; an operand may also have size 1 there, which is broadcast.
+
+    `names` are the axes of each operand, and `infos` their infos.
+    """
     sizes: dict[str, int] = {}
     for word, info in zip(names, infos, strict=True):
         for name, size in zip(word, info.shape, strict=True):
@@ -131,7 +134,7 @@ def _has_equal_axes(names: tuple[str, ...], shape: Sequence[int]) -> bool:
 
 
 def _diagonal(term: _Term, name: str) -> _Term:
-    """Replace the first two axes of this name by their diagonal, which becomes the last axis."""
+    """Return a term in which the first two axes with this name are replaced by their diagonal, its last axis."""
     first = term.names.index(name)
     second = term.names.index(name, first + 1)
     others = tuple(axis for axis in range(len(term.names)) if axis not in (first, second))

@@ -139,7 +139,7 @@ def transpose_as_reshape(op: Transpose | Permute, layer: Layer) -> Replacement:
 
 @rewrite(Reshape)
 def join_reshapes(op: Reshape, layer: Layer) -> Replacement:
-    """Remove a Reshape before another Reshape."""
+    """Remove a Reshape whose result is only reshaped again."""
     inner = above(layer.inputs[0], Reshape)
     target = _reshape_to(layer.output.known.shape) or (None if op.copy_zeros else op)
     if inner is None or target is None or not keeps_codes(inner.layer) or not keeps_codes(layer):

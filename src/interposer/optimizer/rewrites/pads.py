@@ -37,7 +37,11 @@ class Border(NamedTuple):
 
 
 def _border(value: Value | None, layout: DataLayout) -> Border | None:
-    """Return the border of a Pad of images; None if it pads batch or channels, or not with a constant value."""
+    """Return the image that a Pad produces `value` from, and what the Pad adds on each side.
+
+    None if the producer is not a Pad, if it pads the batch or the channels, or if the padding is not a constant value.
+    `layout` is that of the image.
+    """
     pad = above(value, Pad)
     if pad is None or pad.op.padding_mode is not PaddingMode.CONSTANT or not keeps_codes(pad.layer):
         return None

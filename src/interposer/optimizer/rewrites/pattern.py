@@ -68,7 +68,10 @@ Replacement: TypeAlias = "Value | New | tuple[Value | New, ...] | None"
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A rewrite, and the operators to which it applies."""
+    """A rewrite rule: a function that returns the replacement of a layer if a pattern matches, else None.
+
+    `ops` are the operators whose layers it is tried on, and `name` is its name in records.
+    """
 
     name: str
     ops: tuple[type[Op], ...]
@@ -92,7 +95,7 @@ def rewrite(*ops: type[Op]) -> Callable[[Callable[[Any, Layer], Replacement]], R
 
 
 class Producer(NamedTuple, Generic[_O_co]):
-    """The layer that produces a value, and its operator."""
+    """The result of matching the producer of a value: its operator and its layer."""
 
     op: _O_co
     layer: Layer
@@ -149,5 +152,5 @@ def scalar(value: Value | None) -> float | None:
 
 
 def constant(value: Array, quantization: Quantization | None = None, name: str = "") -> New:
-    """Return a new Constant layer."""
+    """Return the description of a new Constant layer with this array, quantization and name."""
     return New(Constant(share(value) if value.base is None else value, quantization), name=name)

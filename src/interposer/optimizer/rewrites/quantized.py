@@ -288,7 +288,10 @@ def _fits(largest: float, factor: float) -> bool:
 
 
 def _weights(value: Value | None) -> Constant | None:
-    """Return constant 8-bit weights that all have the same zero point, or None."""
+    """Return a Constant with the quantized values from which constant weights were dequantized.
+
+    None unless they have 8 bits and all the same zero point.
+    """
     codes = codes_of(value)
     if codes is None or codes.constant is None or codes.known.dtype.bits > 8:
         return None
@@ -357,7 +360,8 @@ def _arithmetic(op: ElementwiseBinary, layer: Layer, output: TensorInfo) -> New 
 def _average(op: Pooling2d, layer: Layer, output: TensorInfo) -> New | None:
     """Return a quantized Mean if the window is the whole image, else a quantized average pooling.
 
-    Returns None for other poolings, and for an output scale finer than the input scale.
+    `op` and `layer` are the float pooling, and `output` is the info of the quantized result. Returns None for other
+    poolings, and for an output scale finer than the input scale.
     """
     x = _operand(layer.inputs[0], output)
     if x is None or op.pool_type is not PoolingAlgorithm.AVERAGE:
@@ -374,9 +378,9 @@ def _mean(op: Mean | Reduce, layer: Layer, output: TensorInfo) -> New | None:
 
 
 def _function(op: Activation, layer: Layer, output: TensorInfo) -> New | None:
-    """Return a quantized activation of 8 bits, which a lookup table computes.
+    """Return a quantized activation for an 8-bit output, which backends compute by a lookup table; None for others.
 
-    HARD_SWISH is excluded, as its rule is less exact.
+    HARD_SWISH is excluded, as its rule is less exact. `output` is the info of the quantized result.
     """
     known = output.dtype in EIGHT_BITS and op.function is not ActivationFunction.HARD_SWISH
     return _all_operands(op, layer, output) if known else None
