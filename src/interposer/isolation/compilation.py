@@ -122,7 +122,9 @@ class Compilation:
         return [array_at(region.bytes, offset, dtype, shape).copy() for offset, (dtype, shape) in pairs]
 
     def views(self, view: SubgraphView) -> OptimizationViews:
-        """Return the result in terms of the layers of the view; the caller has to validate it.
+        """Return the result as subgraphs of `view`, after optimizing in the child if necessary.
+
+        The caller has to validate it.
 
         Raises:
             WireError: the answer cannot be decoded.

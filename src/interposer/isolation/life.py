@@ -132,7 +132,10 @@ class Life:
         weakref.finalize(region, self._unused.append, region.number).atexit = False
 
     def unused_regions(self) -> list[int]:
-        """Return the numbers of regions that the process can unmap; each number is returned once."""
+        """Return the numbers of mapped regions that the host has deleted, which the process can unmap.
+
+        Each is returned once.
+        """
         result = self._unused[:]
         del self._unused[: len(result)]
         self._mapped.difference_update(result)
@@ -259,7 +262,7 @@ class Life:
         self._end()
 
     def abandon(self) -> None:
-        """Release a process that belongs to the parent of a forked host."""
+        """Close the connection without ending the process, in a fork of the host: the process belongs to the parent."""
         if self._end.detach() is None:
             return
         self._process.returncode = 0  # only the parent can wait for it
@@ -285,7 +288,10 @@ class Life:
 
 
 class _Process(subprocess.Popen[bytes]):
-    """A process that may outlive its object without a ResourceWarning, as happens when the host's interpreter exits."""
+    """A `subprocess.Popen` that raises no ResourceWarning if it is deleted while the process still runs.
+
+    That happens when the host's interpreter exits.
+    """
 
     def __del__(self) -> None:
         pass

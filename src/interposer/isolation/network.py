@@ -26,7 +26,10 @@ _numbers: Final = itertools.count(1)
 
 
 class RemoteFactory(WorkloadFactory):
-    """Creates proxies of workloads in the child, and tensor handles in shared memory."""
+    """The host's proxy of the workload factory of one network in the child process.
+
+    It creates proxies of workloads, and tensor handles in memory that is shared with the child.
+    """
 
     def __init__(self, supervisor: Supervisor, memory: SharedMemory | None, options: Options) -> None:
         self.memory = SharedMemory() if memory is None else memory
@@ -103,7 +106,7 @@ class RemoteFactory(WorkloadFactory):
 
 
 class RemoteWorkload(Workload):
-    """The proxy of a layer's workload in the child. Concurrent runs may execute it on different tensors."""
+    """The host's proxy of a layer's workload in the child process; concurrent runs may use it on different tensors."""
 
     concurrent = True
 

@@ -31,7 +31,10 @@ ABSENT: Final = -1
 
 
 class Served:
-    """Answers requests of the host; the method ``do_NAME`` takes the request ``NAME`` and returns the answer."""
+    """The child's side of the connection: it answers the requests of the host.
+
+    The method ``do_NAME`` takes the request ``NAME`` as JSON-compatible data and returns the answer in the same form.
+    """
 
     def __init__(self) -> None:
         self.backend = Backend()
@@ -120,7 +123,10 @@ class Served:
         return {"verdicts": [[strange[layer]] if layer in strange else next(arguments).reasons for layer in view]}
 
     def do_optimize(self, reported: Plain) -> Plain:
-        """Return the result of optimizing a view; objects of the backend stay here and are represented by tokens."""
+        """Call the backend's `optimize_subgraph` for a view and return the result.
+
+        Compiled objects stay here, and are represented by tokens in the answer.
+        """
         view, layers = self._view(reported, self.reader(reported))
         result = self.backend.optimize_subgraph(view, reported["options"])
         answer: OptimizationViews = checked(result, OptimizationViews, "optimize_subgraph", self.backend.id)

@@ -51,7 +51,11 @@ def _die_with_the_host(lifeline: int) -> None:
 
 
 def _limit(memory_bytes: int | None) -> Callable[[int], None]:
-    """Return a function that limits the address space; its argument is the size of the shared memory in bytes."""
+    """Return a function that limits the address space of this process to its present size plus `memory_bytes`.
+
+    The argument of the function is the size in bytes of mapped shared memory, which does not count. None means no
+    limit.
+    """
     if memory_bytes is None:
         return lambda shared: None
     pages = int(open("/proc/self/statm", encoding="ascii").read().split()[0])  # noqa: SIM115
@@ -71,7 +75,7 @@ class _Server:
         self.shared = 0
 
     def run(self) -> None:
-        """Answer messages until the connection is closed."""
+        """Receive requests and send the answers until the host closes the connection."""
         while True:
             try:
                 message = self.channel.receive()

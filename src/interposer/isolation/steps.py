@@ -95,7 +95,7 @@ class Plan:
 
     @property
     def plain(self) -> list[Any]:
-        """The steps as JSON values."""
+        """The plan as the child gets it: for each step, the number of the workload and the slots of its tensors."""
         return [[step.workload.number, step.reads, step.writes] for step in self.steps]
 
     def layer_of(self, index: int) -> str:
@@ -290,7 +290,7 @@ class Steps:
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def acquire(self) -> None:
-        """Acquire the memory in the child."""
+        """Let the child acquire the memory of the network's tensors, and send it their locations."""
         self._factory.supervisor.call(self._catch_up)
 
     def release(self) -> None:

@@ -154,7 +154,7 @@ class Supervisor:
         return life
 
     def started(self) -> tuple[Life, dict[str, Any]]:
-        """Return a new process that has created the backend, and the backend's description."""
+        """Start a new child process and create the backend in it; return the process and the backend's description."""
         life = Life(self.backend, self.how.memory_bytes, self.how.start_seconds)
         reported = {"do": "make", "backend": self.backend, "factory": self._pickled}
         try:
@@ -229,7 +229,10 @@ class Supervisor:
 
 
 class Constants:
-    """Read-only arrays in shared memory; each is copied there once and stays until the host deletes the array."""
+    """Copies of constant arrays in shared memory, which the child reads.
+
+    Each array is copied once, and the copy stays until the host deletes the array.
+    """
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = weakref.ref(supervisor)

@@ -30,10 +30,10 @@ class Users(Protocol):
     """The interface of `Steps` that `SharedMemory` calls before the host uses tensors that the child may be writing."""
 
     def acquire(self) -> None:
-        """Prepare for runs, after the memory of the tensors was acquired."""
+        """Called by `SharedMemory` after it has acquired the memory of the tensors: prepare for runs."""
 
     def release(self) -> None:
-        """End the use of the tensors, before their memory is released."""
+        """Called by `SharedMemory` before it releases the memory of the tensors: stop using them."""
 
     def before_host(self, handle: SharedHandle, writing: bool) -> None:
         """Run what the child has to compute before the host reads a tensor or, if `writing`, overwrites it."""

@@ -43,7 +43,10 @@ def reading(what: str) -> Iterator[None]:
 
 
 def crossing_problem(layer: Layer) -> str | None:
-    """Return the reason why a layer cannot be sent to another process, or None if it can."""
+    """Return the reason why a layer cannot be sent to another process, or None if it can.
+
+    It cannot if it has subgraphs, or tensors such as strings that cannot lie in shared memory.
+    """
     if layer.regions:
         return "a layer with regions does not cross into another process"
     for value in (*layer.values, *layer.outputs):
@@ -117,9 +120,10 @@ def _is_plain_array(value: object) -> bool:
 
 
 class Replica:
-    """A copy of a view that is sent to the child, with Input and Constant layers for its inputs and Output layers.
+    """A copy of a view, encoded for the child, in which the view is a network of its own.
 
-    `layers` and `values` map the numbers of layers and values in messages to those in the graph of the view.
+    Its inputs are Input and Constant layers, and its outputs are Output layers. `layers` and `values` map the numbers
+    of layers and values in messages to those in the graph of the view.
     """
 
     def __init__(self, view: SubgraphView, packer: Packer) -> None:

@@ -14,7 +14,7 @@ __all__ = ["DeviceSpec"]
 
 
 class DeviceSpec:
-    """The backends that a network may be optimized for, taken from one registry."""
+    """The set of backends that the optimizer may place layers on, taken from one registry."""
 
     def __init__(self, registry: BackendRegistry) -> None:
         self.registry = registry

@@ -185,7 +185,7 @@ class Bench:
         return self.backend.layer_support(self.settings.options).query(view)
 
     def offer(self, view: SubgraphView) -> OptimizationViews:
-        """Return the backend's answer to `optimize_subgraph` for a view."""
+        """Call the backend's `optimize_subgraph` for a view, and return its answer."""
         note("asking the backend to optimize a view")
         return self.backend.optimize_subgraph(view, self.settings.options)
 
@@ -198,7 +198,10 @@ class Bench:
         return self.verdicts[sample]
 
     def takes_all(self, graph: Graph) -> bool:
-        """Return True if the backend supports all layers, including those with shapes that depend on data."""
+        """Return True if the backend supports all layers of a graph, False also if the query fails.
+
+        Layers whose result shapes depend on data need the capability DynamicShapes.
+        """
         view = view_of(graph)
         if not (all(map(can_be_shaped, view)) or self.backend.capabilities.has("DynamicShapes")):
             return False
@@ -245,5 +248,5 @@ def can_be_shaped(layer: Layer) -> bool:
 
 
 def view_of(graph: Graph) -> SubgraphView:
-    """Return a view of all layers of a graph that a backend is queried about."""
+    """Return a view of a graph without layers that no backend runs, such as inputs, outputs and constants."""
     return SubgraphView(graph, filter(is_placed_by_a_backend, graph))

@@ -110,7 +110,7 @@ class _Direct:
 
     @property
     def plain(self) -> bool:
-        """True if all tensors are arrays in host memory."""
+        """True if the backend's tensors for this layer are all arrays in host memory."""
         return self.handles is None and self.factory.makes_arrays
 
     def workload(self) -> Workload | None:
@@ -158,7 +158,10 @@ class _Direct:
         return [*self.registry.memory_managers, *([] if self.manager is None else [self.manager])]
 
     def piece(self, info: TensorInfo) -> tuple[TensorHandle, TensorHandle] | None:
-        """Return a sub-tensor with this info and its larger parent tensor; None if the factory has no sub-tensors."""
+        """Create a sub-tensor with this info; return it and its larger parent tensor.
+
+        None if the tensor handle factory does not support sub-tensors.
+        """
         shape = [int(size) + _GAP for size in info.shape]
         origin = [1] * info.rank
         if self.plain:
@@ -350,10 +353,10 @@ def _require_all_families(bench: Bench, capability: str) -> None:
 
 
 def _open(sample: Sample) -> tuple[Network | None, list[dict[int, Array]]]:
-    """Return a network of the sample in which input sizes are unknown until run time, and the inputs of three runs.
+    """Derive a network from a sample whose input sizes are unknown until run time.
 
-    The unknown size results from a slice. The runs use the original size, twice that size, and the original size again.
-    The network is None if the sample cannot be changed in this way.
+    Return it and the inputs of three runs. The sizes result from slices. The runs use the original size, twice that
+    size, and the original size again. The network is None if the sample cannot be changed in this way.
     """
     known, feeds = sample.network()
     layer = known.graph.layer("layer")
@@ -494,7 +497,7 @@ def _without_constants(bench: Bench, sample: Sample) -> Iterator[str]:
 
 
 def _names_constants(layer: Layer) -> bool:
-    """Return True unless the layer is a compiled subgraph that does not list the constants that it reads."""
+    """Return False if a layer is a compiled subgraph that does not list the constants that it reads during a run."""
     return not isinstance(layer.op, PreCompiled) or hasattr(layer.op.object, "constants")
 
 

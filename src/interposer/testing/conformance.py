@@ -224,7 +224,10 @@ class Conformance:
         serve_cases(report, self, requests, shared, stacks)
 
     def groups(self) -> dict[str, list[Case]]:
-        """Return the cases grouped by sample id; every case without a sample forms a group by itself."""
+        """Return the selected cases by sample id.
+
+        A case without a sample is a group of its own, keyed by the case's id.
+        """
         result: dict[str, list[Case]] = {}
         for case in self.cases:
             result.setdefault(case.id if isinstance(case.subject, str) else case.subject.id, []).append(case)

@@ -59,7 +59,7 @@ class Contents:
 
 
 class Guarded:
-    """An output array of the kit, filled with garbage, with guard margins that must not be written to."""
+    """An output array for a run, filled with garbage, between guard margins that the backend must not write to."""
 
     def __init__(self, info: TensorInfo) -> None:
         dtype, shape = info.dtype.numpy, tuple(int(size) for size in info.shape)
@@ -93,7 +93,7 @@ def unlike(array: Array, expected: Array) -> str:
 
 
 def rubbish(dtype: DataType) -> Array:
-    """Return the garbage element with which the kit fills memory, so that no result relies on initial contents."""
+    """Return the garbage element with which checks fill memory, so that no result relies on initial contents."""
     if dtype is DataType.STRING:
         return np.array("rubbish", object)
     number = np.nan if dtype.is_float else 5

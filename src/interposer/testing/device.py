@@ -166,7 +166,7 @@ class DeviceHandle(TensorHandle):
         raise BackendContractError("the memory of the discrete device cannot be mapped")
 
     def on_device(self) -> Array:
-        """Return the tensor as an array for the device's own kernels."""
+        """Return the tensor as an array in the simulated device's memory, for the device's own kernels."""
         if self._heap is None:
             raise BackendContractError(f"the tensor {self.info} is used while the device has no memory for it")
         shape = tuple(map(int, self.info.shape))

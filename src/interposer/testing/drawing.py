@@ -34,7 +34,7 @@ _SIZE_WEIGHTS: Final = tuple(SIZES.values())
 
 
 def mixed(word: int) -> int:
-    """Return 64 bits that depend on every bit of `word`."""
+    """Return a 64-bit hash of a 64-bit number, in which each bit depends on every bit of `word`."""
     word = ((word ^ (word >> 30)) * _FIRST) & _MASK
     word = ((word ^ (word >> 27)) * _SECOND) & _MASK
     return word ^ (word >> 31)

@@ -52,7 +52,7 @@ class Evidence:
 
     @cached_property
     def zero_point(self) -> Array:
-        """The zero point, in a shape that broadcasts to the result."""
+        """The zero point of the result's quantization, in a shape that broadcasts to the result."""
         q = self.info.quantization
         if q is None:
             return np.zeros(())
@@ -63,7 +63,7 @@ class Evidence:
 
     @cached_property
     def is_number(self) -> bool:
-        """True for a tensor of integers or floats."""
+        """True if the result is a tensor of integers or floats."""
         return self.info.element is None and self.info.dtype not in (DataType.BOOL, DataType.STRING)
 
     @cached_property
@@ -280,7 +280,7 @@ def _offset(e: Evidence) -> str | None:
 
 
 def _same_offset(e: Evidence) -> str | None:
-    """Return a hint if some elements are right and all others are wrong by the same amount."""
+    """Return a hint if all wrong elements differ from the expected ones by the same amount."""
     off = (e.a - e.b)[e.wrong]
     if off.size < 2 or not np.isfinite(off).all() or abs(off[0]) <= 1 or np.ptp(off) > 1e-6 * abs(off[0]):
         return None

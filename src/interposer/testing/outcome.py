@@ -17,7 +17,7 @@ class Refused(Exception):  # noqa: N818 - no error, but an answer
 
 
 class Status(Enum):
-    """The status with which a case ended."""
+    """How a case of the conformance run ended."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -32,7 +32,7 @@ class Status(Enum):
 
     @property
     def good(self) -> bool:
-        """True if the status needs no action."""
+        """True unless the case failed, or passed although it was expected to fail."""
         return self not in (Status.FAIL, Status.XPASS)
 
 

@@ -61,9 +61,10 @@ def survives_fork(backend: Backend) -> bool:
 
 
 def creates_survivor(create: Callable[[], Backend]) -> bool:
-    """Return `survives_fork` of a backend that is created in a fork; True if the fork crashes or hangs.
+    """Return True if the backend that `create` returns can be used in a forked process.
 
-    False if an exception is raised: the caller creates the backend itself and gets the same exception.
+    It is created in a fork to find out. A crash or hang of that fork gives True as well, and an exception gives False:
+    the caller then creates the backend itself and gets the same exception.
     """
 
     def main(report: Channel) -> None:
@@ -179,7 +180,10 @@ class Outside:
         return f"{lost} has hung on the same sample" if lost else ""
 
     def _started(self) -> _Process | None:
-        """Return the process, with a backend; None if a backend in Python crashes or hangs while it is created."""
+        """Return the child process, after it has created the backend.
+
+        None if a backend in Python crashes or hangs while it is created.
+        """
         self.start()
         assert self._process is not None
         if not self._has_begun:
@@ -218,7 +222,7 @@ def _close(running: list[_Process]) -> None:
 
 
 class _Process:
-    """One child process, from its start to its end."""
+    """One child process that runs cases, from its start to its end."""
 
     def __init__(self, text: str, settings: Any, serve: Callable[..., None] | str, families: Sequence[str]) -> None:
         self._endings: deque[Ending] = deque()
@@ -246,7 +250,10 @@ class _Process:
                 line = line[os.write(self._requests, line) :]
 
     def begin(self) -> dict[str, Any] | str:
-        """Return the description of the backend or the creation error; a text if the process crashed or hung."""
+        """Wait until the process has created the backend; return the description of the backend, or the error.
+
+        If the process crashed or hung instead, a text says how.
+        """
         return self._message(START_SECONDS)
 
     def receive(self, seconds: float) -> Ending | str:
@@ -376,7 +383,7 @@ def serve_cases(report: Channel, conformance: Any, requests: int, shared: int, s
 
 
 def _send(report: Channel, endings: list[Ending]) -> None:
-    """Send the outcomes of cases, all in one message, as there may be thousands."""
+    """Send the outcomes of cases to the parent process, all in one message, as there may be thousands."""
     if endings:
         report.send(endings=[(status.value, text) for status, text in endings])
         endings.clear()

@@ -59,6 +59,6 @@ def show_in(progress: Progress) -> None:
 
 
 def note(doing: str) -> None:
-    """Report that the backend made progress (it loaded, ran, ...), and describe the next call to it."""
+    """Report progress of a check to the watchdog, with a text that describes what is called next."""
     for progress in _shown:
         progress.write(doing)

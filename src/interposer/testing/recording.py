@@ -200,7 +200,7 @@ class Recording:
             self._inside_factory.pop(factory, None)
 
     def context(self, backend_context: BackendContext) -> None:
-        """Watch a context."""
+        """Watch a backend context: log the notifications that it gets."""
         number = self._number(backend_context, "the context")
         if number is None:
             return
@@ -570,7 +570,7 @@ class Recording:
                 continue
 
     def spoil_unmanaged(self) -> None:
-        """Fill memory that no manager owns with garbage; to be called when a network is loaded."""
+        """Fill the tensors that belong to no memory manager with garbage; called when a network is loaded."""
         self._spoil(-1)
 
 

@@ -36,7 +36,10 @@ class Refusals:
         self._texts: dict[type[Op], str] = {}
 
     def of(self, sample: Sample, bench: Any) -> Reasons | None:
-        """Return why a backend refuses the operator of a sample for all tensors and attributes; None if it does not."""
+        """Return the reasons why a backend refuses the operator of a sample whatever its tensors and attributes are.
+
+        None if it supports the operator in some cases. `bench` is the `Bench` of the backend.
+        """
         kind = type(sample.op)
         if kind not in self._known:
             try:

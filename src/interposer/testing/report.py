@@ -27,7 +27,7 @@ _TITLES: Final = (
 
 @dataclass(frozen=True)
 class Report:
-    """The results of all cases, in order."""
+    """The results of a conformance run: one for each case, in order."""
 
     backend: str
     version: str

@@ -55,7 +55,10 @@ def _stand_in(network: Network, value: Value, array: Array, feeds: dict[int, Arr
 
 
 class _SingleLayers:
-    """Runs single layers on the backend. A network stays loaded until `close`, for equal layers on other arrays."""
+    """Runs single layers of networks on the backend, each as a network of its own.
+
+    A network stays loaded until `close`, so that equal layers can run in it on other arrays.
+    """
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench

@@ -144,7 +144,7 @@ _LEAST_BLOCKS: Final = 2
 
 
 def _bytes_left(bench: Bench) -> Iterator[str]:
-    """Yield an error if every window of loads of a small network grows the memory, however little."""
+    """Yield an error if a small network leaks: memory grows in every series of loads, even by a few bytes."""
     loads = max(10, bench.settings.loads // _WINDOWS)
     growth = grown(bench, "chain-0")
     counts = []
@@ -165,7 +165,7 @@ def _bytes_left(bench: Bench) -> Iterator[str]:
 
 
 class _Allocated(ctypes.Structure):
-    """``struct mallinfo2`` of the GNU C library."""
+    """The C struct ``mallinfo2`` of the GNU C library: statistics about memory from `malloc`."""
 
     _fields_: ClassVar = [(f"field_{number}", ctypes.c_size_t) for number in range(10)]
 

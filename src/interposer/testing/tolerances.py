@@ -69,7 +69,10 @@ class Tolerances:
     bits: bool = False
 
     def exact(self, *, bits: bool) -> Tolerances:
-        """Tolerances that allow no difference; unless `bits` is set, -0.0 equals 0.0."""
+        """Return tolerances that allow no difference.
+
+        With `bits`, elements must be equal bit by bit, otherwise -0.0 equals 0.0.
+        """
         return replace(self, floats=dict.fromkeys(FLOAT_TOLERANCES, Tolerance(0.0, 0.0)), steps=0, bits=bits)
 
     def of(self, dtype: DataType) -> Tolerance:
@@ -77,7 +80,7 @@ class Tolerances:
         return self.floats.get(dtype, FLOAT_TOLERANCES[dtype])
 
     def times(self, count: int) -> Tolerances:
-        """Return the tolerances for the results of `count` consecutive layers."""
+        """Return tolerances that are `count` times as large, for results of `count` consecutive layers."""
         floats = {dtype: Tolerance(*(count * part for part in self.of(dtype))) for dtype in FLOAT_TOLERANCES}
         return Tolerances(floats, count * self.steps)
 

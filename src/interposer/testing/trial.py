@@ -91,7 +91,10 @@ class Trial:
         return reference_outputs(self.network.graph, self.other_feeds)
 
     def evidence(self, feeds: Outputs) -> list[tuple[Array, TensorInfo]]:
-        """Return the input arrays of the layer with their infos, for hints at the cause of a wrong result."""
+        """Return the input arrays of the layer with their infos, for hints at the cause of a wrong result.
+
+        `feeds` are the inputs of that run by binding id.
+        """
         result = []
         for value in self.layer.values:
             array = value.constant if value.is_constant else feeds.get(binding_id(value.producer))

@@ -61,7 +61,7 @@ class Watched(Backend):
         return _Picky(support, self.held_back) if self.held_back else support
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
-        """Forward to the wrapped backend."""
+        """Return the answer of the wrapped backend."""
         return self.inner.optimize_subgraph(view, options)
 
     @property

@@ -52,7 +52,7 @@ def shortened(text: str) -> str:
 
 
 class Executable(ABC):
-    """A subgraph that an engine has compiled."""
+    """A subgraph in the form that an engine has compiled it to; an abstract class with one subclass per engine."""
 
     concurrent: ClassVar[bool] = True
     """True if several threads may run the executable concurrently."""
@@ -277,7 +277,7 @@ class _EngineFactory(WorkloadFactory):
 
 
 class _EngineWorkload(Workload):
-    """Maps the tensors and runs the executable on them."""
+    """The workload of a compiled subgraph: it maps the tensors to arrays and runs the executable on them."""
 
     estimates_memory = True
 

@@ -76,7 +76,7 @@ def _unknown_provider(name: str) -> list[str]:
 
 
 class _Session(Executable):
-    """A session with bindings of its inputs and outputs to memory: one binding for each concurrent run."""
+    """An ONNX Runtime session of a compiled subgraph, with a `_Binding` of arrays for each concurrent run."""
 
     def __init__(self, part: OnnxPart, options: dict[str, Any]) -> None:
         import onnxruntime  # noqa: PLC0415
@@ -109,7 +109,10 @@ class _Session(Executable):
 
 
 class _Binding:
-    """Bindings of inputs and outputs for one run at a time; arrays at an unchanged address are not bound again."""
+    """The arrays that a session uses as inputs and outputs in one run at a time.
+
+    An array at the same address as in the last run is not bound again.
+    """
 
     def __init__(self, owner: _Session) -> None:
         self.session = owner.session

@@ -191,7 +191,10 @@ def _properties(options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 class _Request:
-    """An infer request for one run at a time; arrays at an unchanged address are not set again."""
+    """An OpenVINO infer request, which serves one run at a time.
+
+    An array at the same address as in the last run is not set again.
+    """
 
     def __init__(self, model: Any, inputs: Sequence[int | None]) -> None:
         self.request = model.create_infer_request()

@@ -180,7 +180,10 @@ class _Run:
         self.plan, self.inspection = plan, inspection
 
     def judge(self, numbers: range, report: Campaign, progress: Callable[[Judged], None]) -> Campaign:
-        """Judge the networks with these numbers, and inspect the findings."""
+        """Judge the networks with these numbers and inspect the findings; add the results to `report` and return it.
+
+        `progress` is called with the result of each network.
+        """
         since, suspects = time.monotonic(), list[tuple[int, Verdict]]()
         crew = Crew(self.nursery, self.plan, self.jobs, self.inspection.seconds, self.idle)
         for judged in crew.judge(numbers):

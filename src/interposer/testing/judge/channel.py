@@ -15,7 +15,7 @@ _HEAD: Final = struct.Struct("<Q")
 
 
 class Nothing(Exception):  # noqa: N818 - a state of the channel, not a failure
-    """Raised if no complete message has arrived yet."""
+    """Raised by `Channel.pop` if no complete message has arrived yet."""
 
 
 class Channel:
@@ -36,7 +36,7 @@ class Channel:
         self._socket.sendall(_HEAD.pack(len(content)) + content)
 
     def take_in(self) -> None:
-        """Read the available data; block if there is none."""
+        """Read the bytes that have arrived into a buffer, from which `pop` takes messages; wait if there are none."""
         try:
             content = self._socket.recv(1 << 20)
         except ConnectionError:

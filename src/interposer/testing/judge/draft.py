@@ -62,7 +62,10 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A network under reduction: its steps in running order, and the places that are its outputs."""
+    """A network and its inputs in a form that is easy to edit, while a failing network is reduced.
+
+    `steps` are its layers in running order, and `outputs` refer to the results that are its outputs.
+    """
 
     steps: tuple[Step, ...]
     outputs: tuple[Place, ...]
@@ -70,7 +73,7 @@ class Draft:
 
     @classmethod
     def of(cls, network: Network, feeds: Mapping[int, Array]) -> Draft:
-        """Return the draft of a network and the arrays of its inputs."""
+        """Return the draft of a network with the arrays of its inputs, which are given by binding id."""
         layers = [layer for layer in network.graph.topological() if not isinstance(layer.op, Output)]
         places = {value: Place(number, value.index) for number, layer in enumerate(layers) for value in layer.outputs}
         steps = tuple(_step(layer, places, feeds) for layer in layers)
@@ -150,7 +153,7 @@ class Draft:
 
 
 def _digits(array: Array) -> float:
-    """Return the complexity of an array's elements: their number of digits, and whether they are integers."""
+    """Return how complicated the numbers of an array are: small integers count least, and fractions most."""
     if array.dtype == object:
         return 0.0
     with np.errstate(all="ignore"):
@@ -160,7 +163,7 @@ def _digits(array: Array) -> float:
 
 
 def _oddness(quantization: Quantization) -> int:
-    """Return the number of scales that are not 1 plus the number of zero points that are not 0."""
+    """Return how many scales of a quantization are not 1, plus how many zero points are not 0."""
     return sum(scale != 1 for scale in quantization.scales) + sum(map(bool, quantization.zero_points))
 
 

@@ -27,7 +27,7 @@ Edit = Callable[[Draft, Recorded], Iterator[Candidate]]
 
 
 def one_output(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts with only one of the outputs."""
+    """Yield for each output a draft in which it is the only output; `known` is not used."""
     if len(draft.outputs) > 1:
         yield from (partial(_ending, draft, (place,)) for place in draft.outputs)
 
@@ -37,7 +37,7 @@ def _ending(draft: Draft, outputs: tuple[Place, ...]) -> Draft:
 
 
 def fewer_outputs(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts without one of the outputs."""
+    """Yield for each output a draft without this output; `known` is not used."""
     if len(draft.outputs) > 2:
         for number in range(len(draft.outputs)):
             yield partial(_ending, draft, draft.outputs[:number] + draft.outputs[number + 1 :])
@@ -52,7 +52,10 @@ def earlier_end(draft: Draft, known: Recorded) -> Iterator[Candidate]:
 
 
 def later_start(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts in which a layer's results are inputs with the recorded arrays; the last layers come first."""
+    """Yield drafts in which the results of a layer become inputs, whose arrays are taken from `known`.
+
+    The last layers come first.
+    """
     for number in reversed(range(len(draft.steps))):
         if draft.steps[number].computes and known:
             yield partial(_starting_after, draft, number, known)
@@ -89,7 +92,10 @@ def _prepended(draft: Draft, steps: list[Step]) -> Draft:
 
 
 def bypass(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts in which consumers of a layer read one of its operands, if it has the same info as the result."""
+    """Yield drafts in which the consumers of a layer read one of its operands instead of its result.
+
+    Both must have the same info, which is taken from `known`.
+    """
     for number, step in enumerate(draft.steps):
         if not (step.computes and known) or len(step.quantizations) != 1:
             continue
@@ -103,7 +109,7 @@ def _bypassing(draft: Draft, old: Place, new: Place) -> Draft:
 
 
 def fewer_operands(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts without one of the optional operands."""
+    """Yield drafts in which one of the optional operands of a layer is absent; `known` is not used."""
     for number, step in enumerate(draft.steps):
         for index in reversed(range(len(step.inputs))):
             declared = step.op.operands[min(index, len(step.op.operands) - 1)]
@@ -120,7 +126,7 @@ def _without_operand(draft: Draft, number: int, index: int, *, gone: bool) -> Dr
 
 
 def default_attributes(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts in which one attribute has its default value."""
+    """Yield drafts in which one attribute of an operator has its default value; `known` is not used."""
     for number, step in enumerate(draft.steps):
         for name in step.op.changed_attributes() if step.computes else ():
             if not step.op.attributes[name].required:
@@ -137,7 +143,11 @@ def _with_default(draft: Draft, number: int, name: str) -> Draft:
 
 
 def smaller_sizes(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts with smaller dimensions of inputs and constants: all dimensions of equal size, or a single one."""
+    """Yield drafts in which inputs and constants are cropped to smaller sizes; `known` is not used.
+
+    First, all dimensions of the same size are reduced together, with or without attributes of that value. Then, single
+    dimensions are reduced.
+    """
     arrays = [step.array for step in draft.steps if step.array is not None]
     for old in sorted({size for array in arrays for size in array.shape if size > 1}, reverse=True):
         for new in dict.fromkeys((1, old // 2, old - 1)):
@@ -205,7 +215,10 @@ def _with_size(op: Op, old: int, new: int) -> Op:
 
 
 def simpler_numbers(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts in which the elements of an input or a constant are zeros, ones or small integers."""
+    """Yield drafts in which the elements of an input or a constant are zeros, ones or small integers.
+
+    `known` is not used.
+    """
     for number, step in enumerate(draft.steps):
         array = step.array
         if array is None or array.dtype == object or not array.size:
@@ -239,7 +252,7 @@ _SIMPLER: Final = (
 
 
 def simpler_quantizations(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts in which a quantized tensor has scale 1 or zero point 0."""
+    """Yield drafts in which a quantized tensor has scale 1 or zero point 0; `known` is not used."""
     for number, step in enumerate(draft.steps):
         if any(q is not None and not q.per_axis for q in step.quantizations):
             yield from (partial(_with_quantization, draft, number, simplify) for simplify in (_unscaled, _centered))

@@ -51,7 +51,7 @@ class Finding:
         return "\n".join(self.lines())
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of a readable description."""
+        """Yield the lines of a description of the finding for users."""
         route = "" if self.route == AS_BUILT else f" by way of {self.route}"
         yield f"{self.id}{route}: {self.sort}, the cause: {self.verdict.culprit or 'unknown'}"
         for text in (self.verdict.text, self.note, self.where, *self.opinions):

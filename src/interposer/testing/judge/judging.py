@@ -205,7 +205,7 @@ class Comparison:
         return bool(Comparison(self.graph, self.feeds, self.known, wider).problems(feeds))
 
     def spread(self, value: Value) -> Spread:
-        """Return the allowed range of a value."""
+        """Return the allowed range of a value, which is estimated on first use."""
         if self._spreads is None:
             self._spreads = spreads(
                 self.graph, self.feeds, self.known, self.tolerances, rounded_feeds=self.rounded_feeds

@@ -95,14 +95,14 @@ def _listed(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Ask:
-    """A task that runs a network on an engine and on the backends under test, and yields the engine's opinion."""
+    """A task that runs a network on an engine and on the backends `ids`, and compares the results."""
 
     subject: Subject
     engine: str
     ids: tuple[str, ...]
 
     def results(self, workplace: Workplace) -> Iterator[_Opinion]:
-        """Yield the opinion."""
+        """Yield one result: the `_Opinion` of the engine."""
         try:
             yield self._opinion(workplace.seat)
         except InterposerError as error:

@@ -53,7 +53,10 @@ class Named:
 
 
 def name_of(backend: str | Factory) -> Named | None:
-    """Return how another process can create a backend; None for an object without an importable name."""
+    """Return the name by which another process can create a backend, and the folder of its module.
+
+    None for an object without an importable name.
+    """
     if isinstance(backend, str):
         return Named(str(Path(backend).absolute()) if is_library(backend) else backend, _folder_of(backend))
     module, name = getattr(backend, "__module__", ""), getattr(backend, "__qualname__", "")

@@ -23,7 +23,7 @@ Known = dict[Value, Array]
 
 
 def computing_layers(graph: Graph) -> list[Layer]:
-    """Return the layers that compute something, in an order in which they can run."""
+    """Return the layers of a graph except inputs, outputs and constants, in an order in which they can run."""
     return [layer for layer in graph.topological() if not isinstance(layer.op, Constant | Input | Output)]
 
 
@@ -97,12 +97,12 @@ def _wide_info(value: Value, array: Array) -> TensorInfo:
 
 
 def widened(array: Array, info: TensorInfo) -> Array:
-    """Return floats as float64, and other arrays unchanged."""
+    """Return an array of floats as float64, and any other array unchanged; `info` is that of its tensor."""
     return array.astype(np.float64) if info.element is None and info.dtype.is_float else array
 
 
 def narrowed(array: Array, info: TensorInfo) -> Array:
-    """Return an array in the type that its tensor is declared with."""
+    """Return an array converted to the data type of `info`, in which its tensor is declared."""
     if info.element is not None or array.dtype == info.dtype.numpy:
         return array
     with np.errstate(all="ignore"):

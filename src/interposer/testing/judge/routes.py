@@ -28,7 +28,7 @@ class Route(Enum):
 
     @property
     def is_exact(self) -> bool:
-        """True if the written model has exactly the same meaning as the network."""
+        """True if the model file expresses exactly the computation of the network, also for quantized layers."""
         return self is not Route.ONNX_INEXACT
 
 
@@ -62,7 +62,10 @@ def _written(route: Route, network: Network) -> bytes:
 
 
 def bound_again(network: Network, imported: Network, feeds: Mapping[int, Array]) -> dict[int, Array] | str:
-    """Return the inputs by the binding ids of the imported network, or the reason why they do not fit."""
+    """Return the input arrays `feeds` of a network by the binding ids of the imported network.
+
+    If the imported network has other inputs, a text says how they differ.
+    """
     pairs = list(zip(network.graph.inputs, imported.graph.inputs, strict=False))
     if len(pairs) != len(network.graph.inputs) or len(pairs) != len(imported.graph.inputs):
         return "inputs are lost"

@@ -74,7 +74,7 @@ def check_limits(seconds: float, memory: int) -> None:
 
 @dataclass(frozen=True)
 class Broken:
-    """The message that a worker sends if the backends under test cannot be created."""
+    """The message that a worker sends to its parent if it cannot create the backends under test."""
 
     error: InterposerError
 
@@ -120,7 +120,7 @@ class Task(Protocol):
 
 
 def serve(channel: Channel, setup: Setup) -> None:
-    """Run the received tasks until None arrives or the other end is closed."""
+    """Receive tasks and send their results, in a worker process, until None is received or the other end is closed."""
     workplace = Workplace(setup)
     with suppress(EOFError, OSError):
         while (task := channel.receive()) is not None:

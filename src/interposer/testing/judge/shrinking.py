@@ -48,7 +48,10 @@ class _Search:
         return time.monotonic() > self.deadline
 
     def simplify_conditions(self) -> None:
-        """Try the network without held-back layers and without rewrites, and adopt what still fails."""
+        """Try simpler conditions, without layers that are held back or without rewrites.
+
+        Adopt them if the network still fails.
+        """
         for changes in ({"held_back": ()}, {"integers": False}, {"rewrite": False, "integers": False}):
             conditions = replace(self.subject.conditions, **changes)
             if conditions != self.subject.conditions and not self.is_over:

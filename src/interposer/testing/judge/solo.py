@@ -84,7 +84,10 @@ class Solo:
             raise BackendCrashedError(f"{names} cannot be created: {lost.text}", reason=lost.sort.value) from lost
 
     def judge(self, subject: Subject) -> Verdict:
-        """Judge a network; if the worker crashes, judge it again with fewer backends to determine the cause."""
+        """Judge a network in the worker and return the verdict.
+
+        If the worker crashes, the network is judged again with fewer backends, to determine the culprit.
+        """
         try:
             verdict: Verdict = self.do(One(subject, self.ids))
         except Lost as lost:

@@ -63,11 +63,11 @@ class Stream:
         self._source = np.random.Philox(key=seed)
 
     def bits(self, shape: tuple[int, ...]) -> Array:
-        """Return random booleans."""
+        """Return an array of random booleans of this shape."""
         return np.asarray(self._words(shape) >> np.uint64(63) == 1)
 
     def fractions(self, shape: tuple[int, ...]) -> Array:
-        """Return random numbers from -1 to 1."""
+        """Return an array of random numbers from -1 to 1 of this shape."""
         return (self._words(shape) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
 
     def _words(self, shape: tuple[int, ...]) -> Array:
@@ -172,7 +172,10 @@ class Spread:
         return not self.others
 
     def wrong(self, array: Array) -> Array | str:
-        """Return which elements of `array` are outside of the spread, or a text if its type or shape is wrong."""
+        """Return a mask of the elements of `array` that are outside of the allowed range.
+
+        If the type or the shape is wrong, a text says so.
+        """
         if array.dtype != self.info.dtype.numpy:
             return f"its type is {array.dtype} instead of {self.info.dtype.numpy}"
         alike = [item for item in (self.reference, *self.others) if item.shape == array.shape]
@@ -331,7 +334,7 @@ class _Run:
             self.known[value] = self._kept(value, noisy)
 
     def _results(self, layer: Layer) -> list[Array]:
-        """Return the results on the perturbed values; an empty list if the reference cannot compute them."""
+        """Return the results of a layer on the perturbed values; an empty list if the reference cannot compute them."""
         try:
             return self._evaluated(layer)
         except InterposerError:

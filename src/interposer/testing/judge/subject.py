@@ -45,7 +45,7 @@ class Subject:
 
 
 class Outcome(Enum):
-    """The outcome of judging a network."""
+    """How the judging of a network ended."""
 
     PASS = "passed"
     EXPLAINED = "explained by conditioning"

@@ -15,7 +15,11 @@ __all__ = ["Campaign"]
 
 @dataclass
 class Campaign:
-    """The result of a campaign: counts of verdicts by kind of network, route and outcome, and the findings."""
+    """The result of a campaign of random networks on some backends.
+
+    `networks` counts the judged networks by kind, and `counts` the verdicts by kind, route and outcome. `findings` are
+    the failures.
+    """
 
     backends: tuple[str, ...]
     seed: int
@@ -36,7 +40,7 @@ class Campaign:
             self.counts[judged.kind, verdict.conditions.route, verdict.outcome] += 1
 
     def table(self) -> list[tuple[str, ...]]:
-        """Return the column titles, and a row of counts for every kind and route."""
+        """Return a table as text: a row of titles, then a row of counts for every kind of network and route."""
         outcomes = [item for item in Outcome if any(key[2] is item for key in self.counts)]
         rows = [("kind", "route", "judged", *(outcome.value for outcome in outcomes))]
         for kind, route in sorted({key[:2] for key in self.counts}):

@@ -116,7 +116,7 @@ class Numbers:
     stop: int
 
     def results(self, workplace: Workplace) -> Iterator[Judged]:
-        """Generate and judge the networks."""
+        """Generate the networks and judge them; yield the result of each."""
         for number in range(self.start, self.stop):
             yield self._judged(workplace.seat, number)
 
@@ -143,7 +143,7 @@ class One:
     blame: bool = True
 
     def results(self, workplace: Workplace) -> Iterator[Verdict]:
-        """Judge the network."""
+        """Judge the network and yield the only result, its verdict."""
         yield (judge if self.blame else judged_without_culprit)(workplace.seat, self.subject, self.ids)
 
 
@@ -152,5 +152,5 @@ class Served:
     """A task that yields the ids and versions of the backends under test, without judging a network."""
 
     def results(self, workplace: Workplace) -> Iterator[tuple[tuple[str, str], ...]]:
-        """Yield the ids and versions."""
+        """Yield the only result: a pair of id and version for each backend."""
         yield tuple((backend.id, backend.version) for backend in workplace.seat.backends)

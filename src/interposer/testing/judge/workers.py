@@ -98,7 +98,7 @@ def nursery_for(setup: Setup, environment: Mapping[str, str] | None = None) -> N
 
 
 class OwnForks:
-    """Forks of this process, for backends that are objects of this process."""
+    """A `Nursery` that forks this process, for backends that are objects of this process."""
 
     is_shared = False
 
@@ -132,7 +132,7 @@ class OwnForks:
 
 
 class ForkServer:
-    """A fresh interpreter that forks workers. Its methods may be called from several threads."""
+    """A `Nursery` in a fresh process, which forks the workers; several threads may call its methods."""
 
     is_shared = True
 
@@ -323,7 +323,7 @@ class Worker:
         return Lost(Sort.MEMORY if "MemoryError" in wrote or "bad_alloc" in wrote else Sort.CRASH, text)
 
     def _end(self, *, kill: bool = True) -> int:
-        """Wait for the end of the process; with `kill`, kill it first."""
+        """Wait for the end of the process and return its exit status; with `kill`, kill it first."""
         pid, self.pid = self.pid, 0
         if not pid:
             return 0

@@ -34,7 +34,11 @@ _LENGTH: Final = 48
 
 
 def _sequence(growth: Growth, value: Value) -> Value:
-    """Return float values of shape (batch, length, width), without empty or very long dimensions."""
+    """Return the value as floats of shape (batch, length, width), converted and reshaped if necessary.
+
+    Raises:
+        Skipped: a dimension is 0 or too large.
+    """
     x = growth.real(as_rank(growth, value, 3))
     batch, length, width = x.known.shape
     if not 0 < length <= _LENGTH or not 0 < batch <= 8 or not 0 < width <= 128:

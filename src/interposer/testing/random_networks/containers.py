@@ -32,7 +32,7 @@ def _position(growth: Growth, length: int) -> Value:
 
 @grower(1, SequenceConstruct, SequenceInsert, SequenceErase, SequenceAt, SequenceLength, ConcatFromSequence)
 def _sequence(growth: Growth, value: Value) -> None:
-    """Add a sequence of values of one info, perhaps modify it, and take elements or its length."""
+    """Add a sequence of values that have the same info, perhaps modify it, and read elements or its length."""
     draw, info = growth.draw, value.known
     if info.quantization is not None and info.quantization.per_axis:
         raise Skipped

@@ -60,7 +60,7 @@ def _checksums(names: Sequence[str]) -> NDArray[np.uint64]:
 
 @cache
 def attachable_ops() -> tuple[type[Op], ...]:
-    """Return the operators whose samples can be attached, by name."""
+    """Return the operators whose samples can read a value of the network, sorted by name."""
     return tuple(sorted((op for op in sampled_ops() if _is_attachable(op)), key=lambda op: op.op_name()))
 
 
@@ -99,7 +99,7 @@ def _is_usable(sample: Sample) -> bool:
 
 
 def _is_ordinary(item: Given) -> bool:
-    """Return True for a tensor of limited size whose specified values have no NaN and no infinities."""
+    """Return True if an operand of a sample is a tensor of limited size without NaN and infinities."""
     if item.info.dtype.is_collection or item.info.num_elements > MAX_ELEMENTS:
         return False
     return (
@@ -108,7 +108,7 @@ def _is_ordinary(item: Given) -> bool:
 
 
 def _places(sample: Sample) -> list[int]:
-    """Return the positions of operands that may hold any numbers: no indices, and no specified values."""
+    """Return the positions of a sample's operands that may hold any numbers: no indices, and no specified values."""
     return [
         place
         for place, item in enumerate(sample.inputs)
@@ -122,7 +122,7 @@ def _is_quantized(sample: Sample) -> bool:
 
 @grower(24, choice=attachable_ops)
 def sample_of_any_operator(growth: Growth, value: Value) -> None:
-    """Attach a sample of a random operator, or of a favoured one if there are any."""
+    """Add the operator of a random sample, one of whose operands is `value`; favoured operators are preferred."""
     draw = growth.draw
     favoured = [op for op in attachable_ops() if op in growth.favoured]
     if favoured and draw.chance(7, 8):

@@ -42,15 +42,18 @@ class Grower:
         return f"{self.function.__module__}.{self.function.__qualname__}"
 
     def weight_for(self, kind: str, favoured: frozenset[type[Op]]) -> int:
-        """Return the relative frequency in networks of this kind, increased if its operators are favoured."""
+        """Return the relative frequency of the grower in networks of this kind.
+
+        It is increased if `favoured` has some of its operators.
+        """
         weight = self.weight if kind in self.kinds else (self.weight + 7) // 8
         share = self._share(favoured) if favoured else 0.0
         return weight * max(1, int(_FAVOUR * share * share))
 
     def _share(self, favoured: frozenset[type[Op]]) -> float:
-        """Return the fraction of its operators that are favoured.
+        """Return the fraction of the grower's operators that are in `favoured`.
 
-        With `choice`, the fraction of favoured ones it can add.
+        If it chooses one of many operators, this is the fraction of `favoured` that it can add.
         """
         if self.choice is not None:
             return len(favoured.intersection(self.choice())) / len(favoured)
@@ -67,7 +70,10 @@ def grower(
     kinds: tuple[str, ...] = ("float", "quantized"),
     choice: Callable[[], Collection[type[Op]]] | None = None,
 ) -> Callable[[_Function], _Function]:
-    """Register the decorated function as a `Grower` with these arguments."""
+    """Register the decorated function as a `Grower` that adds the operators `ops`.
+
+    See `Grower` for the other arguments.
+    """
 
     def register(function: _Function) -> _Function:
         GROWERS.append(Grower(function, weight, frozenset(ops), kinds, choice))

@@ -128,7 +128,7 @@ class Growth:
         return (batch, height, width, channels) if layout.channels_last else (batch, channels, height, width)
 
     def fits(self, shape: Sequence[int]) -> bool:
-        """Return True if a tensor of this shape is within the limits of the network."""
+        """Return True if a tensor of this shape has not too many elements and dimensions for the network."""
         return math.prod(shape) <= self.room and len(shape) <= _MAX_RANK
 
     def axis(self, value: Value) -> int:
@@ -374,7 +374,7 @@ def _per_axis(info: TensorInfo) -> bool:
 
 
 def _computed(growth: Growth, array: Array) -> Value:
-    """Return nearly the same numbers as the result of a layer on constants, which an optimizer may fold."""
+    """Add layers on constants whose result is nearly `array`, and return that result; an optimizer may fold them."""
     draw = growth.draw
     kind = draw.below(6)
     if kind == 5 and array.dtype == np.float32 and array.size:
@@ -395,7 +395,10 @@ def _computed(growth: Growth, array: Array) -> Value:
 
 
 def _stored_constant(growth: Growth, array: Array) -> Value:
-    """Return nearly the same numbers as a quantized constant and a Dequantize, as in files with 8-bit weights."""
+    """Add an int8 constant and a Dequantize whose result is nearly `array`, as in files with 8-bit weights.
+
+    Return it.
+    """
     largest = float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
     q = Quantization(float(np.float32(max(largest, 1e-6) / 127)))
     info = TensorInfo(array.shape, DataType.INT8, q)

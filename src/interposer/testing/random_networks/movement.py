@@ -152,9 +152,9 @@ def pooled_quantization(growth: Growth, values: list[Value]) -> TensorInfo:
 
 @grower(9, Concat, Stack)
 def _concat(growth: Growth, value: Value) -> None:
-    """Add a concatenation of values with equal other axes.
+    """Add a concatenation of the value with others that have the same sizes along all other axes.
 
-    If there are none, of the value with itself or a constant.
+    If there are none, the value is concatenated with itself or with a constant.
     """
     draw, info = growth.draw, value.known
     axis = _axis(growth, value)

@@ -149,7 +149,7 @@ def _layer_normalization(growth: Growth, value: Value) -> None:
 
 @grower(3, Maximum, Minimum, Activation, kinds=_FLOAT)
 def _clamps(growth: Growth, value: Value) -> None:
-    """Add consecutive bounds whose ranges overlap, are equal, or have the lower bound above the upper one."""
+    """Add two or three consecutive Maximum, Minimum or ReLU layers with bounds that may contradict each other."""
     draw, x = growth.draw, growth.real(value)
     for _ in range(draw.integer(2, 3)):
         bound = draw.one_of((-2.0, -1.0, 0.0, 1.0, 6.0))

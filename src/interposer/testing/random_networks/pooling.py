@@ -58,7 +58,7 @@ def _moving(rows: Window, columns: Window) -> dict[str, Any]:
 
 
 def _pooled(window: Window) -> Window:
-    """Return the window with padding smaller than the dilated window, as every format demands."""
+    """Return the window with padding smaller than the dilated window, as every model format demands."""
     most = window.reach - 1
     return window._replace(pad_before=min(window.pad_before, most), pad_after=min(window.pad_after, most))
 

@@ -442,7 +442,7 @@ def _perhaps_rescaled(growth: Growth, op: Op, x: Value, sign: int) -> Value:
 
 @grower(6, Quantize)
 def _requantize(growth: Growth, value: Value) -> None:
-    """Add a Quantize of float values or of quantized values."""
+    """Add a Quantize that converts a value to 8- or 16-bit integers; the value may be quantized already."""
     draw = growth.draw
     x = value if value.known.is_quantized else growth.real(value)
     dtype = draw.weighted((*EIGHT_BITS, DataType.INT16), (4, 4, 1))

@@ -34,7 +34,11 @@ _STEPS: Final = 16
 
 
 def _sequence(growth: Growth, value: Value) -> Value:
-    """Return float values of rank 3, whose first two axes are short."""
+    """Return the value as floats of rank 3, converted and reshaped if necessary.
+
+    Raises:
+        Skipped: a dimension is too large, or the last one is 0.
+    """
     x = growth.real(as_rank(growth, value, 3))
     shape = x.known.shape
     if max(shape[:2]) > _STEPS or not 0 < shape[2] <= 128:

@@ -100,7 +100,10 @@ def _set_threads(count: int) -> None:
 
 
 class Traced(Executable):
-    """A subgraph as one module. On the CPU, constants that are read unchanged share the memory of the network."""
+    """A subgraph as one torch module, on the device that the options name.
+
+    On the CPU, constants that are read unchanged share the memory of the network.
+    """
 
     def __init__(self, view: SubgraphView, options: dict[str, Any]) -> None:
         self.device = torch.device(options["device"])
@@ -151,7 +154,10 @@ def _named(module: Any, tensors: Sequence[Any]) -> Exception | None:
 
 @cache
 def _followed_type() -> type[Any]:
-    """Return an interpreter class that tracks the current layer; created late, as its base class is torch's."""
+    """Return a subclass of `torch.fx.Interpreter` that stores the name of the layer that it runs.
+
+    It is created on first use, because torch is imported late.
+    """
 
     class Followed(fx.Interpreter):  # type: ignore[misc] # of a package that is imported late
         layer = ""

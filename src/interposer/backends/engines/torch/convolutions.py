@@ -97,7 +97,10 @@ def depthwise_convolution(op: DepthwiseConvolution2d, layer: Layer) -> Function:
 
 @makes(TransposeConvolution2d)
 def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
-    """Return the torch function; excess output is cropped, and output that no product reaches is zero."""
+    """Return the torch function.
+
+    Its full output is cropped to the output shape, or padded with zeros where it is smaller.
+    """
     ends, missing = _cut(op, layer)
     turned = _turned((1, 0, 2, 3) if op.data_layout is DataLayout.NCHW else (3, 0, 1, 2))
     how = {

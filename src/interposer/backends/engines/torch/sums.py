@@ -90,7 +90,10 @@ def reduce(op: Mean | Reduce, layer: Layer) -> Function:
 
 @makes(ArgMinMax, types=FLOATS)
 def arg_min_max(op: ArgMinMax, layer: Layer) -> Function:
-    """Return the index of the first extreme element, or of the last one by searching in reverse."""
+    """Return a function that finds the index of the extreme element along an axis.
+
+    Of equal elements it finds the first one, or the last one by searching in reverse.
+    """
     find = torch.argmax if op.function is ArgMinMaxFunction.MAX else torch.argmin
     kind, last = getattr(torch, str(op.dtype)), int(layer.values[0].known.shape[op.axis]) - 1
     if not op.select_last_index:

@@ -49,7 +49,10 @@ def traced(view: SubgraphView, constants: dict[Value, Any]) -> Any:
 
 
 class _Tensors:
-    """The tensors of a subgraph: the stored tensors, and the float values of quantized ones."""
+    """The torch tensors of a subgraph's values while it is traced.
+
+    `stored` has them in their stored types, and `reals` the float values of quantized ones.
+    """
 
     def __init__(self, stored: dict[Value, Any]) -> None:
         self.stored = stored
@@ -91,7 +94,10 @@ def _called(function: Function, layer: Layer, read: Callable[[Value], Any]) -> S
 
 @cache
 def _tracer_type() -> type[Any]:
-    """Return a tracer class; created late, as its base class is torch's."""
+    """Return a subclass of `torch.fx.Tracer` that builds the graph of a subgraph, layer by layer.
+
+    It is created on first use, because torch is imported late.
+    """
 
     class Tracer(fx.Tracer):  # type: ignore[misc] # of a package that is imported late
         layer = ""

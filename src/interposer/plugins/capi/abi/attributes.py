@@ -26,7 +26,7 @@ OWN: Final = "interposer."
 
 
 class AttributeTable(NamedTuple):
-    """An array of ``ipr_attribute``, with the memory that it points to."""
+    """The attributes of a layer as an array of ``ipr_attribute``, with the memory that it points to."""
 
     address: int
     length: int
@@ -34,7 +34,7 @@ class AttributeTable(NamedTuple):
 
 
 class _Text:
-    """A NUL-terminated string at a fixed address."""
+    """A string as an ``ipr_string``, whose bytes stay at a fixed address as long as this object lives."""
 
     def __init__(self, text: str) -> None:
         self._buffer = ctypes.create_string_buffer(text.encode("utf-8", "replace"))
@@ -107,7 +107,10 @@ class Shown:
                 _fill(item, kind, default, _retained_values)
 
     def fault(self, op: Op, operands: int) -> str | None:
-        """Return why a layer of this operator with this number of operands is withheld, or None if it is not."""
+        """Return why a layer of this operator must not be passed to plug-ins of this revision, or None if it may be.
+
+        `operands` is the layer's number of operands.
+        """
         if self.refusal is not None:
             return self.refusal
         if operands > self.most_operands:
@@ -126,7 +129,7 @@ class Shown:
 
     @property
     def always(self) -> bool:
-        """True if no layer of this operator is ever withheld."""
+        """True if every layer of this operator can be passed to plug-ins of this revision."""
         return self.refusal is None and not self._hidden and not self._newer and self.most_operands == NEVER
 
     def table(self, op: Op) -> AttributeTable:

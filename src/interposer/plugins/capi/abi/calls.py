@@ -38,7 +38,7 @@ def announce(name: str) -> None:
 
 
 class CallError(BackendError):
-    """A function of a plug-in returned a status other than ``IPR_OK``.
+    """Raised if a function of a plug-in returned a status other than ``IPR_OK``.
 
     `said` is the plug-in's message. `item_kind` (``abi.ITEM_...``) and `item` identify the defective layer or tensor;
     `item` is -1 if the plug-in names none.
@@ -58,7 +58,10 @@ class CallError(BackendError):
 
     @property
     def reason(self) -> str:
-        """The message; the name of the status if there is no message, or both if the status is more specific."""
+        """The plug-in's message, or the name of the status if there is no message.
+
+        For a status more specific than FAILED and UNSUPPORTED, its name precedes the message.
+        """
         status = abi.STATUS.get(self.status, f"status {self.status}")
         tail = f"{self._where} (error {self.code})" if self.code else self._where
         if not self.said:

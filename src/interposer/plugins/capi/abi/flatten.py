@@ -44,7 +44,7 @@ class Withholding:
         self._always: set[type[Op]] = set()
 
     def problems(self, layers: Iterable[Layer]) -> dict[Layer, str]:
-        """Return the withheld layers, each with the reason."""
+        """Return those of the layers that must not be passed to the plug-ins, each with the reason."""
         result: dict[Layer, str] = {}
         always, dtypes = self._always, self._dtypes
         for layer in layers:

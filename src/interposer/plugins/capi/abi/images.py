@@ -44,13 +44,16 @@ class Image:
 
     @classmethod
     def of(cls, graph: abi.Graph) -> Image:
-        """Copy the tables of an ``ipr_graph``."""
+        """Return a copy of an ``ipr_graph`` with all the memory that it points to."""
         writer = _Writer()
         writer.graph(graph)
         return cls(memoryview(writer.data), np.array(writer.places, np.uint64).tobytes())
 
     def has_constants_of(self, graph: abi.Graph) -> bool:
-        """Return whether the constants of the tables are unchanged; mapped files may be modified in place."""
+        """Return True if the constants of an ``ipr_graph`` are equal to those in this image.
+
+        They may differ because a mapped file was modified in place.
+        """
         ours = abi.Graph.from_buffer_copy(self.data).constants or 0
         step = ctypes.sizeof(abi.Constant)
         return all(

@@ -15,7 +15,10 @@ __all__ = ["faulty_layer", "located"]
 
 @contextmanager
 def located(flat: FlatGraph) -> Iterator[None]:
-    """Add the name of the defective layer or tensor in these tables to a `CallError`."""
+    """A context manager that adds the name of the defective layer or tensor to a `CallError`.
+
+    The plug-in identifies it by its index in the tables `flat`.
+    """
     try:
         yield
     except CallError as error:

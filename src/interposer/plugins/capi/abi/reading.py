@@ -181,7 +181,7 @@ def read_text(text: Any, what: str) -> str:
 
 
 class CodeMap:
-    """The current address ranges of executable code in this process."""
+    """The address ranges of executable code in this process, read when the object is created."""
 
     def __init__(self) -> None:
         self._ranges = _mapped_ranges()

@@ -27,7 +27,10 @@ _DTYPES: Final = {number: dtype for dtype, number in abi.DTYPES.items()}
 
 
 def read_graph(address: int, inputs: Sequence[TensorInfo], outputs: int, what: str) -> Graph:
-    """Return a graph with an Input layer for each of `inputs` and `outputs` Output layers, in the order of its tables.
+    """Return the graph that a plug-in describes by an ``ipr_graph`` at this address, in the order of its tables.
+
+    It gets an Input layer for each info in `inputs`, and as many Output layers as `outputs` says. `what` describes the
+    graph in error messages.
 
     Raises:
         BackendContractError: the tables cannot be read, or have an index out of range, an unknown layer or attribute,

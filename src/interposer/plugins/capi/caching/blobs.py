@@ -29,14 +29,17 @@ _FUNCTIONS: Final = {name: name for name in ("fingerprint", "save", "check", "re
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A compiled part as bytes. If `needs_graph` is True, it has no constants and is restored with its part."""
+    """A subgraph that a plug-in has compiled, as bytes that can be stored.
+
+    If `needs_graph` is True, the bytes do not contain the constants, and the subgraph is needed to restore them.
+    """
 
     data: bytes | memoryview
     needs_graph: bool = False
 
 
 class Blobs:
-    """Saves and restores compiled parts of a plug-in. Thread-safe."""
+    """The functions of a plug-in that convert compiled subgraphs to bytes and back. Thread-safe."""
 
     @classmethod
     def of(cls, library: Library, owner: object = None) -> Blobs | None:

@@ -90,7 +90,7 @@ class CachedPart:
     blob: Blob
 
     def fault(self, registry: BackendRegistry) -> str | None:
-        """Return why the part cannot be restored with these backends, or None if it probably can be."""
+        """Return why the backends of this registry cannot restore the compiled part, or None if they probably can."""
         name = self.origin["backend"]
         absent = registry.reason_absent(name) if registry.is_registered(name) else "nobody knows it"
         if absent is not None:
@@ -108,7 +108,7 @@ class CachedPart:
         return said
 
     def content(self) -> list[bytes | memoryview]:
-        """Return the content of the file."""
+        """Return the content of the cache file, in pieces."""
         return Record({"made": self.origin, "needs_graph": self.blob.needs_graph}, [self.blob.data]).content(_MAGIC)
 
 
@@ -119,7 +119,10 @@ def read_part(content: bytes | memoryview) -> CachedPart:
 
 
 def cache_directory(library: Library, options: Options) -> str:
-    """Return the folder that users have chosen for compiled parts with these options; empty for the cache folder."""
+    """Return the folder for compiled parts that these options or the plug-in's settings name.
+
+    Empty if they name none, so that the cache folder is used.
+    """
     declared = _declared_directory(library)
     if declared is None:
         return ""
@@ -128,7 +131,7 @@ def cache_directory(library: Library, options: Options) -> str:
 
 
 def without_directory(library: Library, options: Options) -> Options:
-    """Return the options without the one for the folder."""
+    """Return the options without the one that names the folder for compiled parts, which does not affect them."""
     if _declared_directory(library) is None:
         return dict(options)
     return {name: value for name, value in options.items() if name != CACHE_DIRECTORY}
@@ -145,7 +148,7 @@ def keeps_parts(library: Library, options: OptionTable) -> bool:
 
 
 class PartKeeper:
-    """Stores and restores the compiled result of one part with certain options."""
+    """Stores one compiled part in the cache folder, and restores it, for certain options of the plug-in."""
 
     @classmethod
     def of(cls, library: Library, image: Image, outline: str, options: OptionTable) -> PartKeeper | None:
@@ -189,7 +192,7 @@ class PartKeeper:
 
     @cached_property
     def name(self) -> str:
-        """The name of the file."""
+        """The name of the cache file of the part, which is a digest of everything that it was compiled from."""
         digest = hashlib.sha256(json.dumps(self._made, sort_keys=True).encode()).hexdigest()
         return f"{FOLDER}/{digest[:32]}{self._outline}"
 
@@ -285,7 +288,7 @@ def _locked(path: Path) -> tuple[int, Mark]:
 
 @cache
 def _begun() -> bytes:
-    """Return the content of a new mark: the boot time of this machine."""
+    """Return the content of a new mark file: a text with the id of this machine's present boot."""
     try:
         started = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
     except OSError:

@@ -90,7 +90,7 @@ class LogRing:
 
 
 class HostServices:
-    """An ``ipr_host`` with all the memory that it points to."""
+    """The ``ipr_host`` that a plug-in gets in ``init``, with all the memory that it points to."""
 
     def __init__(self, path: str, settings: HostSettings, checking: bool, log: LogRing) -> None:
         self._cached: list[Any] = []

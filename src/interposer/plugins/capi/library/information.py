@@ -20,7 +20,10 @@ _NAMED: Final = {abi.Cap.DYNAMIC_SHAPES: "DynamicShapes", abi.Cap.CONCURRENT_EXE
 
 @dataclass(frozen=True, slots=True)
 class DeclaredOption:
-    """An option that a plug-in declares: for ``init`` (the runtime), for a network (the model), or both."""
+    """An option that a plug-in declares, with its type, default and description.
+
+    It is for ``init`` (an option of the runtime), for a network (an option of the model), or for both.
+    """
 
     name: str
     default: OptionValue
@@ -41,7 +44,10 @@ class DeclaredOption:
 
 @dataclass(frozen=True, slots=True)
 class LibraryInfo:
-    """The information that a plug-in declares about itself. `alignment` is in bytes, at least 1."""
+    """What a plug-in says about itself in ``ipr_info``: its version, capabilities, options and so on.
+
+    `alignment` is the alignment in bytes that it requires of tensors, at least 1.
+    """
 
     vendor: str = ""
     name: str = ""

@@ -78,7 +78,7 @@ def version_problem(version: tuple[int, int], here: tuple[int, int] | None = Non
 
 
 def identify(library: ctypes.CDLL, path: str) -> Identity:
-    """Return the version and id of an opened shared object; this runs code of the plug-in.
+    """Return the id and the versions of an opened shared object; this runs code of the plug-in. `path` is for messages.
 
     Raises:
         PluginError: ``.check`` is "symbols" (one is missing), "version" or "id".
@@ -123,7 +123,10 @@ def _id(library: ctypes.CDLL, path: str) -> str:
 
 
 def _c_text(address: int) -> bytes:
-    """Return the bytes before the NUL; the memory is read in pieces that do not cross a page unless necessary."""
+    """Return the bytes of a C string at an address, without the NUL at its end.
+
+    The memory is read in pieces that do not cross a page unless necessary, since the next page may not be mapped.
+    """
     result = b""
     while len(result) <= _LONGEST_ID:
         piece = read(address + len(result), min(64, 4096 - (address + len(result)) % 4096), "the id")
@@ -402,7 +405,7 @@ class Library:
         return run
 
     def _refuse(self) -> None:
-        """Raise `BackendUnavailableError` if the plug-in must not be called."""
+        """Raise `BackendUnavailableError` if the plug-in was closed, or was opened before the process was forked."""
         if self._why_closed:
             raise BackendUnavailableError(self.id, self._why_closed)
         if not self._usable_here():
@@ -410,7 +413,10 @@ class Library:
 
     @contextmanager
     def serialized(self) -> Iterator[None]:
-        """Prevent closing, and concurrent queries and compilation unless the plug-in supports them."""
+        """A context manager for queries and compilation: the plug-in cannot be closed during the block.
+
+        Concurrent queries and compilations wait for each other unless the plug-in supports concurrency.
+        """
         self.inside.append(None)
         try:
             self._refuse()
@@ -494,7 +500,7 @@ class Library:
 
     @contextmanager
     def holding(self, out: Any) -> Iterator[None]:
-        """Release an out struct at the end of a ``with`` block."""
+        """A context manager that releases a struct which the plug-in filled in, at the end of the block."""
         number = self.hold(out)
         try:
             yield

@@ -52,7 +52,10 @@ def _value(backend: str, declared: DeclaredOption, value: OptionValue) -> Option
 
 
 class OptionTable:
-    """An ``ipr_options`` with the memory that it points to; `options` are the converted options."""
+    """The options of a runtime or a network as an ``ipr_options``, with the memory that it points to.
+
+    `options` are the same options as Python values.
+    """
 
     def __init__(self, options: Options) -> None:
         self.options = options

@@ -85,7 +85,7 @@ class Elf:
         return f"{name} ({64 if self.wide else 32}-bit, {'little' if self.order == '<' else 'big'}-endian)"
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return exactly these bytes of the file; raise ValueError if the file is shorter."""
+        """Return `size` bytes of the file at an offset; raise ValueError if the file is shorter."""
         result = os.pread(self.descriptor, size, offset) if offset >= 0 and offset + size <= self.size else b""
         if len(result) != size:
             raise ValueError(CUT_OFF)
@@ -166,7 +166,10 @@ class _Symbol:
 
 @dataclass(frozen=True)
 class _Tables:
-    """The tables that the dynamic linker uses; addresses are translated to file offsets by the loaded segments."""
+    """The tables in an ELF file that the dynamic linker uses, such as the symbol table.
+
+    They are given by addresses, which are translated to file offsets by means of the loaded segments.
+    """
 
     elf: Elf
     loaded: tuple[tuple[int, int, int], ...]

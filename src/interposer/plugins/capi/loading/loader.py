@@ -63,7 +63,7 @@ class LoadingOptions:
 
 
 class DynamicBackends:
-    """The dynamic backends of one registry, and the records of all files that were considered."""
+    """What `load_backends` has loaded: the registered backends, and a record for each file that was considered."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class _Search:
                 self._record(_File(self, path, own_id=name).load(), ours=True)
 
     def folder(self, folder: Folder) -> None:
-        """Load the entries of a folder."""
+        """Load the backends in a folder, and add a record for each file."""
         try:
             if folder.problem:
                 raise StepError(Step.FOLDER, folder.problem)
@@ -150,7 +150,7 @@ class _Search:
             self._record(_File(self, os.path.join(folder.path, name)).load())
 
     def register_absent(self) -> None:
-        """Register the ids of files that were not loaded, so that requests for them report the reason."""
+        """Register the ids of backends that could not be loaded, so that requests for them report the reason."""
         for record in self.records:
             if record.id and record.id not in self.registry:
                 self.registry.register_absent(record.id, record.reason, source=record.source)
@@ -183,7 +183,10 @@ class _File:
         self.record = DynamicBackendRecord(path, State.REFUSED, Step.LINK, id=own_id)
 
     def load(self) -> DynamicBackendRecord:
-        """Perform the steps until one fails, and return the record."""
+        """Resolve, check, try out, open and register the file, until a step fails.
+
+        Return the record with the last step.
+        """
         try:
             self._take_steps()
         except StepError as error:
@@ -284,7 +287,7 @@ class _File:
 
     @property
     def _is_isolated(self) -> bool:
-        """True if the backend runs in another process; known as soon as its id is known."""
+        """True if the user wants the backend to run in a child process; its id must be known."""
         return bool(self.record.id) and self.search.registry.isolation(self.record.id) is not None
 
     def _open_and_register(self, descriptor: int) -> None:

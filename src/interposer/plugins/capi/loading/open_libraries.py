@@ -42,7 +42,7 @@ _opened: dict[tuple[int, int], _Opened] = {}
 
 
 class FileIdentity(NamedTuple):
-    """The identity of a file, regardless of its name, and of its content."""
+    """What identifies an open file and its content regardless of its path: device, inode, size, and times."""
 
     device: int
     number: int
@@ -204,7 +204,10 @@ def _load(path: str, descriptor: int, identity: FileIdentity, *, unload: bool, e
 
 @contextmanager
 def _same_arithmetic() -> Iterator[None]:
-    """Restore the floating-point settings of this thread, which code linked with -ffast-math changes on loading."""
+    """A context manager that restores this thread's floating-point settings after a library was loaded in the block.
+
+    Code that was linked with -ffast-math changes them on loading.
+    """
     process = ctypes.CDLL(None)
     state = ctypes.create_string_buffer(4096)
     try:
@@ -235,7 +238,7 @@ def _new_backend(opened: _Opened, options: Mapping[str, Options]) -> DynamicBack
 
 
 def step_error(error: InterposerError) -> StepError:
-    """Return the exception of `open_library` as a `StepError`."""
+    """Return an exception of `open_library` as a `StepError`, with the step of loading that failed."""
     if isinstance(error, PluginError):
         return StepError(Step.FILE if error.check == "symbols" else Step(error.check), error.reason)
     if isinstance(error, BackendUnavailableError):

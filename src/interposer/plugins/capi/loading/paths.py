@@ -52,7 +52,7 @@ def own_files(folder: str = PACKAGE_FOLDER) -> dict[str, str]:
 
 
 def reason_not_built(folder: str = PACKAGE_FOLDER) -> str:
-    """Return the reason why the shared object of one of `OWN_BACKENDS` is missing."""
+    """Return why a shared object of this package is missing: the build has noted the reason in the folder."""
     try:
         noted = Path(folder, NOT_BUILT).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):

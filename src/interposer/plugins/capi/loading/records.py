@@ -83,7 +83,7 @@ class DynamicBackendRecord:
 
     @property
     def source(self) -> str:
-        """The source of the backend, for messages."""
+        """Where the backend comes from, for messages: "folder" or "shared object", and the path."""
         return f"{'folder' if self.step is Step.FOLDER else 'shared object'} {self.path}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class DynamicBackendRecord:
 
 
 class StepError(Exception):
-    """Ends the loading of one file at a step; the reason is one line."""
+    """Raised to end the loading of one file: `step` has failed for this `reason`, which is one line of text."""
 
     def __init__(self, step: Step, reason: str, state: State = State.REFUSED) -> None:
         self.step, self.reason, self.state = step, " ".join(reason.split()), state

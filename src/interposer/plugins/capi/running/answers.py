@@ -22,7 +22,10 @@ __all__ = ["Answer", "Replacement", "optimized"]
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A replacement graph of the plug-in, and the values of the part that its inputs and outputs correspond to."""
+    """A graph by which a plug-in replaces layers.
+
+    `inputs` and `outputs` are the values of the original network to which its inputs and outputs correspond, in order.
+    """
 
     graph: Graph
     inputs: tuple[Value, ...]
@@ -31,7 +34,11 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The parts to compile, the parts to replace, and the rejected parts with the reason; all are disjoint."""
+    """The decoded answer of a plug-in's ``optimize``: what to do with the layers of a part.
+
+    The layers in `units` are compiled together, those in `replaced` are replaced by a graph, and those in `failed` are
+    rejected with a reason. No layer occurs twice.
+    """
 
     units: tuple[tuple[Layer, ...], ...]
     replaced: tuple[tuple[tuple[Layer, ...], Replacement], ...]

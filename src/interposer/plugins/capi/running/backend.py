@@ -41,11 +41,11 @@ __all__ = ["DynamicBackend", "DynamicWorkloadFactory"]
 
 
 class DynamicBackend(Backend):
-    """The backend of a plug-in. Thread-safe; usable until the library is closed.
+    """The backend of a plug-in, a shared object with the C interface. Thread-safe; usable until the library is closed.
 
     Objects that the backend creates keep it alive, so the library can be closed when the backend is garbage-collected.
 
-    A connected part becomes one compiled unit, unless the plug-in's ``optimize`` decides otherwise. Layers that it
+    A connected subgraph becomes one compiled unit, unless the plug-in's ``optimize`` decides otherwise. Layers that it
     leaves unchanged are compiled individually. Tensors are in ordinary memory, and are not copied.
     """
 
@@ -128,7 +128,7 @@ class DynamicBackend(Backend):
 
     @property
     def identity(self) -> str:
-        """A string that differs after the library has changed."""
+        """A string that differs after the plug-in's file has changed, for keys of caches."""
         return self.library.stamp
 
     def cache_directory(self, options: Options) -> str:
@@ -140,7 +140,10 @@ class DynamicBackend(Backend):
         return without_directory(self.library, options)
 
     def save_compiled(self, compiled: Any) -> SavedPart | None:
-        """Return the tables that a part was compiled from, if it was compiled in a recording; see `recording`."""
+        """Return the tables from which a part was compiled, to store them in the network cache.
+
+        None if the part was not compiled in the current block of `recording`.
+        """
         recorded = current_recording()
         parts = () if recorded is None else recorded.parts
         image = next((image for executable, image in parts if executable is compiled), None)

@@ -21,7 +21,10 @@ _CANARY: Final = 0xA5
 
 
 class GuardedRun:
-    """Outputs with guard areas, for one run in a ``with`` block; they are checked and copied at its end.
+    """A context manager for one run in checking mode, which detects what a plug-in must not write.
+
+    The run writes to `outputs`, arrays with guard areas around them. At the end of the block they are checked and
+    copied to the arrays `written`.
 
     Raises:
         BackendContractError: at the end of the block, if memory outside of the outputs was written.

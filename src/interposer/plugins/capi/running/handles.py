@@ -39,7 +39,7 @@ _FUNCTIONS: Final = {
 
 
 class Handles:
-    """The kinds of memory of a plug-in, and the functions that work on them."""
+    """The extension ``ipr.handles/1`` of a plug-in: its kinds of private memory, and the functions for them."""
 
     @classmethod
     def of(cls, library: Library, options: OptionTable) -> Handles | None:
@@ -102,7 +102,7 @@ class NativePool(MemoryManager):
 
     @property
     def pool(self) -> int:
-        """The handle of the pool in the plug-in."""
+        """The number by which the plug-in knows the pool, which is created on first use."""
         if self._pool is None:
             self._pool = self._made()
         return self._pool
@@ -138,7 +138,7 @@ class NativePool(MemoryManager):
 
 
 class NativeHandleFactory(TensorHandleFactory):
-    """The factory of tensors in one kind of memory of a plug-in."""
+    """The tensor handle factory for one of the kinds of memory of a plug-in."""
 
     def __init__(self, pool: NativePool, index: int, kind: tuple[str, int, MemorySource, MemorySource]) -> None:
         self.id, flags, self.import_sources, self.export_sources = kind
@@ -169,12 +169,12 @@ class NativeHandleFactory(TensorHandleFactory):
         return NativeHandle(info, self._pool, out.value, can_import=can_import, kind=self.id)
 
     def create_device_copy(self) -> Workload:
-        """Return a workload for copies by the device."""
+        """Return a workload by which the device copies tensors to or from this memory."""
         return _NativeCopy(self.id)
 
 
 class NativeHandle(TensorHandle):
-    """A tensor in memory of a plug-in, where it is identified by `number`."""
+    """The handle of a tensor in memory of a plug-in, which knows the tensor by `number`."""
 
     def __init__(
         self,
@@ -306,7 +306,7 @@ class _NativeCopy(Workload):
 
 
 class _InfoTable:
-    """A `TensorInfo` as ``ipr_tensor_info``."""
+    """An ``ipr_tensor_info`` with the type and shape of a `TensorInfo`, as an argument of plug-in functions."""
 
     def __init__(self, info: TensorInfo) -> None:
         self._shape = (ctypes.c_int64 * max(1, info.rank))(*info.shape)
@@ -325,7 +325,7 @@ class _InfoTable:
 
 
 class _HostTensor:
-    """An array as ``ipr_tensor``."""
+    """An ``ipr_tensor`` in ordinary memory, that of an array, as an argument of plug-in functions."""
 
     def __init__(self, array: Array, info: TensorInfo) -> None:
         self._array, self._shape = array, (ctypes.c_int64 * max(1, info.rank))(*info.shape)
@@ -336,7 +336,7 @@ class _HostTensor:
 
 
 class _PrivateTensor:
-    """A tensor of a plug-in as ``ipr_tensor``."""
+    """An ``ipr_tensor`` for a tensor in private memory of a plug-in, as an argument of plug-in functions."""
 
     def __init__(self, handle: NativeHandle) -> None:
         info = handle.info

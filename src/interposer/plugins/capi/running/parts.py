@@ -23,12 +23,12 @@ __all__ = ["Optimizer", "flat_view"]
 
 
 def flat_view(library: Library, view: SubgraphView) -> FlatGraph:
-    """Return the tables of a view for a plug-in."""
+    """Return the layers of a view as the tables that the plug-in reads."""
     return FlatGraph.of(view, revision=library.identity.vocabulary, alignment=library.info.alignment)
 
 
 class Optimizer:
-    """Optimizes one view with a plug-in, for a network with certain options."""
+    """One call of `optimize_subgraph`: it lets a plug-in optimize a view, and compiles the result."""
 
     def __init__(self, library: Library, view: SubgraphView, options: OptionTable, owner: object = None) -> None:
         self._library, self._view, self._options, self._owner = library, view, options, owner
@@ -36,7 +36,7 @@ class Optimizer:
         self._failed: list[Failure] = []
 
     def views(self) -> OptimizationViews:
-        """Return the plug-in's answer, with its parts compiled.
+        """Return the result: what the plug-in compiled or replaced, and what it rejected.
 
         Raises:
             BackendContractError: the answer is not valid.

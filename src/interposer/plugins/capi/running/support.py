@@ -68,7 +68,7 @@ class DynamicSupport(LayerSupport):
 
 
 def ask(library: Library, flat: FlatGraph, options: OptionTable) -> list[Verdict]:
-    """Return the plug-in's verdicts for the layers of its tables."""
+    """Ask the plug-in which of the layers in the tables `flat` it supports; return one verdict for each."""
     if not flat.layers:
         return []
     out = abi.Report(struct_size=ctypes.sizeof(abi.Report))

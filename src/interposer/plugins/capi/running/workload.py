@@ -27,11 +27,12 @@ __all__ = ["DynamicWorkload", "RunTables"]
 
 
 class DynamicWorkload(Workload):
-    """Runs an executable. `inputs` has the operands of the layer that it reads, with their infos.
+    """The workload that runs a compiled part on tensors.
 
-    With `strided`, tensors may be sub-tensors: in memory of the plug-in, or in ordinary memory with strides if it
-    declares ``IPR_CAP_STRIDED``. Tensors in ordinary memory are used in place. Thread-safe: concurrent runs have
-    separate tables, and `Executable.run` serializes them if the plug-in requires it.
+    `inputs` has the operands of the layer that the part reads, with their infos. With `strided`, tensors may be
+    sub-tensors: in memory of the plug-in, or in ordinary memory with strides if it declares ``IPR_CAP_STRIDED``.
+    Tensors in ordinary memory are used in place. Thread-safe: concurrent runs have separate tables, and
+    `Executable.run` serializes them if the plug-in requires it.
     """
 
     concurrent = only_reads = True  # what a plug-in writes to, no flag of an array could forbid
