@@ -2,10 +2,10 @@
 
     python benchmarks/run.py compare NEW.json [--baseline OLD.json] [--limit 1.1]
 
-NEW.json is what a suite wrote with `--json`, the `engines.json` of the suite `engines`, or what the native benchmarks
-wrote with `--benchmark_out`. The baseline is the file of the same name in benchmarks/baselines unless another is named.
-Every figure is divided by the recorded one. Figures that became worse by more than the limit are listed first. The exit
-status is 1 if there are any, and 2 if the files cannot be compared.
+NEW.json is what a suite wrote (with `--json`, or `engines.json` in the folder of results), or what the native
+benchmarks wrote with `--benchmark_out`. The baseline is the file of the same name in benchmarks/baselines unless
+another is named. Every figure is divided by the recorded one. Figures that became worse by more than the limit are
+listed first. The exit status is 1 if there are any, and 2 if the files cannot be compared.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ MORE_IS_BETTER: Final = ("a second", "per_second", "per_cycle", "speedup")
 DESCRIPTIONS: Final = ("machine", "context", "peaks")
 """Entries that describe a run, and hold no figures to compare."""
 
+FIGURES: Final = ("median_ms", "plain_ms", "load_cold_ms", "memory_bytes", "seconds", "resident", "peak")
+"""The figures of an engine in the rows of `engines` and `loading`."""
+
 Figures = dict[str, float]
 
 
@@ -35,12 +38,12 @@ def main(arguments: Sequence[str]) -> int:
     baseline = args.baseline or FOLDER / args.new.name
     try:
         old, new = _read(baseline), _read(args.new)
+        changes = compare(_figures(baseline, old), _figures(args.new, new))
     except (OSError, ValueError) as error:
         print(f"cannot compare: {error}", file=sys.stderr)
         return 2
     if old.get("machine") != new.get("machine"):
         print(f"the machines differ: {old.get('machine')} before, {new.get('machine')} now\n")
-    changes = compare(figures(old), figures(new))
     if not changes:
         print(f"cannot compare: {baseline} and {args.new} have no figure in common", file=sys.stderr)
         return 2
@@ -68,33 +71,60 @@ def _read(path: Path) -> dict[str, Any]:
     return record
 
 
+def _figures(path: Path, record: Mapping[str, Any]) -> Figures:
+    try:
+        return figures(record)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 def figures(record: Mapping[str, Any]) -> Figures:
     """Return all figures of a record by their names; a name is the path to the figure in the file."""
     if "benchmarks" in record:
-        return {str(item["name"]): float(item["real_time"]) for item in record["benchmarks"] if "real_time" in item}
+        items = _objects(record, "benchmarks")
+        return {str(item.get("name")): item["real_time"] for item in items if _is_figure(item.get("real_time"))}
     if "rows" in record:
-        return dict(_rows(record["rows"]))
+        return {name: value for row in _objects(record, "rows") for name, value in _row(row)}
     return dict(_leaves({key: value for key, value in record.items() if key not in DESCRIPTIONS}, ()))
 
 
-def _rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
-    """Yield the medians of engines, and the milliseconds of placement, for each row."""
-    for row in rows:
-        title = f"{row['network']} x{row.get('batch', 1)}, {row['threads']} threads"
-        for engine, item in row.get("engines", {}).items():
-            for key in ("median_ms", "plain_ms", "load_cold_ms", "memory_bytes"):
-                if key in item:
-                    yield f"{title}: {engine} {key}", float(item[key])
-        for engine, value in row.get("milliseconds", {}).items():
-            yield f"{title}: {engine} median_ms", float(value)
+def _objects(record: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """Return the list of objects under a key.
+
+    Raises:
+        ValueError: the entry is no such list.
+    """
+    items = record[key]
+    if not isinstance(items, list):
+        raise ValueError(f"{key!r} holds a {type(items).__name__}; expected a list of objects")
+    for number, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise ValueError(f"entry {number} of {key!r} is a {type(item).__name__}; expected an object")
+    return items
+
+
+def _row(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the figures of a row, which are in objects by engine; the other entries name the row."""
+    batch, threads = row.get("batch", 1), row.get("threads", 1)
+    title = f"{row.get('network', row.get('kind'))} x{row.get('size', batch)}, {threads} threads"
+    for name, value in _leaves(row, ()):
+        engine, _, figure = name.removeprefix("engines: ").rpartition(": ")
+        if figure in FIGURES:
+            yield f"{title}: {engine} {figure}", value
+        elif engine == "milliseconds":
+            yield f"{title}: {figure} median_ms", value
 
 
 def _leaves(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, float]]:
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _leaves(item, (*path, str(key)))
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield ": ".join(path), float(value)
+    elif _is_figure(value):
+        yield ": ".join(path), float(value)  # type: ignore[arg-type]
+
+
+def _is_figure(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def compare(old: Mapping[str, float], new: Mapping[str, float]) -> Figures:

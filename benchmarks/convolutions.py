@@ -6,17 +6,14 @@ turns, and the ratio is the time of the fastest other engine divided by the time
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.single_layers import HEADER, THREADS, geometric_mean, line, measured
+from benchmarks.single_layers import run
 
 __all__ = ["SHAPES", "Shape", "main"]
 
@@ -150,29 +147,13 @@ SHAPES: Final[dict[str, Shape]] = {
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure the shapes whose names match a pattern."""
-    args = _parser().parse_args(words)
-    os.environ["INTERPOSER_NUM_THREADS"] = THREADS
-    names = [name for name in SHAPES if any(fnmatchcase(name, pattern) for pattern in args.shapes)]
-    ratios: list[float] = []
-    print(HEADER)
-    for name in names:
-        shape = SHAPES[name]
-        x = np.random.default_rng(1).standard_normal((shape.batch, shape.channels, *shape.size), np.float32)
-        times = measured(_model(shape), [x], args.seconds)
-        ratios.append(min(times[1:]) / times[0])
-        print(line(name, times), flush=True)
-    if ratios:
-        print(geometric_mean(ratios))
-    return 0
+    return run("convolutions", __doc__, {name: partial(_layer, shape) for name, shape in SHAPES.items()}, words)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="run.py convolutions", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("shapes", nargs="*", default=["*"], help="patterns of names, such as 'conv3d*'; all by default")
-    parser.add_argument("--seconds", type=float, default=0.3, help="time for each engine and shape (0.3)")
-    return parser
+def _layer(shape: Shape) -> tuple[Any, list[Any]]:
+    """Return the model of a convolution, and its input."""
+    x = np.random.default_rng(1).standard_normal((shape.batch, shape.channels, *shape.size), np.float32)
+    return _model(shape), [x]
 
 
 def _model(shape: Shape) -> Any:
@@ -193,7 +174,3 @@ def _model(shape: Shape) -> Any:
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -35,6 +35,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.machine import machine
+
 HERE: Final = Path(__file__).resolve().parent
 WIDTH: Final = 8
 ENGINES: Final = ("CpuAcc", "cached", "ONNX Runtime")
@@ -55,7 +57,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if "networks" in args.suites:
             rows += _networks(args, Path(work))
     args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
+    args.json.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

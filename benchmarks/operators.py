@@ -6,17 +6,13 @@ turns, and the ratio is the time of the fastest other engine divided by the time
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.single_layers import HEADER, THREADS, geometric_mean, line, measured
+from benchmarks.single_layers import run
 
 __all__ = ["Case", "main"]
 
@@ -53,9 +49,9 @@ class Case:
         model: ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
         return _typed(model)
 
-    def inputs(self) -> list[Any]:
-        """Return the arrays of a call."""
-        return [array for n, array in enumerate(self.operands) if n not in self.constant]
+    def layer(self) -> tuple[Any, list[Any]]:
+        """Return the model, and the arrays of a call."""
+        return self.model(), [array for n, array in enumerate(self.operands) if n not in self.constant]
 
 
 def _typed(model: Any) -> Any:
@@ -204,31 +200,4 @@ def _cases() -> dict[str, Case]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure the operators whose names match a pattern."""
-    args = _parser().parse_args(words)
-    os.environ["INTERPOSER_NUM_THREADS"] = THREADS
-    ratios: list[float] = []
-    print(HEADER)
-    for name, case in _cases().items():
-        if not any(fnmatchcase(name, pattern) for pattern in args.operators):
-            continue
-        times = measured(case.model(), case.inputs(), args.seconds)
-        ratios.append(min(times[1:]) / times[0])
-        print(line(name, times), flush=True)
-    if ratios:
-        print(geometric_mean(ratios))
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="run.py operators", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "operators", nargs="*", default=["*"], help="patterns of names, such as 'TopK*'; all by default"
-    )
-    parser.add_argument("--seconds", type=float, default=0.3, help="time for each engine and operator (0.3)")
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return run("operators", __doc__, {name: case.layer for name, case in _cases().items()}, words)

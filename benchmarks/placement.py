@@ -31,6 +31,7 @@ import numpy as np
 
 import interposer as ip
 from benchmarks.engines.cases import known, prepare
+from benchmarks.folders import add_models
 from benchmarks.machine import machine
 from interposer.core.errors import InterposerError
 from interposer.session.timing import Timing, take_turns
@@ -38,7 +39,6 @@ from interposer.session.timing import Timing, take_turns
 __all__ = ["main"]
 
 HERE: Final = Path(__file__).resolve().parent
-MODELS: Final = HERE.parents[1] / "shared/models"
 ENGINES: Final = ("CpuAcc", "OnnxRuntime", "OpenVino", "LiteRt")
 MODULES: Final = {"OnnxRuntime": "onnxruntime", "OpenVino": "openvino", "LiteRt": "litert"}
 ALLOWED: Final = 0.02
@@ -52,10 +52,9 @@ def main(words: Sequence[str] | None = None) -> int:
     if args.one:
         print(json.dumps(_measured(args)))
         return 0
-    models = args.models if args.models.is_dir() else None
-    names = [name for name in known(models) if _fits(name, args.networks)]
+    names = [name for name in known(args.models) if _fits(name, args.networks)]
     if not names:
-        print(f"no such network: {','.join(args.networks)}; there are {', '.join(known(models))}", file=sys.stderr)
+        print(f"no such network: {','.join(args.networks)}; there are {', '.join(known(args.models))}", file=sys.stderr)
         return 2
     rows = json.loads(args.json.read_text(encoding="utf-8"))["rows"] if args.resume and args.json.exists() else []
     done = {(row["network"], row["threads"]) for row in rows if "error" not in row}
@@ -88,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=0.25, help="length of a turn (0.25)")
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds after which nothing more is begun")
     parser.add_argument("--resume", action="store_true", help="go on with what is not in the file yet")
-    parser.add_argument("--models", type=Path, default=MODELS, help="folder with more model files")
+    add_models(parser)
     parser.add_argument("--cache", type=Path, default=HERE / ".cache", help="folder where built networks are cached")
     parser.add_argument("--json", type=Path, default=HERE / "results/placement.json", help="the file to write")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
@@ -103,7 +102,8 @@ def _apart(namespace: argparse.Namespace, name: str, threads: int) -> dict[str, 
     """Measure one network in a separate process with a separate cache."""
     words = [sys.executable, str(HERE / "run.py"), "placement", "--one", name, "--threads", str(threads)]
     for option in ("search", "rounds", "seconds", "models", "cache"):
-        words += [f"--{option}", str(getattr(namespace, option))]
+        if (value := getattr(namespace, option)) is not None:
+            words += [f"--{option}", str(value)]
     words += ["--engines", ",".join(namespace.engines)]
     with tempfile.TemporaryDirectory() as folder:
         settings = {**os.environ, "INTERPOSER_CACHE_DIR": folder, "INTERPOSER_NUM_THREADS": str(threads)}
@@ -122,7 +122,7 @@ def _apart(namespace: argparse.Namespace, name: str, threads: int) -> dict[str, 
 
 def _measured(namespace: argparse.Namespace) -> dict[str, Any]:
     [threads] = namespace.threads
-    case = prepare(namespace.one, 1, namespace.models if namespace.models.is_dir() else None, namespace.cache, ())
+    case = prepare(namespace.one, 1, namespace.models, namespace.cache, ())
     inputs = list(np.load(case.inputs).values())
     options = ip.OptimizerOptions(budget_seconds=namespace.search)
     with ip.Runtime(ip.CreationOptions(num_threads=threads)) as runtime:

@@ -1,13 +1,14 @@
-"""What plain calls of small model files cost on CpuAcc, LiteRT and ONNX Runtime, from one thread and from two.
+"""What plain calls of tiny networks cost on Interposer and on the other engines, from one thread and from two.
 
-A plain call takes arrays and returns new ones: `Model.run`, `set_tensor`, `invoke` and `get_tensor`, and `session.run`.
-All engines compute with one thread. LiteRT gets an interpreter for each calling thread, because one cannot be shared.
+A plain call takes arrays and returns new ones: `Model.run`, `session.run`, `infer`, and `set_tensor`, `invoke` and
+`get_tensor`. All engines compute with one thread. For a second calling thread, LiteRT gets another interpreter and
+OpenVINO another inference request, because they cannot be shared.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,31 +17,38 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from lite import has_litert
 
 import interposer as ip
+from benchmarks.engines import PEERS, engine
+from benchmarks.engines.cases import FORMATS, Case, prepare
 
+NETWORKS: Final = ("tiny_autoencoder", "tiny_keywords", "tiny_autoencoder_qdq", "tiny_keywords_qdq")
 MODELS: Final = ("ad01_int8.tflite", "kws_ref_model.tflite")
+"""Files that are measured if the folder of models has them."""
 SECONDS: Final = 0.1
 """How long the calls of one round take."""
+CACHE: Final = Path(__file__).parent / ".cache"
 
 Call = Callable[[], Any]
 
 
 def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
-    """Return microseconds of one call and calls in a second by threads, for each model file; print both."""
-    return {path.stem: _of_model(path, repeat) for path in map(folder.joinpath, MODELS) if path.exists()}
+    """Return microseconds of one call and calls in a second by threads, for each network; print both."""
+    names = [*NETWORKS, *(name for name in MODELS if (folder / name).exists())]
+    cases = {name: prepare(name, 1, folder, CACHE, FORMATS) for name in names}
+    return {name: _of_network(case, repeat) for name, case in cases.items()}
 
 
-def _of_model(path: Path, repeat: int) -> dict[str, float]:
-    with _interposer(path) as (model, inputs):
+def _of_network(case: Case, repeat: int) -> dict[str, float]:
+    inputs = list(np.load(case.inputs).values())
+    with _interposer(case.path) as model:
         forms = _forms(model, inputs)
         makers: dict[str, Callable[[], Call]] = {"Interposer": lambda: forms["Interposer: run, a list"]}
-        makers |= _peers(path, model, inputs)
+        makers |= _peers(case, inputs)
         calls = forms | {f"{name}: a plain call": maker() for name, maker in makers.items() if name != "Interposer"}
         result = _medians(calls, repeat)
         rates = _rates(makers, repeat)
-    print(f"\nplain calls of {path.name}, one thread, microseconds")
+    print(f"\nplain calls of {case.title}, one thread, microseconds")
     for name, value in result.items():
         print(f"  {name:40} {value:8.2f}")
     for name in makers:
@@ -50,15 +58,10 @@ def _of_model(path: Path, repeat: int) -> dict[str, float]:
 
 
 @contextmanager
-def _interposer(path: Path) -> Iterator[tuple[ip.Model, list[Any]]]:
+def _interposer(path: Path) -> Iterator[ip.Model]:
+    options = ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": 1}})
     with ip.Runtime(ip.CreationOptions(num_threads=1)) as runtime:
-        model = ip.load(path, ["CpuAcc"], runtime=runtime, options=_one_thread())
-        infos = [item.output.known for item in model.optimized.inputs]
-        yield model, [np.zeros(tuple(map(int, info.shape)), info.dtype.numpy) for info in infos]
-
-
-def _one_thread() -> ip.OptimizerOptions:
-    return ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": 1}})
+        yield ip.load(path, ["CpuAcc"], runtime=runtime, options=options)
 
 
 def _forms(model: ip.Model, inputs: list[Any]) -> dict[str, Call]:
@@ -75,48 +78,25 @@ def _forms(model: ip.Model, inputs: list[Any]) -> dict[str, Call]:
     }
 
 
-# --- peers ------------------------------------------------------------------------------------------------------------
+def _peers(case: Case, inputs: list[Any]) -> dict[str, Callable[[], Call]]:
+    """Return functions that make a plain call for one thread, by the names of the engines that are installed."""
+
+    def maker(name: str) -> Callable[[], Call]:
+        path = case.file(engine(name).formats)
+        assert path is not None
+        return lambda: _plain_call(name, path, inputs)
+
+    usable = [name for name in PEERS if not engine(name).absent() and case.file(engine(name).formats)]
+    return {name: maker(name) for name in usable}
 
 
-def _peers(path: Path, model: ip.Model, inputs: list[Any]) -> dict[str, Callable[[], Call]]:
-    """Return what makes a plain call for one thread, by the name of the engine."""
-    peers: dict[str, Callable[[], Call]] = {}
-    if has_litert():
-        peers["LiteRT"] = lambda: _litert(path, inputs)
-    if importlib.util.find_spec("onnxruntime"):
-        call = _onnxruntime(model, inputs)
-        peers["ONNX Runtime"] = lambda: call
-    return peers
-
-
-def _litert(path: Path, inputs: list[Any]) -> Call:
-    from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415 - only where it is installed
-
-    interpreter = Interpreter(str(path), num_threads=1)
-    interpreter.allocate_tensors()
-    indexed = [(item["index"], array) for item, array in zip(interpreter.get_input_details(), inputs, strict=True)]
-    taken = [item["index"] for item in interpreter.get_output_details()]
-
-    def run() -> list[Any]:
-        for index, array in indexed:
-            interpreter.set_tensor(index, array)
-        interpreter.invoke()
-        return [interpreter.get_tensor(index) for index in taken]
-
-    return run
-
-
-def _onnxruntime(model: ip.Model, inputs: list[Any]) -> Call:
-    import onnxruntime as ort  # noqa: PLC0415 - only where it is installed
-
-    from interposer.writers import onnx  # noqa: PLC0415 - needs the onnx package
-
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    file = onnx.write(model.network, exact=False).SerializeToString()
-    session = ort.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    feeds = {item.name: array for item, array in zip(session.get_inputs(), inputs, strict=True)}
-    return lambda: session.run(None, feeds)
+def _plain_call(name: str, path: Path, inputs: list[Any]) -> Call:
+    loaded = engine(name)
+    loaded.begin()
+    with tempfile.TemporaryDirectory() as empty:
+        loaded.load(path, 1, Path(empty))
+    loaded.feed(inputs)
+    return next(iter(loaded.ways().values()))
 
 
 # --- times ------------------------------------------------------------------------------------------------------------

@@ -10,18 +10,20 @@
                              [--models FOLDER] [--repeat N] [--json FILE]
 
 `engines` runs whole networks on CpuAcc and other engines, and `placement` compares "auto" with every single engine.
-Both take long and have separate options. `loading` measures the time and the memory of loading, and their growth.
+Both take long. `loading` measures the time and the memory of loading, and their growth. `convolutions` and `operators`
+run networks of one layer. These suites have separate options.
 `compare` compares figures with recorded ones.
 
-`models` times one inference of every .tflite and .onnx file of a folder (by default ../shared/models, else the digits
-example) on CpuRef, and on LiteRT and ONNX Runtime if they are installed. `imports` times `import interposer`, `import
-numpy`, and the creation of the first `Network`, in separate processes. `abi` times the C interface for backends with a
-plug-in that does nothing. `isolation` times a backend in a child process, the same backend in this process, and the
-start of a child process. `new-backend` times the steps from `interposer new-backend` to a successful conformance run,
-once for each installed language. `memory` compares arenas with their lower bounds, and with the memory plans of LiteRT
-and ONNX Runtime for the same networks. `overhead` times a call from Python whose kernels take almost no time, in
-comparison with ONNX Runtime, LiteRT and OpenVINO, and one network in one and two threads. Without names, everything
-except `engines` and `placement` is measured.
+`models` times one inference of every .tflite and .onnx file of a folder (by default that of the environment variable
+INTERPOSER_BENCHMARK_MODELS, else the digits example) on CpuRef, and on LiteRT and ONNX Runtime if they are installed.
+`imports` times `import interposer`, `import numpy`, and the creation of the first `Network`, in separate processes.
+`abi` times the C interface for backends with a plug-in that does nothing. `isolation` times a backend in a child
+process, the same backend in this process, and the start of a child process. `new-backend` times the steps from
+`interposer new-backend` to a successful conformance run, once for each installed language. `memory` compares arenas
+with their lower bounds, and with the memory plans of LiteRT and ONNX Runtime for the same networks.
+`overhead` times a call from Python whose kernels take almost no time, in
+comparison with ONNX Runtime, LiteRT and OpenVINO, and one network in one and two threads. Without names, the suites of
+the last line are measured.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ import overhead
 
 from benchmarks import baseline, convolutions, loading, operators, placement
 from benchmarks.engines import command
+from benchmarks.folders import add_models
 from benchmarks.machine import machine
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,14 +77,12 @@ def main() -> int:
     if sys.argv[1:2] and sys.argv[1] in COMMANDS:
         return COMMANDS[sys.argv[1]](sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="what to measure; everything by default")
-    parser.add_argument("--models", type=Path, default=None, help="folder with model files")
+    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="what to measure; all of them by default")
+    add_models(parser)
     parser.add_argument("--repeat", type=int, default=7, help="runs of each, of which the median counts")
     parser.add_argument("--json", type=Path, default=None, help="also write the figures there")
     args = parser.parse_args()
-    folder = args.models or next(
-        item for item in (ROOT.parent / "shared/models", ROOT / "examples/digits") if item.is_dir()
-    )
+    folder = args.models or ROOT / "examples/digits"
     result: dict[str, Any] = {name: SUITES[name](folder, args.repeat) for name in args.suites or SUITES}
     if args.json:
         args.json.write_text(json.dumps({"machine": machine()} | result, indent=2) + "\n", encoding="utf-8")

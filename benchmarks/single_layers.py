@@ -1,17 +1,24 @@
-"""What the benchmarks of networks of one layer share: engines in one process, in turns."""
+"""What the benchmarks of networks of one layer share: the command, and engines in one process, in turns."""
 
 from __future__ import annotations
 
+import argparse
 import math
+import os
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["HEADER", "THREADS", "geometric_mean", "line", "measured"]
+__all__ = ["Build", "run"]
+
+Build = Callable[[], tuple[Any, Sequence[Any]]]
+"""Returns an ONNX model of one layer, and its inputs."""
 
 ENGINES: Final = ("CpuAcc", "ONNX Runtime", "OpenVINO")
 HEADER: Final = f"{'':36}{'CpuAcc':>10}{'ONNX Rt.':>10}{'OpenVINO':>10}  ms   ratio"
@@ -19,6 +26,39 @@ THREADS: Final = "1"
 TOLERANCE: Final = 1e-3
 """How far results may differ, as a part of the largest number."""
 TURN_SECONDS: Final = 0.01
+
+
+def run(name: str, description: str | None, cases: Mapping[str, Build], words: Sequence[str] | None) -> int:
+    """Measure the layers whose names match a pattern of the command line, and print a table.
+
+    Args:
+        name: the name of the suite.
+        description: the text of `--help`.
+        cases: functions by the names of the layers; each returns an ONNX model and its inputs.
+    """
+    args = _parser(name, description).parse_args(words)
+    os.environ["INTERPOSER_NUM_THREADS"] = THREADS
+    selected = [title for title in cases if any(fnmatchcase(title, pattern) for pattern in args.layers)]
+    if not selected:
+        print(f"no such layer: {' '.join(args.layers)}; there are {', '.join(cases)}", file=sys.stderr)
+        return 2
+    ratios: list[float] = []
+    print(HEADER)
+    for title in selected:
+        times = measured(*cases[title](), args.seconds)
+        ratios.append(min(times[1:]) / times[0])
+        print(line(title, times), flush=True)
+    print(geometric_mean(ratios))
+    return 0
+
+
+def _parser(name: str, description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"run.py {name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("layers", nargs="*", default=["*"], help="patterns of names, such as 'conv3d*'; all by default")
+    parser.add_argument("--seconds", type=float, default=0.3, help="time for each engine and layer (0.3)")
+    return parser
 
 
 def measured(model: Any, inputs: Sequence[Any], seconds: float) -> list[float]:

@@ -13,6 +13,7 @@ import numpy as np
 import interposer as ip
 from benchmarks import networks
 from benchmarks.designs import adding
+from benchmarks.networks.quantized import IDS
 from interposer import frontends
 from interposer.core.errors import InterposerError
 from interposer.report.estimate import operations
@@ -22,14 +23,18 @@ __all__ = ["Case", "known", "prepare", "tiny"]
 PRODUCTS: Final = (
     "BatchMatMul",
     "Convolution2d",
+    "Convolution3d",
     "DepthwiseConvolution2d",
     "FullyConnected",
+    "GruSequence",
     "LstmSequence",
     "TransposeConvolution2d",
 )
 """The operators whose operations are counted: those that are sums of products."""
 
 
+TINY: Final = 5e7
+"""Model files of fewer operations count as tiny."""
 REASON: Final = 200
 """The maximum length of a reported reason, in characters."""
 FORMATS: Final = (".onnx", ".tflite")
@@ -39,11 +44,12 @@ FORMATS: Final = (".onnx", ".tflite")
 class Case:
     """A network with a batch size: its file, the converted files for engines that cannot read it, and its inputs.
 
-    `operations` counts every multiplication and addition of direct sums of products. `refused` has the reason for each
-    format in which the network could not be written.
+    `kind` is the group of networks whose mean it counts in. `operations` counts every multiplication and addition of
+    direct sums of products. `refused` has the reason for each format in which the network could not be written.
     """
 
     name: str
+    kind: str
     batch: int
     path: Path
     converted: dict[str, Path]
@@ -80,16 +86,25 @@ def prepare(name: str, batch: int, models: Path | None, folder: Path, formats: I
     inputs = folder / f"{path.stem}.inputs.npz"
     np.savez(inputs, *_inputs(network))
     counted = [layer for layer in network.graph.topological() if type(layer.op).__name__ in PRODUCTS]
+    quantized = all(layer.outputs[0].known.quantization is not None for layer in counted)
+    count = sum(map(operations, counted))
     return Case(
         name=name.removesuffix(path.suffix),
+        kind=networks.NETWORKS[name].kind if name in networks.NETWORKS else _kind(quantized, count),
         batch=batch,
         path=path,
         converted=converted,
         refused=refused,
         inputs=inputs,
-        operations=sum(map(operations, counted)),
-        quantized=all(layer.outputs[0].known.quantization is not None for layer in counted),
+        operations=count,
+        quantized=quantized,
     )
+
+
+def _kind(quantized: bool, operations: int) -> str:
+    if operations < TINY:
+        return "tiny"
+    return "qdq" if quantized else "float"
 
 
 def _named(name: str, models: Path | None) -> Path:
@@ -137,15 +152,17 @@ def _write(network: ip.Network, path: Path) -> None:
 
 def _inputs(network: ip.Network) -> list[Any]:
     generator = np.random.default_rng(0)
-    return [_random(generator, layer.output.known) for layer in network.graph.inputs]
+    return [_random(generator, layer.output.known, layer.name) for layer in network.graph.inputs]
 
 
-def _random(generator: np.random.Generator, info: ip.TensorInfo) -> Any:
-    """Return random inputs: normally distributed floats, uniform 8-bit integers, and ones for other integers.
+def _random(generator: np.random.Generator, info: ip.TensorInfo, name: str) -> Any:
+    """Return random inputs: normally distributed floats, uniform 8-bit integers, ids, and ones for other integers.
 
-    Ones are valid in masks and hide nothing.
+    Ids are inputs whose names begin with `ids`. Ones are valid in masks and hide nothing.
     """
     shape, dtype = tuple(info.shape), info.dtype.numpy
+    if name.startswith("ids"):
+        return generator.integers(0, IDS, shape, dtype)
     if info.dtype.is_float:
         return generator.standard_normal(shape).astype(dtype)
     if dtype.itemsize == 1:

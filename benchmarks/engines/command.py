@@ -18,21 +18,21 @@ from pathlib import Path
 from typing import Any, Final
 
 import interposer
+from benchmarks.folders import add_models
 from benchmarks.machine import machine
-from benchmarks.networks import BATCHED, QUICK
+from benchmarks.networks import BATCHED, NETWORKS, QUICK
 
 from . import DEFAULT, engine
-from .cases import known, prepare, tiny
+from .cases import Case, known, prepare, tiny
 from .measure import Plan, measure
 from .ours import FAST_MATH, FAST_OPTION, Interposer
 from .peak import Peak, measure_peaks
 from .plot import svg
-from .report import text, versus
+from .report import KINDS, markdown, text, versus
 
 __all__ = ["main"]
 
 HERE: Final = Path(__file__).resolve().parents[1]
-MODELS: Final = HERE.parents[1] / "shared/models"
 BATCH: Final = 8
 
 
@@ -49,10 +49,10 @@ def main(words: Sequence[str] | None = None) -> int:
             ]
         except argparse.ArgumentTypeError as error:
             parser.error(f"--fast-math: {error}")
-    models = args.models if args.models.is_dir() else None
-    requested = _selected(known(models), args.networks or (QUICK if args.quick else ["*"]))
+    requested = _selected(known(args.models), args.networks or (QUICK if args.quick and not args.kinds else ["*"]))
+    requested = [name for name in requested if _is_of(name, args.kinds)]
     if not requested:
-        print(f"no such network: {' '.join(args.networks)}; there are {', '.join(known(models))}", file=sys.stderr)
+        print(f"no such network: {' '.join(args.networks)}; there are {', '.join(known(args.models))}", file=sys.stderr)
         return 2
     args.output.mkdir(parents=True, exist_ok=True)
     compileall.compile_dir(Path(interposer.__file__).parent, quiet=2)  # as installing a package does, for loading
@@ -61,13 +61,15 @@ def main(words: Sequence[str] | None = None) -> int:
     formats = {suffix for name in args.engines for suffix in engine(name).formats}
     rows: list[dict[str, Any]] = []
     for name, batch in _pairs(requested, args.batches):
-        case = prepare(name, batch, models, args.cache, formats)
+        case = prepare(name, batch, args.models, args.cache, formats)
+        if not _is_of(case, args.kinds):
+            continue
         for threads in args.threads:
             rows.append(measure(case, threads, plan))
             print(_progress(rows[-1], args.engines), flush=True)
             _write(args.output, rows, args.engines, peaks)
     print("\n" + text(rows, args.engines, peaks))
-    print(f"written to {args.output}: engines.json, engines.txt, engines.svg")
+    print(f"written to {args.output}: engines.json, engines.txt, engines.md, engines.svg")
     return 0
 
 
@@ -77,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     listed = {"type": lambda said: [word for word in said.split(",") if word]}
     parser.add_argument("--networks", **listed, help="names or patterns, such as mobilenet*,*.tflite; all by default")
+    parser.add_argument("--kinds", **listed, help=f"kinds of networks: {','.join(KINDS)}; all by default")
     parser.add_argument("--engines", type=_engines, default=[*DEFAULT],
                         help="as CpuAcc,OpenVINO or 'Interposer[A,B],CpuRef'; the first is compared with the others "
                              f"(by default {','.join(DEFAULT)})")  # fmt: skip
@@ -85,13 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=_numbers, default=[1, 2], help="as 1,2, the default")
     parser.add_argument("--batches", type=_numbers, default=[1, BATCH],
                         help=f"as 1,{BATCH}, the default; batches of more than 1: {', '.join(BATCHED)}")  # fmt: skip
-    parser.add_argument("--rounds", type=_positive, default=7, help="turns of each engine (7)")
-    parser.add_argument("--seconds", type=float, default=0.3, help="length of a turn (0.3)")
-    parser.add_argument(
-        "--loads", type=_positive, default=1, help="processes to take the least time of loading from (1)"
-    )
+    parser.add_argument("--rounds", type=_positive, default=5, help="turns of each engine (5)")
+    parser.add_argument("--seconds", type=float, default=0.2, help="length of a turn (0.2)")
+    parser.add_argument("--loads", type=int, default=0,
+                        help="processes to take the least time of loading from, without and with a cache; by default "
+                             "one load without a cache is timed")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="few networks unless some are named, short turns")
-    parser.add_argument("--models", type=Path, default=MODELS, help="folder with more model files")
+    add_models(parser)
     parser.add_argument("--cache", type=Path, default=HERE / ".cache", help="folder where built networks are cached")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="folder for JSON, text and plot")
     return parser
@@ -134,6 +137,12 @@ def _selected(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
                                           for pattern in patterns)]  # fmt: skip
 
 
+def _is_of(item: str | Case, kinds: Sequence[str] | None) -> bool:
+    """Return False if the kind of a network is known, and is none of these; None stands for all kinds."""
+    recipe = NETWORKS.get(item) if isinstance(item, str) else item
+    return not kinds or recipe is None or recipe.kind in kinds
+
+
 def _pairs(names: Sequence[str], batches: Sequence[int]) -> Iterator[tuple[str, int]]:
     """Return networks and batch sizes; batches of more than one only for networks that scale with the batch."""
     for name in names:
@@ -147,7 +156,7 @@ def _progress(row: dict[str, Any], engines: Sequence[str]) -> str:
         f"{name} {item['median_ms']:.3f}" if "median_ms" in item else f"{name} -"
         for name, item in row["engines"].items()
     ]
-    against = versus(row, engines[0])
+    against = versus(row, engines[0], plain=row["kind"] == "tiny")
     end = f"   {against.ratio:.2f} x {against.peer}" if against else ""
     return f"{row['network']:34} x{row['batch']}  {row['threads']} threads   {'  '.join(cells)}{end}"
 
@@ -162,4 +171,5 @@ def _write(folder: Path, rows: list[dict[str, Any]], engines: Sequence[str], pea
     }
     (folder / "engines.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     (folder / "engines.txt").write_text(text(rows, engines, peaks), encoding="utf-8")
+    (folder / "engines.md").write_text(markdown(rows, engines), encoding="utf-8")
     (folder / "engines.svg").write_text(svg(rows, engines), encoding="utf-8")

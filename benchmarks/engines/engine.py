@@ -52,7 +52,11 @@ class Engine(ABC):
 
     @abstractmethod
     def ways(self) -> Mapping[str, Call]:
-        """Return the ways to call one run; the first one gives the first result, and the fastest one is timed."""
+        """Return the ways to call one run.
+
+        The first one is the plain call, which takes arrays and returns new ones. It gives the first result. It and the
+        fastest way are timed.
+        """
 
     @abstractmethod
     def outputs(self) -> Arrays:

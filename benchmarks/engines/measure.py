@@ -41,7 +41,8 @@ class Plan:
         engines: names of engines; the first one is compared with the others.
         rounds: the number of turns of each engine.
         seconds: the duration of a turn, after a warm-up of a fifth of it.
-        loads: the number of processes in which loading is timed.
+        loads: the number of processes in which loading is timed without and with a cache. If it is 0, only the load
+            of the measuring process is timed, without a cache.
         tiny: files of the network that every process loads first, by suffix.
     """
 
@@ -72,6 +73,7 @@ def measure(case: Case, threads: int, plan: Plan) -> Figures:
         others = watch.others(sum(figures.pop("cpu_ms", 0.0) for figures in result.values()))
     return {
         "network": case.name,
+        "kind": case.kind,
         "batch": case.batch,
         "threads": threads,
         "operations": case.operations,
@@ -85,15 +87,17 @@ def _started(stack: ExitStack, name: str, case: Case, threads: int, plan: Plan, 
     """Return a process that has loaded the network, and the figures of loading."""
     path = _file(name, case)
     colds, warms = [], []
-    for number in range(plan.loads):
+    for number in range(max(1, plan.loads)):
         cache = place / f"cache{number}"
         cache.mkdir()
         process = stack.enter_context(_process(name, path, threads, cache, plan))
         loaded = process.ask("load", str(path), str(case.inputs), str(place / "first.npz"))
         colds.append(loaded["load_ms"])
-        warms.append(_warm(name, case, path, threads, cache, plan))
+        if plan.loads:
+            warms.append(_warm(name, case, path, threads, cache, plan))
         if number < plan.loads - 1:
             process.close()
+    warm = {"load_warm_ms": min(warms)} if warms else {}
     way = process.ask("choose", str(place / "outputs.npz"))
     return process, {
         "version": loaded["version"],
@@ -101,7 +105,7 @@ def _started(stack: ExitStack, name: str, case: Case, threads: int, plan: Plan, 
         "file": path.suffix,
         "way": way,
         "load_cold_ms": min(colds),
-        "load_warm_ms": min(warms),
+        **warm,
         "outputs": place,
     }
 
@@ -208,6 +212,9 @@ def _take_turns(result: dict[str, Figures], running: dict[str, Process], plan: P
             "median_ms": statistics.median(item["median_ms"] for item in rounds[name]),
             "min_ms": min(item["min_ms"] for item in rounds[name]),
             "rounds_ms": [item["median_ms"] for item in rounds[name]],
+            "plain_ms": statistics.median(item["plain_ms"] for item in rounds[name]),
+            "plain_min_ms": min(item["plain_min_ms"] for item in rounds[name]),
+            "plain_rounds_ms": [item["plain_ms"] for item in rounds[name]],
             "cpu_ms": sum(item["cpu_ms"] for item in rounds[name]),
             "memory_bytes": process.ask("memory"),
         }

@@ -10,10 +10,20 @@ from typing import Any, Final
 from .ours import FAST_MATH
 from .peak import Peak
 
-__all__ = ["Versus", "speed_of_peak", "text", "versus"]
+__all__ = ["KINDS", "Versus", "markdown", "speed_of_peak", "text", "versus"]
 
 Row = Mapping[str, Any]
 
+KINDS: Final = {
+    "float": "float32",
+    "qdq": "quantized, with QuantizeLinear and DequantizeLinear",
+    "dynamic": "dynamically quantized",
+    "decoders": "decoders",
+    "tiny": "tiny, by plain calls",
+}
+"""The groups of networks, and their titles. A geometric mean is reported for each."""
+PLAIN: Final = """milliseconds of one plain call, which takes arrays and returns new ones: median (least)
+x: how many times as fast as the best of the others, by the medians of rounds"""
 TIMES: Final = """milliseconds of one run: median (least)
 x: how many times as fast as the best of the others, by the medians of rounds; least: by the least times
 of peak: what part of the machine's peak that is, direct sums of products counted
@@ -24,17 +34,23 @@ class Versus:
     """The first engine of a row compared with the fastest of the others, or with a named one.
 
     `ratio` says how many times as fast the first engine is: the median, over rounds, of the other's time divided by its
-    own.
+    own. With `plain`, plain calls are compared, else the fastest ways to call the engines.
     """
 
-    def __init__(self, ours: Mapping[str, Any], peer: str, theirs: Mapping[str, Any]) -> None:
+    def __init__(self, ours: Mapping[str, Any], peer: str, theirs: Mapping[str, Any], plain: bool = False) -> None:
         self.peer = peer
-        pairs = zip(ours["rounds_ms"], theirs["rounds_ms"], strict=True)
+        prefix = "plain_" if plain else ""
+        pairs = zip(ours[f"{prefix}rounds_ms"], theirs[f"{prefix}rounds_ms"], strict=True)
         self.ratio = statistics.median(their / our for our, their in pairs)
-        self.ratio_of_minima = theirs["min_ms"] / ours["min_ms"]
+        self.ratio_of_minima = theirs[f"{prefix}min_ms"] / ours[f"{prefix}min_ms"]
+        self.milliseconds = _median(ours, plain), _median(theirs, plain)
 
 
-def versus(row: Row, subject: str, peer: str | None = None) -> Versus | None:
+def _median(figures: Mapping[str, Any], plain: bool) -> float:
+    return float(figures["plain_ms" if plain else "median_ms"])
+
+
+def versus(row: Row, subject: str, peer: str | None = None, plain: bool = False) -> Versus | None:
     """Return the comparison if both engines have run, else None; engines with fast math only if they are named."""
     timed = {name: item for name, item in row["engines"].items() if "median_ms" in item}
     ours = timed.pop(subject, None)
@@ -43,8 +59,13 @@ def versus(row: Row, subject: str, peer: str | None = None) -> Versus | None:
     }
     if ours is None or not timed:
         return None
-    best = min(timed, key=lambda name: float(timed[name]["median_ms"]))
-    return Versus(ours, best, timed[best])
+    best = min(timed, key=lambda name: _median(timed[name], plain))
+    return Versus(ours, best, timed[best], plain)
+
+
+def _counted(row: Row, subject: str, peer: str | None = None) -> Versus | None:
+    """Return the comparison that counts in the mean of the row's kind: plain calls of tiny networks."""
+    return versus(row, subject, peer, plain=row["kind"] == "tiny")
 
 
 def speed_of_peak(row: Row, name: str, peaks: Mapping[int, Peak]) -> float | None:
@@ -62,6 +83,8 @@ def text(rows: Sequence[Row], engines: Sequence[str], peaks: Mapping[int, Peak])
         _peaks(peaks),
         TIMES,
         _table(_titles(engines), [_times(row, engines, peaks) for row in rows]),
+        PLAIN,
+        _table(["network", "threads", *engines, "x"], [_plain_times(row, engines) for row in rows]),
         "milliseconds from the file to the first answer, without a cache / with one; MB of memory that came with it",
         _table(["network", "threads", *engines], [_loads(row, engines) for row in rows]),
         "\n".join(_summary(rows, engines)),
@@ -79,14 +102,14 @@ def _peaks(peaks: Mapping[int, Peak]) -> str:
 
 
 def _titles(engines: Sequence[str]) -> list[str]:
-    return ["network", "type", "threads", *engines, "x", "least", "of peak", "others"]
+    return ["network", "kind", "threads", *engines, "x", "least", "of peak", "others"]
 
 
 def _times(row: Row, engines: Sequence[str], peaks: Mapping[int, Peak]) -> list[str]:
     against, share = versus(row, engines[0]), speed_of_peak(row, engines[0], peaks)
     return [
         _title(row),
-        "int8" if row["quantized"] else "float32",
+        row["kind"],
         str(row["threads"]),
         *(_cell(row["engines"].get(name, {})) for name in engines),
         f"{against.ratio:.2f}" if against else "",
@@ -96,10 +119,16 @@ def _times(row: Row, engines: Sequence[str], peaks: Mapping[int, Peak]) -> list[
     ]
 
 
-def _cell(figures: Mapping[str, Any]) -> str:
-    if "median_ms" not in figures:
+def _plain_times(row: Row, engines: Sequence[str]) -> list[str]:
+    against = versus(row, engines[0], plain=True)
+    cells = (_cell(row["engines"].get(name, {}), "plain_ms", "plain_min_ms") for name in engines)
+    return [_title(row), str(row["threads"]), *cells, f"{against.ratio:.2f}" if against else ""]
+
+
+def _cell(figures: Mapping[str, Any], median: str = "median_ms", least: str = "min_ms") -> str:
+    if median not in figures:
         return "-"
-    return f"{_number(figures['median_ms'])} ({_number(figures['min_ms'])})"
+    return f"{_number(figures[median])} ({_number(figures[least])})"
 
 
 def _number(value: float) -> str:
@@ -114,8 +143,8 @@ def _loads(row: Row, engines: Sequence[str]) -> list[str]:
 def _load(figures: Mapping[str, Any]) -> str:
     if "load_cold_ms" not in figures or "memory_bytes" not in figures:
         return "-"
-    cold, warm = figures["load_cold_ms"], figures["load_warm_ms"]
-    return f"{_number(cold)} / {_number(warm)}; {figures['memory_bytes'] / 1e6:.0f}"
+    warm = f" / {_number(figures['load_warm_ms'])}" if "load_warm_ms" in figures else ""
+    return f"{_number(figures['load_cold_ms'])}{warm}; {figures['memory_bytes'] / 1e6:.0f}"
 
 
 def _title(row: Row) -> str:
@@ -137,13 +166,16 @@ def _summary(rows: Sequence[Row], engines: Sequence[str]) -> Iterator[str]:
     subject = engines[0]
     for threads in sorted({row["threads"] for row in rows}):
         mine = [row for row in rows if row["threads"] == threads]
-        result = [(row, item) for row in mine if (item := versus(row, subject)) is not None]
+        result = [(row, item) for row in mine if (item := _counted(row, subject)) is not None]
         if not result:
             continue
         mean = _mean([ratio for _, ratio in result])
         yield f"{subject}, {_threads(threads)}: {mean} as fast as the best of the others"
+        for kind, title in KINDS.items():
+            if of_kind := [item for row, item in result if row["kind"] == kind]:
+                yield f"  {title}: {_mean(of_kind)}, least {min(item.ratio for item in of_kind):.2f}"
         for peer in engines[1:]:
-            if beside := [item for row in mine if (item := versus(row, subject, peer))]:
+            if beside := [item for row in mine if (item := _counted(row, subject, peer))]:
                 yield f"  as {peer}: {_mean(beside)}"
         losses = [
             f"{_title(row)} ({element.ratio:.2f} of {element.peer})" for row, element in result if element.ratio < 1
@@ -165,3 +197,40 @@ def _remarks(rows: Sequence[Row]) -> Iterator[str]:
             if remark:
                 said[f"{_title(row)}, {name}: {remark}"] = None
     yield from said
+
+
+# --- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def markdown(rows: Sequence[Row], engines: Sequence[str]) -> str:
+    """Return the tables for the documentation: the means of each kind, and the rows of each kind."""
+    threads = sorted({row["threads"] for row in rows})
+    kinds = [kind for kind in KINDS if any(row["kind"] == kind for row in rows)]
+    lines = [
+        f"| networks | {' | '.join(f'{_threads(count)}, mean | least' for count in threads)} |",
+        "|---|" + "---|---|" * len(threads),
+        *(f"| {KINDS[kind]} | {' | '.join(_kind_means(rows, engines[0], kind, threads))} |" for kind in kinds),
+    ]
+    for kind in kinds:
+        mine = [row for row in rows if row["kind"] == kind]
+        columns = [f"{engines[0]}, {_threads(count)} | best other | times as fast" for count in threads]
+        lines += ["", f"| {KINDS[kind]} | {' | '.join(columns)} |", "|---|" + "---|---|---|" * len(threads)]
+        for title in dict.fromkeys(map(_title, mine)):
+            cells = [_compared([row for row in mine if _title(row) == title], engines[0], count) for count in threads]
+            lines.append(f"| `{title.replace(' x', '` x ') if ' x' in title else title + '`'} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _kind_means(rows: Sequence[Row], subject: str, kind: str, threads: Sequence[int]) -> Iterator[str]:
+    for count in threads:
+        mine = [row for row in rows if row["kind"] == kind and row["threads"] == count]
+        ratios = [item.ratio for row in mine if (item := _counted(row, subject))]
+        yield f"{statistics.geometric_mean(ratios):.2f} | {min(ratios):.2f}" if ratios else "- | -"
+
+
+def _compared(rows: Sequence[Row], subject: str, threads: int) -> str:
+    against = next((_counted(row, subject) for row in rows if row["threads"] == threads), None)
+    if against is None:
+        return "- | - | -"
+    ours, theirs = map(_number, against.milliseconds)
+    return f"{ours} | {theirs} {against.peer} | {against.ratio:.2f}"

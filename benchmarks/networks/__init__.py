@@ -10,50 +10,132 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
 import onnx
 
-from .bert import bert_base, bert_small
+from . import audio, convnext, detectors, encoders, mobile, recommendation, recurrent, segmentation, tiny, video, vision
+from .decoders import decoder
 from .densenet import densenet121
 from .inception import inception_v3
-from .lstm import lstm
-from .mobilenet import efficientnet_lite0, mobilenet_v1, mobilenet_v2, mobilenet_v3
 from .quantized import STYLES
-from .resnet import resnet50
+from .residual import residual
 from .shufflenet import shufflenet_v2
 from .squeezenet import squeezenet
-from .unet import unet
-from .yolo import yolo
 
-__all__ = ["BATCHED", "NETWORKS", "QUANTIZED", "QUICK", "build", "saved"]
+__all__ = ["BATCHED", "NETWORKS", "QUICK", "Recipe", "build", "saved"]
 
-NETWORKS: Final[dict[str, Callable[[int], onnx.ModelProto]]] = {
-    item.__name__: item
-    for item in (mobilenet_v1, mobilenet_v2, mobilenet_v3, efficientnet_lite0, shufflenet_v2, squeezenet, resnet50,
-                densenet121, inception_v3, unet, yolo, bert_base, bert_small, lstm)
-}  # fmt: skip
-QUANTIZED: Final = (mobilenet_v2, mobilenet_v3, resnet50, bert_small)
-"""Those that are also measured with integers of 8 bits, with "_qdq" or "_dynamic" after their names."""
+QDQ: Final = ("qdq",)
+DYNAMIC: Final = ("dynamic",)
+BOTH: Final = (*QDQ, *DYNAMIC)
+Make = Callable[[int], onnx.ModelProto]
 
 
-def _quantized(make: Callable[[int], onnx.ModelProto], style: str) -> Callable[[int], onnx.ModelProto]:
-    return lambda batch: STYLES[style](make(batch))
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is built, and whether it is also measured in batches of 8.
+
+    `kind` is the group whose mean the network counts in: `float`, `qdq`, `dynamic`, `decoders` or `tiny`.
+    """
+
+    make: Make
+    kind: str = "float"
+    batched: bool = False
 
 
-NETWORKS.update({f"{make.__name__}_{style}": _quantized(make, style) for make in QUANTIZED for style in STYLES})
-BATCHED: Final = ("mobilenet_v2", "resnet50", "bert_small", "lstm")
+@dataclass(frozen=True)
+class Row:
+    """A network in float32 and in styles of quantization; `batched` lists those with batches of 8.
+
+    `kind` is that of all of them; if it is empty, the style is the kind.
+    """
+
+    make: Make
+    styles: Sequence[str] = ()
+    batched: Sequence[str] = ()
+    kind: str = ""
+    name: str = ""
+
+    def recipes(self) -> Iterator[tuple[str, Recipe]]:
+        """Yield all networks of the row."""
+        name = self.name or self.make.__name__  # type: ignore[attr-defined]
+        yield name, Recipe(self.make, self.kind or "float", "float" in self.batched)
+        for style in self.styles:
+            quantized = partial(_quantized, self.make, style)
+            yield f"{name}_{style}", Recipe(quantized, self.kind or style, style in self.batched)
+
+
+def _quantized(make: Make, style: str, batch: int) -> onnx.ModelProto:
+    return STYLES[style](make(batch))
+
+
+def _residual(name: str, styles: Sequence[str], batched: Sequence[str] = ()) -> Row:
+    return Row(partial(residual, name), styles, batched, name=name)
+
+
+def _decoder(name: str, batched: Sequence[str] = ("float",)) -> Row:
+    return Row(partial(decoder, name), batched=batched, kind="decoders", name=name)
+
+
+TABLE: Final = (
+    Row(mobile.mobilenet_v1),
+    Row(mobile.mobilenet_v2, BOTH, ["float", "qdq"]),
+    Row(mobile.mobilenet_v3, BOTH),
+    Row(mobile.mobilenet_v4, QDQ),
+    Row(mobile.efficientnet_lite0),
+    Row(mobile.efficientnet_b0, QDQ, ["float"]),
+    Row(shufflenet_v2),
+    Row(squeezenet),
+    _residual("resnet18", QDQ),
+    _residual("resnet50", BOTH, ["float", "qdq"]),
+    _residual("resnext50", QDQ),
+    _residual("regnet_y_400mf", QDQ),
+    Row(densenet121, QDQ),
+    Row(inception_v3),
+    Row(convnext.vgg11),
+    Row(convnext.convnext, DYNAMIC, ["float"]),
+    Row(detectors.yolo, QDQ),
+    Row(detectors.ssd_mobilenet, QDQ),
+    Row(detectors.retinanet),
+    Row(segmentation.deeplab),
+    Row(segmentation.deeplab_mobilenet, QDQ),
+    Row(segmentation.unet, QDQ),
+    Row(segmentation.unet_diffusion),
+    Row(vision.vit, BOTH, ["float"]),
+    Row(vision.swin, DYNAMIC),
+    Row(vision.maxvit),
+    Row(vision.clip_image),
+    Row(vision.clip_text, DYNAMIC),
+    Row(encoders.bert_base),
+    Row(encoders.bert_small, BOTH, ["float", "dynamic"]),
+    Row(encoders.distilbert, BOTH),
+    Row(audio.whisper_encoder, DYNAMIC),
+    Row(audio.wav2vec, DYNAMIC),
+    Row(video.r3d),
+    Row(video.x3d),
+    Row(recommendation.dlrm, DYNAMIC, ["float"]),
+    Row(recurrent.lstm, batched=["float"]),
+    Row(recurrent.gru, batched=["float"]),
+    *(_decoder(f"{name}_{stage}{form}") for name in ("gpt", "llama") for stage in ("prefill", "step")
+      for form in ("", "_int4")),
+    _decoder("whisper_step", ()),
+    *(Row(make, QDQ, kind="tiny") for make in (tiny.tiny_autoencoder, tiny.tiny_keywords, tiny.tiny_resnet,
+                                               tiny.tiny_mobilenet)),
+)  # fmt: skip
+NETWORKS: Final = dict(recipe for row in TABLE for recipe in row.recipes())
+BATCHED: Final = tuple(name for name, recipe in NETWORKS.items() if recipe.batched)
 """Those that are also measured in batches of 8."""
-QUICK: Final = ("mobilenet_v2", "squeezenet", "bert_small")
-"""Those of a short run."""
+QUICK: Final = ("mobilenet_v2", "mobilenet_v2_qdq", "bert_small", "bert_small_dynamic", "gpt_step", "tiny_keywords")
+"""Those of a short run: at least one of each kind."""
 
 
 def build(name: str, batch: int = 1) -> onnx.ModelProto:
     """Return the network with this name."""
-    return NETWORKS[name](batch)
+    return NETWORKS[name].make(batch)
 
 
 def saved(name: str, folder: Path, batch: int = 1) -> Path:
@@ -64,16 +146,16 @@ def saved(name: str, folder: Path, batch: int = 1) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob(f"{stem}-*"):
             old.unlink()
-        partial = path.with_suffix(f".{os.getpid()}")
-        onnx.save(build(name, batch), partial)
-        partial.replace(path)
+        partial_file = path.with_suffix(f".{os.getpid()}")
+        onnx.save(build(name, batch), partial_file)
+        partial_file.replace(path)
     return path
 
 
 @cache
 def _version() -> str:
-    """Return a hash of the source files of the builders."""
+    """Return a hash of the source files of the builders; the table of names does not change a network."""
     result = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for source in sorted({*Path(__file__).parent.glob("*.py")} - {Path(__file__)}):
         result.update(source.read_bytes())
     return result.hexdigest()[:12]

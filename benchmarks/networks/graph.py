@@ -1,5 +1,7 @@
 """Helpers to build the networks: ONNX nodes with seeded weights, in float32, with images in NCHW.
 
+Tensors of sequences have the dimensions batch, length and features.
+
 Batch normalizations that can be folded into a convolution are already folded. The variance of weights is 2 / fan-in
 before a ReLU and 1 / fan-in elsewhere, so that the magnitude of tensors is about the same in all layers.
 """
@@ -14,21 +16,27 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-__all__ = ["Graph"]
+__all__ = ["BLOCK", "Graph", "squeeze_excite"]
 
 OPSET: Final = 17
 IR_VERSION: Final = 8
+BLOCKED_OPSET: Final = 21
+BLOCKED_IR_VERSION: Final = 10
+BLOCK: Final = 32
+"""Weights with one scale, if weights are in blocks."""
 RELU_GAIN: Final = math.sqrt(2)
 
 
 class Graph:
     """A network under construction.
 
-    Tensors are identified by their names, and the channels of every image are known.
+    Tensors are identified by their names. The channels of every image, and the features of every sequence are known.
+    With `blocked`, the weights of `linear` are integers of 4 bits, with a scale for each block of `BLOCK` inputs.
     """
 
-    def __init__(self, name: str, batch: int = 1) -> None:
-        self.name, self.batch = name, batch
+    def __init__(self, name: str, batch: int = 1, blocked: bool = False) -> None:
+        self.name, self.batch, self.blocked = name, batch, blocked
+        self.opset = BLOCKED_OPSET if blocked else OPSET
         self.channels: dict[str, int] = {}
         self._random = np.random.default_rng(0)
         self._nodes: list[Any] = []
@@ -38,7 +46,8 @@ class Graph:
     def input(self, name: str, shape: Sequence[int], dtype: int = TensorProto.FLOAT) -> str:
         """Return an input of this shape, given without the batch dimension."""
         self._inputs.append(helper.make_tensor_value_info(name, dtype, [self.batch, *shape]))
-        self.channels[name] = shape[0]
+        if shape:
+            self.channels[name] = shape[0]
         return name
 
     def image(self, size: int, channels: int = 3) -> str:
@@ -73,8 +82,9 @@ class Graph:
         """Return the model with these outputs, whose shapes are inferred."""
         results = [onnx.ValueInfoProto(name=name) for name in outputs]
         graph = helper.make_graph(self._nodes, self.name, self._inputs, results, self._constants)
-        opsets = [helper.make_opsetid("", OPSET)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="benchmark")
+        opsets = [helper.make_opsetid("", self.opset)]
+        version = BLOCKED_IR_VERSION if self.blocked else IR_VERSION
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=version, producer_name="benchmark")
         return _typed(model)
 
     # --- layers -------------------------------------------------------------------------------------------------------
@@ -83,38 +93,52 @@ class Graph:
         self,
         x: str,
         channels: int,
-        kernel: int | tuple[int, int] = 1,
-        stride: int = 1,
+        kernel: int | Sequence[int] = 1,
+        stride: int | Sequence[int] = 1,
         groups: int = 1,
         act: str | None = "Relu",
         gain: float | None = None,
         pad: int | None = None,
+        dilation: int = 1,
     ) -> str:
-        """Add a convolution with bias and an activation; the padding is such that only the stride reduces the image."""
-        height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
-        pads = [height // 2, width // 2] * 2 if pad is None else [pad] * 4
+        """Add a convolution with bias and an activation.
+
+        A kernel that is a sequence has the size of each axis; a number is the size of both axes of an image. Without
+        `pad`, the padding is such that only the stride reduces the image.
+        """
+        sizes = [kernel] * 2 if isinstance(kernel, int) else [*kernel]
+        strides = [stride] * len(sizes) if isinstance(stride, int) else [*stride]
+        pads = [size // 2 * dilation if pad is None else pad for size in sizes] * 2
         depth = self.channels[x] // groups
         if gain is None:
             gain = 1.0 if act is None else RELU_GAIN
-        weights = self.weights((channels, depth, height, width), depth * height * width, gain)
-        where = {"kernel_shape": [height, width], "strides": [stride] * 2, "pads": pads, "group": groups}
-        y = self.node("Conv", x, weights, self.bias(channels), **where)
+        weights = self.weights((channels, depth, *sizes), depth * math.prod(sizes), gain)
+        where = {"kernel_shape": sizes, "strides": strides, "pads": pads, "group": groups}
+        y = self.node("Conv", x, weights, self.bias(channels), **where, dilations=[dilation] * len(sizes))
         self.channels[y] = channels
         return self.act(y, act)
 
-    def depthwise(self, x: str, kernel: int = 3, stride: int = 1, act: str | None = "Relu") -> str:
+    def depthwise(
+        self,
+        x: str,
+        kernel: int | Sequence[int] = 3,
+        stride: int | Sequence[int] = 1,
+        act: str | None = "Relu",
+        dilation: int = 1,
+    ) -> str:
         """Add a depthwise convolution."""
         channels = self.channels[x]
-        return self.conv(x, channels, kernel, stride, groups=channels, act=act)
+        return self.conv(x, channels, kernel, stride, groups=channels, act=act, dilation=dilation)
 
     def act(self, x: str, kind: str | None) -> str:
-        """Add an activation by its ONNX name; Relu6 and Swish are several nodes, as exporters write them."""
+        """Add an activation by its ONNX name.
+
+        Relu6, Swish, Gelu, GeluTanh and QuickGelu are several nodes, as exporters write them.
+        """
         if kind is None:
             return x
-        if kind == "Relu6":
-            return self.node("Clip", x, self.constant(0.0), self.constant(6.0))
-        if kind == "Swish":
-            return self.node("Mul", x, self.node("Sigmoid", x))
+        if kind in COMPOSED:
+            return COMPOSED[kind](self, x)
         return self.node(kind, x)
 
     def add(self, a: str, b: str) -> str:
@@ -147,12 +171,22 @@ class Graph:
         variance = self.constant(1 + 0.1 * self._random.random(channels, np.float32))
         return self.node("BatchNormalization", x, scale, self.bias(channels), self.bias(channels), variance)
 
-    def linear(self, x: str, features: int, gain: float = 1.0) -> str:
+    def linear(self, x: str, features: int, gain: float = 1.0, bias: bool = True) -> str:
         """Add a matrix product along the last axis, and a bias; `x` may have any rank."""
         depth = self.channels[x]
-        y = self.add(self.node("MatMul", x, self.weights((depth, features), depth, gain)), self.bias(features))
+        weights = self._blocks(depth, features) if self.blocked else self.weights((depth, features), depth, gain)
+        y = self.node("MatMul", x, weights)
+        y = self.node("Add", self.bias(features), y) if bias else y
         self.channels[y] = features
         return y
+
+    def _blocks(self, depth: int, features: int) -> str:
+        """Return weights of 4 bits, with one scale for `BLOCK` inputs of each output."""
+        name = f"constant_{len(self._constants)}"
+        packed = self._random.integers(0, 256, depth * features // 2, np.uint8).tobytes()
+        self._constants.append(helper.make_tensor(name, TensorProto.INT4, (depth, features), packed, raw=True))
+        scales = self._random.uniform(0.5, 1.0, (depth // BLOCK, features)) * (0.3 / math.sqrt(depth))
+        return str(self.node("DequantizeLinear", name, self.constant(scales), axis=0, block_size=BLOCK))
 
     def gemm(self, x: str, features: int, gain: float = 1.0) -> str:
         """Add a matrix product and a bias for rank 2, as one node."""
@@ -161,9 +195,107 @@ class Graph:
         self.channels[y] = features
         return y
 
+    def reshape(self, x: str, *shape: int) -> str:
+        """Add a Reshape; the last dimension becomes the features."""
+        y = self.node("Reshape", x, self.constant(shape, np.int64))
+        self.channels[y] = shape[-1]
+        return str(y)
+
+    def transpose(self, x: str, *order: int) -> str:
+        return str(self.node("Transpose", x, perm=list(order)))
+
+    def slice(self, x: str, axis: int, start: int, end: int, step: int = 1) -> str:
+        """Add a Slice of one axis."""
+        return str(self.node("Slice", x, *(self.constant([value], np.int64) for value in (start, end, axis, step))))
+
+    def mean(self, x: str, axis: int) -> str:
+        """Add the mean over one axis, which stays as a dimension of 1."""
+        if self.opset < 18:
+            return str(self.node("ReduceMean", x, axes=[axis], keepdims=1))
+        return str(self.node("ReduceMean", x, self.constant([axis], np.int64), keepdims=1))
+
+    def embedding(self, ids: str, rows: int, features: int) -> str:
+        """Look up the rows of a table of weights."""
+        y = self.node("Gather", self.weights((rows, features), 1), ids, axis=0)
+        self.channels[y] = features
+        return str(y)
+
+    def layer_norm(self, x: str, decomposed: bool = False, epsilon: float = 1e-5) -> str:
+        """Add a layer normalization of the features: the operator, or the nodes of exporters before opset 17."""
+        width = self.channels[x]
+        scale = self.constant(1 + 0.1 * self._random.standard_normal(width, np.float32))
+        if not decomposed:
+            return str(self.node("LayerNormalization", x, scale, self.bias(width), axis=-1, epsilon=epsilon))
+        centered = self.node("Sub", x, self.mean(x, -1))
+        variance = self.mean(self.node("Pow", centered, self.constant(2.0)), -1)
+        deviation = self.node("Sqrt", self.node("Add", variance, self.constant(epsilon)))
+        return self.add(self.node("Mul", self.node("Div", centered, deviation), scale), self.bias(width))
+
+    def rms_norm(self, x: str, epsilon: float = 1e-6) -> str:
+        """Add a normalization by the root of the mean square, as exporters write it."""
+        scale = self.constant(1 + 0.1 * self._random.standard_normal(self.channels[x], np.float32))
+        square = self.mean(self.node("Pow", x, self.constant(2.0)), -1)
+        root = self.node("Sqrt", self.node("Add", square, self.constant(epsilon)))
+        normal = self.node("Mul", x, self.node("Div", self.constant(1.0), root))
+        self.channels[normal] = self.channels[x]
+        y = self.node("Mul", scale, normal)
+        self.channels[y] = self.channels[x]
+        return str(y)
+
+    def group_norm(self, x: str, groups: int, *size: int) -> str:
+        """Add a group normalization of an image of this size, as exporters write it."""
+        channels = self.channels[x]
+        ones, zeros = self.constant(np.ones(groups)), self.constant(np.zeros(groups))
+        y = self.node("Reshape", x, self.constant([0, groups, -1], np.int64))
+        y = self.node("InstanceNormalization", y, ones, zeros, epsilon=1e-5)
+        y = self.node("Reshape", y, self.constant([self.batch, channels, *size], np.int64))
+        each = [1] * len(size)
+        scale = self.constant(1 + 0.1 * self._random.standard_normal((channels, *each), np.float32))
+        y = self.add(self.node("Mul", y, scale), self.constant(np.zeros((channels, *each))))
+        self.channels[y] = channels
+        return y
+
     def classify(self, x: str, classes: int = 1000) -> str:
         """Average over the image, and return one number for each class."""
         return self.gemm(self.node("Flatten", self.node("GlobalAveragePool", x)), classes)
+
+
+def squeeze_excite(g: Graph, x: str, fewer: int, act: str = "Relu", gate: str = "Sigmoid") -> str:
+    """Multiply every channel by a gate that is computed from all channels."""
+    y = g.conv(g.node("GlobalAveragePool", x), fewer, act=act)
+    y = g.conv(y, g.channels[x], act=None)
+    attributes = {"alpha": 1 / 6, "beta": 0.5} if gate == "HardSigmoid" else {}
+    return str(g.node("Mul", x, g.node(gate, y, **attributes)))
+
+
+def _relu6(g: Graph, x: str) -> str:
+    return str(g.node("Clip", x, g.constant(0.0), g.constant(6.0)))
+
+
+def _swish(g: Graph, x: str) -> str:
+    return str(g.node("Mul", x, g.node("Sigmoid", x)))
+
+
+def _gelu(g: Graph, x: str) -> str:
+    error = g.node("Erf", g.node("Div", x, g.constant(math.sqrt(2))))
+    return str(g.node("Mul", g.node("Mul", x, g.add(error, g.constant(1.0))), g.constant(0.5)))
+
+
+def _gelu_tanh(g: Graph, x: str) -> str:
+    cube = g.node("Mul", g.node("Pow", x, g.constant(3.0)), g.constant(0.044715))
+    inner = g.node("Mul", g.add(x, cube), g.constant(math.sqrt(2 / math.pi)))
+    half = g.node("Mul", x, g.constant(0.5))
+    return str(g.node("Mul", half, g.add(g.node("Tanh", inner), g.constant(1.0))))
+
+
+def _quick_gelu(g: Graph, x: str) -> str:
+    return str(g.node("Mul", x, g.node("Sigmoid", g.node("Mul", x, g.constant(1.702)))))
+
+
+COMPOSED: Final = {
+    "Relu6": _relu6, "Swish": _swish, "Gelu": _gelu, "GeluTanh": _gelu_tanh, "QuickGelu": _quick_gelu,
+}  # fmt: skip
+"""Activations that exporters write as several nodes."""
 
 
 def _typed(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -17,7 +17,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-__all__ = ["STYLES", "dynamic", "qdq"]
+__all__ = ["IDS", "STYLES", "dynamic", "qdq"]
+
+IDS: Final = 4096
+"""Ids of rows in tables are smaller than this."""
 
 SAMPLES: Final = 2
 """Inputs from which the scales of activations are computed."""
@@ -83,12 +86,14 @@ def _reader(model: onnx.ModelProto) -> Any:
 def _samples(model: onnx.ModelProto) -> Iterator[dict[str, Any]]:
     generator = np.random.default_rng(0)
     for _ in range(SAMPLES):
-        yield {item.name: _random(generator, item.type.tensor_type) for item in model.graph.input}
+        yield {item.name: _random(generator, item.name, item.type.tensor_type) for item in model.graph.input}
 
 
-def _random(generator: np.random.Generator, kind: Any) -> Any:
-    """Return random inputs: normally distributed floats, and ones for integers, so that no mask hides anything."""
+def _random(generator: np.random.Generator, name: str, kind: Any) -> Any:
+    """Return random inputs: normally distributed floats, ids, and ones for other integers, so that no mask hides."""
     shape = [dim.dim_value for dim in kind.shape.dim]
+    if name.startswith("ids"):
+        return generator.integers(0, IDS, shape)
     if kind.elem_type == TensorProto.FLOAT:
         return generator.standard_normal(shape, np.float32)
     return np.ones(shape, helper.tensor_dtype_to_np_dtype(kind.elem_type))

@@ -54,6 +54,35 @@ def test_rows_of_engines_are_found_by_network_batch_and_threads(compared):
     assert out.startswith("  3.000  vgg x8, 2 threads: CpuAcc median_ms\n2 figures")
 
 
+def test_plain_calls_of_engines_are_compared(compared):
+    def record(plain):
+        return {"rows": [{"network": "n", "kind": "tiny", "threads": 1, "engines": {"LiteRT": {"plain_ms": plain}}}]}
+
+    assert compared(record(1.0), record(2.0))[1].startswith("  2.000  n x1, 1 threads: LiteRT plain_ms\n1 figures")
+
+
+def test_rows_of_loading_are_named_by_network_or_by_kind_and_size(compared):
+    def record(seconds):
+        figures = {"seconds": seconds, "resident": 5.0}
+        rows = [{"network": "vgg", "CpuAcc": figures}, {"kind": "layers", "size": 5000, "CpuAcc": {"error": "no"}},
+                {"kind": "inputs", "size": 10, "ONNX Runtime": figures}]  # fmt: skip
+        return {"machine": MACHINE, "rows": rows}
+
+    assert compared(record(1.0), record(4.0)) == (1, (
+        "  4.000  vgg x1, 1 threads: CpuAcc seconds\n"
+        "  4.000  inputs x10, 1 threads: ONNX Runtime seconds\n"
+        "4 figures: 2.000 times the recorded ones in the geometric mean (less is better)\n"
+        "2 worse by more than 1.1, 0 better by more than 1.1\n"
+    ), "")  # fmt: skip
+
+
+def test_rows_of_placement_have_milliseconds_by_engine(compared):
+    def record(time):
+        return {"rows": [{"network": "n", "threads": 2, "milliseconds": {"auto": time}, "ratio": time, "best": "x"}]}
+
+    assert compared(record(1.0), record(2.0))[1].startswith("  2.000  n x1, 2 threads: auto median_ms\n1 figures")
+
+
 def test_micro_benchmarks_are_compared_by_name(compared):
     def record(time):
         return {"context": {}, "benchmarks": [{"name": "gemm/64", "real_time": time}]}
@@ -69,6 +98,10 @@ def test_figures_of_another_machine_are_compared_with_a_warning(compared):
 @pytest.mark.parametrize(("old", "new", "message"), [
     ({"t": 1}, {"u": 1}, "cannot compare: /old.json and /new.json have no figure in common\n"),
     ("[1]", {"u": 1}, "cannot compare: /old.json holds a list; expected an object with figures\n"),
+    ({"rows": 3}, {"u": 1}, "cannot compare: /old.json: 'rows' holds a int; expected a list of objects\n"),
+    ({"rows": [{}, "x"]}, {"u": 1}, "cannot compare: /old.json: entry 1 of 'rows' is a str; expected an object\n"),
+    ({"benchmarks": {}}, {"u": 1},
+     "cannot compare: /old.json: 'benchmarks' holds a dict; expected a list of objects\n"),
     ("{", {"u": 1}, "cannot compare: /old.json is not a JSON file: "
                     "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)\n"),
 ])  # fmt: skip

@@ -32,9 +32,9 @@ def models(tmp_path_factory):
     return folder
 
 
-def figures(models, folder, engines):
+def figures(models, folder, engines, loads=0):
     case = prepare("small.onnx", 1, models, folder, {".onnx", ".tflite"})
-    plan = Plan(engines, rounds=2, seconds=0.01, loads=1, tiny=tiny(folder))
+    plan = Plan(engines, rounds=2, seconds=0.01, loads=loads, tiny=tiny(folder))
     return measure(case, threads=1, plan=plan)
 
 
@@ -48,10 +48,26 @@ def test_one_command_writes_figures_a_table_and_a_plot(models, tmp_path, capsys)
     facts = json.loads((tmp_path / "results/engines.json").read_text())
     [row] = facts["rows"]
     assert (row["network"], row["threads"], row["operations"], row["quantized"]) == ("small", 1, 64, False)
-    assert {"median_ms", "min_ms", "load_cold_ms", "load_warm_ms", "memory_bytes"} <= {*row["engines"]["CpuRef"]}
+    assert row["kind"] == "tiny"
+    assert {"median_ms", "min_ms", "plain_ms", "load_cold_ms", "memory_bytes"} <= {*row["engines"]["CpuRef"]}
     assert len(row["engines"]["CpuRef"]["rounds_ms"]) == 2
     assert (tmp_path / "results/engines.txt").read_text() in capsys.readouterr().out
+    assert (tmp_path / "results/engines.md").read_text().startswith("| networks | 1 thread, mean | least |\n|---|")
     assert ElementTree.parse(tmp_path / "results/engines.svg").getroot().tag.endswith("svg")
+
+
+def test_a_folder_of_models_that_does_not_exist_is_refused(capsys, monkeypatch):
+    monkeypatch.setenv("INTERPOSER_BENCHMARK_MODELS", "/nowhere/models")
+    with pytest.raises(SystemExit, match="2"):
+        main(["--networks", "small"])
+
+    assert capsys.readouterr().err.endswith("error: argument --models: there is no folder /nowhere/models\n")
+
+
+@pytest.mark.needs_cpuref
+def test_the_time_of_a_load_with_a_cache_is_measured_on_request(models, tmp_path):
+    assert "load_warm_ms" not in figures(models, tmp_path, ["CpuRef"])["engines"]["CpuRef"]
+    assert "load_warm_ms" in figures(models, tmp_path, ["CpuRef"], loads=1)["engines"]["CpuRef"]
 
 
 def test_a_name_that_no_network_has_is_told_with_those_there_are(models, capsys):

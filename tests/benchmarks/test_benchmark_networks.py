@@ -6,11 +6,12 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 import interposer as ip  # noqa: E402
-from benchmarks.networks import BATCHED, NETWORKS, QUANTIZED, QUICK, build, saved  # noqa: E402 - it needs onnx
+from benchmarks.engines.report import KINDS  # noqa: E402
+from benchmarks.networks import BATCHED, NETWORKS, QUICK, build, saved  # noqa: E402 - it needs onnx
 
-LARGE = {"bert_base", "inception_v3", "resnet50", "unet"}
+SMALL = {"mobilenet_v4", "regnet_y_400mf", "swin", "bert_small", "gru", "dlrm", "whisper_step", "x3d", "tiny_keywords"}
 FLOAT = [name for name in NETWORKS if not name.endswith(("_qdq", "_dynamic"))]
-ANY = [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in FLOAT]
+ANY = [name if name in SMALL else pytest.param(name, marks=pytest.mark.slow) for name in FLOAT]
 
 
 def shape_of(value):
@@ -35,14 +36,17 @@ def test_a_quantized_network_has_integers_of_8_bits_for_its_products(style):
 
 
 def test_the_lists_of_networks_name_networks():
-    assert {f"{make.__name__}_qdq" for make in QUANTIZED} <= {*NETWORKS}
     assert {*BATCHED, *QUICK} <= {*NETWORKS}
+
+
+def test_a_short_run_has_a_network_of_each_kind():
+    assert {NETWORKS[name].kind for name in QUICK} == {*KINDS} == {recipe.kind for recipe in NETWORKS.values()}
 
 
 def test_a_batch_is_the_first_extent_of_inputs_and_outputs():
     graph = build("bert_small", batch=3).graph
 
-    assert [shape_of(value) for value in graph.input] == [(3, 128, 256), (3, 128)]
+    assert [shape_of(value) for value in graph.input] == [(3, 128), (3, 128)]
     assert [shape_of(value) for value in graph.output] == [(3, 128, 256)]
 
 

@@ -8,7 +8,7 @@ pytest.importorskip("onnx")
 
 from benchmarks.engines.peak import Peak
 from benchmarks.engines.plot import svg
-from benchmarks.engines.report import speed_of_peak, text, versus
+from benchmarks.engines.report import markdown, speed_of_peak, text, versus
 
 ENGINES = ["Ours", "Peer", "Other"]
 PEAKS = {1: Peak(100e9, 0.0, "measured")}
@@ -17,12 +17,15 @@ PEAKS = {1: Peak(100e9, 0.0, "measured")}
 def timed(*rounds, **more):
     ordered = sorted(rounds)
     loads = {"load_cold_ms": 20.0, "load_warm_ms": 4.0, "memory_bytes": 5_000_000}
-    return {"median_ms": ordered[len(rounds) // 2], "min_ms": ordered[0], "rounds_ms": [*rounds]} | loads | more
+    times = {"median_ms": ordered[len(rounds) // 2], "min_ms": ordered[0], "rounds_ms": [*rounds]}
+    plain = {f"plain_{name}": value for name, value in times.items() if name != "median_ms"}
+    return times | plain | {"plain_ms": times["median_ms"]} | loads | more
 
 
-def row(network="net", quantized=False, **engines):
+def row(network="net", quantized=False, kind="float", **engines):
     return {
         "network": network,
+        "kind": kind,
         "batch": 1,
         "threads": 1,
         "operations": 100_000_000,
@@ -49,9 +52,16 @@ x: how many times as fast as the best of the others, by the medians of rounds; l
 of peak: what part of the machine's peak that is, direct sums of products counted
 others: what part of all processors other programs used at the same time
 
-network     type  threads         Ours         Peer        Other     x  least  of peak  others
-quick    float32        1  2.00 (2.00)  4.00 (4.00)            -  2.00   2.00      50%     25%
-slow     float32        1  4.00 (4.00)  9.00 (9.00)  2.00 (2.00)  0.50   0.50      25%     25%
+network   kind  threads         Ours         Peer        Other     x  least  of peak  others
+quick    float        1  2.00 (2.00)  4.00 (4.00)            -  2.00   2.00      50%     25%
+slow     float        1  4.00 (4.00)  9.00 (9.00)  2.00 (2.00)  0.50   0.50      25%     25%
+
+milliseconds of one plain call, which takes arrays and returns new ones: median (least)
+x: how many times as fast as the best of the others, by the medians of rounds
+
+network  threads         Ours         Peer        Other     x
+quick          1  2.00 (2.00)  4.00 (4.00)            -  2.00
+slow           1  4.00 (4.00)  9.00 (9.00)  2.00 (2.00)  0.50
 
 milliseconds from the file to the first answer, without a cache / with one; MB of memory that came with it
 
@@ -60,6 +70,7 @@ quick          1  20.0 / 4.00; 5  20.0 / 4.00; 5               -
 slow           1  20.0 / 4.00; 5  20.0 / 4.00; 5  20.0 / 4.00; 5
 
 Ours, 1 thread: 1.00 times (2 networks) as fast as the best of the others
+  float32: 1.00 times (2 networks), least 0.50
   as Peer: 2.12 times (2 networks)
   as Other: 0.50 times (1 network)
   slower: slow (0.50 of Other)
@@ -68,6 +79,37 @@ quick, Other: it cannot read it
 slow, Ours: layers: Ours 3
 """
     assert text(ROWS, ENGINES, PEAKS) == expected
+
+
+def test_tiny_networks_count_by_plain_calls():
+    plain = {"plain_ms": 8.0, "plain_min_ms": 8.0, "plain_rounds_ms": [8.0]}
+    small = row("small", kind="tiny", Ours=timed(1.0, **plain), Peer=timed(2.0))
+
+    assert "tiny, by plain calls: 0.25 times (1 network), least 0.25" in text([small], ENGINES[:2], PEAKS)
+    assert "slower: small (0.25 of Peer)" in text([small], ENGINES[:2], PEAKS)
+
+
+def test_the_tables_for_the_documentation_have_means_and_rows_of_each_kind():
+    rows = [*ROWS, row("net", kind="tiny", Ours=timed(1.0), Peer=timed(3.0)) | {"batch": 8, "threads": 2}]
+
+    assert (
+        markdown(rows, ENGINES)
+        == """\
+| networks | 1 thread, mean | least | 2 threads, mean | least |
+|---|---|---|---|---|
+| float32 | 1.00 | 0.50 | - | - |
+| tiny, by plain calls | - | - | 3.00 | 3.00 |
+
+| float32 | Ours, 1 thread | best other | times as fast | Ours, 2 threads | best other | times as fast |
+|---|---|---|---|---|---|---|
+| `quick` | 2.00 | 4.00 Peer | 2.00 | - | - | - |
+| `slow` | 4.00 | 2.00 Other | 0.50 | - | - | - |
+
+| tiny, by plain calls | Ours, 1 thread | best other | times as fast | Ours, 2 threads | best other | times as fast |
+|---|---|---|---|---|---|---|
+| `net` x 8 | - | - | - | 1.00 | 3.00 Peer | 3.00 |
+"""
+    )
 
 
 def test_a_ratio_is_taken_round_by_round_so_that_a_slow_moment_hits_both():
