@@ -17,7 +17,9 @@ __all__ = ["input_arrays", "inputs_by_name", "named_inputs", "outputs_by_number"
 
 
 def input_arrays(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Array]:
-    """Return an array of the declared type and shape for each input; arrays that fit already are not copied.
+    """Return an array of the declared type and shape for each input, by name in the order of `infos`.
+
+    `infos` are the inputs of the model. Arrays that fit already are not copied.
 
     Raises:
         BindingError: the number, names, shapes or types of the inputs do not fit.
@@ -48,9 +50,10 @@ def inputs_by_name(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapp
 def named_inputs(
     infos: Mapping[str, TensorInfo], inputs: Any, named: Mapping[str, Any], arguments: Sequence[str]
 ) -> Mapping[str, Any]:
-    """Return the inputs of a call that gives them as keywords.
+    """Check the inputs that a call passes as keywords, `named`, and return them by name.
 
-    `infos` are the inputs of the model, and `arguments` are the keywords that the called method reserves.
+    `inputs` is what the call passes as an argument, and must be None. `infos` are the inputs of the model, and
+    `arguments` are the keywords that the called method reserves.
 
     Raises:
         BindingError: inputs are given both ways, or a keyword is not the name of an input.
@@ -93,9 +96,9 @@ def _in_order(infos: Mapping[str, TensorInfo], inputs: Mapping[str, Any]) -> lis
 
 
 def outputs_by_number(numbers: Mapping[str, int], values: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
-    """Return the arrays to write outputs to, by binding id.
+    """Return the arrays to write outputs to, by binding id; `numbers` has the binding ids of the outputs by name.
 
-    A list must have all outputs in order; a mapping may have some of them by name.
+    `values` is a list with an array for each output in order, or a mapping with arrays for some of them by name.
 
     Raises:
         BindingError: there are too few or too many outputs, or a name is unknown.
@@ -114,7 +117,10 @@ def outputs_by_number(numbers: Mapping[str, int], values: Sequence[Any] | Mappin
 
 
 def _fits(value: Any, info: TensorInfo) -> TypeGuard[Array]:
-    """Return True for an array that needs no conversion; arrays of strings always take the slow path."""
+    """Return True if a value is an array with the type and shape of `info`, so that it needs no conversion.
+
+    Arrays of strings never fit, as their elements have to be checked.
+    """
     return (
         type(value) is np.ndarray
         and info.is_tensor

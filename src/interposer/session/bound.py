@@ -31,7 +31,7 @@ class RunsOnArrays(Protocol):
         """The failures of backends so far."""
 
     def run(self, inputs: Any, outputs: Any) -> Any:
-        """Run once on arrays or on imported tensors."""
+        """Run the model once; inputs and outputs are arrays by name or in order, or imported tensors."""
 
     def import_inputs(self, inputs: Mapping[str, Any]) -> ImportedTensors:
         """Let the backends use the arrays of inputs directly."""

@@ -56,7 +56,7 @@ def _is_auto(backends: tuple[str, ...] | None) -> bool:
 
 
 def asks_to_measure(backends: tuple[str, ...] | None, options: OptimizerOptions | None) -> bool:
-    """Return whether the placement has to be found by measuring."""
+    """Return True if the backends are "auto", or the options ask for a measured placement."""
     return _is_auto(backends) or (options is not None and options.placement == "measured")
 
 
@@ -161,7 +161,7 @@ class Choice:
         return planned(network, plan, self.runtime, options, logs=not self._is_fork)
 
     def _note_failures(self, plan: Plan) -> None:
-        """Record an event for each backend that failed while the placement was measured."""
+        """Record an event for each backend that failed while the placement of `plan` was measured."""
         for backend, reason in plan.failed.items():
             if backend not in self._faulty and plan is not self.plan:
                 self._faulty.add(backend)
@@ -190,7 +190,10 @@ class Choice:
         return failed
 
     def take_back(self, ids: Collection[str]) -> None:
-        """Enable backends again, because the other backends failed as well."""
+        """Enable the backends with these ids again, because the other backends failed as well.
+
+        An event is recorded for each.
+        """
         for item in ids:
             del self._quarantined[item]
             self.disabled = frozenset(self._quarantined)

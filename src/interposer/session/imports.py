@@ -46,7 +46,10 @@ class ImportedTensors:
         return {name: array for name, array in self._arrays.values()}
 
     def check(self, owner: object, kind: str) -> None:
-        """Raise `InvalidArgumentError` if the tensors belong to another model, are of the other kind, or are closed."""
+        """Raise `InvalidArgumentError` if a run of the model `owner` cannot use these tensors as its inputs or outputs.
+
+        `kind` is "input" or "output". They may belong to another model, be of the other kind, or be closed.
+        """
         if owner is not self.owner:
             raise InvalidArgumentError(f"these {self.kind}s were imported by another model")
         if kind != self.kind:

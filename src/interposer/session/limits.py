@@ -39,7 +39,7 @@ class Limits:
         return needed
 
     def check_needed(self, needed: Estimate) -> None:
-        """Raise `LimitExceededError` if the estimate exceeds a limit."""
+        """Raise `LimitExceededError` if what a run needs, by an estimate, exceeds a limit."""
         if self.max_bytes is not None and needed.peak_bytes > self.max_bytes:
             raise LimitExceededError("memory", needed.peak_bytes, self.max_bytes, "bytes")
         if self.max_operations is not None and needed.operations > self.max_operations:

@@ -396,7 +396,11 @@ class Model:
         return self._imported("input", key, network_id, bound, memory_source)
 
     def _shaped(self, name: str, value: Any) -> Array:
-        """Return an array with the shape of an input; for a descriptor the content is meaningless."""
+        """Return an array that has the shape of what was passed for the input `name`.
+
+        A `MemoryDescriptor` has no shape: the result then has the input's own or usual shape, and no meaningful
+        content. Raises `InvalidArgumentError` if that shape is not known.
+        """
         if not isinstance(value, MemoryDescriptor):
             return shared_array(value, f"input {name!r}")
         shape = self._blueprint.usual_shapes.get(name, self.inputs[name].shape)

@@ -128,7 +128,10 @@ class Keeper:
         options: OptimizerOptions | None,
         registry: BackendRegistry,
     ) -> Keeper | None:
-        """Return the keeper for a model file, or None if networks of this kind are not cached."""
+        """Return the keeper for a call of `load` with these arguments, or None if such networks are not cached.
+
+        Cached are networks of files that are completely run by one backend which can save what it compiled.
+        """
         try:
             return cls._of(source, format, backends, options, registry)
         except _NotCachedError as reason:
@@ -181,7 +184,7 @@ class Keeper:
         self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:32]}"
 
     def check(self, source: object) -> None:
-        """Raise `LoadError` if the content of the file has changed since the cache entry was read."""
+        """Raise `LoadError` if the content of the model file `source` has changed since the cache entry was read."""
         file = _File.read(source)
         if file is None or file.sha256 != self._made["sha256"]:
             raise LoadError(f"the file {self.name_of_source!r} was changed or deleted; load the model again")
@@ -260,10 +263,11 @@ class Keeper:
         return PreCompiled(num_outputs=len(fact["outputs"]), object=created)
 
     def keeping(self, source: object, make: Callable[[], Model]) -> Model:
-        """Create a model with `make`, store its first variant in the cache if possible, and return the model.
+        """Create a model of the file `source` with `make`, store its first network in the cache, and return the model.
 
-        Nothing is stored if the file was replaced or changed in the meantime, because the content of the model is then
-        not certain. May be called once, after the cache lookup returned None.
+        Nothing is stored if the network cannot be cached. The same holds if the file was replaced or changed in the
+        meantime, because the content of the model is then not certain. May be called once, after the cache lookup
+        returned None.
         """
         file, self._file = self._file, None
         assert file is not None
@@ -373,7 +377,10 @@ class Keeper:
 
 
 def _as_bytes(piece: bytes | memoryview) -> bytes | memoryview:
-    """Return the bytes of an object with contiguous memory, without a copy; raise TypeError for other objects."""
+    """Return a view of the bytes of an object with contiguous memory, without a copy.
+
+    Raises TypeError for other objects.
+    """
     view = memoryview(piece)
     return view.cast("B") if view.nbytes else b""
 
@@ -390,7 +397,7 @@ def _folder_and_options(backend: Backend, options: Mapping[str, Any]) -> tuple[s
 
 
 class _Identity(NamedTuple):
-    """The identity and state of a file; times are in nanoseconds."""
+    """What changes if a file is replaced or written to: device, inode, size, and times in nanoseconds."""
 
     device: int
     inode: int
@@ -401,14 +408,17 @@ class _Identity(NamedTuple):
 
 @dataclass(frozen=True)
 class _File:
-    """The content of a model file when it was read, and its identity; `identity` is None for bytes."""
+    """A model file as it was when it was read: its content, and its identity to detect changes (None for bytes)."""
 
     content: bytes
     identity: _Identity | None
 
     @classmethod
     def read(cls, source: object) -> _File | None:
-        """Return the file, or None if it cannot be read, is empty, or has more than `MOST_BYTES`."""
+        """Read the model file `source`, a path or bytes.
+
+        None if it cannot be read, is empty, or has more than `MOST_BYTES`.
+        """
         identity = _identity(source)  # read before the content, so that a concurrent write is detected
         content = _content(source)
         return cls(content, identity) if content and len(content) <= MOST_BYTES else None
@@ -434,7 +444,7 @@ class _File:
 
 
 def _identity(source: object) -> _Identity | None:
-    """Return the identity of a file; None for bytes or if the file is missing."""
+    """Return the identity of the file with this path; None for bytes or if the file is missing."""
     if not isinstance(source, str | os.PathLike):
         return None
     try:

@@ -83,13 +83,13 @@ class InterposerBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Return True for "CPU" and the ids of backends that are available."""
+        """Return True if a device, such as "CPU" or "CPU:0", is "CPU" or the id of an available backend."""
         kind = _kind(device)
         return kind == "CPU" or kind in default_runtime().device_spec.supported_backends
 
     @classmethod
     def is_compatible(cls, model: Source, device: str = "CPU", **kwargs: Any) -> bool:
-        """Return True if `prepare` succeeds for this model; this prepares the model and discards it."""
+        """Return True if `prepare` succeeds with these arguments; the model is prepared and then discarded."""
         try:
             cls.prepare(model, device, **kwargs)
         except InterposerError:
@@ -98,7 +98,9 @@ class InterposerBackend(Backend):
 
     @classmethod
     def prepare(cls, model: Source, device: str = "CPU", **kwargs: Any) -> Prepared:
-        """Load the model (an `onnx.ModelProto`, a path or bytes) and return it ready to run.
+        """Load a model (an `onnx.ModelProto`, a path or bytes) on a device, and return it ready to run.
+
+        `device` and the keyword arguments are described at the class.
 
         Raises:
             InvalidArgumentError: a keyword argument is unknown.
@@ -114,7 +116,7 @@ class InterposerBackend(Backend):
 
     @classmethod
     def run_model(cls, model: Source, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
-        """Prepare a model and run it once."""
+        """Load a model on a device and run it once; see `prepare` and `Prepared.run`."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
@@ -128,10 +130,11 @@ class InterposerBackend(Backend):
         opset_version: int | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Run a single node. `inputs` are in the order of the node, without the absent optional inputs.
+        """Run a single node on a device, and return its outputs as arrays.
 
-        `opset_version` is the version of the node's domain. The default is the newest version that the package onnx
-        knows, or 1 for other domains. `outputs_info` is ignored.
+        `inputs` are in the order of the node, without the absent optional inputs. `opset_version` is the version of the
+        node's domain. The default is the newest version that the package onnx knows, or 1 for other domains.
+        `outputs_info` is ignored. `device` and the other keyword arguments are those of `prepare`.
         """
         if type(node).__name__ != "NodeProto":
             raise InvalidArgumentError(f"a node must be an onnx.NodeProto, not {type(node).__name__}")

@@ -36,7 +36,10 @@ class Origin:
 
     @classmethod
     def of(cls, source: Any, reading: Mapping[str, Any]) -> Origin:
-        """Return the origin for a call of `load`; paths are made absolute for processes in other folders."""
+        """Return the origin for a call of `load` with this source and these other arguments for reading it.
+
+        Arguments that are None are left out. A path is made absolute, for processes that run in another folder.
+        """
         value = {name: item for name, item in reading.items() if item is not None}
         if not isinstance(source, str | os.PathLike):
             return cls(source, value)

@@ -39,9 +39,10 @@ def requested_names(outputs: Any) -> tuple[str, ...] | None:
 
 
 def known_values(network: Network) -> dict[str, TensorInfo]:
-    """Return the values that a run can return, in execution order with the outputs last, under their usual names.
+    """Return the infos of all values of a network that a run can return, under the names by which they are requested.
 
-    These are the names in the model file, or the layer's name if there is no file or the file has no such tensor.
+    They are in execution order with the outputs last. A value has its name in the model file, or the layer's name if
+    there is no file or the file has no such tensor.
     """
     graph = network.graph
     result = {name: info for name, info in graph.folded.items()}
@@ -106,7 +107,7 @@ def _values(graph: Graph) -> Iterator[Value]:
 
 
 def _unknown(graph: Graph, name: str) -> str:
-    """Return the message for a name that no available value has, with suggestions."""
+    """Return the error message for a requested name that no available value of the graph has, with similar names."""
     several = next((layer for layer in graph if layer.name == name and len(layer.outputs) > 1), None)
     if several is not None:
         names = ", ".join(repr(value.name) for value in several.outputs)

@@ -154,7 +154,7 @@ def _load(format: str, source: Any, shapes: Shapes | None) -> Network | Template
 
 
 def _text(source: Any, shapes: Shapes | None) -> Network:
-    """Return the network of a file in the text format, given as a path or as bytes."""
+    """Read a network in the text format from a path or from bytes, with these shapes of inputs, and return it."""
     path = None if isinstance(source, bytes | bytearray | memoryview) else str(source)
     try:
         if path is not None:

@@ -69,7 +69,7 @@ def measured_times(run: Callable[[RunControl | None], Any], budget_seconds: floa
 
 
 def example_inputs(optimized: OptimizedNetwork) -> dict[str, Array]:
-    """Return random arrays for the inputs of a network, and zeros for integers that may be indices.
+    """Return random arrays for the inputs of an optimized network by name, and zeros for integers that may be indices.
 
     Raises:
         InvalidArgumentError: an input is not a tensor of numbers with a known shape.

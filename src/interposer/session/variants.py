@@ -186,7 +186,7 @@ class Blueprint:
         return Key(shapes, tuple((name, _fingerprint(arrays[name])) for name in self.needed))
 
     def variant(self, arrays: Mapping[str, Array]) -> Network:
-        """Return the network for these inputs.
+        """Return the network specialised for these inputs, which are arrays by name.
 
         If the network turns out to depend on the values of more inputs, these are added to `needed`, so `key` must be
         called again afterwards.

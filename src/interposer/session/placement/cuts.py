@@ -29,10 +29,10 @@ class Block:
 
 
 def blocks_of(graph: Graph, most: int) -> list[Block]:
-    """Return at most `most` blocks in execution order, cutting the network where the fewest tensors cross.
+    """Divide the running layers of a graph into at most `most` blocks, cut where the fewest tensors cross.
 
-    The union of consecutive blocks is convex. If possible, exactly one tensor crosses each cut. While there are too
-    many blocks, the smallest one is merged with its smaller neighbour.
+    The blocks are in execution order, and the union of consecutive blocks is convex. If possible, exactly one tensor
+    crosses each cut. While there are too many blocks, the smallest one is merged with its smaller neighbour.
     """
     running = [layer for layer in graph.topological() if not isinstance(layer.op, Input | Output | Constant)]
     crossing = _crossing(graph, running)
@@ -97,7 +97,10 @@ def part_network(graph: Graph, layers: Sequence[Layer], name: str) -> Network:
 
 
 def example(info: TensorInfo, seed: int) -> Array:
-    """Return example values that every operator accepts: random numbers, zeros for integers that may be indices."""
+    """Return an example array for an input with this info: random numbers, zeros for integers that may be indices.
+
+    Every operator accepts it. The same `seed` gives the same numbers.
+    """
     shape, draw = tuple(map(int, info.shape)), np.random.default_rng(seed)
     if info.dtype is DataType.BOOL or (info.dtype.numpy.kind in "iu" and info.quantization is None):
         return np.zeros(shape, info.dtype.numpy)

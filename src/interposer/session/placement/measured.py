@@ -559,7 +559,10 @@ class _Placer:
         return REST if thread_budget(self.runtime.options.num_threads) > 1 else 0.0
 
     def _beyond(self, seconds: Mapping[str, float]) -> InterposerError:
-        """Return the error for plans that all exceed the limits."""
+        """Return the error to raise if every plan exceeds the limits; it names the least memory or time that was found.
+
+        `seconds` has the time of each plan that is within the limit of memory.
+        """
         known = {name: report.peak for name, report in self.memory.items() if not report.unknown}
         unknown = sorted({item for report in self.memory.values() for item in report.unknown})
         silent = f"; the memory of parts on {', '.join(unknown)} is not known" if unknown else ""
@@ -630,7 +633,10 @@ def _spread(times: Sequence[float]) -> float:
 
 
 def _spans(count: int) -> Iterator[tuple[int, int]]:
-    """Yield all ranges of blocks: single blocks, the whole network, then ranges of increasing length."""
+    """Yield the ranges of consecutive blocks (first, last plus one) in the order in which they are timed.
+
+    These are the single blocks of `count` blocks, then the whole network, then ranges of increasing length.
+    """
     yield from ((place, place + 1) for place in range(count))
     yield 0, count
     for length in range(2, count):

@@ -20,7 +20,10 @@ _log: Final = logging.getLogger("interposer.session")
 
 
 def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
-    """Return the versions, machine and threads that a plan depends on, as JSON values."""
+    """Return what a plan for backends with these ids depends on, as JSON values.
+
+    These are versions, the machine, and numbers of threads.
+    """
     records = {record.id: record.version for record in runtime.registry.records()}
     return {
         "interposer": __version__,
@@ -32,7 +35,7 @@ def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
 
 
 def _build(runtime: Runtime, backend: str) -> str:
-    """Return a string that distinguishes builds of a backend with equal versions; empty if it is not available."""
+    """Return a text that distinguishes builds of a backend with equal versions; empty if it is not available."""
     registry = runtime.registry
     if not registry.is_registered(backend) or registry.reason_absent(backend) is not None:
         return ""

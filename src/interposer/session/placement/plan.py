@@ -80,7 +80,11 @@ class Plan:
         return {item: backend for item, backend in self.layers.items() if item not in names}
 
     def differences(self, graph: Graph, made_with: Mapping[str, Any], available: tuple[str, ...]) -> Iterator[str]:
-        """Yield the differences between this environment and the one of the plan, one sentence each."""
+        """Yield a sentence for each reason why the plan may not hold for this network in this environment.
+
+        `graph` is that of the network, `made_with` has the versions, machine and threads of this environment, and
+        `available` the ids of the backends in it.
+        """
         for backend in dict.fromkeys((*self.backends, *self.layers.values())):
             if backend not in available:
                 yield f"backend {backend} is not available here"
@@ -131,7 +135,7 @@ class Plan:
     def from_json(cls, text: str, where: str = "the plan") -> Plan:
         """Return the plan in a JSON string; raise `InvalidArgumentError` if it is not a plan.
 
-        `where` names the source.
+        `where` names the source of the text in the message.
         """
         if not text.strip():
             raise InvalidArgumentError(f"{where} is empty")
@@ -157,7 +161,10 @@ def _fits(pattern: str, layer: Layer) -> bool:
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each entry that has changed; the members of nested mappings are compared separately."""
+    """Compare two versions of the facts that a plan depends on; yield a sentence for each entry that has changed.
+
+    The members of nested mappings are compared separately.
+    """
     for name in dict.fromkeys((*before, *now)):
         there, here = before.get(name), now.get(name)
         if isinstance(there, Mapping) and isinstance(here, Mapping):
