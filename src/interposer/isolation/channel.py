@@ -148,5 +148,5 @@ class Channel:
         return b"".join(pieces)
 
     def close(self) -> None:
-        """Close this end."""
+        """Close this end of the connection."""
         self._socket.close()

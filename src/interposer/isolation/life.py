@@ -298,7 +298,10 @@ class _Process(subprocess.Popen[bytes]):
 
 
 def _telling(output: Iterable[str]) -> list[str]:
-    """Return the output lines to repeat: the last ones, or those from the first "Fatal Python error" on."""
+    """Select the last output lines of a process for the error message about its end.
+
+    If a line begins with "Fatal Python error", the lines from there on are selected instead.
+    """
     lines = [line for line in output if line]
     fatal = next((at for at, line in enumerate(lines) if line.startswith(_FATAL)), None)
     return lines[-_LAST_WORDS:] if fatal is None else lines[fatal : fatal + _LAST_WORDS]

@@ -232,7 +232,7 @@ class Served:
     def do_late(self, reported: Plain) -> Plain:
         """Run a workload immediately on tensors some of which do not belong to the network.
 
-        Return the shapes of these outputs. The host then fetches the arrays of these outputs by the request "collect".
+        Return the shapes of the outputs among those; the host fetches their arrays by the request "collect".
         """
         network, reader = self.networks[reported["network"]], self.reader(reported)
         network.bring(reported["bring"])
@@ -318,10 +318,10 @@ def _substitution(arguments: object, packer: Packer, numbers: Mapping[Layer, int
 
 
 class ServedNetwork:
-    """One network in the child: its memory manager and factory, its tensors and its plans.
+    """One network in the child: its memory manager and workload factory, tensors, and plans (sequences of steps).
 
-    Handles in ordinary memory are bound directly to the shared memory of the host. Otherwise the backend has private
-    memory, and tensors that the host needs are copied.
+    If the backend uses ordinary memory, its tensors are bound directly to the memory that the host shares. If it has
+    private memory, tensors that the host needs are copied.
     """
 
     def __init__(self, served: Served, options: Mapping[str, Any]) -> None:

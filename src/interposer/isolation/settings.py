@@ -49,9 +49,10 @@ def _is_number(value: object) -> bool:
 
 
 def requested_isolations(value: Collection[str] | Mapping[str, Isolation] | None = None) -> dict[str, Isolation]:
-    """Return how each backend is isolated, by backend id; None uses the environment or the configuration file.
+    """Return the `Isolation` of each backend that the user wants to run in a child process, by backend id.
 
-    Backends given only by id get the deadline and the number of restarts of the environment or the file, if set.
+    `value` is a collection of ids, or a mapping of ids to `Isolation`; None uses the environment or the configuration
+    file. Backends given only by id get the deadline and the number of restarts of the environment or the file, if set.
 
     Raises:
         InvalidArgumentError: an element is not a backend id, or a value is not an `Isolation`.

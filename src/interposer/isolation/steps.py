@@ -184,7 +184,7 @@ class Steps:
     # --- running ------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Run the queued steps.
+        """Let the child run the queued steps, and log them for a repetition after a restart.
 
         Raises:
             BackendCrashedError: the child failed, and must not be restarted.

@@ -37,10 +37,17 @@ def load_dynamic_backends(
 ) -> DynamicBackends | None:
     """Find and register dynamic backends; return None if there are no folders to search.
 
-    Backends of this package that were not built are registered as unavailable, with the reason.
+    Backends of this package that were not built are registered as unavailable, with the reason. An argument of None is
+    taken from the environment, or from ``interposer.toml``.
 
-    An argument of None is taken from the environment, or from ``interposer.toml``; the arguments are those of
-    `interposer.runtime.CreationOptions`.
+    Args:
+        registry: the registry that gets the backends.
+        path: a single folder to search instead of the list in ``INTERPOSER_BACKEND_PATH``.
+        allow_list: the SHA-256 digests of the files that may be loaded, or the path of a file with them.
+        probe_seconds: the time limit for trying out a new shared object in a separate process; 0 skips the trial.
+        unload: whether libraries are unloaded from the process when they are no longer used.
+        disabled: ids of backends that are not loaded.
+        backend_options: the options for ``init`` of the plug-ins, by backend id.
 
     Raises:
         ConfigError: a setting is invalid, or the list of allowed backends cannot be read.

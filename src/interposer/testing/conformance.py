@@ -179,7 +179,7 @@ class Conformance:
 
     @cached_property
     def outside(self) -> Outside | None:
-        """The child process in which the cases run; None if they run in this process.
+        """The object that runs the cases in a child process; None if they run in this process.
 
         Cases run in this process if `Settings.patience` is None, or if the backend cannot be used in a forked process.
         """

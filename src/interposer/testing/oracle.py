@@ -24,7 +24,7 @@ class Oracle(Backend):
 
 
 def reference_values(graph: Graph, feeds: Mapping[int, Array]) -> dict[Value, Array]:
-    """Return every value of a graph, computed from the input arrays in `feeds` (by binding id)."""
+    """Return every value of a graph as the reference kernels compute it from the inputs `feeds`, by binding id."""
     known: dict[Value, Array] = {}
     for layer in graph.topological():
         if isinstance(layer.op, Input):
@@ -37,7 +37,10 @@ def reference_values(graph: Graph, feeds: Mapping[int, Array]) -> dict[Value, Ar
 
 
 def layer_values(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
-    """Return the results of one layer on the arrays in `known`; unknown shapes are inferred from these arrays."""
+    """Return the results of one layer as its reference kernel computes them from the arrays in `known`.
+
+    Unknown shapes are inferred from these arrays.
+    """
     arrays = [None if value is None else known[value] for value in layer.inputs]
     infos = [_info(value, known) for value in layer.inputs]
     return evaluate(layer.op, arrays, infos, infos_for(layer, infos))
@@ -50,6 +53,6 @@ def _info(value: Value | None, known: Mapping[Value, Array]) -> TensorInfo | Non
 
 
 def reference_outputs(graph: Graph, feeds: Mapping[int, Array]) -> dict[int, Array]:
-    """Return the outputs of a graph by binding id."""
+    """Return the outputs of a graph as the reference kernels compute them from `feeds`; both are by binding id."""
     known = reference_values(graph, feeds)
     return {binding_id(layer): known[layer.values[0]] for layer in graph.outputs}

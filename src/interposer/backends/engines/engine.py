@@ -117,18 +117,25 @@ class Engine(Backend):
 
     @abstractmethod
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """Return the reasons why the engine cannot run a layer, as far as known without a trial."""
+        """Return the reasons why the engine cannot run a layer, as far as they are known without compiling it.
+
+        Empty if none are. `options` has the value of every option of the engine.
+        """
 
     @abstractmethod
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
-        """Compile a subgraph.
+        """Compile a subgraph; `options` has the value of every option of the engine.
 
         Raises:
             RefusedError: the engine cannot compile the subgraph; the message gives the reason.
         """
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
-        """Check whether the engine runs the layers of a view; raise `RefusedError` if it cannot run one of them."""
+        """Find out whether the engine runs the layers of a view, by default by compiling them.
+
+        Raises:
+            RefusedError: the engine cannot run one of the layers.
+        """
         self.compile(view, options)
 
     def layer_support(self, options: Options) -> LayerSupport:

@@ -18,7 +18,10 @@ R = TypeVar("R", bound=Rule)
 
 
 class Rules:
-    """The rules of one engine by operator; rules without an operator apply to all layers."""
+    """Known defects of one engine as rules: functions that return why a layer must not be run by the engine, or None.
+
+    Rules are registered for operators; rules without an operator apply to all layers.
+    """
 
     def __init__(self) -> None:
         self._by_kind: dict[str, list[Rule]] = {}

@@ -84,5 +84,5 @@ class Channel:
                 self.take_in()
 
     def close(self) -> None:
-        """Close this end."""
+        """Close this end of the connection."""
         self._socket.close()

@@ -95,14 +95,16 @@ def write(
     steps: int,
     environment: Mapping[str, str],
 ) -> Path:
-    """Write the files of a finding, and return the path of the script.
+    """Write the files by which a finding can be reproduced: a script, the network and its inputs.
+
+    Return the script's path.
 
     Args:
         folder: the folder, which is created if it is missing.
         subject: the network, its inputs and conditions.
         text: a description of the failure.
         backends: the backends under test in order of preference.
-        options: their options.
+        options: the model options by backend id.
         steps: the number of steps by which quantized results may differ.
         environment: variables that the script sets.
 
@@ -173,7 +175,7 @@ def _arguments(conditions: Conditions, options: Mapping[str, Options], steps: in
 
 
 def _write_model(path: Path, subject: Subject) -> None:
-    """Write the network as ONNX, and its inputs beside it by name, if they can be expressed.
+    """Write the network as ONNX to `path` and its inputs beside it as an ``.npz`` file, if they can be expressed.
 
     NumPy loads floats that it does not know, such as bfloat16, as raw bytes; `view` gives them their type again.
     """

@@ -90,7 +90,7 @@ class Workplace:
 
     @cached_property
     def seat(self) -> Seat:
-        """The backends under test.
+        """The `Seat` of this worker, with the backends under test; created on first use.
 
         Raises:
             InterposerError: a backend cannot be created, or refuses its options.

@@ -395,10 +395,7 @@ def _computed(growth: Growth, array: Array) -> Value:
 
 
 def _stored_constant(growth: Growth, array: Array) -> Value:
-    """Add an int8 constant and a Dequantize whose result is nearly `array`, as in files with 8-bit weights.
-
-    Return it.
-    """
+    """Add an int8 constant and a Dequantize, as in files with 8-bit weights; return the result, nearly `array`."""
     largest = float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
     q = Quantization(float(np.float32(max(largest, 1e-6) / 127)))
     info = TensorInfo(array.shape, DataType.INT8, q)

@@ -103,7 +103,7 @@ def _lengths(growth: Growth, batch: int, steps: int) -> Value:
 
 
 def _merged(growth: Growth, output: Value) -> None:
-    """Add a Reshape of a recurrent layer's output from rank 4 to rank 3, a sequence for the next layers."""
+    """Add a Reshape of a recurrent layer's output from rank 4 to rank 3, so that it is a sequence again."""
     if output.known.rank == 4:
         first, second, third, fourth = output.known.shape
         growth.add(Reshape((first, second * third, fourth)), output)

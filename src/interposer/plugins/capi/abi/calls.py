@@ -26,7 +26,7 @@ watchers: Final[list[Callable[[str], None]]] = []
 def watch_calls(watcher: Callable[[str], None]) -> None:
     """Register a function that is called with the name of every plug-in function before its call.
 
-    The trial process uses this to report the call that crashed it.
+    The process that loads a plug-in on trial uses this to report the call that crashed it.
     """
     watchers.append(watcher)
 

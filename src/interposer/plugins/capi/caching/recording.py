@@ -46,5 +46,5 @@ def recording(source: str = "", *, whole: bool = False) -> Iterator[Recording]:
 
 
 def current_recording() -> Recording | None:
-    """Return the recording of the innermost block, or None outside of any."""
+    """Return the `Recording` of the innermost block of `recording`, or None outside of any block."""
     return _recording.get()

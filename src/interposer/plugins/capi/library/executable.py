@@ -75,7 +75,10 @@ class Executable:
         return call if self.turn is None else partial(_call_in_turn, self.turn, call)
 
     def check_constants(self) -> None:
-        """Raise `BackendContractError` if the content of a constant has changed; only in checking mode."""
+        """Raise `BackendContractError` if the plug-in has written to a constant since it was compiled.
+
+        Changes are detected in checking mode only.
+        """
         for array, before in zip(self.constants, self._sums, strict=False):
             if _sum(array) != before:
                 raise BackendContractError("the plug-in wrote to a constant", backend=self.library.id)

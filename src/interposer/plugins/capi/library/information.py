@@ -59,7 +59,10 @@ class LibraryInfo:
     properties: tuple[Capability, ...] = ()
 
     def named_capabilities(self) -> Capabilities:
-        """Return the capabilities by name: those that the plug-in declares, and those that follow from its flags."""
+        """Return all capabilities under their names: those that the plug-in declares by name, and those from its flags.
+
+        A capability that the plug-in declares by name takes precedence.
+        """
         own = {item.name: item for item in self.properties}
         value = {name: Capability(name, True) for bit, name in _NAMED.items() if bit in self.capabilities}
         if abi.Cap.DETERMINISTIC not in self.capabilities:

@@ -398,7 +398,7 @@ class Lent:
 
 
 class Allocators:
-    """The extension ``ipr.allocator/1`` of a plug-in."""
+    """The extension ``ipr.allocator/1`` of a plug-in, by which it allocates memory from the user's custom allocator."""
 
     @classmethod
     def of(cls, library: Library) -> Allocators | None:

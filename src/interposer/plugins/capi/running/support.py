@@ -43,7 +43,7 @@ class Verdict(Support):
 
 
 class DynamicSupport(LayerSupport):
-    """The layer support of a plug-in, for a network with certain options."""
+    """Answers which layers a plug-in supports, for a network with certain options."""
 
     def __init__(self, library: Library, options: Options, owner: object = None) -> None:
         self.library, self._owner = library, owner
