@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "bench.hpp"
-#include "cpuacc/kernels/q8.hpp"
+#include "cpuacc/kernels/tiles_q8.hpp"
 
 namespace native::bench {
 namespace {
@@ -40,7 +40,7 @@ Case gemm(int64_t pixels, int64_t depth, int vectors) {
   return {
       "gemm_q8/tile_" + std::to_string(vectors) + "_vectors/" + std::to_string(pixels) + "x" + std::to_string(depth),
       [=](Isa isa) -> Call {
-        if (isa == Isa::avx512bf16) return {};
+        if (isa >= Isa::avx512bf16) return {};
         const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa);
         const int64_t channels = vectors * kernels.lanes, rows = kernels.max_rows[vectors],
                       whole = pixels / rows * rows;
@@ -57,10 +57,31 @@ Case gemm(int64_t pixels, int64_t depth, int vectors) {
       }};
 }
 
+/// A panel of 64 channels of a product of matrices in tile registers.
+Case tiles(int64_t pixels, int64_t depth) {
+  return {"tiles_q8/" + std::to_string(pixels) + "x" + std::to_string(depth), [=](Isa isa) -> Call {
+            const TileQ8Kernels* kernels = tile_q8_kernels_for(isa);
+            if (!kernels) return {};
+            auto in = buffer<uint8_t>(pixels * depth, 3);
+            auto weights = buffer<int8_t>(64 * depth, 2);
+            auto bias = buffer<int32_t>(64), sums = buffer<int32_t>(2 * kTileRows * 64);
+            return {Limit::dot, 2.0 * double(pixels * depth * 64), [=] {
+                      const uint8_t* segment = in.get();
+                      kernels->configure(kTileRows);
+                      for (int64_t row = 0; row < pixels; row += 2 * kTileRows) {
+                        const int64_t offsets[] = {row * depth, (row + kTileRows) * depth};
+                        kernels->multiply({&segment, 1, depth / 4, offsets, depth, 2, kTileRows, false}, 4,
+                                          weights.get(), bias.get(), sums.get());
+                      }
+                      kernels->release();
+                    }};
+          }};
+}
+
 /// Requantizes sums in the cache to one byte each; bytes read and written are counted.
 Case requantize(const char* name, Q8Requantization::Mode mode) {
   return {std::string("gemm_q8/requantize_") + name, [=](Isa isa) -> Call {
-            if (isa == Isa::avx512bf16) return {};
+            if (isa >= Isa::avx512bf16) return {};
             const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa);
             const int64_t channels = 4 * kernels.lanes, rows = 32;
             auto sums = buffer<int32_t>(rows * channels, 12345);
@@ -77,7 +98,7 @@ Case requantize(const char* name, Q8Requantization::Mode mode) {
 Case depthwise(int64_t bytes, int64_t channels) {
   return {"depthwise_q8/3x3/" + std::to_string(bytes / channels) + "x" + std::to_string(channels),
           [=](Isa isa) -> Call {
-            if (isa == Isa::avx512bf16) return {};
+            if (isa >= Isa::avx512bf16) return {};
             const DepthwiseQ8Kernels& depthwise = depthwise_q8_kernels_for(isa);
             const int64_t size = 4 * depthwise.lanes, period = std::max<int64_t>(1, channels / size);
             auto in = buffer<uint8_t>(12 * bytes, 3), out = buffer<uint8_t>(bytes);
@@ -98,7 +119,7 @@ enum class Bytes { copy, add, clamp, look_up, gather };
 
 Case bytes(const char* name, Bytes what, int64_t count) {
   return {std::string("elementwise_q8/") + name + "/" + std::to_string(count), [=](Isa isa) -> Call {
-            if (isa == Isa::avx512bf16) return {};
+            if (isa >= Isa::avx512bf16) return {};
             auto a = buffer<uint8_t>(2 * count, 100), b = buffer<uint8_t>(count, 90), out = buffer<uint8_t>(count),
                  table = buffer<uint8_t>(256);
             Q8Add add{};
@@ -128,6 +149,8 @@ std::vector<Case> cases_q8() {
   return {gemm(196, 384, 1),
           gemm(196, 384, 2),
           gemm(196, 384, 4),
+          tiles(192, 384),
+          tiles(192, 2304),
           requantize("float32", Q8Requantization::single),
           requantize("float64", Q8Requantization::twofold),
           requantize("fixed_point", Q8Requantization::fixed_point),

@@ -56,6 +56,9 @@ double cycles_per_second() {
 }
 
 const cpuacc::PeakKernels& peak_of(Isa isa) {
+#ifdef NATIVE_AMX
+  if (isa == Isa::amx) return cpuacc::amx::peak_kernels;
+#endif
 #ifdef NATIVE_BF16
   if (isa == Isa::avx512bf16) return cpuacc::avx512bf16::peak_kernels;
 #endif
@@ -106,9 +109,10 @@ void measure(benchmark::State& state, const Case& which, Isa isa) {
   state.SetLabel(call.limit == Limit::copy ? "bytes" : "operations");
 }
 
-void add_cases(const std::vector<Case>& cases) {
+/// Add cases for each instruction set up to `last`.
+void add_cases(const std::vector<Case>& cases, Isa last) {
   for (const Case& one : cases)
-    for (int n = 0; n <= int(best_isa()); ++n) {
+    for (int n = 0; n <= int(last); ++n) {
       const Isa isa = Isa(n);
       if (!one.make(isa).run) continue;
       const std::string name = one.name + "/" + isa_name(isa);
@@ -126,7 +130,10 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::AddCustomContext("processor", native::processor());
-  for (const auto& cases : {cases_f32(), cases_q8(), cases_memory()}) add_cases(cases);
+  const native::Isa best = native::best_isa(), best_of_floats = std::min(best, native::Isa::avx512bf16);
+  add_cases(cases_f32(), best_of_floats);
+  add_cases(cases_q8(), best);
+  add_cases(cases_memory(), best_of_floats);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

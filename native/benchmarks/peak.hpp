@@ -30,6 +30,11 @@ namespace avx512bf16 {
 extern const PeakKernels peak_kernels;
 }
 #endif
+#ifdef NATIVE_AMX
+namespace amx {
+extern const PeakKernels peak_kernels;
+}
+#endif
 #endif
 
 }  // namespace cpuacc

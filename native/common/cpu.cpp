@@ -1,6 +1,10 @@
 #include "common/cpu.hpp"
 
 #include <unistd.h>
+#if defined(NATIVE_AMX)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,7 +15,28 @@
 namespace native {
 namespace {
 
-const char* const kNames[] = {"baseline", "avx2", "avx512", "avx512vnni", "avx512bf16"};
+const char* const kNames[] = {"baseline", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"};
+
+/// Return whether the processor multiplies 8-bit integers in tile registers: bits 24 and 25 of EDX of leaf 7.
+bool has_tiles() {
+#if defined(NATIVE_AMX)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 24 & 3) == 3;
+#else
+  return false;
+#endif
+}
+
+/// Ask the system to let all threads of this process use tile registers. Linux refuses if a thread has an alternate
+/// signal stack that is too small for their state.
+bool may_use_tiles() {
+#if defined(NATIVE_AMX)
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
 
 Isa of_this_processor() {
 #if defined(__x86_64__)
@@ -24,7 +49,7 @@ Isa of_this_processor() {
   if (!has_avx512) return Isa::avx2;
   if (!__builtin_cpu_supports("avx512vnni")) return Isa::avx512;
 #ifdef NATIVE_BF16
-  if (__builtin_cpu_supports("avx512bf16")) return Isa::avx512bf16;
+  if (__builtin_cpu_supports("avx512bf16")) return has_tiles() ? Isa::amx : Isa::avx512bf16;
 #endif
   return Isa::avx512vnni;
 #else
@@ -52,7 +77,10 @@ std::string names_up_to(Isa last) {
 Isa best_isa() {
   const Isa best = of_this_processor();
   const auto name = std::find(std::begin(kNames), std::end(kNames), requested());
-  return name == std::end(kNames) ? best : std::min(best, Isa(name - kNames));
+  const Isa chosen = name == std::end(kNames) ? best : std::min(best, Isa(name - kNames));
+  if (chosen != Isa::amx) return chosen;
+  static const bool permitted = may_use_tiles();
+  return permitted ? Isa::amx : Isa::avx512bf16;
 }
 
 std::string unknown_isa() {

@@ -8,10 +8,11 @@
 namespace native {
 
 /// Instruction sets that kernels are compiled for, each a superset of the one before.
-enum class Isa { baseline, avx2, avx512, avx512vnni, avx512bf16 };
+enum class Isa { baseline, avx2, avx512, avx512vnni, avx512bf16, amx };
 
 /// The best instruction set that the processor and the operating system support. The environment variable
-/// INTERPOSER_CPUACC_ISA selects a lower one: "baseline", "avx2", "avx512", "avx512vnni" or "avx512bf16".
+/// INTERPOSER_CPUACC_ISA selects a lower one: "baseline", "avx2", "avx512", "avx512vnni", "avx512bf16" or "amx".
+/// If the result is `amx`, the system was asked to let this process use tile registers, and agreed.
 Isa best_isa();
 
 /// An error message if INTERPOSER_CPUACC_ISA names no instruction set that is known; else empty.

@@ -17,7 +17,8 @@
 // Everything else in kernel files is static or in an unnamed namespace. Kernels use no functions of namespace std with
 // code of their own, because the linker would merge inline functions of different sets. They have no initializers at
 // load time, and include only <immintrin.h>, <stdint.h>, <string.h> and <math.h>. For avx512bf16, only
-// kernels/gemm_f32.cpp is compiled (see CPUACC_BFLOAT16_TABLE); other kernels use avx512vnni.
+// kernels/gemm_f32.cpp is compiled (see CPUACC_BFLOAT16_TABLE), and for amx only kernels/tiles_q8.cpp; other kernels
+// use avx512vnni.
 
 #ifndef CPUACC_ISA_HPP
 #define CPUACC_ISA_HPP
@@ -58,6 +59,7 @@
       case native::Isa::avx512vnni:                \
         return avx512vnni::name;                   \
       case native::Isa::avx512bf16:                \
+      case native::Isa::amx:                       \
         return avx512vnni::name;                   \
       default:                                     \
         return baseline::name;                     \
@@ -85,7 +87,7 @@
   extern const Type name;                                                                   \
   }                                                                                         \
   inline const Type& name##_for(native::Isa isa, bool bfloat16) {                           \
-    return bfloat16 && isa == native::Isa::avx512bf16 ? avx512bf16::name : name##_for(isa); \
+    return bfloat16 && isa >= native::Isa::avx512bf16 ? avx512bf16::name : name##_for(isa); \
   }
 #else
 #define CPUACC_BFLOAT16_TABLE(Type, name) \

@@ -77,7 +77,7 @@ TEST(Pool, runs_every_part_while_another_thread_holds_it) {
 }
 
 TEST(Cpu, names_every_instruction_set) {
-  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512vnni, Isa::avx512bf16})
+  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512vnni, Isa::avx512bf16, Isa::amx})
     EXPECT_NE(isa_name(isa), nullptr);
   EXPECT_GT(l2_bytes(), 0);
 }

@@ -44,7 +44,7 @@ struct Case {
 void check_matmul(native::Isa isa, int rows, int columns, int depth, const Case& options) {
   Random random(uint32_t(rows * 100 + columns * 10 + depth));
   // Two neighbours in depth become one word of bfloat16: the rows have to be contiguous.
-  const bool pairs = options.packed && !options.a_transposed && isa == native::Isa::avx512bf16;
+  const bool pairs = options.packed && !options.a_transposed && isa >= native::Isa::avx512bf16;
   const MatMulKernels& kernels = matmul_kernels_for(isa, pairs);
   std::vector<float> a = random.reals(rows * depth), b = random.reals(depth * columns), bias = random.reals(columns);
   const std::vector<float> added = random.reals(rows * columns);

@@ -1,6 +1,6 @@
 // Kernels on quantized values of 8 bits, bit by bit against plain loops over integers.
 
-#include "cpuacc/kernels/q8.hpp"
+#include "cpuacc/kernels/tiles_q8.hpp"
 
 #include "support.hpp"
 
@@ -92,6 +92,79 @@ TEST_P(Q8GemmKernel, multiplies_one_row) {
         for (int64_t n = 0; n < sums.size(); ++n)
           ASSERT_EQ(sums[n], bias[n] + expected_sum(from, weights, vectors, lanes, 0, int(n / lanes), int(n % lanes)))
               << describe("vectors", vectors, "words", words, "element", n);
+      }
+}
+
+// ---- Sums of products in tile registers -----------------------------------------------------------------------------
+
+/// The kernels; the test is skipped where the processor or the system has no tile registers.
+#define TILE_KERNELS(kernels)                                             \
+  const TileQ8Kernels* kernels = tile_q8_kernels_for(native::best_isa()); \
+  if (!kernels) GTEST_SKIP() << "this processor has no tile registers"
+
+/// The sum for pixel m of tile t, and a channel of a panel whose pairs of vectors are consecutive.
+int32_t expected_tile_sum(const Q8Tiles& from, const Guarded<int8_t>& weights, int vectors, int tile, int row,
+                          int channel) {
+  const int together = vectors == 1 ? 16 : 32;
+  int64_t at = channel / together * together * from.segment_count * from.words * 4 + channel % together * 4;
+  int32_t sum = 0;
+  for (int64_t s = 0; s < from.segment_count; ++s)
+    for (int64_t k = 0; k < from.words; ++k, at += together * 4)
+      for (int n = 0; n < 4; ++n) {
+        const uint8_t x = from.segments[s][from.offsets[tile] + row * from.step + 4 * k + n];
+        sum += (from.is_signed ? int32_t(int8_t(x)) : int32_t(x)) * weights[at + n];
+      }
+  return sum;
+}
+
+TEST(Q8TileKernel, multiplies_tiles_of_every_shape) {
+  TILE_KERNELS(kernels);
+  Random random;
+  for (int rows : {1, 2, 7, 15, 16})
+    for (int vectors : {1, 2, 4})
+      for (int count = 1; count <= (vectors == 1 ? kMaxTiles : 2); ++count)
+        for (int64_t words : {16, 48})
+          for (int64_t segment_count : {1, 3})
+            for (bool is_signed : {false, true}) {
+              const int64_t step = words * 4 - 5, size = kMaxTiles * (rows + 1) * step + 256;
+              Guarded<uint8_t> image(random.integers<uint8_t>(segment_count * size));
+              Guarded<int8_t> weights(random.integers<int8_t>(segment_count * words * vectors * 64));
+              Guarded<int32_t> bias(random.integers<int32_t>(vectors * 16, -1000, 1000));
+              Guarded<int32_t> sums(count * rows * vectors * 16);
+              const uint8_t* segments[3] = {image.data(), image.data() + 2 * size, image.data() + size};
+              const int64_t offsets[kMaxTiles] = {3, rows * step, (2 * rows + 1) * step, 0};
+              const Q8Tiles from{segments, segment_count, words, offsets, step, count, rows, is_signed};
+              kernels->configure(rows);
+              kernels->multiply(from, vectors, weights.data(), bias.data(), sums.data());
+              kernels->release();
+              for (int64_t n = 0; n < sums.size(); ++n) {
+                const int row = int(n / (vectors * 16)), channel = int(n % (vectors * 16));
+                ASSERT_EQ(sums[n],
+                          bias[channel] + expected_tile_sum(from, weights, vectors, row / rows, row % rows, channel))
+                    << describe("rows", rows, "vectors", vectors, "tiles", count, "words", words, "element", n);
+              }
+            }
+}
+
+TEST(Q8TileKernel, gathers_the_bytes_of_all_segments) {
+  TILE_KERNELS(kernels);
+  Random random;
+  for (int64_t bytes : {1, 9, 63, 64, 65, 192, 200})
+    for (int64_t segment_count : {1, 3})
+      for (int64_t step : {1, 17, 64}) {
+        constexpr int64_t count = 5;
+        const int64_t wide = segment_count * bytes + 7;
+        Guarded<uint8_t> image(random.integers<uint8_t>(segment_count * (bytes + count * step)));
+        Guarded<uint8_t> out((count - 1) * wide + segment_count * bytes, 99);
+        const uint8_t* segments[3];
+        for (int64_t s = 0; s < segment_count; ++s) segments[s] = image.data() + s * (bytes + count * step);
+        kernels->gather(segments, segment_count, bytes, step, count, out.data(), wide);
+        for (int64_t n = 0; n < out.size(); ++n) {
+          const int64_t m = n / wide, s = n % wide / bytes;
+          const bool is_padding = s >= segment_count;
+          ASSERT_EQ(out[n], is_padding ? 99 : segments[s][m * step + n % wide % bytes])
+              << describe("bytes", bytes, "segments", segment_count, "step", step, "element", n);
+        }
       }
 }
 

@@ -28,9 +28,9 @@ constexpr double kWinogradLeastSquares = 7;
 /// Nanoseconds of a depthwise convolution for one pixel of one block of 16 channels: (8 + taps) / 4.
 constexpr double kDepthwiseFixedTaps = 8, kDepthwiseTapsPerNs = 4;
 
-/// Quantized GEMMs: bytes of weights that are multiplied in a nanosecond at each position, and sums that are
-/// requantized.
-constexpr double kQuantizedWeightBytesPerNs = 300, kRequantizedPerNs = 20;
+/// Quantized GEMMs: bytes of weights that are multiplied in a nanosecond at each position, in vectors and in tile
+/// registers, and sums that are requantized.
+constexpr double kQuantizedWeightBytesPerNs = 300, kTileWeightBytesPerNs = 1200, kRequantizedPerNs = 20;
 /// Quantized BatchMatMul: products in a nanosecond, and packed bytes.
 constexpr double kQuantizedProductsPerNs = 100, kPackedBytesPerNs = 1;
 /// Quantized depthwise convolutions: nanoseconds for one vector of outputs, and for one group of taps.

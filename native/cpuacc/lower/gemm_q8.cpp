@@ -1,4 +1,5 @@
 #include "cpuacc/lower/gemm_q8.hpp"
+#include "cpuacc/kernels/tiles_q8.hpp"
 #include "cpuacc/lower/cost_model.hpp"
 
 #include <algorithm>
@@ -7,7 +8,8 @@
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kSlack = 64;      // bytes that kernels may read after the last pixel of a copy
+constexpr int64_t kSlack = 64;  // bytes that kernels may read after the last pixel of a copy
+constexpr int64_t kTileWords = kTileBytes / 4;
 constexpr int kMaxSums = 128 * 16;  // sums that are requantized at once: 8 KiB of the first-level cache
 
 /// Bytes that are read contiguously for one pixel and one panel: the channels of a tap, or of a row of adjacent taps.
@@ -17,10 +19,15 @@ struct Segment {
 
 struct Gemm {
   const GemmQ8Kernels* kernels;
+  const TileQ8Kernels* tiles;  // nullptr: vectors multiply
+  int tile_rows;               // positions in a tile
+  bool is_signed;              // bytes of the image are int8; vectors multiply unsigned bytes only
   const ElementwiseQ8Kernels* elementwise;
   Q8Channels channels;
   std::vector<Segment> segments;  // those of the first slice of groups, then those of other slices
   int64_t segment_count, words;   // of each panel
+  int64_t segment_bytes;          // of a segment, without padding to whole words or tiles
+  int64_t depth_bytes;            // of the packed weights of a channel
   const int8_t* weights;
   const int8_t* ones;  // weights that compute the sum of the bytes; nullptr if no panel needs it
   const int32_t* bias;
@@ -36,6 +43,7 @@ struct Gemm {
   Q8Axis rows, columns;
   bool flat;                 // a 1x1 window; all positions form one row
   bool copies;               // rows are copied to add padding
+  bool gathers;              // the bytes of all segments of a position are copied, so that they become one segment
   int64_t top, left, width;  // the first row and column that the first window reads; columns of a copied row
   int64_t height;            // rows that the windows of one row of positions read
   int64_t chunk;             // rows of positions (or positions, if there is one row) that are processed at once
@@ -64,7 +72,25 @@ struct Chunk {
   int32_t* byte_sums;  // one for each position
 };
 
-/// Compute the sums of positions of a row in tiles of at most `size`, and requantize them.
+/// Requantize or convert the sums of positions of a row.
+void finish(const Chunk& chunk, const Q8Panel& panel, const int32_t* sums, int64_t row, int64_t place, int64_t count) {
+  const Gemm& p = *chunk.gemm;
+  int64_t y = p.rows.first + (chunk.first_row + row) * p.rows.step;
+  int64_t x = p.columns.first + (chunk.first_place + place) * p.columns.step;
+  int64_t at = (y * p.columns.result + x) * p.outputs + panel.first, by = p.columns.step * p.outputs;
+  const int32_t* byte_sums = panel.moved ? chunk.byte_sums + row * chunk.places + place : nullptr;
+  if (p.column_sums) {
+    const Q8Conversion& conversion = chunk.values->conversion;
+    p.kernels->convert(int(count), panel.vectors, sums, conversion, panel.lane, panel.first, byte_sums,
+                       chunk.out + at * p.item, by * p.item, panel.channels);
+    return;
+  }
+  Q8Residual residual{p.adds ? &p.addition : nullptr, chunk.other + (p.adds ? at : 0), by};
+  p.kernels->requantize(int(count), panel.vectors, sums, p.requantization, panel.lane, byte_sums, chunk.out + at, by,
+                        panel.channels, residual);
+}
+
+/// Compute the sums of positions of a row in tiles of at most `size`, and finish them.
 void run_positions(const Chunk& chunk, const Q8Panel& panel, const uint8_t* const* segments, int64_t row, int64_t place,
                    int64_t count, int64_t size) {
   const Gemm& p = *chunk.gemm;
@@ -86,19 +112,7 @@ void run_positions(const Chunk& chunk, const Q8Panel& panel, const uint8_t* cons
       to += size * panel.vectors * p.kernels->lanes;
     }
   }
-  int64_t y = p.rows.first + (chunk.first_row + row) * p.rows.step;
-  int64_t x = p.columns.first + (chunk.first_place + place) * p.columns.step;
-  int64_t at = (y * p.columns.result + x) * p.outputs + panel.first, by = p.columns.step * p.outputs;
-  const int32_t* byte_sums = panel.moved ? chunk.byte_sums + row * chunk.places + place : nullptr;
-  if (p.column_sums) {
-    const Q8Conversion& conversion = chunk.values->conversion;
-    p.kernels->convert(int(count), panel.vectors, sums, conversion, panel.lane, panel.first, byte_sums,
-                       chunk.out + at * p.item, by * p.item, panel.channels);
-    return;
-  }
-  Q8Residual residual{p.adds ? &p.addition : nullptr, chunk.other + (p.adds ? at : 0), by};
-  p.kernels->requantize(int(count), panel.vectors, sums, p.requantization, panel.lane, byte_sums, chunk.out + at, by,
-                        panel.channels, residual);
+  finish(chunk, panel, sums, row, place, count);
 }
 
 void find_segments(const Chunk& chunk, int64_t first, int64_t row, const uint8_t** segments) {
@@ -124,6 +138,70 @@ void run_panel(const Chunk& chunk, const Q8Panel& panel, const uint8_t** segment
   }
 }
 
+/// The tiles of the positions of a chunk: consecutive ones of a row, and the next row begins with a new tile.
+class TileSequence {
+ public:
+  explicit TileSequence(const Chunk& chunk) : chunk_(chunk) {}
+
+  bool ended() const { return row_ == chunk_.rows || chunk_.places == 0; }
+  int64_t row() const { return row_; }
+  int64_t place() const { return place_; }
+  /// Positions of the tile; registers may have more rows.
+  int64_t count() const { return std::min<int64_t>(chunk_.gemm->tile_rows, chunk_.places - place_); }
+  /// Bytes from the first position of the chunk.
+  int64_t offset() const {
+    const Gemm& p = *chunk_.gemm;
+    if (p.gathers) return (row_ * chunk_.places + place_) * p.depth_bytes;
+    return row_ * p.rows.stride * chunk_.row_bytes + place_ * p.columns.stride * p.depth;
+  }
+  void advance() {
+    place_ += chunk_.gemm->tile_rows;
+    if (place_ >= chunk_.places) place_ = 0, ++row_;
+  }
+
+ private:
+  const Chunk& chunk_;
+  int64_t row_ = 0, place_ = 0;
+};
+
+/// Compute the products of a panel with all positions of a chunk, and call use(sums, tile) for each tile.
+template <class Use>
+void multiply_tiles(const Chunk& chunk, int vectors, int64_t first_segment, const int8_t* weights, const int32_t* bias,
+                    const uint8_t** segments, const Use& use) {
+  const Gemm& p = *chunk.gemm;
+  alignas(64) int32_t sums[kMaxSums];
+  int64_t offsets[kMaxTiles];
+  Q8Tiles from{segments, p.segment_count, p.words, offsets, p.columns.stride * p.depth, 0, p.tile_rows, p.is_signed};
+  if (p.gathers)
+    segments[0] = chunk.from, from.segment_count = 1, from.words = p.depth_bytes / 4, from.step = p.depth_bytes;
+  else
+    find_segments(chunk, first_segment, 0, segments);
+  const int most = vectors == 1 ? kMaxTiles : 2;
+  for (TileSequence tiles(chunk); !tiles.ended();) {
+    TileSequence first = tiles;
+    for (from.count = 0; from.count < most && !tiles.ended(); tiles.advance()) offsets[from.count++] = tiles.offset();
+    p.tiles->multiply(from, vectors, weights, bias, sums);
+    for (int n = 0; n < from.count; ++n, first.advance()) use(sums + n * p.tile_rows * vectors * kTileRows, first);
+  }
+}
+
+void run_panel_in_tiles(const Chunk& chunk, const Q8Panel& panel, const uint8_t** segments) {
+  const Gemm& p = *chunk.gemm;
+  multiply_tiles(chunk, panel.vectors, panel.segments, p.weights + panel.offset, chunk.values->bias + panel.lane,
+                 segments, [&](const int32_t* sums, const TileSequence& tile) {
+                   finish(chunk, panel, sums, tile.row(), tile.place(), tile.count());
+                 });
+}
+
+void add_bytes_in_tiles(const Chunk& chunk, int64_t first_segment, const uint8_t** segments) {
+  constexpr int32_t none[kTileRows] = {};
+  multiply_tiles(chunk, 1, first_segment, chunk.gemm->ones, none, segments,
+                 [&](const int32_t* sums, const TileSequence& tile) {
+                   int32_t* to = chunk.byte_sums + tile.row() * chunk.places + tile.place();
+                   for (int64_t n = 0; n < tile.count(); ++n) to[n] = sums[n * kTileRows];
+                 });
+}
+
 /// Compute the sum of the bytes under each window. A tile of ones yields it in each lane.
 void add_bytes(const Chunk& chunk, int64_t first_segment, const uint8_t** segments) {
   const Gemm& p = *chunk.gemm;
@@ -145,9 +223,11 @@ void run_chunk(const Chunk& chunk, Range panels, const uint8_t** segments) {
   int64_t summed = -1;  // the segments whose bytes were summed last
   for (int64_t n = panels.first; n < panels.last; ++n) {
     const Q8Panel& panel = chunk.gemm->channels.panels[size_t(n)];
-    if (panel.moved && panel.segments != summed) add_bytes(chunk, panel.segments, segments);
+    const bool tiles = chunk.gemm->tiles;
+    if (panel.moved && panel.segments != summed)
+      (tiles ? add_bytes_in_tiles : add_bytes)(chunk, panel.segments, segments);
     if (panel.moved) summed = panel.segments;
-    run_panel(chunk, panel, segments);
+    (tiles ? run_panel_in_tiles : run_panel)(chunk, panel, segments);
   }
 }
 
@@ -166,18 +246,44 @@ void copy_rows(const Gemm& p, uint8_t zero, const uint8_t* image, uint8_t* to, i
   }
 }
 
-/// The scratch memory of a part: segment pointers, sums of bytes, initial values of sums, copied rows.
+/// Copy the bytes under the windows of a chunk to consecutive memory.
+void gather(const Chunk& chunk, const uint8_t** segments, uint8_t* to) {
+  const Gemm& p = *chunk.gemm;
+  for (int64_t row = 0; row < chunk.rows; ++row, to += chunk.places * p.depth_bytes) {
+    find_segments(chunk, 0, row, segments);
+    p.tiles->gather(segments, p.segment_count, p.segment_bytes, p.columns.stride * p.depth, chunk.places, to,
+                    p.depth_bytes);
+  }
+}
+
+/// The scratch memory of a part: segment pointers, sums of bytes, initial values of sums, copied rows, gathered bytes.
 struct Scratch {
   const uint8_t** segments;
   int32_t *byte_sums, *bias;
-  uint8_t* rows;
+  uint8_t *rows, *gathered;
 };
 
-uint64_t segments_bytes(const Gemm& p) { return (uint64_t(p.segment_count) * sizeof(void*) + 63) / 64 * 64; }
+uint64_t segments_bytes(const Gemm& p) {
+  return (uint64_t(std::max<int64_t>(p.segment_count, 1)) * sizeof(void*) + 63) / 64 * 64;
+}
 
 uint64_t sums_bytes(const Gemm& p) {
   int64_t places = p.flat ? p.chunk : p.chunk * p.columns.places;
   return p.ones ? (uint64_t(places) * sizeof(int32_t) + 63) / 64 * 64 : 0;
+}
+
+/// Bytes that tiles may read after the last position.
+int64_t slack_of(const Gemm& p) { return kSlack + (p.tiles ? kTileRows * p.columns.stride * p.depth : 0); }
+
+uint64_t rows_bytes(const Gemm& p) {
+  if (!p.copies) return 0;
+  const int64_t bytes = p.flat ? std::min(p.chunk, p.columns.places) * p.depth
+                               : ((p.chunk - 1) * p.rows.stride + p.height) * p.width * p.depth;
+  return uint64_t(bytes + slack_of(p) + 63) / 64 * 64;
+}
+
+uint64_t gathered_bytes(const Gemm& p) {
+  return p.gathers ? uint64_t((p.chunk * p.columns.places + kTileRows) * p.depth_bytes) : 0;
 }
 
 uint64_t bias_bytes(const Gemm& p) {
@@ -187,7 +293,7 @@ uint64_t bias_bytes(const Gemm& p) {
 Scratch scratch_of(const Gemm& p, char* memory) {
   char *sums = memory + segments_bytes(p), *bias = sums + sums_bytes(p), *rows = bias + bias_bytes(p);
   return {reinterpret_cast<const uint8_t**>(memory), reinterpret_cast<int32_t*>(sums), reinterpret_cast<int32_t*>(bias),
-          reinterpret_cast<uint8_t*>(rows)};
+          reinterpret_cast<uint8_t*>(rows), reinterpret_cast<uint8_t*>(rows + rows_bytes(p))};
 }
 
 /// The values of a run. Operands after the first two are the zero point of the input, the scales and the bias.
@@ -198,7 +304,7 @@ Values values_of(const Gemm& p, const Step& step, const Run& run, Range panels, 
   if (step.in[2]) found.conversion.scale = run.at<float>(step.in[2]);
   if (step.in[3]) found.conversion.bias = run.at<float>(step.in[3]);
   const Q8Panel &first = p.channels.panels[size_t(panels.first)], &last = p.channels.panels[size_t(panels.last - 1)];
-  const uint32_t zero = found.zero;
+  const uint32_t zero = p.is_signed ? uint32_t(int8_t(found.zero)) : found.zero;
   for (int64_t lane = first.lane; lane < last.lane + last.vectors * p.kernels->lanes; ++lane)
     bias[lane] = int32_t(0u - zero * uint32_t(p.column_sums[lane]));
   return found;
@@ -227,8 +333,22 @@ void run_rows(const Gemm& p, const Values& values, const uint8_t* in, uint8_t* o
       chunk.row_bytes = p.width * p.depth;
       chunk.flip = 0;
     }
+    if (p.gathers) {
+      gather(chunk, scratch.segments, scratch.gathered);
+      chunk.from = scratch.gathered;
+      chunk.places *= chunk.rows;  // the results of several rows are contiguous
+      chunk.rows = 1;
+    }
     run_chunk(chunk, panels, scratch.segments);
   }
+}
+
+/// Return whether tiles of these positions of the only row end before the image ends.
+bool is_inside(const Gemm& p, int64_t place, int64_t places) {
+  if (!p.tiles) return false;
+  const int64_t read = (places + p.tile_rows - 1) / p.tile_rows * p.tile_rows;
+  return place + read + (p.segment_bytes % kTileBytes != 0 ? (kTileBytes + p.depth - 1) / p.depth : 0) <=
+         p.columns.extent;
 }
 
 /// Compute positions [first, last) of the only row of a 1x1 window.
@@ -237,7 +357,7 @@ void run_places(const Gemm& p, const Values& values, const uint8_t* in, uint8_t*
   for (int64_t place = range.first; place < range.last; place += p.chunk) {
     int64_t places = std::min(p.chunk, range.last - place);
     Chunk chunk{&p, &values, in + place * p.depth, 0, p.flip, 1, places, 0, place, out, other, scratch.byte_sums};
-    if (p.copies) {
+    if (p.copies && !is_inside(p, place, places)) {
       p.elementwise->copy(scratch.rows, chunk.from, places * p.depth, p.flip);
       chunk.from = scratch.rows;
       chunk.flip = 0;
@@ -252,12 +372,13 @@ void run_gemm(const Step& step, const Run& run, int part, int parts) {
   int64_t per_image = p.flat ? p.columns.places : p.rows.places, count = p.batch * per_image;
   int64_t panel_count = int64_t(p.channels.panels.size());
   Range panels = p.by_panels ? split(panel_count, part, parts) : Range{0, panel_count};
-  Range range = p.by_panels ? Range{0, count} : split(count, part, parts);
+  Range range = p.by_panels ? Range{0, count} : split(count, part, parts, p.flat && p.tiles ? 2 * p.tile_rows : 1);
   int64_t in_bytes = p.rows.extent * p.columns.extent * p.depth,
           out_bytes = p.rows.result * p.columns.result * p.outputs * p.item;
   if (panels.first == panels.last || range.first == range.last) return;
   const Values values = values_of(p, step, run, panels, scratch.bias);
   const uint8_t* other = p.adds ? run.at<uint8_t>(step.in[1]) : nullptr;
+  if (p.tiles) p.tiles->configure(p.tile_rows);
   for (int64_t image = range.first / std::max<int64_t>(per_image, 1); image * per_image < range.last; ++image) {
     Range own{std::max(range.first - image * per_image, int64_t(0)),
               std::min(range.last - image * per_image, per_image)};
@@ -265,6 +386,7 @@ void run_gemm(const Step& step, const Run& run, int part, int parts) {
                                      run.at<uint8_t>(step.out[0]) + image * out_bytes,
                                      other ? other + image * out_bytes : nullptr, own, panels, scratch);
   }
+  if (p.tiles) p.tiles->release();
 }
 
 /// The product of one position with all panels.
@@ -342,11 +464,12 @@ Q8Sums sums_of(const Q8Window& w, const Tensor* bias, int64_t zero) {
   return found;
 }
 
-/// Pack the weights of one lane of a panel for one segment, whose words are `step` bytes apart.
+/// Pack the weights of one lane of a panel for one segment, which begins at byte `begin` of the lane. Its words are
+/// `step` bytes apart.
 void pack_lane(const Q8Window& w, const Slices& slices, int64_t length, int64_t segment, int64_t channel,
-               int32_t offset, int64_t step, int8_t* to) {
+               int32_t offset, int64_t begin, int64_t step, int8_t* to) {
   int64_t inputs = w.depth / w.groups, outputs = w.outputs / w.groups;
-  auto at = [&](int64_t byte) -> int8_t& { return to[byte / 4 * step + byte % 4]; };
+  auto at = [&](int64_t byte) -> int8_t& { return to[(begin + byte) / 4 * step + (begin + byte) % 4]; };
   if (slices.groups > 1)  // weights of other groups are zero
     for (int64_t byte = 0; byte < slices.inputs; ++byte) at(byte) = int8_t(-offset);
   for (int64_t n = 0; n < length; ++n) {
@@ -357,28 +480,40 @@ void pack_lane(const Q8Window& w, const Slices& slices, int64_t length, int64_t 
   }
 }
 
+/// Bytes between the weights of consecutive segments.
+int64_t segment_pitch(const Gemm& p) { return p.gathers ? p.segment_bytes : p.words * 4; }
+
 void pack_weights(const Gemm& p, const Q8Window& w, const Slices& slices, int64_t length, const Q8Sums& sums,
                   int8_t* to) {
   for (const Q8Panel& panel : p.channels.panels) {
-    int64_t step = panel.vectors * p.kernels->lanes * 4;
-    for (int64_t lane = 0; lane < step / 4; ++lane) {
+    const int64_t lanes = panel.vectors * p.kernels->lanes;
+    const int64_t together = p.tiles ? std::min<int64_t>(lanes, 2 * kTileRows) : lanes;  // lanes whose words alternate
+    for (int64_t lane = 0; lane < lanes; ++lane) {
       int64_t channel = p.channels.of_lane[size_t(panel.lane + lane)];
+      int8_t* of_lane = to + panel.offset + lane / together * together * p.depth_bytes + lane % together * 4;
       for (int64_t segment = 0; channel >= 0 && segment < p.segment_count; ++segment)
-        pack_lane(w, slices, length, segment, channel, sums.offset[size_t(channel)], step,
-                  to + panel.offset + segment * p.words * step + lane * 4);
+        pack_lane(w, slices, length, segment, channel, sums.offset[size_t(channel)], segment * segment_pitch(p),
+                  together * 4, of_lane);
     }
   }
 }
 
-int8_t* pack_ones(const Gemm& p, int64_t bytes, int8_t* to) {
+void pack_ones(const Gemm& p, int8_t* to) {
+  const int64_t pitch = segment_pitch(p);
   for (int64_t segment = 0; segment < p.segment_count; ++segment)
-    for (int64_t word = 0; word < p.words; ++word)
-      for (int64_t n = 0; n < p.kernels->lanes * 4; ++n) *to++ = word * 4 + n % 4 < bytes ? 1 : 0;
-  return to;
+    for (int64_t byte = segment * pitch; byte < segment * pitch + p.segment_bytes; ++byte)
+      for (int64_t lane = 0; lane < p.kernels->lanes; ++lane)
+        to[(byte / 4 * p.kernels->lanes + lane) * 4 + byte % 4] = 1;
+}
+
+/// Return whether kernels read more bytes than the segments of a row have.
+bool reads_more(const Gemm& p) {
+  if (!p.tiles) return p.segment_bytes % 4 != 0;
+  return !p.gathers && (p.segment_bytes % kTileBytes != 0 || p.columns.places % p.tile_rows != 0);
 }
 
 /// Compute which rows and columns the window reads, and whether these have to be copied.
-void place(Gemm& p, const Q8Window& w, int64_t segment_bytes) {
+void place(Gemm& p, const Q8Window& w) {
   int64_t top = 0, bottom = 0, left = 0, right = 0;
   for (size_t n = 0; n < w.taps.size(); ++n) {
     const Q8Tap& tap = w.taps[n];
@@ -391,7 +526,7 @@ void place(Gemm& p, const Q8Window& w, int64_t segment_bytes) {
   p.width = (w.columns.places - 1) * w.columns.stride + right - left + 1;
   int64_t last = (w.rows.places - 1) * w.rows.stride + bottom;
   bool outside = top < 0 || left < 0 || last >= w.rows.extent || left + p.width > w.columns.extent;
-  p.copies = (outside || segment_bytes % 4 != 0) && !w.taps.empty();
+  p.copies = (outside || reads_more(p)) && !w.taps.empty();
 }
 
 /// Return whether position n of the window is pixel n of the image and element n of the result, for all pixels and
@@ -401,9 +536,18 @@ bool covers_image(const Q8Axis& axis) {
          axis.places == axis.result;
 }
 
+/// The same for tiles, which read operands from the second-level cache.
+int64_t tiled_chunk_of(const Gemm& p) {
+  const int64_t room = 256 * 1024, together = kMaxTiles * p.tile_rows;
+  if (p.flat) return std::max<int64_t>(1, room / std::max<int64_t>(p.depth, 1) / together) * together;
+  const int64_t row = p.gathers ? p.columns.places * p.depth_bytes : p.width * p.depth * p.rows.stride;
+  return std::max<int64_t>(1, room / std::max<int64_t>(row, 1));
+}
+
 /// Rows (or positions) whose operands fit a cache together with the weights: 96 KiB if the weights exceed the
 /// first-level cache, otherwise 20 KiB.
 int64_t chunk_of(const Gemm& p, int64_t weight_bytes) {
+  if (p.tiles) return tiled_chunk_of(p);
   int64_t room = weight_bytes > 24 * 1024 ? 96 * 1024 : 20 * 1024;
   if (p.flat) return std::max<int64_t>(84, room / std::max<int64_t>(p.depth, 1) / 84 * 84);
   int64_t row = std::max<int64_t>(p.width * p.depth * p.rows.stride, 1);
@@ -422,6 +566,63 @@ bool flatten(Q8Window& w) {
   return true;
 }
 
+/// Bytes of a position whose segments are gathered.
+int64_t gathered_depth(const Gemm& p) {
+  return (p.segment_count * p.segment_bytes + kTileBytes - 1) / kTileBytes * kTileBytes;
+}
+
+/// Positions of a tile, if a row of `places` is divided into as few as possible of equal size.
+int64_t tile_rows_of(int64_t places) {
+  const int64_t tiles = (places + kTileRows - 1) / kTileRows;
+  return (places + tiles - 1) / tiles;
+}
+
+/// Cycles of a product in tile registers, of the same product in vectors, and of the copies for gathered segments.
+struct TileCosts {
+  static constexpr double kLeastTile = 8;        // cycles of the product of two tiles, if there are few positions
+  static constexpr double kVector = 2;           // vectors of four bytes that are multiplied in a cycle
+  static constexpr double kGatheredLine = 3;     // cycles of copying up to 64 bytes
+  static constexpr int64_t kLeastPositions = 4;  // below this, reading the weights takes longest
+
+  double direct, gathered, vectors;
+
+  TileCosts(const Gemm& p) {
+    const int64_t rows = p.flat ? 1 : p.rows.places, places = p.columns.places, all = rows * places;
+    const double channels = double((p.outputs + kTileRows - 1) / kTileRows);
+    const double lines = double((p.segment_bytes + kTileBytes - 1) / kTileBytes), segments = double(p.segment_count);
+    direct = tiles(rows, places) * segments * lines * channels;
+    gathered = tiles(1, all) * double(gathered_depth(p) / kTileBytes) * channels +
+               double(all) * segments * lines * kGatheredLine;
+    vectors = double(all) * segments * double((p.segment_bytes + 3) / 4) * channels / kVector;
+  }
+
+ private:
+  static double tiles(int64_t rows, int64_t places) {
+    return double(rows * ((places + kTileRows - 1) / kTileRows)) * std::max(double(tile_rows_of(places)), kLeastTile);
+  }
+};
+
+/// Return whether the results of consecutive positions are consecutive, also across rows.
+bool is_dense(const Gemm& p) {
+  return p.rows.step == 1 && p.columns.step == 1 && p.columns.first == 0 && p.columns.places == p.columns.result;
+}
+
+/// Choose whether tile registers multiply, and whether bytes are gathered for them. Groups are in several slices if
+/// their segments begin at different channels.
+void choose_tiles(Gemm& p, Isa isa, bool several_slices) {
+  p.tiles = nullptr, p.tile_rows = 0, p.gathers = false;
+  const int64_t rows = p.flat ? 1 : p.rows.places;
+  if (p.segment_count * p.segment_bytes == 0 || rows * p.columns.places < TileCosts::kLeastPositions) return;
+  const TileCosts costs(p);
+  p.gathers = !p.flat && !several_slices && is_dense(p) && costs.gathered < costs.direct;
+  if (costs.vectors < (p.gathers ? costs.gathered : costs.direct))
+    p.gathers = false;
+  else
+    p.tiles = tile_q8_kernels_for(isa);
+  p.gathers = p.gathers && p.tiles;
+  p.tile_rows = int(tile_rows_of(p.gathers ? rows * p.columns.places : p.columns.places));
+}
+
 /// Divide the channels into panels, and pack the weights. Return the ranges of the sums, and the bytes of the weights.
 std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Tensor& input, const Tensor* bias,
                                 int64_t zero, bool natural) {
@@ -429,7 +630,6 @@ std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Te
   p.kernels = &gemm_q8_kernels_for(builder.settings.isa);
   p.elementwise = &elementwise_q8_kernels_for(builder.settings.isa);
   p.batch = w.batch, p.depth = w.depth, p.outputs = w.outputs, p.rows = w.rows, p.columns = w.columns;
-  p.zero = uint8_t(zero);
   p.flip = flip_of(input);
   p.column_sums = nullptr, p.item = 1, p.adds = false;
 
@@ -437,7 +637,14 @@ std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Te
   Slices slices = slices_of(w);
   int64_t segment_bytes = length > 1 ? length * w.depth : slices.inputs;
   p.segment_count = int64_t(w.taps.size()) / length;
-  p.words = (segment_bytes + 3) / 4;
+  p.segment_bytes = segment_bytes;
+  choose_tiles(p, builder.settings.isa, slices.groups < w.groups);
+  p.words = p.tiles ? (segment_bytes + kTileBytes - 1) / kTileBytes * kTileWords : (segment_bytes + 3) / 4;
+  p.depth_bytes = p.gathers ? gathered_depth(p) : p.segment_count * p.words * 4;
+  p.is_signed = p.tiles && is_signed(input);
+  if (p.tiles) p.flip = 0;
+  if (p.is_signed) zero -= 128;
+  p.zero = uint8_t(zero);
   for (int64_t slice = 0; slice * slices.groups < w.groups; ++slice) {
     size_t first = p.channels.panels.size();
     p.channels.add(slice * slices.outputs, slices.outputs, p.kernels->lanes, natural);
@@ -449,19 +656,19 @@ std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Te
   int64_t weight_bytes = 0;
   for (Q8Panel& panel : p.channels.panels) {
     panel.offset = weight_bytes;
-    weight_bytes += p.segment_count * p.words * panel.vectors * p.kernels->lanes * 4;
+    weight_bytes += p.depth_bytes * panel.vectors * p.kernels->lanes;
   }
-  place(p, w, segment_bytes);
+  place(p, w);
   p.chunk = chunk_of(p, weight_bytes);
-  p.reads_rows = p.kernels->row_tile && length == 3 && p.columns.stride == 1 && p.depth % 4 == 0;
+  p.reads_rows = !p.tiles && p.kernels->row_tile && length == 3 && p.columns.stride == 1 && p.depth % 4 == 0;
 
   Q8Sums sums = sums_of(w, bias, zero);
   bool moved = std::any_of(sums.offset.begin(), sums.offset.end(), [](int32_t offset) { return offset != 0; });
-  int64_t ones_bytes = moved ? p.segment_count * p.words * p.kernels->lanes * 4 : 0;
+  int64_t ones_bytes = moved ? p.depth_bytes * p.kernels->lanes : 0;
   const void* packed = builder.pack(uint64_t(std::max<int64_t>(weight_bytes + ones_bytes, 64)), [&](void* memory) {
     int8_t* to = static_cast<int8_t*>(memory);
     pack_weights(p, w, slices, length, sums, to);
-    if (ones_bytes) pack_ones(p, segment_bytes, to + weight_bytes);
+    if (ones_bytes) pack_ones(p, to + weight_bytes);
   });
   p.weights = static_cast<const int8_t*>(packed);
   p.ones = moved ? p.weights + weight_bytes : nullptr;
@@ -471,10 +678,10 @@ std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Te
   return {std::move(sums), weight_bytes};
 }
 
-double nanoseconds_of(const Q8Window& w, int64_t weight_bytes) {
+double nanoseconds_of(const Gemm& p, const Q8Window& w, int64_t weight_bytes) {
   const double places = double(w.batch * w.rows.places * w.columns.places);
-  return places * double(weight_bytes) / cost::kQuantizedWeightBytesPerNs +
-         places * double(w.outputs) / cost::kRequantizedPerNs;
+  const double bytes_per_ns = p.tiles ? cost::kTileWeightBytesPerNs : cost::kQuantizedWeightBytesPerNs;
+  return places * double(weight_bytes) / bytes_per_ns + places * double(w.outputs) / cost::kRequantizedPerNs;
 }
 
 /// The step of a GEMM on `in`, without its result.
@@ -485,14 +692,12 @@ Step step_of(Builder& builder, const std::string& name, const std::shared_ptr<Ge
   Step step;
   step.name = name;
   step.fn = run_gemm;
-  step.max_parts = parts_for(builder.settings, nanoseconds_of(w, weight_bytes));
+  step.max_parts = parts_for(builder.settings, nanoseconds_of(p, w, weight_bytes));
   int64_t parts = step.max_parts, pieces = p.flat ? places / 42 : w.batch * w.rows.places;
   p.by_panels = int64_t(p.channels.panels.size()) >= parts && (pieces < parts || weight_bytes > places * w.depth * 2);
   if (!p.by_panels) step.max_parts = int(std::clamp<int64_t>(pieces, 1, parts));
   step.in = {in};
-  uint64_t rows_bytes = p.flat ? uint64_t(std::min(p.chunk, places) * p.depth)
-                               : uint64_t(((p.chunk - 1) * p.rows.stride + p.height) * p.width * p.depth);
-  step.scratch_per_part = segments_bytes(p) + sums_bytes(p) + bias_bytes(p) + (p.copies ? rows_bytes + kSlack : 0);
+  step.scratch_per_part = segments_bytes(p) + sums_bytes(p) + bias_bytes(p) + rows_bytes(p) + gathered_bytes(p);
   step.state = gemm;
   return step;
 }
@@ -523,7 +728,7 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   if (is_gemv(p)) {
     step.fn = run_gemv;
     step.state = std::make_shared<Vector>(p);
-    step.max_parts = int(std::min<int64_t>(parts_for(builder.settings, nanoseconds_of(w, weight_bytes)),
+    step.max_parts = int(std::min<int64_t>(parts_for(builder.settings, nanoseconds_of(p, w, weight_bytes)),
                                            int64_t(p.channels.panels.size())));
     step.scratch_per_part = 0;
   }

@@ -19,6 +19,7 @@ INSTRUCTION_SETS = [
     "avx512",
     "avx512vnni",
     "avx512bf16",
+    "amx",
 ]  # one that the processor lacks means its best one
 
 

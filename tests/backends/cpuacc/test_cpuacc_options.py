@@ -140,7 +140,7 @@ def backends_with(level: str) -> str:
 
 def test_an_unknown_instruction_set_is_refused_with_those_that_there_are():
     said = (
-        "INTERPOSER_CPUACC_ISA is 'avx3'; expected one of baseline, avx2, avx512, avx512vnni, avx512bf16 "
+        "INTERPOSER_CPUACC_ISA is 'avx3'; expected one of baseline, avx2, avx512, avx512vnni, avx512bf16, amx "
         "(this processor has baseline"
     )
     assert said in backends_with("avx3")

@@ -31,7 +31,7 @@ from interposer.ops import (
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 
-INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512vnni", "avx512bf16")
+INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx")
 PLAIN, DEPTHWISE, TRANSPOSED = Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 TWICE = {"stride_x": 2, "stride_y": 2}
 PADDED = {"pad_left": 1, "pad_right": 1, "pad_top": 1, "pad_bottom": 1}

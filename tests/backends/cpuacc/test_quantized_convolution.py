@@ -32,7 +32,7 @@ from interposer.ops import (
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 
-INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512vnni")
+INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512vnni", "amx")
 PLAIN, DEPTHWISE, TRANSPOSED = Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 
 
@@ -84,6 +84,13 @@ SIGNED = [
     Case("scaled up", PLAIN, (1, 3, 3, 2), (5, 1, 1, 2), scale=1e-4),
     Case("scaled to nothing", PLAIN, (1, 3, 3, 2), (5, 1, 1, 2), scale=1e9),
     Case("powers of two", PLAIN, (1, 5, 5, 8), (20, 1, 1, 8), scale=8.0),
+    Case("rows of 14", PLAIN, (1, 14, 14, 64), (64, 3, 3, 64), PADDED, per_channel=True, behind="sum"),
+    Case("rows of 7", PLAIN, (2, 7, 7, 96), (80, 3, 3, 96), PADDED, per_channel=True),
+    Case("rows of 18", PLAIN, (1, 5, 18, 72), (33, 3, 3, 72), {"pad_left": 1, "pad_right": 1}),
+    Case("deep, one cell", PLAIN, (1, 7, 7, 200), (48, 1, 1, 200), behind="clamp"),
+    Case("deep, strided", PLAIN, (2, 14, 14, 128), (70, 1, 1, 128), TWICE, per_channel=True),
+    Case("wide stem", PLAIN, (1, 34, 38, 3), (64, 7, 7, 3), TWICE | PADDED, per_channel=True),
+    Case("groups of 16", PLAIN, (1, 14, 14, 64), (128, 3, 3, 16), {"groups": 4, **PADDED}),
     Case("depthwise", DEPTHWISE, (1, 9, 7, 21), (1, 3, 3, 21), PADDED, per_channel=True),
     Case("depthwise, 64", DEPTHWISE, (2, 5, 6, 64), (1, 3, 3, 64), PADDED, per_channel=True, behind="clamp"),
     Case("depthwise, strided", DEPTHWISE, (1, 9, 12, 10), (1, 3, 3, 10), TWICE | PADDED),
@@ -104,6 +111,7 @@ SIGNED += [
     for kind, weights, options in [
         (PLAIN, (6, 3, 3, 5), PADDED),
         (PLAIN, (6, 1, 1, 5), {}),
+        (PLAIN, (40, 2, 3, 5), {"pad_right": 1}),
         (DEPTHWISE, (1, 3, 3, 5), PADDED),
         (DEPTHWISE, (1, 4, 4, 10), TWICE),
         (TRANSPOSED, (6, 3, 3, 5), TWICE),
