@@ -51,7 +51,7 @@ class LayerComparison:
 
 @dataclass(frozen=True)
 class Culprit:
-    """The cause of a divergence.
+    """What was found to cause the difference between two backends.
 
     `kind` is "layer" (one layer, on the same inputs), "fusion" (layers that are right one by one, but wrong when
     `backend` compiles them together) or "accumulation" (the whole network, but no smaller part of it).

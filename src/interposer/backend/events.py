@@ -17,10 +17,11 @@ TAKEN_BACK: Final = "taken back"
 
 @dataclass(frozen=True, slots=True)
 class BackendEvent:
-    """An event that concerns a backend.
+    """Something that happened to a backend at run time, such as a crash of its process, or that it was disabled.
 
-    `kind` is `CRASHED`, `RESTARTED`, `QUARANTINED`, `PLACED_ANEW` or `TAKEN_BACK`. `layer` is the layer that was
-    running, or "" if it is unknown. `when` is a Unix time in seconds.
+    `kind` is `CRASHED`, `RESTARTED`, `QUARANTINED` (disabled), `PLACED_ANEW` (a network runs without it) or
+    `TAKEN_BACK` (enabled again). `layer` is the layer that was running, or "" if it is unknown. `when` is a Unix time
+    in seconds.
     """
 
     backend: str

@@ -55,9 +55,10 @@ class MemoryPlan:
 
 
 def plan(lifetimes: Sequence[Lifetime], alignment: int = 64) -> MemoryPlan:
-    """Return offsets for tensors in an arena; the offsets and the arena's size are multiples of `alignment` bytes.
+    """Assign each tensor an offset in one arena, such that tensors that are alive at the same time do not overlap.
 
-    Equal lifetimes give equal plans. The lower bound is the largest total size of tensors that live at one moment.
+    The offsets and the arena's size are multiples of `alignment` bytes. Equal lifetimes give equal plans. The lower
+    bound in the result is the largest total size of tensors that are alive at one moment.
     """
     rooms = [-(-lifetime.size // alignment) * alignment for lifetime in lifetimes]
     live = _live_bytes(lifetimes, rooms)

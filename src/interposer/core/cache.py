@@ -165,7 +165,9 @@ class Record(NamedTuple):
 
 
 def read_record(content: bytes | memoryview, magic: bytes) -> Record:
-    """Return the record in the content of a file that `Record.content` wrote; its pieces are views of `content`.
+    """Return the record that a cached file holds, from the content that `Record.content` wrote.
+
+    The file must begin with the bytes `magic`. The pieces of the record are views of `content`.
 
     Raises:
         ValueError: the content is damaged, or does not begin with `magic`.
@@ -189,7 +191,7 @@ def read_record(content: bytes | memoryview, magic: bytes) -> Record:
 
 
 def _sum(piece: bytes | memoryview) -> str:
-    """Return a checksum of `piece` that is as fast as reading it.
+    """Return a checksum of `piece` as text; computing it takes about as long as reading the bytes.
 
     The 8-byte words are summed in 1024 lanes, modulo 2**64. The checksum is the SHA-256 of these sums and of the
     remaining bytes.

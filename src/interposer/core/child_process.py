@@ -44,9 +44,10 @@ class Report:
 
 
 def start(module: str, report: int, parent: int, arguments: Mapping[str, Any]) -> None:
-    """Import `module` in the child process and call its ``main(report, **arguments)``.
+    """Begin the work of a child process: import `module` and call its ``main(report, **arguments)``.
 
-    Before that, arrange that the child is killed when the process `parent` ends.
+    `report` is the file descriptor of the pipe to the parent, from which a `Report` is made. Before the call, it is
+    arranged that the child is killed when the process `parent` ends.
     """
     _leave_nothing_behind(parent)
     __import__(module)

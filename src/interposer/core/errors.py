@@ -94,9 +94,9 @@ def did_you_mean(text: str, known: Iterable[str]) -> str:
 
 
 def expect(value: object, kind: type | UnionType, requested: str) -> None:
-    """Raise `InvalidArgumentError` if `value` is not of type `kind`; the message is `requested`, then the value.
+    """Raise `InvalidArgumentError` if `value` is not of type `kind`.
 
-    For example, `requested` is ``"the name must be a text"``.
+    The message is `requested`, such as ``"the name must be a text"``, followed by the value.
     """
     if not isinstance(value, kind):
         plain = type(value).__module__ == "builtins"

@@ -229,7 +229,10 @@ def smallest_float(data_type: DataType) -> float:
 
 
 def from_bits(codes: Array, data_type: DataType) -> Array:
-    """Return elements of a type of fewer than 8 bits; each byte of `codes` holds one element in its lowest bits."""
+    """Return an array of a type of fewer than 8 bits, such as int4, from bytes that hold one element each.
+
+    An element is in the lowest bits of its byte in `codes`.
+    """
     bits = (codes & (2**data_type.bits - 1)).astype(np.int8)
     if data_type.is_float:
         floats: Array = bits.view(data_type.numpy)

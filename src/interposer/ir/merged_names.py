@@ -39,7 +39,10 @@ class MergedNames:
         return tuple(part for part in self._parts if isinstance(part, str))
 
     def _names(self) -> Iterator[str]:
-        """Yield all names, depth first without recursion; shared parts are visited once."""
+        """Yield all names, also those of merged names inside, depth first and without recursion.
+
+        Merged names that occur several times are visited once.
+        """
         pending, visited = [*reversed(self._parts)], set[MergedNames]()
         while pending:
             part = pending.pop()

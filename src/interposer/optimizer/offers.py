@@ -39,7 +39,10 @@ class Offers:
 
     @classmethod
     def of(cls, backends: Iterable[Backend], used: Collection[str], options: Mapping[str, Options]) -> Offers:
-        """Ask the backends for their kinds of memory; `used` has the ids of the backends that have layers.
+        """Ask the backends which kinds of memory they have, and which kinds they accept.
+
+        `used` has the ids of the backends that have layers; only these have preferences. `options` are the model
+        options by backend id.
 
         Raises:
             BackendContractError: a backend's factories or preferences are invalid.
@@ -75,7 +78,10 @@ class Offers:
         return {preference: rank for rank, preference in enumerate(self.preferences[backend])}
 
     def padded(self, layer: Layer, consumers: Iterable[Layer]) -> frozenset[str]:
-        """Return the kinds that require padding for a tensor between these layers."""
+        """Return the ids of the kinds of memory that pad the rows of a tensor that `layer` passes to these consumers.
+
+        Such a tensor can neither be imported nor exported.
+        """
         if not self.asked:
             return frozenset()
         pairs = [(layer, consumer) for consumer in consumers]
@@ -84,7 +90,7 @@ class Offers:
         )
 
     def described(self, backend: str) -> str:
-        """Return the kinds that a backend accepts as text for messages."""
+        """Return the kinds of memory that a backend accepts as text for error messages."""
         return "; ".join(str(self.kinds[preference]) for preference in self.preferences[backend])
 
 

@@ -34,7 +34,7 @@ class Kind:
 
     @classmethod
     def of(cls, factory: TensorHandleFactory) -> Kind:
-        """Return the kind of memory of a tensor handle factory."""
+        """Return the kind of memory in which a factory creates tensor handles, with the properties it declares."""
         return cls(
             factory.id,
             bool(factory.supports_map),

@@ -67,7 +67,7 @@ class Explanation:
 
     @property
     def copies(self) -> tuple[Crossing, ...]:
-        """The crossings at which a tensor is copied in every run."""
+        """The records of the tensors that are copied from one backend's memory to another's in every run."""
         return tuple(crossing for crossing in self.crossings if crossing.is_copy)
 
     def counts(self) -> dict[str, int]:

@@ -70,7 +70,7 @@ class LayerFacts:
         return self.bytes + self.operations / OPERATIONS_PER_BYTE
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as JSON-compatible data, without name and kind."""
+        """Return the facts about the layer as JSON-compatible data, without its name and operator."""
         return {
             "attributes": dict(self.attributes),
             "inputs": [asdict(item) for item in self.inputs],

@@ -31,7 +31,10 @@ def explanation_html(network: str, summary: Sequence[str], parts: Rows, layers: 
 
 
 def explained(summary: Sequence[str], parts: Rows, layers: Rows) -> str:
-    """Return an explanation as HTML: its summary, and the folded tables of parts and of layers."""
+    """Return an explanation as HTML: the lines of its summary, and its tables of parts and layers, folded up.
+
+    `parts` and `layers` are the rows of the tables, the titles first.
+    """
     return "".join(
         [
             preformatted(_shortened(summary)),

@@ -49,7 +49,7 @@ class OptimizedNetwork:
 
     @property
     def copies(self) -> tuple[Crossing, ...]:
-        """The crossings at which a tensor is copied in every run."""
+        """The records of the tensors that are copied from one backend's memory to another's in every run."""
         return tuple(crossing for crossing in self.crossings if crossing.is_copy)
 
     @property

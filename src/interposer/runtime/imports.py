@@ -182,7 +182,7 @@ class Imports:
         return result
 
     def clear_all(self) -> list[ImportedRun]:
-        """Clear all imports; return the runs that used them."""
+        """Clear all imports, as when the network is unloaded; return the prepared runs that used them."""
         with self._lock:
             gone, over = list(self._known.values()), list(self._runs.values())
             self._known.clear()

@@ -61,7 +61,7 @@ class Layout:
 
     @property
     def joined(self) -> set[Layer]:
-        """The Concat and Splitter layers that have no work to do, because their pieces are stored in place."""
+        """The Concat and Splitter layers that have no work to do, because their parts are stored inside the whole."""
         result = set()
         for value, piece in self.pieces.items():
             splits = isinstance(value.producer.op, Splitter) and piece.whole in value.producer.values

@@ -144,7 +144,7 @@ class LoadedNetwork:
 
     @property
     def transfers(self) -> TransferReport:
-        """The copies and imports between kinds of memory in all runs so far."""
+        """The numbers of copies and imports of tensors between kinds of memory, in all runs so far."""
         return self._counts.report
 
     def set_debug_callback(self, callback: DebugCallback | None) -> None:
@@ -253,7 +253,9 @@ class LoadedNetwork:
             raise BindingError(f"a direct call takes each input once, by its binding id ({ids}), not {inputs!r}")
 
     def run_imported(self, imported: ImportedRun, working: WorkingMemHandle | None = None) -> bool:
-        """Run once on imported memory for all inputs and outputs; return False if `run` must be used instead.
+        """Run once on imported memory for all inputs and outputs, in `working` or in an idle or new working memory.
+
+        Returns False without running if `run` must be used instead, with the arrays of the imports.
 
         Raises:
             ExecutionError: any reason of `run`; or an import was cleared, or the memory of a descriptor is gone.

@@ -29,7 +29,10 @@ class OwnedHandles:
 
     @property
     def need_interpreter(self) -> bool:
-        """True if Python code destroys a handle. A plug-in destroys its tensors itself when it is shut down."""
+        """True if Python code destroys one of the handles, so that this must happen before the interpreter exits.
+
+        A plug-in destroys its tensors itself when it is shut down.
+        """
         return any(map(_destroyed_by_python, tuple(self._handles.values())))
 
     def destroy(self) -> None:

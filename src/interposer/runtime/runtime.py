@@ -377,7 +377,7 @@ class Runtime:
         return self._loaded(network_id).imports.arrays(kind, ids)
 
     def clear_imported_inputs(self, network_id: NetworkId, ids: Iterable[int]) -> None:
-        """Clear imported inputs; runs in progress keep using them until they end.
+        """Clear the inputs that were imported under these ids; runs in progress keep using them until they end.
 
         Raises:
             UnknownNetworkError: the network is not loaded.
@@ -386,7 +386,7 @@ class Runtime:
         self._loaded(network_id).clear_imported("input", ids)
 
     def clear_imported_outputs(self, network_id: NetworkId, ids: Iterable[int]) -> None:
-        """Clear imported outputs; see `clear_imported_inputs`."""
+        """Clear the outputs that were imported under these ids; see `clear_imported_inputs`."""
         self._loaded(network_id).clear_imported("output", ids)
 
     def copy_reasons(
@@ -449,7 +449,7 @@ class Runtime:
             raise UnknownNetworkError(network_id, self.loaded_networks) from None
 
     def transfers(self, network_id: NetworkId) -> TransferReport:
-        """Return the copies between kinds of memory in all runs of a network; see `TransferReport`."""
+        """Return how many tensors were copied and imported between kinds of memory in all runs of a network."""
         return self._loaded(network_id).transfers
 
     def memory(self, network_id: NetworkId) -> MemoryReport:

@@ -150,7 +150,10 @@ class WorkingMemHandle:
             self._destroy_cleared()
 
     def _destroy_cleared(self) -> None:
-        """Destroy the handles of cleared imports; if a run is in progress, it does so when it ends."""
+        """Destroy the handles that were created for cleared imports.
+
+        During a run, nothing is destroyed; this is called again when the run ends.
+        """
         while self._cleared and self._busy.acquire(False):
             try:
                 _destroy_all(self._cleared)

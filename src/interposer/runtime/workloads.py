@@ -96,7 +96,7 @@ class ImportWorkload(CopyWorkload):
         self._source = source
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Import the memory that the source exports, or copy if the target refuses it."""
+        """Let the output's handle use the memory that the input's handle exports; copy the tensor if it refuses."""
         [source], [target] = inputs, outputs
         if source is None:
             raise BackendContractError("there is nothing to import")

@@ -264,7 +264,7 @@ class Model:
 
     @property
     def optimized(self) -> OptimizedNetwork:
-        """The optimized network of the last call, or of the only variant if all shapes are known.
+        """The optimized network of the last call, or that for all calls if the shapes of all inputs are known.
 
         Raises:
             InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
@@ -345,7 +345,10 @@ class Model:
         return Times(whole, units, source=f"plan {plan.chosen!r}", candidates=plan.measured)
 
     def transfers(self) -> TransferReport:
-        """Return the copies between kinds of memory in the calls of the most recently used variant.
+        """Return how many tensors were copied and imported between kinds of memory, in all calls like the last one.
+
+        The model has a network for each set of input shapes and values; counted are the runs of the one that was used
+        last.
 
         Raises:
             InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
@@ -355,7 +358,9 @@ class Model:
             return self.runtime.transfers(next(reversed(self._variants.values()))[0])
 
     def memory(self) -> MemoryReport:
-        """Return the memory of the most recently used variant: arenas, constants, and their sum.
+        """Return the memory of the network that was used last: arenas, constants, and their sum.
+
+        The model has a network for each set of input shapes and values.
 
         Raises:
             InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.

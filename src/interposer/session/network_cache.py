@@ -98,14 +98,20 @@ class Entry:
         return None
 
     def content(self) -> list[bytes | memoryview]:
-        """Return the content of the file: the facts as JSON, then the pieces of all parts."""
+        """Return the content of the cache file, in pieces to write one after the other.
+
+        These are the facts as JSON, then what the backend has saved.
+        """
         parts = [(len(part.pieces), part.digest) for part in self.parts]
         facts = {"made": self.origin, "network": self.network, "parts": parts}
         return Record(facts, [piece for part in self.parts for piece in part.pieces]).content(MAGIC)
 
 
 def read_entry(content: bytes | memoryview) -> Entry:
-    """Return the entry in the content of a cache file; raise ValueError if it is damaged or not an entry."""
+    """Return the entry that the content of a cache file describes.
+
+    Raises ValueError if the content is damaged or not an entry.
+    """
     facts, pieces = read_record(content, MAGIC)
     rest = iter(pieces)
     parts = tuple(SavedPart(tuple(islice(rest, count)), digest) for count, digest in facts["parts"])

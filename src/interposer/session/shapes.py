@@ -54,7 +54,10 @@ def specialised(network: Network, shapes: Mapping[str, TensorShape]) -> Network:
 
 
 def as_template(network: Network, usual: Mapping[str, TensorShape]) -> Template:
-    """Return a template of this network; `usual` has the shapes that a model is prepared for before its first call."""
+    """Return a template that builds this network for given input shapes.
+
+    `usual` has the shapes, by input, that a model is prepared for before its first call.
+    """
 
     def build(shapes: Shapes, values: Values) -> Network:
         return with_values(bound(network, shapes) if shapes else network, values)

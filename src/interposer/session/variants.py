@@ -116,9 +116,9 @@ class Blueprint:
         return {name: TensorShape(shape) for name, shape in self._usual.items() if not isinstance(shape, int)}
 
     def first(self) -> FirstVariant | None:
-        """Return the variant to prepare before the first call, or None if its shapes or values are not known.
+        """Return the network to prepare before the first call, or None if shapes or values for it are not known.
 
-        This is the only variant if all shapes and values are known. Otherwise it is the variant for `usual_shapes`.
+        This is the network for all calls if all shapes and values are known, else the one for `usual_shapes`.
         """
         key, network = self.settled, self.network
         if key is not None and network is not None:
@@ -142,7 +142,7 @@ class Blueprint:
         return self._template.network(shapes)
 
     def values(self) -> dict[str, TensorInfo]:
-        """Return the infos of all values by name; see `known_values`.
+        """Return the infos of all values that a run can return, by name; see `known_values`.
 
         Raises:
             InvalidArgumentError: the network depends on its inputs, and no variant has been built yet.
@@ -155,7 +155,7 @@ class Blueprint:
         return known_values(network)
 
     def with_outputs(self, names: tuple[str, ...]) -> Network | Template:
-        """Return the network or template with the values of these names as its outputs.
+        """Return the network, or its template, with the values of these names as its only outputs.
 
         Raises:
             BindingError: the network has no such value. For a template this is only known once a network has been
@@ -207,9 +207,9 @@ class Blueprint:
 
 
 class KnownBlueprint(Blueprint):
-    """A blueprint from the network cache, whose first variant is optimized already.
+    """A blueprint of a model file whose first network is in the network cache, optimized already.
 
-    `read` returns the blueprint of the model file. It is called once, when layers or shapes are requested that
+    `read` returns the blueprint of the file itself. It is called once, when layers or shapes are requested that
     `optimized` does not have.
     """
 
@@ -239,17 +239,17 @@ class KnownBlueprint(Blueprint):
 
     @property
     def network(self) -> Network | None:  # type: ignore[override] # Blueprint sets it
-        """The network, read from the file on first use; None if the file is a template."""
+        """The network as the file has it, read on first use; None if its layers depend on values of inputs."""
         return self._whole.network
 
     @property
     def usual_shapes(self) -> dict[str, TensorShape]:
-        """The shapes in the cached variant of the inputs with open dimensions, by name."""
+        """The shapes, by name, that inputs with open dimensions have in the cached network."""
         shapes = {item.name: item.output.known.shape for item in self.optimized.inputs}
         return {name: shapes[name] for name, info in self.inputs.items() if not info.is_concrete}
 
     def first(self) -> FirstVariant:
-        """Return the cached variant; its network is read only on demand."""
+        """Return the cached network as the one to prepare; its layers are read from the file only on demand."""
         shapes = {item.name: item.output.known.shape for item in self.optimized.inputs}
         return FirstVariant(Key(tuple(shapes[name] for name in self.inputs)), self._first_network, self.optimized)
 
@@ -264,11 +264,14 @@ class KnownBlueprint(Blueprint):
         return self._whole.values()
 
     def with_outputs(self, names: tuple[str, ...]) -> Network | Template:
-        """Return the network or template with these values as its outputs; see `Blueprint.with_outputs`."""
+        """Return the network, or its template, with the values of these names as its only outputs.
+
+        The model file is read for this; see `Blueprint.with_outputs`.
+        """
         return self._whole.with_outputs(names)
 
     def variant(self, arrays: Mapping[str, Array]) -> Network:
-        """Return the network for these inputs; see `Blueprint.variant`."""
+        """Return the network specialised for these inputs, which are arrays by name; the file is read for it."""
         try:
             return self._whole.variant(arrays)
         finally:

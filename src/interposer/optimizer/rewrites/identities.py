@@ -83,7 +83,10 @@ def _reaches(stop: int | None, dim: int) -> bool:
 
 @rewrite(Concat, Splitter)
 def drop_lone_part(op: Concat | Splitter, layer: Layer) -> Replacement:
-    """Remove a Concat of one tensor, or a Splitter into one part unless its sizes define an unknown dimension."""
+    """Remove a Concat of one tensor, or a Splitter with one output.
+
+    The Splitter stays if its sizes define a dimension that is otherwise unknown.
+    """
     if len(layer.inputs) > 1 or len(layer.outputs) > 1:
         return None
     return _input(layer) if layer.values[0].known.shape == layer.output.known.shape else None

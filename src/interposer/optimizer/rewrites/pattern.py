@@ -49,7 +49,7 @@ _C = TypeVar("_C", bound=Op)
 
 @dataclass(frozen=True, eq=False)
 class New:
-    """A description of a new layer with one output.
+    """The description of a layer with one output that a rewrite wants to create.
 
     The layer that replaces the old one gets its info, and also its name unless `name` is set. With `like`, it gets the
     name, source and hint of that layer instead. Other new layers get `info`, or an inferred info.

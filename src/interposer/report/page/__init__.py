@@ -17,7 +17,7 @@ _ESCAPED: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"
 
 
 def html(data: Mapping[str, Any]) -> str:
-    """Return the page for the data of `Explanation.to_dict`.
+    """Return a self-contained HTML page that shows an explanation; `data` is that of `Explanation.to_dict`.
 
     Nothing in the data can become markup or code: the page inserts it as text only. Its content security policy forbids
     other scripts and all network access.

@@ -76,7 +76,7 @@ class Plan:
         return result
 
     def _patterns(self, names: Container[str]) -> dict[str, str]:
-        """Return the entries of `layers` whose key is not the name of a layer."""
+        """Return the entries of `layers` whose key is not one of these names of layers: patterns and types."""
         return {item: backend for item, backend in self.layers.items() if item not in names}
 
     def differences(self, graph: Graph, made_with: Mapping[str, Any], available: tuple[str, ...]) -> Iterator[str]:
