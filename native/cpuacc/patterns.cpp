@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "cpuacc/packed_weights.hpp"
 #include "cpuacc/patterns.hpp"
 
 namespace cpuacc {
@@ -126,6 +127,21 @@ bool fuse_gelu(Graph& graph, Node& node) {
   return false;
 }
 
+/// Fuse a product with packed weights and the addition of a vector.
+bool add_bias(Graph& graph, Node& product, Node& addition, int bias, const Settings& settings) {
+  const Shape& shape = graph[bias].shape;
+  if (graph.in(product, 2) || graph.out(product).shape != graph.out(addition).shape) return false;
+  if (!shape.empty() && shape.back() != graph[bias].elements()) return false;
+  Node fused = product;
+  fused.outputs = addition.outputs;
+  fused.inputs.resize(2);
+  fused.inputs.push_back(bias);
+  if (!find_lowering(graph, fused, settings)) return false;
+  product.type.clear();
+  addition = std::move(fused);
+  return true;
+}
+
 /// Fuse a product with a constant matrix and the addition of a vector into FullyConnected.
 bool fuse_bias(Graph& graph, Node& node, const Settings& settings) {
   if (!is_operation(node, "Addition", "ADD") || !is_f32(graph.out(node))) return false;
@@ -133,6 +149,7 @@ bool fuse_bias(Graph& graph, Node& node, const Settings& settings) {
     Node* product = private_producer(graph, node.inputs[n]);
     int bias = node.inputs[1 - n];
     if (!product || bias < 0 || !graph[bias].is_constant()) continue;
+    if (product->type == kPackedMatMul && add_bias(graph, *product, node, bias, settings)) return true;
     const bool connected = product->type == "FullyConnected" && !graph.in(*product, 2);
     if (!connected && product->type != "BatchMatMul") continue;
     const Tensor &weights = *graph.in(*product, 1), &in = *graph.in(*product, 0);

@@ -70,6 +70,7 @@ class CpuAcc : public ipr::Backend {
     info.properties = {
         {"NonConstWeights", "some operators take weights that are not constant", true},
         {"ConstantTensorsAsInputs", "every operand may be constant", true},
+        {"QuantizedWeights", "weights of matrix products may stay quantized", true},
         {"InstructionSet", "what the kernels are compiled for here", native::isa_name(native::best_isa())}};
     return info;
   }

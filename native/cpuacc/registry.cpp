@@ -7,6 +7,7 @@
 namespace cpuacc {
 
 Family attention_family();
+Family block_dequantize_family();
 Family border_family();
 Family bottleneck_f32_family();
 Family channels_last_family();
@@ -31,6 +32,7 @@ Family matmul_f32_family();
 Family moves_family();
 Family normalize_family();
 Family binary_q8_family();
+Family packed_matmul_family();
 Family patterns_family();
 Family pool_family();
 Family quantize_family();
@@ -51,20 +53,21 @@ namespace {
 using Make = Family (*)();
 
 const Make kFamilies[] = {
-    half_precision_family,  // its pass is the first one
-    lstm_family,           attention_family,      patterns_family,
+    packed_matmul_family,  // before constants become float32
+    half_precision_family, block_dequantize_family, lstm_family,
+    attention_family,      patterns_family,
     integer_q8_family,     // before images get channels last
     channels_last_family,  // before the fusion of additions
-    fusion_family,         bottleneck_f32_family, elementwise_q8_family,
-    conv_q8_family,        depthwise_q8_family,   fully_connected_q8_family,
-    matmul_q8_family,      binary_q8_family,      softmax_q8_family,
-    depthwise_f32_family,  winograd_f32_family,   conv_f32_family,
-    matmul_f32_family,     reorder_family,        moves_family,
-    functions_q8_family,   elementwise_family,    border_family,
-    gather_family,         quantize_family,       scales_family,
-    pool_family,           resize_family,         reduce_q8_family,
-    reduce_family,         normalize_family,      select_family,
-    scatter_family,        sequence_family,       sample_family,
+    fusion_family,         bottleneck_f32_family,   elementwise_q8_family,
+    conv_q8_family,        depthwise_q8_family,     fully_connected_q8_family,
+    matmul_q8_family,      binary_q8_family,        softmax_q8_family,
+    depthwise_f32_family,  winograd_f32_family,     conv_f32_family,
+    matmul_f32_family,     reorder_family,          moves_family,
+    functions_q8_family,   elementwise_family,      border_family,
+    gather_family,         quantize_family,         scales_family,
+    pool_family,           resize_family,           reduce_q8_family,
+    reduce_family,         normalize_family,        select_family,
+    scatter_family,        sequence_family,         sample_family,
     lookup_family,         col2im_family,
     layouts_family,  // its pass is the last one
 };

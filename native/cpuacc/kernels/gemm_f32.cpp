@@ -7,6 +7,7 @@
 #include "cpuacc/kernels/winograd.hpp"
 #ifndef __AVX512BF16__
 #include "cpuacc/kernels/attention.hpp"
+#include "cpuacc/kernels/packed_matmul_rows.hpp"
 #endif
 
 namespace cpuacc::ISA_NS {
@@ -17,6 +18,7 @@ extern const WinogradKernels winograd_kernels = {kPanelBlocks, kBfloat16Pairs, w
 extern const MatMulKernels matmul_kernels = {kPanelBlocks, kBfloat16Pairs, matmul, gemv};
 #ifndef __AVX512BF16__
 extern const AttentionKernels attention_kernels = {attention};
+extern const PackedMatMulKernels packed_matmul_kernels = {kPanelBlocks, few_rows, pack_rows_of_chunk, many_rows};
 #endif
 
 }  // namespace cpuacc::ISA_NS

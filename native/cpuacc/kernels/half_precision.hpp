@@ -46,7 +46,7 @@ CPUACC_INLINE uint16_t to_brain(float x) {
   return uint16_t((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16 | 0x40u) : rounded);
 }
 
-void halves_to_floats(const void* from, void* to, int64_t count) {
+[[maybe_unused]] void halves_to_floats(const void* from, void* to, int64_t count) {
   const uint16_t* in = static_cast<const uint16_t*>(from);
   float* out = static_cast<float*>(to);
   int64_t n = 0;
@@ -61,7 +61,7 @@ void halves_to_floats(const void* from, void* to, int64_t count) {
   for (; n < count; ++n) out[n] = from_half(in[n]);
 }
 
-void floats_to_halves(const void* from, void* to, int64_t count) {
+[[maybe_unused]] void floats_to_halves(const void* from, void* to, int64_t count) {
   const float* in = static_cast<const float*>(from);
   uint16_t* out = static_cast<uint16_t*>(to);
   int64_t n = 0;
@@ -77,11 +77,11 @@ void floats_to_halves(const void* from, void* to, int64_t count) {
   for (; n < count; ++n) out[n] = to_half(in[n]);
 }
 
-void brains_to_floats(const void* from, void* to, int64_t count) {
+[[maybe_unused]] void brains_to_floats(const void* from, void* to, int64_t count) {
   for (int64_t n = 0; n < count; ++n) static_cast<float*>(to)[n] = from_brain(static_cast<const uint16_t*>(from)[n]);
 }
 
-void floats_to_brains(const void* from, void* to, int64_t count) {
+[[maybe_unused]] void floats_to_brains(const void* from, void* to, int64_t count) {
   for (int64_t n = 0; n < count; ++n) static_cast<uint16_t*>(to)[n] = to_brain(static_cast<const float*>(from)[n]);
 }
 

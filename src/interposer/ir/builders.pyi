@@ -1365,6 +1365,19 @@ class Builders(ABC):
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
         """Reinterpret the bits of the elements as another type of the same width."""
+    def add_block_dequantize_layer(
+        self,
+        input: Value | Layer | None,
+        scale: Value | Layer | None,
+        zero_point: Value | Layer | None = None,
+        *,
+        block_size: int,
+        axis: int = 1,
+        dtype: DataType = DataType.FLOAT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Dequantize integers with a scale for every block along an axis: ``scale * (input - zero_point)``."""
     def add_cast_layer(
         self,
         input: Value | Layer | None,

@@ -13,6 +13,7 @@ from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.quantization import (
     Bitcast,
+    BlockDequantize,
     Cast,
     ConvertBf16ToFp32,
     ConvertFp16ToFp32,
@@ -53,6 +54,22 @@ def requantize(op: Quantize, x: Array, *, info: KernelInfo) -> Array:
 def dequantize_codes(op: Dequantize, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Dequantize`, by a product in float64 that is rounded once."""
     return dequantize(x, scale_of(info.input))
+
+
+@kernel(BlockDequantize)
+def block_dequantize(
+    op: BlockDequantize, x: Array, scale: Array, zero_point: Array | None, *, info: KernelInfo
+) -> Array:
+    """Compute `BlockDequantize` in float64, or in float32 if that is exact before the product is rounded."""
+    few_bits = info.input.dtype.bits <= 8 and op.dtype is DataType.FLOAT32
+    wide = np.float32 if few_bits and scale.itemsize <= 4 else np.float64
+    blocks = np.arange(x.shape[op.axis]) // op.block_size
+    steps: Array = x.astype(wide)
+    if zero_point is not None:
+        np.subtract(steps, zero_point.astype(wide).take(blocks, op.axis), out=steps)
+    with np.errstate(all="ignore"):
+        np.multiply(steps, scale.astype(wide).take(blocks, op.axis), out=steps)
+    return steps
 
 
 @kernel(DynamicQuantize)

@@ -7,10 +7,11 @@ from enum import Enum
 from typing import ClassVar
 
 from interposer.core.schema import Op, attribute, op, operand, result
-from interposer.core.types import FLOATS, QUANTIZABLE, DataType, TensorInfo
+from interposer.core.types import FLOATS, MAX_RANK, QUANTIZABLE, DataType, TensorInfo, TensorShape, differ
 
 __all__ = [
     "Bitcast",
+    "BlockDequantize",
     "Cast",
     "ConvertBf16ToFp32",
     "ConvertFp16ToFp32",
@@ -102,6 +103,57 @@ class Dequantize(Op):
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return TensorInfo(input.shape, self.dtype)
+
+
+@op
+class BlockDequantize(Op):
+    """Dequantize integers with a scale for every block along an axis: ``scale * (input - zero_point)``.
+
+    The axis is divided into blocks of `block_size` elements; the last block may be shorter. The integers are used as
+    they are stored, without a quantization of the tensor. Without zero points, these are 0. The exact product is
+    rounded once, to the type of the result.
+
+    Shapes:
+        input, output: any, the same
+        scale, zero_point: as the input, except that the axis has one element for every block
+
+    Example:
+        >>> codes, scale = np.int8([[1, 2, 3, 4]]), np.float32([[0.5, 10]])
+        >>> compute(BlockDequantize(block_size=2), codes, scale).tolist()
+        [[0.5, 1.0, 30.0, 40.0]]
+        >>> compute(BlockDequantize(block_size=2), codes, scale, np.int8([[1, 3]])).tolist()
+        [[0.0, 0.5, 0.0, 10.0]]
+
+    Source:
+        ONNX DequantizeLinear-21 with block_size.
+    """
+
+    input = operand(rank=(1, MAX_RANK), dtypes=QUANTIZABLE)
+    scale = operand(rank=(1, MAX_RANK), dtypes=FLOATS)
+    zero_point = operand(rank=(1, MAX_RANK), dtypes=QUANTIZABLE, optional=True, same_dtype_as="input")
+    output = result(dtypes=FLOATS)
+
+    block_size: int = attribute(ge=1, doc="The number of elements of a block.")
+    axis: int = attribute(default=1, doc="The axis that is divided into blocks.")
+    dtype: DataType = attribute(default=DataType.FLOAT32, choices=tuple(sorted(FLOATS, key=str)), doc="The type.")
+
+    def check(self, input: TensorInfo, scale: TensorInfo, zero_point: TensorInfo | None) -> Iterator[str]:
+        if not -input.rank <= self.axis < input.rank:
+            yield f"axis is {self.axis}, but the input has rank {input.rank}"
+            return
+        expected = self.shape_of_scales(input)
+        for name, info in {"scale": scale, "zero_point": zero_point}.items():
+            if info is not None and (info.rank != input.rank or any(map(differ, info.shape, expected))):
+                yield f"{name} has shape {info.shape}; expected {expected} for blocks of {self.block_size}"
+
+    def infer(self, input: TensorInfo, scale: TensorInfo, zero_point: TensorInfo | None) -> TensorInfo:
+        return TensorInfo(input.shape, self.dtype)
+
+    def shape_of_scales(self, input: TensorInfo) -> TensorShape:
+        """Return the shape that scales and zero points of an input have."""
+        shape = list(input.shape)
+        shape[self.axis] = -(-shape[self.axis] // self.block_size)
+        return TensorShape(shape)
 
 
 @op

@@ -29,8 +29,10 @@ from interposer.optimizer.handles import place_tensors
 from interposer.optimizer.integers import ComputeInIntegers
 from interposer.optimizer.offers import Offers
 from interposer.optimizer.optimizer_options import OptimizerOptions, choose_backends
-from interposer.optimizer.passes import DEFAULT_PASSES, INVERSE_CONVERSIONS, insert_debug_layers, run_passes
+from interposer.optimizer.packed_weights import UnpackWeights
+from interposer.optimizer.passes import DEFAULT_PASSES, INVERSE_CONVERSIONS, Pass, insert_debug_layers, run_passes
 from interposer.optimizer.precision import reduce_precision
+from interposer.optimizer.preference import Preference
 from interposer.optimizer.substitute import let_backends_optimize
 from interposer.plugins import DeviceSpec
 from interposer.report.optimized import OptimizedNetwork
@@ -186,8 +188,7 @@ def _prepared(
     _set_hints(graph, options.hints, tuple(backend.id for backend in backends))
     infer_graph(graph)
     if options.rewrite:
-        integers = ComputeInIntegers(backends, options.model_options)
-        run_passes(graph, (integers, *DEFAULT_PASSES) if options.compute_in_integers else DEFAULT_PASSES)
+        run_passes(graph, _passes(options, backends))
     if options.reduce_fp32_to_fp16:
         messages += reduce_precision(graph, DataType.FLOAT16)
     if options.reduce_fp32_to_bf16:
@@ -195,6 +196,12 @@ def _prepared(
     if options.reduce_fp32_to_fp16 or options.reduce_fp32_to_bf16:  # rewrites are verified one by one
         verify(graph, after="the reduction of precision")
     return graph, messages
+
+
+def _passes(options: OptimizerOptions, backends: tuple[Backend, ...]) -> Sequence[Pass]:
+    preference = Preference(backends, options.model_options)
+    integers = (ComputeInIntegers(preference),) if options.compute_in_integers else ()
+    return *integers, *DEFAULT_PASSES, UnpackWeights(preference)
 
 
 def _constants(graph: Graph) -> Iterator[Array]:

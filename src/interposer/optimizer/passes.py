@@ -18,6 +18,7 @@ from interposer.ir.regions import named_graphs
 from interposer.ir.verify import verify
 from interposer.ops import Constant, Debug, Output
 from interposer.optimizer.rewrites.batchnorm import BATCH_NORMALIZATIONS
+from interposer.optimizer.rewrites.blocks import BLOCKS
 from interposer.optimizer.rewrites.broadcasts import BROADCASTS
 from interposer.optimizer.rewrites.clamps import CLAMPS
 from interposer.optimizer.rewrites.constants import fold_constants
@@ -129,6 +130,7 @@ _MOVES: Final = (fold_constants, *IDENTITIES, *TRANSPOSES)
 DEFAULT_PASSES: Final[Sequence[Pass]] = (
     DropDeadLayers(),
     SETTLE_LAYERS,
+    RewritePass("move before dequantization", BLOCKS),
     RewritePass("fold constants", (fold_constants, *IDENTITIES)),
     UNROLL,
     TAKE_APART,

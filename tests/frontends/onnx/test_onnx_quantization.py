@@ -7,6 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from interposer.core.errors import ParseError, UnsupportedOperatorError
 from interposer.core.types import Quantization
 from interposer.frontends.onnx import load
+from interposer.writers.onnx import write
 from tests.frontends.onnx.models import agree, model, ours, single, theirs
 
 RNG = np.random.default_rng(10)
@@ -329,3 +330,32 @@ def test_many_weights_of_few_bits_stay_stored():
     network = load(model(node, {"x": np.zeros(1, np.float32)}, constants=constants))
     held = sum(layer.op.value.nbytes for layer in network if layer.kind == "Constant" and layer.output.uses)
     assert held < 3 * (1 << 22) * 5
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "int8", "uint8"])
+@pytest.mark.parametrize("scale", ["float32", "float16", "bfloat16"])
+def test_blocks_of_constants_are_read_as_they_are_stored_and_written_again(dtype, scale, axis):
+    import ml_dtypes
+
+    kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    numbers = np.random.default_rng(1)
+    low = 0 if dtype.startswith("u") else -8
+    codes = numbers.integers(low, low + 16, (6, 8)).astype(kind)
+    shape = (3, 8) if axis == 0 else (6, 4)
+    scales = numbers.uniform(0.5, 2, shape).astype(getattr(ml_dtypes, scale, None) or scale)
+    points = numbers.integers(low, low + 16, shape).astype(kind)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"], axis=axis, block_size=2),
+        helper.make_node("Mul", ["d", "x"], ["y"]),
+    ]
+    feed = np.ones((1, 1), scales.dtype)
+    written = model(nodes, {"x": feed}, ["y"], constants={"w": codes, "s": scales, "z": points})
+    network = load(written)
+    again = load(write(network))
+    for each in (network, again):
+        [blocks] = [layer for layer in each if layer.kind == "BlockDequantize"]
+        assert (blocks.op.block_size, blocks.op.axis, str(blocks.op.dtype)) == (2, axis, scale)
+        for value, expected in zip(blocks.values, (codes, scales, points), strict=True):
+            assert value.constant.dtype == expected.dtype
+            np.testing.assert_array_equal(value.constant, expected)

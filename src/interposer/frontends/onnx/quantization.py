@@ -9,7 +9,17 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.schema import Op
-from interposer.core.types import FLOATS, MAX_RANK, QUANTIZABLE, Array, DataType, Quantization, differ, integer_range
+from interposer.core.types import (
+    FLOATS,
+    MAX_RANK,
+    QUANTIZABLE,
+    Array,
+    DataType,
+    Quantization,
+    TensorInfo,
+    differ,
+    integer_range,
+)
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
@@ -28,7 +38,15 @@ from interposer.ops.elementwise import (
     Where,
 )
 from interposer.ops.gather import Gather
-from interposer.ops.quantization import Bitcast, Cast, Dequantize, DynamicQuantize, Quantize, RoundingMethod
+from interposer.ops.quantization import (
+    Bitcast,
+    BlockDequantize,
+    Cast,
+    Dequantize,
+    DynamicQuantize,
+    Quantize,
+    RoundingMethod,
+)
 
 __all__ = ["along", "centered", "quantization", "real", "requantized", "with_quantization"]
 
@@ -128,7 +146,22 @@ def dequantize_linear(node: Node) -> Value:
     dtype = data_type(asked) if asked else node.info(1).dtype
     if _is_plain(node):
         return dequantized(node, node.value(0), quantization(node, 1, node.info(0).rank), dtype)
+    blocks = _blocks(node, dtype)
+    if blocks is not None and not blocks.violations(*_integers_with_scales(node)):
+        return node.add(blocks, node.plain(node.value(0)), node.value(1), node.optional(2))
     return _dequantized_by_arithmetic(node, dtype)
+
+
+def _blocks(node: Node, dtype: DataType) -> BlockDequantize | None:
+    """Return the operator for integers with a scale for every block; None for other scales and for narrow floats."""
+    size, rank = node.integer("block_size", 0), node.info(0).rank
+    if size < 1 or not node.info(0).shape.is_concrete or dtype not in FLOATS:
+        return None
+    return BlockDequantize(size, checked_axis(node.integer("axis", 1), rank), dtype)
+
+
+def _integers_with_scales(node: Node) -> tuple[TensorInfo, TensorInfo, TensorInfo | None]:
+    return node.info(0), node.info(1), node.info(2) if node.has(2) else None
 
 
 def _is_plain(node: Node) -> bool:

@@ -20,11 +20,12 @@ def fully_connected(node: Node) -> list[Value]:
     if bias is not None and bias.known.rank != 1:
         bias = node.add(Reshape((-1,)), bias)
     op = FullyConnected(transpose_weight_matrix=True, keep_dims=node.options["keep_num_dims"])
-    return node.result(op, x, node.like(1, x, rank=2), bias, activation=node.options["fused_activation_function"])
+    weights = node.like(1, x, rank=2, fold=False)
+    return node.result(op, x, weights, bias, activation=node.options["fused_activation_function"])
 
 
 @operator("BATCH_MATMUL", options=True)
 def batch_matmul(node: Node) -> list[Value]:
     """Convert BATCH_MATMUL; the adjoint options mean transposition, as there are no complex numbers."""
     a = node.input(0)
-    return node.result(BatchMatMul(node.options["adj_x"], node.options["adj_y"]), a, node.like(1, a))
+    return node.result(BatchMatMul(node.options["adj_x"], node.options["adj_y"]), a, node.like(1, a, fold=False))

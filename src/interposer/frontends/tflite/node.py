@@ -116,16 +116,19 @@ class Node:
         """The info that the file declares for the first output."""
         return self.output_infos[0]
 
-    def like(self, index: int, other: Value, *, rank: int | None = None) -> Value:
-        """Return an input, dequantized if `other` is float: the quantized weights of a float operator."""
+    def like(self, index: int, other: Value, *, rank: int | None = None, fold: bool = True) -> Value:
+        """Return an input, dequantized if `other` is float: the quantized weights of a float operator.
+
+        Without `fold`, a layer dequantizes constants, so that backends may compute with quantized weights.
+        """
         value = self.input(index, rank=rank)
         if other.known.is_quantized or not other.known.dtype.is_float or not value.known.is_quantized:
             return value
-        return self.dequantized(index, other.known.dtype)
+        return self.dequantized(index, other.known.dtype, fold=fold)
 
-    def dequantized(self, index: int, dtype: DataType) -> Value:
+    def dequantized(self, index: int, dtype: DataType, *, fold: bool = True) -> Value:
         """Return a quantized input as float values."""
-        return self.add(Dequantize(dtype), self.input(index), fold=True)
+        return self.add(Dequantize(dtype), self.input(index), fold=fold)
 
     def known(self, index: int, what: str) -> Array:
         """Return the value of an input that must be known before running."""

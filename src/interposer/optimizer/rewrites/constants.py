@@ -7,12 +7,23 @@ from typing import Final
 
 from interposer.core.schema import Op
 from interposer.core.types import Array
-from interposer.ir.graph import Layer
+from interposer.ir.graph import Layer, Use
 from interposer.kernels import evaluate
-from interposer.ops import Cast, Constant, ConvertBf16ToFp32, ConvertFp16ToFp32, Dequantize
+from interposer.ops import (
+    BatchMatMul,
+    BlockDequantize,
+    Cast,
+    Constant,
+    ConvertBf16ToFp32,
+    ConvertFp16ToFp32,
+    Dequantize,
+    FullyConnected,
+    Permute,
+    Transpose,
+)
 from interposer.optimizer.rewrites.pattern import Replacement, constant, rewrite
 
-__all__ = ["MAX_GROWTH", "MAX_REALS", "fold_constants"]
+__all__ = ["MAX_GROWTH", "MAX_REALS", "fold_constants", "folded", "is_packed_weight", "products_of"]
 
 _log = logging.getLogger("interposer.optimizer")
 MAX_GROWTH: Final = 1 << 20
@@ -20,7 +31,9 @@ MAX_GROWTH: Final = 1 << 20
 MAX_REALS: Final = 1 << 25
 """The maximum size in bytes of narrow integers that are dequantized once; larger ones are dequantized in every run."""
 _FEW_BITS: Final = 16
-_RETYPE: Final = (Cast, ConvertBf16ToFp32, ConvertFp16ToFp32, Dequantize)
+_RETYPE: Final = (BlockDequantize, Cast, ConvertBf16ToFp32, ConvertFp16ToFp32, Dequantize)
+_FEWEST_PACKED: Final = 1 << 12
+"""The number of elements from which quantized weights of products stay quantized."""
 
 
 @rewrite(Op)
@@ -28,10 +41,43 @@ def fold_constants(op: Op, layer: Layer) -> Replacement:
     """Replace a layer on constants by a constant, unless the result would be much larger than the inputs.
 
     A layer whose result is known from shape inference is replaced too. Conversions of weights are folded, except of
-    large weights with few bits: those of a language model would need eight times the memory. Sequences and optionals
-    are not folded.
+    large weights with few bits: those of a language model would need eight times the memory. Quantized weights of
+    matrix products stay quantized here, and are unpacked later for backends that do not support them. Sequences and
+    optionals are not folded.
     """
-    if not op.executable or layer.regions or not _is_known(layer) or not _is_small(layer):
+    return None if is_packed_weight(layer) else folded(layer)
+
+
+def is_packed_weight(layer: Layer) -> bool:
+    """Return True if a layer dequantizes a large constant of at most 8 bits that only matrix products read."""
+    if not isinstance(layer.op, BlockDequantize | Dequantize) or not layer.values[0].is_constant:
+        return False
+    codes = layer.values[0].known
+    return codes.dtype.bits <= 8 and codes.num_elements >= _FEWEST_PACKED and products_of(layer) is not None
+
+
+def products_of(layer: Layer) -> list[Layer] | None:
+    """Return the matrix products whose weights are the output of a layer; None if anything else reads it."""
+    result: list[Layer] = []
+    for use in layer.output.uses:
+        products = [use.layer] if _is_weight(use) else products_of(use.layer) if _is_conversion(use) else None
+        if products is None:
+            return None
+        result += products
+    return result or None
+
+
+def _is_weight(use: Use) -> bool:
+    return use.position == 1 and isinstance(use.layer.op, BatchMatMul | FullyConnected)
+
+
+def _is_conversion(use: Use) -> bool:
+    return isinstance(use.layer.op, (*_RETYPE, Permute, Transpose))
+
+
+def folded(layer: Layer) -> Replacement:
+    """Return the constant that replaces a layer on constants; None if it is too large or cannot be computed."""
+    if not layer.op.executable or layer.regions or not _is_known(layer) or not _is_small(layer):
         return None
     values = _values(layer)
     if values is None:

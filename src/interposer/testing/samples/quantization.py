@@ -10,6 +10,7 @@ import numpy as np
 from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import (
     Bitcast,
+    BlockDequantize,
     Cast,
     ConvertBf16ToFp32,
     ConvertFp16ToFp32,
@@ -117,6 +118,39 @@ def dequantize() -> Iterator[Sample]:
             yield Sample(Dequantize(), [Given(_per_axis(dtype, axis))], name=f"axis-{axis}-{dtype}")
     codes = Given(TensorInfo((3,), INT8, Quantization(0.5, -2)), i8([-2, 0, 127]))
     yield Sample(Dequantize(), [codes], name="worked", expected=[f32([0, 1, 64.5])])
+
+
+@samples(BlockDequantize)
+def block_dequantize() -> Iterator[Sample]:
+    """Yield every type of integers and of scales, both axes, constants, and short last blocks."""
+    for dtype in ALL_QUANTIZED:
+        yield Sample(BlockDequantize(8, 1), _blocks(dtype, (3, 16), 1, 8), name=str(dtype))
+        yield Sample(BlockDequantize(8, 1), _blocks(dtype, (3, 16), 1, 8)[:2], name=f"{dtype}-no-zero-point")
+    for scale in (*FLOATS, *SMALL_FLOATS):
+        for target in {FLOAT32, scale}:
+            for dtype in (DataType.INT4, UINT8):
+                op = BlockDequantize(8, 1, target)
+                yield Sample(op, _blocks(dtype, (3, 16), 1, 8, scale), name=f"{dtype}-by-{scale}-to-{target}")
+    for shape, axis, size in (((5,), 0, 2), ((20, 33), 0, 16), ((20, 33), 1, 16), ((2, 3, 4), -1, 3), ((0, 4), 1, 2)):
+        for constant in (False, True):
+            for dtype in (DataType.UINT4, INT8):
+                operands = _blocks(dtype, shape, axis, size, constant=constant)
+                title = f"{dtype}-{'x'.join(map(str, shape))}-axis-{axis}-{'constant' if constant else 'given'}"
+                yield Sample(BlockDequantize(size, axis), operands, name=title)
+    worked = [of([[1, 2, 3], [-4, 5, 6]], INT8), of([[0.5, 2], [1, 10]])]
+    expected = [f32([[0.5, 1, 6], [-4, 5, 60]])]
+    yield Sample(BlockDequantize(2), worked, name="worked", expected=expected, exact=True)
+
+
+def _blocks(
+    dtype: DataType, shape: tuple[int, ...], axis: int, size: int, scale: DataType = FLOAT32, *, constant: bool = False
+) -> list[Given]:
+    """Return integers, and a scale and a zero point for each block."""
+    high = 2.0 ** (min(dtype.bits, 8) - (str(dtype).startswith("int")))
+    codes = Given(TensorInfo(shape, dtype), low=high - 2.0 ** min(dtype.bits, 8), high=high - 1, constant=constant)
+    counts = BlockDequantize(size, axis).shape_of_scales(codes.info)
+    scales = Given(TensorInfo(counts, scale), low=0.25, high=2, constant=constant)
+    return [codes, scales, Given(TensorInfo(counts, dtype), low=0, high=high / 2, constant=constant)]
 
 
 @samples(FakeQuantization)

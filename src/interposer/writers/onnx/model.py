@@ -13,6 +13,7 @@ from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
+from interposer.ops.quantization import BlockDequantize
 from interposer.writers.borders import Border, border_of
 from interposer.writers.onnx.cleaning import clean
 from interposer.writers.onnx.graphs import bind_inputs, fill, name_outputs, tensor_of, write_layer, write_layers
@@ -24,6 +25,8 @@ __all__ = ["OLDEST_OPSET", "newest_opset", "reasons", "write"]
 OLDEST_OPSET: Final = 13
 _USUAL_OPSETS: Final = (20, 23)
 """The opsets that engines support: 20 with GridSample, Gelu and float8; 23 with 4-bit types and attention."""
+_BLOCKS_SINCE: Final = 21
+"""The opset with scales for blocks. Engines compute with such weights, but not with the arithmetic of older opsets."""
 _OLDEST_IR: Final = 7
 
 
@@ -46,7 +49,8 @@ def write(
     Args:
         network: the network, graph or part of a graph; it is validated, not changed.
         opset: the version of the operator set, 13 or later. None is the first that can express the network among 20,
-            23 (which engines support) and the newest that the package onnx knows.
+            23 (which engines support) and the newest that the package onnx knows; 20 is left out for weights with
+            scales for blocks.
         exact: refuse quantized layers for which ONNX's arithmetic rounds differently. False writes them in float
             between DequantizeLinear and QuantizeLinear, which engines can fuse; results may be off by one
             quantization step.
@@ -93,11 +97,11 @@ def newest_opset() -> int:
     return int(onnx().defs.onnx_opset_version())
 
 
-def _opsets(opset: int | None) -> list[int]:
-    """Return the opsets to try, in order of preference."""
+def _opsets(opset: int | None, oldest: int) -> list[int]:
+    """Return the opsets to try, in order of preference; `oldest` is the first one that is preferred."""
     newest = newest_opset()
     if opset is None:
-        return [*(usual for usual in _USUAL_OPSETS if usual < newest), newest]
+        return [*(usual for usual in _USUAL_OPSETS if oldest <= usual < newest), newest]
     expect(opset, int, "the opset must be a number")
     if not OLDEST_OPSET <= opset <= newest:
         raise InvalidArgumentError(f"the opset is {opset}; opsets {OLDEST_OPSET} to {newest} can be written")
@@ -109,7 +113,8 @@ def _written(border: Border, opset: int | None, *, exact: bool) -> Sheet:
     import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415 - the families fill the table
 
     refusals = {}
-    for version in _opsets(opset):
+    has_blocks = any(isinstance(layer.op, BlockDequantize) for layer in border.layers)
+    for version in _opsets(opset, _BLOCKS_SINCE if has_blocks else OLDEST_OPSET):
         sheet = Sheet(version, exact=exact)
         refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
         if not refusals:

@@ -10,6 +10,7 @@ import numpy as np
 from interposer.core.types import Array, DataType, Quantization, integer_range
 from interposer.ops.quantization import (
     Bitcast,
+    BlockDequantize,
     Cast,
     ConvertBf16ToFp32,
     ConvertFp16ToFp32,
@@ -33,6 +34,8 @@ _LINEAR: Final = frozenset(
     {DataType.INT8, DataType.UINT8, DataType.INT16, DataType.UINT16, DataType.INT4, DataType.UINT4}
 )
 _BITCAST_SINCE: Final = 26
+_BLOCKS_SINCE: Final = 21
+_SCALES: Final = frozenset({DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16})
 
 
 def _along(draft: Draft, q: Quantization, rank: int, dtype: DataType) -> tuple[Tensor, Tensor]:
@@ -114,6 +117,32 @@ def dequantize_codes(draft: Draft, op: Dequantize) -> Tensor:
     scale, point = _along(draft, q, draft.rank, DataType.FLOAT64)
     without = draft.node("Sub", draft.cast(x, DataType.FLOAT64), point)
     return draft.cast(draft.node("Mul", without, scale), op.dtype)
+
+
+@writer(BlockDequantize)
+@writer(BlockDequantize, quantized=True)
+def block_dequantize(draft: Draft, op: BlockDequantize) -> Tensor:
+    """Write BlockDequantize: DequantizeLinear with blocks, or arithmetic for types and opsets that lack it."""
+    x, scale, zero = draft.operand(0), draft.operand(1), draft.optional(2)
+    same = op.dtype is scale.dtype and op.dtype in _SCALES
+    wide = op.dtype if same else DataType.FLOAT64 if _is_wide(op.dtype, scale.dtype, x.dtype) else DataType.FLOAT32
+    if wide in _SCALES and draft.opset >= _BLOCKS_SINCE and x.dtype in _LINEAR:
+        attributes = {"axis": op.axis, "block_size": op.block_size}
+        created = draft.node("DequantizeLinear", x, draft.cast(scale, wide), zero, giving=wide, **attributes)
+        return draft.cast(created, op.dtype)
+    blocks = draft.ints(
+        [n // op.block_size for n in range(draft.known(draft.info(0).shape[op.axis], "quantized axis"))]
+    )
+    steps = draft.cast(x, wide)
+    if zero is not None:
+        steps = draft.node("Sub", steps, draft.node("Gather", draft.cast(zero, wide), blocks, axis=op.axis))
+    spread = draft.node("Gather", draft.cast(scale, wide), blocks, axis=op.axis)
+    return draft.cast(draft.node("Mul", steps, spread), op.dtype)
+
+
+def _is_wide(result: DataType, scale: DataType, codes: DataType) -> bool:
+    """Return True if the product of an integer and a scale needs float64."""
+    return DataType.FLOAT64 in (result, scale) or codes.bits > 16
 
 
 @writer(FakeQuantization)

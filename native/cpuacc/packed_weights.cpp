@@ -1,0 +1,129 @@
+#include "cpuacc/packed_weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpuacc/lower/pack_f32.hpp"
+
+namespace cpuacc {
+namespace {
+
+bool is_unsigned(int32_t dtype) {
+  return dtype == IPR_DTYPE_UINT8 || dtype == IPR_DTYPE_UINT4 || dtype == IPR_DTYPE_UINT2;
+}
+
+bool has_bytes(int32_t dtype) { return dtype == IPR_DTYPE_INT8 || dtype == IPR_DTYPE_UINT8; }
+
+/// What is added to an integer when it is packed: words of four bits hold 0 to 15, and bytes are signed.
+int32_t offset_of(const StoredWeights& stored, WeightForm form) {
+  if (form == WeightForm::four) return is_unsigned(stored.dtype) ? 0 : 8;
+  return stored.dtype == IPR_DTYPE_UINT8 ? -128 : 0;
+}
+
+WeightForm form_of(const StoredWeights& stored) {
+  if (stored.dtype == IPR_DTYPE_FLOAT16) return WeightForm::half;
+  if (stored.dtype == IPR_DTYPE_BFLOAT16) return WeightForm::brain;
+  // Groups of short scale blocks would be mostly padding.
+  return has_bytes(stored.dtype) || stored.block < kGroup ? WeightForm::eight : WeightForm::four;
+}
+
+ScaleType scale_type_of(int32_t dtype) {
+  return dtype == IPR_DTYPE_FLOAT16    ? ScaleType::half
+         : dtype == IPR_DTYPE_BFLOAT16 ? ScaleType::brain
+                                       : ScaleType::single;
+}
+
+/// Pack the columns [first, last) of a block as words of eight integers.
+void pack_four(const StoredWeights& s, int64_t first, int64_t last, uint32_t* to) {
+  const int32_t offset = offset_of(s, WeightForm::four);
+  for (int64_t from = 0; from < s.depth; from += s.block) {
+    const int64_t end = std::min(from + s.block, s.depth);
+    for (int64_t group = from; group < end; group += kGroup, to += 16)
+      for (int64_t k = group; k < std::min(group + kGroup, end); ++k)
+        for (int64_t n = first; n < last; ++n) {
+          const int32_t code = integer_at(s.codes, s.dtype, k * s.by_depth + n * s.by_column) + offset;
+          to[n - first] |= uint32_t(code & 15) << (4 * (k - group));
+        }
+  }
+}
+
+void pack_eight(const StoredWeights& s, int64_t first, int64_t last, int8_t* to) {
+  const int32_t offset = offset_of(s, WeightForm::eight);
+  for (int64_t k = 0; k < s.depth; ++k, to += 16)
+    for (int64_t n = first; n < last; ++n)
+      to[n - first] = int8_t(integer_at(s.codes, s.dtype, k * s.by_depth + n * s.by_column) + offset);
+}
+
+void pack_sixteen(const StoredWeights& s, int64_t first, int64_t last, uint16_t* to) {
+  auto* from = static_cast<const char*>(s.codes);
+  for (int64_t k = 0; k < s.depth; ++k, to += 16)
+    for (int64_t n = first; n < last; ++n)
+      std::memcpy(to + n - first, from + (k * s.by_depth + n * s.by_column) * 2, 2);
+}
+
+void pack_column_block(const StoredWeights& s, WeightForm form, int64_t block, char* to) {
+  const int64_t first = block * 16, last = std::min(first + 16, s.columns);
+  if (form == WeightForm::four) return pack_four(s, first, last, reinterpret_cast<uint32_t*>(to));
+  if (form == WeightForm::eight) return pack_eight(s, first, last, reinterpret_cast<int8_t*>(to));
+  pack_sixteen(s, first, last, reinterpret_cast<uint16_t*>(to));
+}
+
+/// Call one(place among the scales, index in the packed table) for each scale block and column.
+template <class One>
+void for_scales(const StoredWeights& s, const One& one) {
+  const int64_t blocks = (s.depth + s.block - 1) / s.block;
+  for (int64_t n = 0; n < s.columns; ++n)
+    for (int64_t b = 0; b < blocks; ++b)
+      one(b * s.scale_by_block + n * s.scale_by_column, (n / 16 * blocks + b) * 16 + n % 16);
+}
+
+const void* pack_scales(const StoredWeights& s, int64_t count, Builder& builder) {
+  const size_t item = s.scale_dtype == IPR_DTYPE_FLOAT32 ? 4 : 2;
+  return builder.pack(uint64_t(count) * item, [&](void* to) {
+    auto* from = static_cast<const char*>(s.scales);
+    for_scales(s, [&](int64_t place, int64_t at) {
+      std::memcpy(static_cast<char*>(to) + size_t(at) * item, from + size_t(place) * item, item);
+    });
+  });
+}
+
+const int8_t* pack_zeros(const StoredWeights& s, int32_t offset, int64_t count, Builder& builder) {
+  return static_cast<const int8_t*>(builder.pack(uint64_t(count), [&](void* to) {
+    for_scales(s, [&](int64_t place, int64_t at) {
+      static_cast<int8_t*>(to)[at] = int8_t((s.zeros.empty() ? 0 : s.zeros[size_t(place)]) + offset);
+    });
+  }));
+}
+
+}  // namespace
+
+bool has_few_bits(int32_t dtype) {
+  return has_bytes(dtype) || dtype == IPR_DTYPE_INT4 || dtype == IPR_DTYPE_UINT4 || dtype == IPR_DTYPE_INT2 ||
+         dtype == IPR_DTYPE_UINT2;
+}
+
+PackedWeights pack_stored_weights(const StoredWeights& stored, Builder& builder) {
+  PackedWeights made{};
+  made.form = form_of(stored);
+  made.depth = int32_t(stored.depth), made.columns = int32_t(stored.columns), made.block = int32_t(stored.block);
+  const int64_t blocks = blocks_of(stored.columns), bytes = bytes_of_column_block(made);
+  made.codes = builder.pack(uint64_t(blocks * bytes), [&](void* to) {
+    builder.divide(blocks, uint64_t(stored.depth * stored.columns) * 4, [&](int64_t first, int64_t last) {
+      for (int64_t block = first; block < last; ++block)
+        pack_column_block(stored, made.form, block, static_cast<char*>(to) + block * bytes);
+    });
+  });
+  if (stored.is_float()) return made;
+  const int64_t count = blocks * scale_blocks(made) * 16;
+  made.scale_type = scale_type_of(stored.scale_dtype);
+  made.scales = pack_scales(stored, count, builder);
+  const int32_t offset = offset_of(stored, made.form), first = stored.zeros.empty() ? 0 : stored.zeros[0];
+  const bool same = std::all_of(stored.zeros.begin(), stored.zeros.end(), [&](int32_t zero) { return zero == first; });
+  if (same && (made.form == WeightForm::four || first + offset == 0))
+    made.zero = float(first + offset);
+  else
+    made.zeros = pack_zeros(stored, offset, count, builder);
+  return made;
+}
+
+}  // namespace cpuacc

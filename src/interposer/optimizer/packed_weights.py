@@ -1,0 +1,47 @@
+"""The pass that dequantizes weights of matrix products for backends that do not compute with quantized weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from interposer.ir.graph import Graph, Layer
+from interposer.optimizer.preference import Preference
+from interposer.optimizer.rewrites.constants import folded, is_packed_weight, products_of
+from interposer.optimizer.rewrites.driver import Rewritten, replace
+
+__all__ = ["UnpackWeights"]
+
+CAPABILITY: Final = "QuantizedWeights"
+"""The capability of backends that compute matrix products with weights that stay quantized."""
+
+
+@dataclass(frozen=True)
+class UnpackWeights:
+    """Folds the dequantization of weights, unless the first backend that supports their products keeps them quantized.
+
+    A backend says so by the capability "QuantizedWeights". It then gets the dequantization and the product as two
+    layers, and computes them as one.
+    """
+
+    preference: Preference
+    name: str = "unpack weights"
+
+    def apply(self, graph: Graph) -> Rewritten:
+        """Fold the layers."""
+        counts: Counter[str] = Counter()
+        for layer in filter(is_packed_weight, graph.topological()):
+            result = None if self._stays_packed(layer) else folded(layer)
+            if result is not None:
+                replace(graph, layer, result, by="unpack_weights")
+                counts["unpack_weights"] += 1
+        return Rewritten(counts)
+
+    def _stays_packed(self, layer: Layer) -> bool:
+        return all(map(self._computes_packed, products_of(layer) or ()))
+
+    def _computes_packed(self, product: Layer) -> bool:
+        place = self.preference.rank(product.op, product.input_infos, product.output_infos)
+        backends = self.preference.backends
+        return place < len(backends) and backends[place].capabilities.has(CAPABILITY)
