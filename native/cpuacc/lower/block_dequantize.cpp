@@ -12,18 +12,18 @@ namespace {
 
 constexpr uint64_t kMostFoldedBytes = uint64_t{1} << 25;  // larger constants are dequantized in each run
 
-/// The place of scales: those of element (o, i, n) of the tensor [outer][extent][inner] are at (o, i / block, n), each
+/// The place of scales: those of element (o, i, n) of the tensor [outer][size][inner] are at (o, i / block, n), each
 /// multiplied by its stride.
 struct Blocks {
   int32_t dtype;
-  int64_t outer, extent, inner, block;
+  int64_t outer, size, inner, block;
   int64_t scale_outer, scale_block, scale_inner;
 
   /// Dequantize the elements of `outer` in [first, last).
   void run(const void* codes, const float* scales, const void* zeros, float* out, int64_t first, int64_t last) const {
     for (int64_t o = first; o < last; ++o)
-      for (int64_t i = 0; i < extent; ++i) {
-        const int64_t at = (o * extent + i) * inner, scale = o * scale_outer + i / block * scale_block;
+      for (int64_t i = 0; i < size; ++i) {
+        const int64_t at = (o * size + i) * inner, scale = o * scale_outer + i / block * scale_block;
         for (int64_t n = 0; n < inner; ++n) {
           const int64_t from = scale + n * scale_inner;
           const int32_t zero = zeros ? integer_at(zeros, dtype, from) : 0;

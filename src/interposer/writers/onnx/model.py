@@ -97,7 +97,7 @@ def newest_opset() -> int:
     return int(onnx().defs.onnx_opset_version())
 
 
-def _opsets(opset: int | None, oldest: int) -> list[int]:
+def _opsets(opset: int | None, oldest: int = OLDEST_OPSET) -> list[int]:
     """Return the opsets to try, in order of preference; `oldest` is the first one that is preferred."""
     newest = newest_opset()
     if opset is None:
