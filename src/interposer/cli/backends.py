@@ -46,7 +46,10 @@ def _print(rows: list[tuple[str, ...]]) -> None:
 
 
 def _records(runtime: Runtime) -> Iterator[tuple[BackendRecord, DynamicBackendRecord | None]]:
-    """Yield each backend with the file that it was loaded from, if any; then the files without a usable backend."""
+    """Yield a record for every known backend, with the shared object that it was loaded from, or None.
+
+    Shared objects that give no usable backend follow, each with an unavailable record that says why.
+    """
     files = {file.source: file for file in runtime.dynamic_backends()}
     for record in runtime.registry.records():
         yield record, files.pop(record.source, None)

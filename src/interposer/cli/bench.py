@@ -68,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Measure, and print a table or JSON; return 1 if no backend could run the network."""
+    """Measure the network on several choices of backends, and print a table or JSON; return 1 if none could run it."""
     if args.plot is not None:
         check_writable("--plot", args.plot, sources_of(args))
     network = read_network(args.network, args.format, shapes_of(args), values_of(args))
@@ -98,7 +98,12 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]]:
-    """Return the choices to measure: the named backends, or all backends and their fastest mix; then the mixes."""
+    """Return the choices to measure, each as backend ids in order of preference.
+
+    These are the backends of --backends, or by default all available backends and ``("auto",)``, which stands for the
+    fastest mix that a search finds. The combinations of --mix follow. CpuRef ends each choice but ``("auto",)``, as the
+    backend that runs what the others do not support.
+    """
     alone = [tuple(candidate) for candidate in candidates(runtime)] + ([] if args.no_auto else [(AUTO,)])
     if args.backends is not None:
         alone = [_completed([backend], runtime) for backend in args.backends]

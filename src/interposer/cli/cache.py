@@ -37,10 +37,12 @@ _OF_BACKENDS: Final = re.compile(r"[^/]+-[0-9a-f]{8}/.+")
 
 @dataclass(frozen=True)
 class _Cached:
-    """One cached file, and the reason why it is stale; an empty `reason` means that the file is usable.
+    """One row of the listing: a file in the cache folder, and why it cannot be used; an empty `reason` means it can.
 
-    `sha256` is the hash of the network's file, or of the compiled subgraph. `parts` lists the compiled subgraphs of a
-    network. `setting` describes the target of a compiled subgraph, in the words of its backend.
+    `kind` says what the file holds (such as a network or a plan), `what` is its subject (such as the path of the
+    model), `written` is the time of writing as text, and `name` is the path in the cache folder. `sha256` is the hash
+    of the network's file, or of the compiled subgraph. `parts` lists the compiled subgraphs of a network. `setting`
+    describes the target of a compiled subgraph, in the words of its backend.
     """
 
     kind: str
@@ -94,7 +96,10 @@ def _list(cached: list[_Cached], folder: str) -> None:
 
 
 def _reason(model: str, folder: str) -> str:
-    """Return why a network is not in the cache folder; this divides the network again to find out."""
+    """Return why the network in the file `model` is not in the cache folder `folder` (empty for the default folder).
+
+    The reason is not stored, so this optimizes the network and divides it among the backends again to find it.
+    """
     where = cache_folder(folder)
     if where is None:
         return f"there is no cache folder, as {CACHE_DIR} is empty"
@@ -145,9 +150,10 @@ def _asked(model: str, cached: list[_Cached]) -> list[_Cached]:
 
 
 def _all_retained(where: str) -> Iterator[_Cached]:
-    """Yield the cached files of this package; other files in the folder are ignored.
+    """Yield a record of each file that this package has written to the cache folder `where`, and ignore all others.
 
-    Only the default cache folder has files other than networks and compiled subgraphs.
+    Networks and compiled subgraphs can be in any cache folder. Plans, trials of shared objects and files of backends
+    are only listed for the default folder.
     """
     own = cache_folder(where) == cache_folder()
     for file in cached_files("", where):
@@ -205,7 +211,10 @@ def _plan(file: CachedFile, written: str, where: str) -> _Cached:
 
 
 def _outdated(plan: Plan) -> str:
-    """Return why a plan is no longer used; empty if it is still valid, possibly for another number of threads."""
+    """Return why a plan no longer matches this machine and its backends; empty if it is still valid.
+
+    A plan that was measured with another number of threads stays valid.
+    """
     here = made_with(default_runtime(), plan.backends)
     changed = [name for name, item in here.items() if name != "threads" and item != plan.made_with.get(name)]
     return f"{' and '.join(changed)} changed since it was measured" if changed else ""

@@ -67,7 +67,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Compare, print the result, and write the failing subgraph; return 1 if there is one."""
+    """Compare the results of every layer between backends, and print what differs; return 1 if something does.
+
+    With --cut, the smallest subgraph that differs is written to a file.
+    """
     backends = _backends(args.backends)
     if args.cut is not None:
         _check_cut(args)
@@ -134,7 +137,11 @@ _WRITERS: Final = {".onnx": _write_onnx, ".tflite": _write_tflite, ".txt": _writ
 def _write_cut(
     args: argparse.Namespace, backends: list[str], cut: Cut, tolerance: Tolerance, comparison: Comparison
 ) -> dict[str, Any]:
-    """Write the subgraph and its inputs, and compare the written files again."""
+    """Write the failing subgraph `cut` to the file of --cut and its inputs beside it, and compare these files again.
+
+    The result is the JSON entry about them: the two paths, the failing layers, the command that repeats the comparison,
+    whether the difference was reproduced (``reproduces``), and its description (``found``).
+    """
     path: Path = args.cut
     inputs = path.with_suffix(".npz")
     with replacing(inputs) as file:  # complete before the network replaces an old file, so that both fit together

@@ -59,7 +59,10 @@ def execute(args: argparse.Namespace) -> None:
 
 
 def _with_open_dimensions(source: Network | Template) -> Network:
-    """Return the network with its open dimensions, or with the sizes in its file if its layers need them."""
+    """Return the network that a file describes, with its open dimensions left open if possible.
+
+    If a layer cannot be built without known sizes, the dimensions get the sizes that the file records as usual ones.
+    """
     try:
         return source.network() if isinstance(source, Template) else source
     except UnboundInputError:
@@ -67,7 +70,10 @@ def _with_open_dimensions(source: Network | Template) -> Network:
 
 
 def _with_fixed_dimensions(source: Network | Template, network: Network) -> Network | None:
-    """Return the network with the sizes in its file; None if the file has no sizes for open dimensions."""
+    """Return the network with its open dimensions fixed to the usual sizes that the file records.
+
+    The result is None if the file records none, or if `network` has no open dimensions.
+    """
     if not isinstance(source, Template) or not source.usual:
         return None
     is_open = any(not item.output.known.is_concrete for item in network.graph.inputs)

@@ -30,7 +30,7 @@ class ForeignName(NamedTuple):
 
 @cache
 def foreign_names() -> tuple[ForeignName, ...]:
-    """Return the names of all operators in all formats, in the order of the operators."""
+    """Return the names of all operators in the other formats, ordered like the registry of operators."""
     return tuple(name for op in registered_ops().values() for name in _names_of(op))
 
 

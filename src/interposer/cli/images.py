@@ -90,7 +90,10 @@ def _is_channels_last(label: str, sizes: Sequence[int]) -> bool:
 
 
 def _pixels(path: str, place: _Place) -> Array:
-    """Return the pixel values of the image as [height, width, channels]."""
+    """Return the pixel values (uint8) of an image file as [height, width, channels], resized to the size in `place`.
+
+    `place` has the height, width and number of channels that the input of the network requires.
+    """
     pillow = _pillow()
     with open(path, "rb") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")

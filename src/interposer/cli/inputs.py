@@ -43,7 +43,7 @@ _RAW: Final = (".bin", ".raw")
 
 
 def add_input_arguments(parser: argparse.ArgumentParser, about: str = "see interposer run") -> None:
-    """Declare the arguments for input files, and for random inputs where no file is given."""
+    """Declare the arguments --input, --random and --seed; `about` is the help text of --input."""
     parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", help=f"{about}; may be repeated")
     parser.add_argument("--random", action="store_true", help="use random numbers for inputs that no --input gives")
     parser.add_argument(
@@ -112,10 +112,12 @@ def read_inputs(
     seed: int | None = None,
     sized: Infos | None = None,
 ) -> dict[str, Any]:
-    """Return the input arrays of a network, from ``name=path`` and from bare paths, which are assigned in order.
+    """Return the input arrays of a network by name, read from files.
 
-    A sequence is read from all arrays of a .npz file, in the file's order; an optional without a file is None. With a
-    seed, inputs without a file are random numbers; `sized` has their infos, unless that is `infos`.
+    `names` has one text for each file: ``name=path``, or a path alone, which is for the first input without a file.
+    `infos` has the inputs that the network declares. A sequence is read from all arrays of a .npz file, in the file's
+    order; an optional without a file is None. With a seed, inputs without a file are random numbers; their infos are in
+    `sized`, which has sizes for open dimensions, and by default in `infos`.
 
     Raises:
         InvalidArgumentError: an input is missing, given twice or unknown, or a file does not fit its input.
@@ -219,7 +221,12 @@ def _next(free: list[str], path: str, infos: Infos) -> str:
 
 
 def _from_archive(name: str | None, path: str, infos: Infos, free: list[str]) -> dict[str, Array]:
-    """Return the arrays of a .npz file by name; a single array, or one selected by `name`, may have any name."""
+    """Return the arrays of a .npz file by the names of the inputs that they are for.
+
+    If `name` is an input, the result is the array of this name, or the only array of the file, whatever its name is. If
+    `name` is None, all arrays are returned; a single array whose name is no input is for the first input in `free`, the
+    inputs that no other file was given for.
+    """
     arrays = _arrays(path)
     if name in arrays:
         return {name: arrays[name]}
@@ -266,7 +273,11 @@ def _damage(path: str) -> Iterator[None]:
 
 
 def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:
-    """Return the contents of a file of bare numbers, in the machine's byte order."""
+    """Return the contents of a binary file that has nothing but the elements of input `name`, in native byte order.
+
+    `info` gives the type and the shape, of which one dimension may be open; it follows from the size of the file. A
+    file of another size raises `InvalidArgumentError`.
+    """
     label = f"input {name!r} {info}"
     if info.dtype.numpy.kind == "O":
         raise InvalidArgumentError(f"{path}: {label} takes texts; give them in a .npy file")
@@ -283,9 +294,10 @@ def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:
 
 
 def _sized(info: TensorInfo, size: int) -> TensorInfo | None:
-    """Return the info with its single open dimension set from a file of `size` bytes.
+    """Return the info with its open dimension set to the size that makes the tensor as large as a file of `size` bytes.
 
-    The dimension is 1 if no multiple fits. None stands for several open dimensions or an open rank.
+    The dimension is set to 1 if no whole number of elements gives this size; the caller reports the mismatch. The
+    result is None if several dimensions are open or the rank is unknown.
     """
     if not info.is_ranked or sum(isinstance(size, Dim) for size in info.shape) > 1:
         return None

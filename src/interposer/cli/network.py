@@ -79,7 +79,7 @@ def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFE
 
 
 def add_plan_argument(parser: argparse.ArgumentParser, what: str = "place the network as this file says") -> None:
-    """Declare the argument for a plan file."""
+    """Declare the argument --plan for a plan file; `what` is its help text: what the command does with it."""
     parser.add_argument("--plan", metavar="FILE", help=f"{what}; interposer plan writes one")
 
 

@@ -102,7 +102,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _words(name: str, vendor: str) -> dict[str, str]:
-    """Return the replacements of ``{{key}}`` in the templates and in their paths."""
+    """Return the texts that replace ``{{key}}`` in the project templates and in their paths, by key."""
     stem = f"{vendor}_{name}_backend"
     package = f"{name.lower()}_backend"
     return {
@@ -112,7 +112,11 @@ def _words(name: str, vendor: str) -> dict[str, str]:
 
 
 def _whole(folder: Path, language: str, words: Mapping[str, str]) -> list[Path]:
-    """Write every file of the project and return their paths; after an error, delete what was written."""
+    """Write all files of the project for `language` to `folder`, and return their paths.
+
+    `words` are the replacements of ``{{key}}`` in the templates. After an error, everything that was written is
+    deleted.
+    """
     existed = folder.is_dir()
     try:
         return list(_written(folder, language, words))
@@ -126,7 +130,11 @@ def _whole(folder: Path, language: str, words: Mapping[str, str]) -> list[Path]:
 
 
 def _written(folder: Path, language: str, words: Mapping[str, str]) -> Iterator[Path]:
-    """Write every file of the project, and yield its path."""
+    """Write every file of the project for `language` to `folder`, and yield its path after it is written.
+
+    The files are the templates with ``{{key}}`` replaced as in `words`, and copies of the C headers that the project
+    needs.
+    """
     templates = TEMPLATES / language
     for template in sorted(templates.rglob("*.in")):
         path = folder / _filled(str(template.relative_to(templates)).removesuffix(".in"), words)

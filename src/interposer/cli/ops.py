@@ -69,7 +69,7 @@ def _row(op: type[Op]) -> tuple[str, ...]:
 
 
 def _listed(names: list[str]) -> str:
-    """Return the first names, and the number of further ones."""
+    """Return names separated by commas: the first ones, then the number of the others, as in "a, b, c and 4 more"."""
     more = len(names) - SHOWN
     return ", ".join(names) if more <= 1 else f"{', '.join(names[:SHOWN])} and {more} more"
 
@@ -204,7 +204,11 @@ def _tensors(kernel: Kernel) -> str:
 
 
 def _takes(op: type[Op], kernel: Kernel) -> str:
-    """Return the types of all tensors, or of named ones first; if the kernel takes all types, those of the operator."""
+    """Return the types that a kernel accepts, as one text.
+
+    If the kernel restricts operands by name, the text lists these first and then all others, as in ``weights: int8;
+    others: float32``. If it restricts nothing, the types are those of the operator's first operand.
+    """
     allowed = op.operands[0].dtypes if op.operands else None
     named = [f"{name}: {_types(types)}" for name, types in kernel.types.items() if name != "*"]
     rest = _types(kernel.types.get("*", allowed))
@@ -216,7 +220,7 @@ def _conditions(kernel: Kernel) -> str:
 
 
 def _rules(kernel: Kernel) -> list[str]:
-    """Return the names of the kernel's further conditions."""
+    """Return a readable name for each condition that the kernel checks in addition to the types of the operands."""
     names = (getattr(rule, "__name__", type(rule).__name__) for rule in kernel.rules)
     return ["a condition" if name == "<lambda>" else name.strip("_").replace("_", " ") for name in names]
 

@@ -179,7 +179,7 @@ def check_writable(option: str, path: Path, sources: Iterable[str | os.PathLike[
 
 
 def _numbers(array: Array) -> Array:
-    """Return the array converted to a native NumPy type."""
+    """Return the array in a type that NumPy itself has: types such as bfloat16 become float32, 4-bit integers int8."""
     if array.dtype.kind in "biuf":
         return array
     return array.astype(np.int8 if "int" in array.dtype.name else np.float32)

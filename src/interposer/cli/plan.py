@@ -107,7 +107,10 @@ def execute(args: argparse.Namespace) -> None:
 
 
 def _check_pins(pins: Plan, graph: Graph) -> None:
-    """Raise `InvalidArgumentError` if a pin matches no layer."""
+    """Raise `InvalidArgumentError` if a pattern of --pin matches no layer of the graph.
+
+    `pins.layers` maps patterns of layer names, and ``type:NAME`` for layer types, to backend ids.
+    """
     names, kinds = {layer.name for layer in graph}, {layer.kind for layer in graph}
     for pattern in pins.layers:
         if not replace(pins, layers={pattern: "?"}).hints(graph):

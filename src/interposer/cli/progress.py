@@ -26,4 +26,4 @@ def progress_line(last: str) -> Callable[[str, int, int], None]:
 
 
 def _silent(what: str, over: int, total: int) -> None:
-    """Show nothing, since standard error is not a terminal."""
+    """Ignore a report of progress; used instead of a progress line if standard error is not a terminal."""

@@ -45,7 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Judge random networks; return 1 if there is a finding."""
+    """Run random networks on the backends and compare with the reference kernels; return 1 if a result is wrong.
+
+    Wrong results, exceptions and crashes count as findings.
+    """
     for name in ("only", "family", "junit", "refusals", "expected_failures"):
         if getattr(args, name):
             args.wrong_usage(
@@ -89,7 +92,7 @@ class _Progress:
         self.shown = sys.stderr.isatty()
 
     def step(self, judged: Judged) -> None:
-        """Count one more judged network."""
+        """Count one more network that was compared with the reference, and update the line after every 20 networks."""
         self.done += 1
         self.failed += any(verdict.is_finding for verdict in judged.verdicts)
         if self.shown and self.done % 20 == 0:

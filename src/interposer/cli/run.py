@@ -278,7 +278,10 @@ def _outputs(described: list[dict[str, Any]]) -> Table:
 
 
 def _figures(numbers: list[int | float | None]) -> list[str]:
-    """Return a column of numbers with the same number of decimals, unless that hides digits or is very long."""
+    """Return numbers as texts for a column of a table, floats with the same format: 5 decimals or 5 significant digits.
+
+    Fixed decimals are used unless the largest number is below 0.001, which would hide digits, or 100,000 and more.
+    """
     largest = max((abs(number) for number in numbers if number is not None), default=0)
     style = ".5f" if 1e-3 <= largest < 1e5 else ".5g"
     return [format(number, style) if isinstance(number, float) else _figure(number) for number in numbers]

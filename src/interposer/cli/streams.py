@@ -46,7 +46,7 @@ def prepare_streams() -> None:
 
 
 def _fill(descriptor: int, flags: int) -> None:
-    """Open the null device under a free descriptor."""
+    """Open the null device as file descriptor `descriptor`, unless that is open; `flags` are those of `os.open`."""
     try:
         os.fstat(descriptor)
     except OSError:

@@ -18,7 +18,7 @@ __all__ = ["Table", "counted", "plain_lines", "say", "show", "without_empty_colu
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text. `right` lists the columns that are right-aligned, such as numbers."""
+    """A table of text with a title for each column; `right` has the titles of the right-aligned columns."""
 
     titles: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -69,7 +69,11 @@ def _show_rich(table: Table) -> bool:
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """Return a text in lines of at most `width` characters, wrapped at word boundaries; a command gets its own line."""
+    """Return a text as lines of at most `width` characters, wrapped at word boundaries and indented by `indent`.
+
+    A ``pip install`` command at the end of the text gets a line of its own, which is not wrapped, so that it can be
+    copied.
+    """
     said, command, arguments = text.partition("pip install ")
     lines = textwrap.wrap(
         said.rstrip(), width, initial_indent=indent, subsequent_indent=indent, break_long_words=False,
@@ -84,7 +88,7 @@ def say(line: str) -> None:
 
 
 def counted(count: int, text: str, many: str = "") -> str:
-    """Return a number with its noun in singular or plural."""
+    """Return a count with its noun, such as "2 layers"; `many` is the plural if it is not `text` plus "s"."""
     return f"{count} {text if count == 1 else many or f'{text}s'}"
 
 

@@ -37,9 +37,13 @@ def needs_of(
     folds: Callable[[Op], bool],
     around: Mapping[Layer, Value] = MappingProxyType({}),
 ) -> Needs | None:
-    """Return the inputs and shapes that determine a value; None if a layer that cannot be folded is in between.
+    """Return the inputs and shapes that determine a value; None if they cannot, as a layer in between is not folded.
 
-    `around` maps each input layer of a region to the value outside the region that it captures.
+    Args:
+        value: the value that an operand requires to be known during the import.
+        inputs: the input layers of the model.
+        folds: whether the importer evaluates an operator as soon as its operands are known.
+        around: for each input layer of a region, the value outside the region that it captures.
     """
     values: set[str] = set()
     shapes = False

@@ -15,7 +15,10 @@ __all__ = ["Border", "border_of"]
 
 
 class Border(NamedTuple):
-    """The content to write: layers in topological order, and the inputs and outputs with their names."""
+    """What a file is written from: layers in topological order, and named inputs and outputs.
+
+    An input is a value that the layers use and none of them computes. `name` is that of the graph.
+    """
 
     name: str
     layers: Sequence[Layer]

@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 
 def _model(node: Node, index: int, what: str) -> int:
-    """Return the index of the model that an input refers to."""
+    """Return the number of the referenced model that input `index` (of type SUBGRAPH) names; `what` is for messages."""
     if not node.is_of(index, "SUBGRAPH"):
         node.fail(f"{what} (input {index}) is no SUBGRAPH")
     return node.integer(index, what)

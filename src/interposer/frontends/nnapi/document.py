@@ -22,7 +22,10 @@ _KINDS: Final[dict[type, tuple[type, ...]]] = {float: (int, float), Sequence: (l
 
 
 class _Type(NamedTuple):
-    """A type of operands: how its elements are stored and interpreted."""
+    """What a type name such as TENSOR_QUANT8_ASYMM means: the data type of the elements, and how they are interpreted.
+
+    `tensor` is False for scalars; quantized tensors have one scale, or with `per_channel` one for each channel.
+    """
 
     dtype: DataType
     tensor: bool = True
@@ -164,7 +167,10 @@ def _model(document: Mapping[str, Any]) -> Model:
 
 
 def _field(record: Mapping[str, Any], name: str, kind: type, where: str, default: Any = _MISSING) -> Any:
-    """Return an entry of type `kind`; None counts as missing."""
+    """Return the entry `name` of a record of the document, or `default` if it is missing or None.
+
+    `ParseError` with the location `where` is raised if it is missing without a default, or not of type `kind`.
+    """
     value = record.get(name)
     if value is None:
         if default is _MISSING:

@@ -47,10 +47,11 @@ def build(document: Mapping[str, Any], *, shapes: Shapes | None = None) -> Netwo
 
 
 class Importer:
-    """The import of a model; `outer` is the import of the model that runs it, if any.
+    """Converts one model of a document to a graph: its inputs, then its operations in order, then its outputs.
 
-    `is_resized` is True if an input has a shape that the document does not allow. Then the shapes of other operands
-    in the document are ignored.
+    A model that an operation runs has an importer of its own, whose `outer` is the importer of the running model.
+    `is_resized` is True if an input has a shape that the document does not allow. Then the shapes of other operands in
+    the document are ignored.
     """
 
     def __init__(self, model: Model, shapes: Shapes, outer: Importer | None = None) -> None:
@@ -72,7 +73,10 @@ class Importer:
         return Network(graph=self.graph)
 
     def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
-        """Return a referenced model as a region whose inputs have `infos`."""
+        """Return referenced model `number` as a region (the graph of a control-flow layer) whose inputs have `infos`.
+
+        `where` is the location of the operation in the document, for errors.
+        """
         inner, operands = self._inside(number, infos, where)
         for binding_id, (index, info) in enumerate(zip(operands, infos, strict=True)):
             layer = inner.graph.add(Input(binding_id), name=inner.operands[index].name or f"input_{binding_id}")
@@ -83,7 +87,10 @@ class Importer:
         return inner.graph
 
     def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
-        """Return the results of a referenced model for these values; its layers are added to this graph."""
+        """Add the layers of referenced model `number` to this graph, applied to `values`, and return its outputs.
+
+        `where` is the location of the operation in the document, for errors.
+        """
         inner, operands = self._inside(number, [value.known for value in values], where)
         inner.graph = self.graph
         inner._values.update(zip(operands, values, strict=True))
@@ -91,7 +98,10 @@ class Importer:
         return [inner._values[index] for index in inner.model.outputs]
 
     def _inside(self, number: int, infos: Sequence[TensorInfo], where: str) -> tuple[Importer, Sequence[int]]:
-        """Return the importer of a referenced model and its input operands; `ParseError` if the infos do not fit."""
+        """Return a new importer for referenced model `number`, and the indices of the model's input operands.
+
+        `ParseError` with the location `where` is raised if the model's inputs cannot have `infos`.
+        """
         model = self._referenced[number]
         if len(model.inputs) != len(infos):
             raise ParseError(f"model {number} has {len(model.inputs)} inputs; expected {len(infos)}", where=where)
@@ -173,11 +183,14 @@ class Importer:
         self._values.update(zip(operation.outputs, values, strict=True))
 
     def _source(self, place: str) -> str:
-        """Return the location of a layer in messages."""
+        """Return the model's name and `place` (a location in the document), as messages about a layer show it."""
         return f"{self.model.name}, {place}"
 
     def value(self, index: int, where: str) -> Value:
-        """Return the value of an operand; constants become layers on first use."""
+        """Return the network value of the operand with this index; a constant becomes a layer when it is first used.
+
+        `ParseError` with the location `where` is raised if the operand has no value.
+        """
         result = self._values.get(index)
         if result is not None:
             return result

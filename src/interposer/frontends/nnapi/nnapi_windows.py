@@ -82,7 +82,15 @@ def _scheme(node: Node, index: int) -> int:
 
 
 def _same(node: Node, dimension: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
-    """Return the pads before and after an axis for SAME."""
+    """Return the pads before and after an axis for the padding scheme SAME.
+
+    Args:
+        node: the operation; it is refused if `dimension` is unknown.
+        dimension: the size of the image along the axis.
+        size: the size of the window along the axis.
+        stride: the distance between windows.
+        dilation: the distance between the elements of a window.
+    """
     pads = Window(size, stride, dilation, 0, 0).same_pads(dimension)
     if pads is None:
         node.fail("the padding depends on the size of the image, which is not known; give build(..., shapes={...})")

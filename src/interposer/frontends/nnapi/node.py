@@ -27,23 +27,35 @@ _TO_NCHW: Final = (0, 3, 1, 2)
 
 
 class Import(Protocol):
-    """What a converter uses of the import of a model: its operands, their values, and the network so far."""
+    """The part of the importer that converters may use: the operands, their network values, and the graph so far.
+
+    `is_resized` is True if the caller gave an input a shape that the document does not allow.
+    """
 
     graph: Graph
     operands: tuple[Operand, ...]
     is_resized: bool
 
     def value(self, index: int, where: str) -> Value:
-        """Return the value of an operand; constants become layers on first use."""
+        """Return the network value of the operand with this index; a constant becomes a layer when it is first used.
+
+        `ParseError` with the location `where` is raised if the operand has no value.
+        """
 
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
         """Return the output of a new constant layer."""
 
     def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
-        """Return a referenced model as a region whose inputs have `infos`."""
+        """Return referenced model `number` as a region (the graph of a control-flow layer) whose inputs have `infos`.
+
+        `where` is the location of the operation in the document, for errors.
+        """
 
     def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
-        """Return the results of a referenced model for these values; its layers are added to this graph."""
+        """Add the layers of referenced model `number` to this graph, applied to `values`, and return its outputs.
+
+        `where` is the location of the operation in the document, for errors.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +145,10 @@ class Node:
         return operand is not None and operand.value is None
 
     def known(self, index: int, what: str, kinds: str) -> Array:
-        """Return the value of a constant whose NumPy kind is among `kinds`."""
+        """Return the value of a constant input; fail if it is missing, computed at run time, or of another kind.
+
+        `kinds` are the allowed NumPy kinds of the type, such as "iu" for integers.
+        """
         operand = self.operand(index)
         if operand is None:
             self.fail(f"{what} (input {index}) is missing")
@@ -200,7 +215,7 @@ class Node:
         return self.importer.constant(array, quantization, self.name)
 
     def add(self, op: Op, *values: Value | None, quantization: Quantization | None = None) -> Value:
-        """Return the output of a layer that is no output of the operation."""
+        """Add a layer for an intermediate result of the operation, and return the layer's first output."""
         return self.layer(op, *values, quantization=quantization)[0]
 
     def layer(
@@ -211,10 +226,12 @@ class Node:
         quantization: Quantization | None = None,
         suffix: str = "",
     ) -> list[Value]:
-        """Return the outputs of a new layer.
+        """Add a layer, and return its outputs.
 
-        `reported` has for each output the index of the operation's output that it is, or None.
-        Outputs with None have `quantization`, if any.
+        `reported` says for each output of the layer which output of the operation it is, by number, or None for an
+        intermediate result; missing entries count as None. Outputs of the operation get the info that the document
+        declares, others have `quantization`, if any. `suffix` distinguishes the layer's name from other layers of this
+        operation.
         """
         infos = [None if value is None else value.known for value in values]
         for error in op.violations(*infos):
@@ -251,7 +268,11 @@ class Node:
         return self.layer(function, value, reported=[0], suffix=suffix)[0]
 
     def _agreed(self, inferred: TensorInfo | None, reported: Operand, number: int) -> TensorInfo | None:
-        """Return the info to declare for an output: quantization, and sizes that cannot be inferred; or None."""
+        """Return the info to declare for output `number` of the operation, or None if all of it is inferred.
+
+        Only the quantization, and sizes that cannot be inferred, are taken from `reported`, the document's operand. The
+        operation fails if the inferred type or shape contradicts the document.
+        """
         if inferred is None:
             return reported.info() if reported.has_rank else self.fail(f"the rank of its output {number} is not known")
         if inferred.dtype is not reported.dtype:
@@ -262,7 +283,10 @@ class Node:
         return TensorInfo(shape, inferred.dtype, reported.quantization)
 
     def _agreed_shape(self, inferred: TensorShape, reported: Operand, number: int) -> TensorShape:
-        """Return the document's dimensions for those that cannot be inferred; all others are open."""
+        """Return a shape with the document's size for each dimension that is not inferred, and None for all others.
+
+        The operation fails if the inferred shape contradicts the document's shape of output `number`.
+        """
         tensor_shape = reported.info().shape
         if self.importer.is_resized and len(tensor_shape) == len(inferred):
             tensor_shape = TensorShape([None] * len(tensor_shape))

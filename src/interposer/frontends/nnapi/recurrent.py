@@ -34,7 +34,11 @@ def _function(node: Node, index: int) -> FusedActivation:
 
 
 def _outputs(node: Node, op: Op, values: Sequence[Value | None], order: Sequence[int]) -> list[Value]:
-    """Return the layer's outputs in the order of the document: those in `order`, or the first few of them."""
+    """Add a layer with these inputs, and return the outputs that the operation declares, in the document's order.
+
+    `order` has the number of the layer's output for each output of the operation. The document may declare only the
+    first few of these.
+    """
     count = len(node.results)
     reported: list[int | None] = [None] * op.num_results()
     for number, output in enumerate(order[:count]):
@@ -79,9 +83,10 @@ def svdf(node: Node) -> list[Value]:
 
 
 def _gated(node: Node, states: int, norms: int) -> tuple[list[Value | None], dict[str, Any]]:
-    """Return the operands that all LSTMs share, in the layers' order, and the attributes that follow from them.
+    """Return the inputs of an LSTM in the order of the layer's operands, and the layer's attributes.
 
-    Two states begin at input number `states`, four layer normalization weights at `norms`.
+    `states` is the number of the first of two state inputs, `norms` that of the first of four layer normalization
+    weights. The attributes say which of the optional parts (such as peephole weights) the LSTM has.
     """
     values = [*node.inputs(0, 1), *node.inputs(states, states + 2), *node.inputs(1, 18), *node.inputs(norms, norms + 4)]
     named = dict(zip((operand.name for operand in Lstm.operands), values, strict=True))

@@ -161,6 +161,6 @@ for _name, _kind in {"Softmax": Softmax, "LogSoftmax": LogSoftmax, "Hardmax": Ha
 
 @operator("SwiGLU", since=28)
 def gated_swish(node: Node) -> Value:
-    """Convert a gated activation: one operand, passed through Swish, is multiplied with the other."""
+    """Convert a gated activation: Swish of the first operand (with the factor alpha) times the second operand."""
     gate = node.step(Activation(ActivationFunction.SWISH, node.number("alpha", 1.0)), node.value(0))
     return node.add(Multiplication(), gate, node.value(1))

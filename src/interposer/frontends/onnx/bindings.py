@@ -15,10 +15,10 @@ __all__ = ["Bindings", "declared_info"]
 
 
 class Bindings:
-    """The caller's argument `shapes`: sizes by dimension name, and shapes by input name.
+    """Determines the shape of every input of a model from the caller's argument `shapes`.
 
-    A shape may change dimensions that the model declares, except for the inputs in `values`: their shape is that of
-    their value.
+    `shapes` has sizes by dimension name, and shapes by input name. A shape may change dimensions that the model
+    declares, except for the inputs in `values`: their shape is that of their value.
     """
 
     def __init__(self, shapes: Shapes, values: Mapping[str, Sequence[int]] | None = None) -> None:
@@ -75,9 +75,10 @@ def _info(value: Message, shape: ShapeLike) -> TensorInfo:
 
 
 def _declared(value: Message) -> list[int] | None:
-    """Return the declared dimensions, None if no rank is declared; unnamed open dimensions are named after the input.
+    """Return the dimensions that the model declares for a tensor (a `ValueInfoProto`), or None if it declares no rank.
 
-    Sequences and optionals have one dimension, the number of their elements.
+    An open dimension is a `Dim` with the model's name for it, or with a name such as ``image_0`` made of the tensor's
+    name and the axis. Sequences and optionals have one dimension, the number of their elements.
     """
     if value.type.WhichOneof("value") != "tensor_type":
         return [Dim(f"{value.name}_0")]

@@ -33,7 +33,11 @@ _ANNOTATED: Final = frozenset({"SCALE_TENSOR", "ZERO_POINT_TENSOR"})
 
 
 def claimed_quantizations(nodes: Iterable[Message], arrays: Mapping[str, Array]) -> dict[str, Quantization]:
-    """Return the quantization of each value whose quantized uses all agree on one constant per-tensor scale."""
+    """Return the quantization of values by name, as implied by the operands for scale and zero point in `nodes`.
+
+    A value is only in the result if all nodes that use it as a quantized tensor agree on one per-tensor scale and zero
+    point, and these are constants (in `arrays`, by name).
+    """
     claims: dict[str, set[Quantization | None]] = {}
     for node in nodes:
         for name, claim in _claims(node, arrays):
@@ -50,7 +54,11 @@ def _claims(node: Message, arrays: Mapping[str, Array]) -> Iterator[tuple[str, Q
 
 
 def _claim(scale: Array | None, zero_point: Array | None, *, has_zero_point: bool) -> Quantization | None:
-    """Return a quantization, or None if a number is invalid (which the node's converter reports) or not constant."""
+    """Return the quantization that a node states; None if it is not per-tensor, not constant or invalid.
+
+    Scale and zero point are None if they are not constant; without `has_zero_point`, the node has none, and it is 0.
+    Invalid numbers are reported later by the node's converter.
+    """
     if scale is None or scale.size != 1 or (has_zero_point and zero_point is None):
         return None
     factor = float(scale.reshape(-1)[0])
@@ -60,7 +68,11 @@ def _claim(scale: Array | None, zero_point: Array | None, *, has_zero_point: boo
 
 
 def annotated_quantizations(graph: Message, arrays: Mapping[str, Array]) -> dict[str, Quantization]:
-    """Return the quantization of tensors from the graph's annotations; several scales are along one axis."""
+    """Return the quantization of tensors by name, from the graph's `quantization_annotation`.
+
+    `arrays` has the initializers that the annotations refer to, by name. Several scales are per-channel scales along
+    one axis. Annotations that are not understood are ignored.
+    """
     result = {}
     for note in graph.quantization_annotation:
         named = {entry.key: arrays.get(entry.value) for entry in note.quant_parameter_tensor_names}

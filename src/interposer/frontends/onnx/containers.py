@@ -59,7 +59,11 @@ def _made_of(node: Node, tensors: Sequence[Value], like: Value) -> Value:
 
 
 def _place(node: Node, index: int, low: int, high: int, default: int) -> int | None:
-    """Return the position that an operand gives, counted from the front; None if it is not known or not in range."""
+    """Return the position in a sequence that operand `index` gives, counted from the front; `default` if it is absent.
+
+    The result is None if the operand is not constant, or not between `low` and `high`. Negative positions count from
+    the end, which is at ``-low``.
+    """
     value = node.optional(index)
     if value is not None and (value.constant is None or value.constant.size != 1):
         return None

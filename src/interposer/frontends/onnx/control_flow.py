@@ -77,7 +77,10 @@ def _known(value: Value, dtype: DataType) -> Any:
 
 
 def _check_ranks(node: Node, condition: Value, regions: Sequence[Region]) -> None:
-    """Refuse branches whose results differ in rank while the condition could become known from the inputs' sizes."""
+    """Refuse an If whose branches return tensors of different rank, if its condition depends on the inputs' sizes only.
+
+    Once the caller gives these sizes, the condition is constant and one branch remains; the error asks for them.
+    """
     pairs = zip(*(item.infos for item in regions), strict=True)
     if all(a.shape.joined(b.shape).is_ranked for a, b in pairs):
         return
@@ -99,7 +102,8 @@ def _check_counts(graph: Message, inputs: int, outputs: int) -> None:
 def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos, skip: int) -> Region | None:
     """Return the region of a loop body, converted repeatedly until the infos of the carried values no longer change.
 
-    The region's inputs are `head`, the carried values and `tail`. Its first `skip` outputs are not carried values.
+    The region's inputs are `head`, the carried values (at first with the infos `initial`) and `tail`. Its first `skip`
+    outputs are not carried values. The result is None if the body has unsupported operators.
     """
     carried = tuple(info.with_constant(None) for info in initial)
     arrays = initializers(node.importer, body)
@@ -116,7 +120,11 @@ def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos
 
 
 def _held(result: Region, carried: Infos, skip: int) -> Region:
-    """Return the region with each carried optional wrapped again where the body returned its bare element."""
+    """Return the region with an OptionalConstruct layer added where a carried value must be an optional, but is not.
+
+    A body may return the bare element of an optional that it was given. `carried` are the infos of the carried values,
+    which begin at output `skip`; the result's `held` lists those that were wrapped.
+    """
     infos, held = list(result.infos), list[int]()
     for index, info in enumerate(carried):
         output = result.graph.outputs[skip + index]
@@ -152,7 +160,11 @@ def loop(node: Node) -> Sequence[Value]:
 def _unrolled_loop(
     node: Node, body: Message, trip_count: Value | None, condition: Value | None, initial: list[Value]
 ) -> list[Value] | None:
-    """Return the results of the unrolled loop; None if the loop must become a layer."""
+    """Return the outputs of a Loop whose body is converted once per iteration, with no loop layer.
+
+    `initial` are the initial carried values. The result is None if the loop must become a layer: the number of
+    iterations is unknown or too large, or an iteration computes the condition at run time.
+    """
     count = _known_count(trip_count, condition)
     scans = len(body.output) - 1 - len(initial)
     if count is None or not _is_few(node, count, body) or (scans and not count):
@@ -295,7 +307,10 @@ def _infos(values: Sequence[Value]) -> Infos:
 
 
 def _check_lengths(node: Node, first: TensorInfo) -> None:
-    """Refuse sequences of a batch that have different lengths."""
+    """Refuse a Scan of opset 8 whose operand sequence_lens has lengths other than the full size of axis 1.
+
+    `first` is the info of the first scanned tensor, as [batch, steps, ...].
+    """
     if not node.has(0):
         return
     lengths, size = node.array(0, "sequence_lens"), first.shape[1] if first.rank > 1 else 0

@@ -196,7 +196,11 @@ def _output_padded(node: Node, result: Windows, image: Sequence[int]) -> Windows
 def _pads_for(
     node: Node, result: Windows, requested: Sequence[int], image: Sequence[int], extra: Sequence[int]
 ) -> Windows:
-    """Return windows whose pads give the requested result size; auto_pad says which end gets an odd cell."""
+    """Return the windows of a transposed convolution with pads such that the result has the sizes in `requested`.
+
+    `image` are the sizes of the input, and `extra` the output_padding of each axis. If the total of the two pads of an
+    axis is odd, the smaller one is at the start for auto_pad SAME_UPPER, and at the end otherwise.
+    """
     upper = node.text("auto_pad", "NOTSET") == "SAME_UPPER"
     before, after = [], []
     for i, (window, dimension) in enumerate(zip(result.along(), image, strict=True)):
@@ -207,7 +211,10 @@ def _pads_for(
 
 
 def _larger(node: Node, result: Windows, channels: int) -> tuple[int, ...]:
-    """Return the shape of the result including the cells beyond those that the windows cover."""
+    """Return the shape (batch, `channels`, sizes) of a transposed convolution's result.
+
+    The sizes include cells that no window covers.
+    """
     return (node.concrete(node.info(0).shape, "input")[0], channels, *_sizes(node, result))
 
 

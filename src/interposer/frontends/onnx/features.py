@@ -75,7 +75,10 @@ def label_encoder(node: Node) -> Value:
 
 
 def _given(node: Node, title: str) -> str:
-    """Return the name of the single attribute that gives the keys or the values."""
+    """Return the name of the attribute that has the encoder's keys or values; `title` is "keys" or "values".
+
+    `ParseError` is raised unless the node has exactly one of the attributes, such as keys_int64s and keys_strings.
+    """
     names = [f"{title}_{kind}" for kind in ("int64s", "floats", "strings", "tensor")]
     result = [name for name in names if node.has_attribute(name)]
     if len(result) != 1:

@@ -150,7 +150,11 @@ _ON_DIMENSIONS: Final[dict[type[Op], Callable[..., Array | list[Array]]]] = {
 
 
 def fold_dimensions(op: Op, operands: Sequence[Array | None]) -> list[Array] | None:
-    """Return an operator's results on dimensions (arrays of integers and `Dim`); None if it does not preserve them."""
+    """Return the results of an operator that computes with dimensions, or None if it is not one of the few that can.
+
+    Dimensions are the elements of a shape that the model computes: arrays of integers and, for unknown sizes, of `Dim`.
+    An operand is None if its elements are not known in this sense.
+    """
     function = next((_ON_DIMENSIONS[base] for base in type(op).__mro__ if base in _ON_DIMENSIONS), None)
     if function is None or any(operand is None for operand in operands):
         return None

@@ -65,7 +65,11 @@ class Functions:
             self._count(model.graph.node, ())
 
     def _count(self, nodes: Iterable[Message], calls: tuple[FunctionKey, ...]) -> int:
-        """Return the maximal number of nodes after all calls are expanded."""
+        """Return the number of nodes after all calls in `nodes` are expanded, including those in subgraphs.
+
+        `calls` are the functions that are being expanded, outermost first, to detect recursion. `ParseError` is raised
+        if the number is too large.
+        """
         count, pending = 0, list(nodes)
         while pending:
             node = pending.pop()
@@ -114,7 +118,10 @@ class Functions:
         return Body(tuple(created), opsets_of(function.opset_import), aliases)
 
     def _prefix(self, function: Message, name: str) -> str:
-        """Return the prefix that makes the names of a function's values unique."""
+        """Return a prefix for the names of a function's values in one call: the call's name, with a number if required.
+
+        No name with this prefix is used elsewhere in the graph or by another call.
+        """
         if self._taken is None:
             self._taken = set(_all_names(self._graph.node))
             self._taken.update(value.name for value in (*self._graph.input, *self._graph.initializer))
@@ -128,7 +135,11 @@ class Functions:
 
 
 class _Names:
-    """A mapping from names in a function to names in the graph that calls it."""
+    """Renames the values of a function for one call: parameters get the caller's names, all others a unique prefix.
+
+    An instance is called with a name in the function, and returns the name in the graph that calls it. `passed` lists
+    the outputs of the function that are also inputs of it.
+    """
 
     def __init__(self, function: Message, node: Message, prefix: str) -> None:
         title = _title(_key(function, function.name))
@@ -147,12 +158,15 @@ class _Names:
         return str(self._actual.get(name, f"{self._prefix}{name}")) if name else ""
 
     def take_from_outside(self, names: Iterable[str]) -> None:
-        """Keep `names` unchanged, as they refer to values of the calling graph."""
+        """Leave `names` unchanged from now on, because they refer to values of the calling graph.
+
+        This occurs if the function's nodes contain subgraphs of the calling node.
+        """
         self._outside = set(names)
         self._actual.update((name, name) for name in self._outside)
 
     def from_outside(self, name: str) -> bool:
-        """Return True for a name that refers to a value of the calling graph."""
+        """Return True for a name that was given to `take_from_outside`: it refers to a value of the calling graph."""
         return name in self._outside
 
     def actual_output(self, name: str) -> str:
@@ -214,7 +228,11 @@ def _attributes(function: Message, node: Message) -> dict[str, Message]:
 
 
 def _renamed(node: Message, names: Callable[[str], str], value: Mapping[str, Message]) -> Message:
-    """Return a copy of a node with renamed values, and with attribute references replaced by their values."""
+    """Return a copy of a node with its values renamed by `names`, and with references to attributes resolved.
+
+    `value` has the attributes of the function in this call by name; a reference to an attribute without a value is
+    dropped. Subgraphs of the node are treated alike.
+    """
     created = type(node)()
     created.CopyFrom(node)
     created.input[:] = [names(name) for name in node.input]

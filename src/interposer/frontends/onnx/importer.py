@@ -25,7 +25,7 @@ _SLIPS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class Importer(ImportState):
-    """The import of a graph: an import state, and the conversion of nodes with it."""
+    """Converts the nodes of an ONNX graph to layers; the base class keeps the values and names of the import so far."""
 
     def convert(self, nodes: Sequence[Message]) -> None:
         """Convert nodes, which must be in topological order.
@@ -88,7 +88,10 @@ class Importer(ImportState):
         return result
 
     def _inline(self, function: Message, message: Message, name: str, visit: Callable[[Message, str], None]) -> None:
-        """Visit the nodes of a function in place of the node that calls the function."""
+        """Call `visit` with each node of a function's body, and with its name, instead of converting the calling node.
+
+        `message` is the calling node and `name` its name, which prefixes the names in the body.
+        """
         body = self._functions.body(function, message, name)
         opsets, self._opsets = self._opsets, {**self._opsets, **body.opsets}
         for inner in body.nodes:
@@ -101,7 +104,11 @@ class Importer(ImportState):
                 self._values[output] = self.value(value)
 
     def _survey(self, message: Message, name: str) -> None:
-        """Refuse unknown operators in a node that cannot be converted for another reason, its subgraphs included."""
+        """Record every unknown operator in a node, its function body and its subgraphs, without converting them.
+
+        It is called for a node that cannot be converted, so that one error lists all unsupported operators of the
+        model.
+        """
         domain = domain_of(message)
         version, function = self._opsets.get(domain), self._functions.find(message)
         if function is not None:
@@ -123,7 +130,11 @@ class Importer(ImportState):
                 self._values[name] = value
 
     def _refuse(self, message: Message, name: str, domain: str, error: UnsupportedFormError) -> None:
-        """Record why a node is refused; a node that needs more of the inputs is only refused if no input can help."""
+        """Record that a node cannot be converted, and mark its outputs as missing.
+
+        The final error lists it as unsupported, or as requiring shapes or values of inputs if `error` says that such
+        inputs would make it supported.
+        """
         version = self._opsets.get(domain)
         opset = f"opset {version}" if version is not None else "whose opset the model does not import"
         place = f"{opset}; first as node {name!r}"

@@ -49,7 +49,7 @@ _ML: Final = "ai.onnx.ml"
 
 
 def _linear(node: Node, count: int) -> Value:
-    """Return features times coefficients, of which each result has a row, plus intercepts."""
+    """Return `count` scores of a linear model for each row of features: features times coefficients plus intercepts."""
     x = features(node)
     dtype = x.known.dtype.numpy
     weights = np.array(node.numbers("coefficients"), dtype).reshape(count, -1)

@@ -71,7 +71,11 @@ def _losses(node: Node, logarithms: Value, target: Value) -> Value:
 
 
 def _weights(node: Node, logarithms: Value, target: Value, ignored: Value | None) -> Value | None:
-    """Return the weight of each loss; None if all weigh the same."""
+    """Return the weight of each element of the loss; None if all weights are 1.
+
+    The weight of a target class is in operand 2, by default 1. Elements for which the boolean tensor `ignored` is true
+    have weight 0. `logarithms` only gives the type of the result.
+    """
     if not node.has(2) and ignored is None:
         return None
     item, zero = node.scalar_like(1, logarithms), node.scalar_like(0, logarithms)

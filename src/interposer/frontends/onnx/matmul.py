@@ -40,7 +40,10 @@ def _check_rows(a: Value, size: int) -> None:
 
 
 def _is_layer(a: Value, b: Value) -> bool:
-    """Return True for a constant matrix; a fully connected layer needs at least one element to multiply."""
+    """Return True if a product can be a fully connected layer: `b` is a constant matrix and `a` has rank 2 or more.
+
+    A matrix without rows is excluded, as the layer needs at least one element to multiply.
+    """
     return b.constant is not None and b.known.rank == 2 and b.known.shape[0] != 0 and a.known.rank >= 2
 
 

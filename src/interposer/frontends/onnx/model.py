@@ -91,7 +91,10 @@ def template(
 
 
 def _without_sizes(info: TensorInfo | None, shapes: Shapes) -> TensorInfo | None:
-    """Return the declared info of an output, without the sizes that the caller's shapes may change."""
+    """Return the declared info of an output with all dimensions open if the caller passes `shapes`, else unchanged.
+
+    The sizes that the model declares may not hold for the caller's shapes.
+    """
     if info is None or not shapes or not info.is_tensor or not info.is_ranked:
         return info
     return info.with_shape([None] * info.rank)
@@ -104,7 +107,7 @@ def _name(graph: Message) -> str:
 
 
 class _Read(NamedTuple):
-    """A model's message, with its arrays and its external data files."""
+    """A model that was read: its `ModelProto`, its initializers as arrays by name, and its external data files."""
 
     message: Message
     constants: Mapping[str, Array]
@@ -163,14 +166,17 @@ def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[st
 
 
 def _check_opset(version: int) -> None:
-    """Raise an error if the installed package onnx does not know this opset, as its meaning is unknown."""
+    """Raise `ParseError` if the opset is newer than those that the installed package onnx knows."""
     newest = onnx_package().defs.onnx_opset_version()
     if version > newest:
         raise ParseError(f"it imports opset {version}; the package onnx that is installed knows opsets up to {newest}")
 
 
 def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, TensorInfo]]:
-    """Yield the info of every input, bound ones included; quantized as the consuming nodes imply."""
+    """Yield the name and the info of every input, including inputs that `values` makes constants.
+
+    An input gets the quantization of an annotation, or the one that all nodes that use it imply.
+    """
     graph, arrays = model.message.graph, model.arrays(values)
     claims = claimed_quantizations(graph.node, arrays) | annotated_quantizations(graph, arrays)
     settled = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}

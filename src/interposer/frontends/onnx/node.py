@@ -59,7 +59,7 @@ class Node(Attributes):
         return self._importer
 
     def inside(self, importer: ImportState) -> Node:
-        """Return a copy of this node as part of another import."""
+        """Return a copy of this node that adds its layers to another import, such as that of a subgraph."""
         return Node(importer, self._message, self.name, self.version)
 
     # --- operands -----------------------------------------------------------------------------------------------------
@@ -109,9 +109,10 @@ class Node(Attributes):
         return value.constant
 
     def is_computed(self, *indices: int) -> bool:
-        """Return True if one of these inputs is computed at run time, even if all of the model's inputs were known.
+        """Return True if a dynamic operator is required, because one of these inputs is only known at run time.
 
-        In this case, all inputs that are present must be vectors of known length, as the dynamic operators require.
+        An input that shapes or values from the caller would determine does not count. The result is False if a present
+        input is not a vector of known length, as the dynamic operators require.
         """
         values = [value for value in map(self.optional, indices) if value is not None]
         lists = all(item.known.is_ranked and item.known.rank == 1 and item.known.is_concrete for item in values)
@@ -202,13 +203,16 @@ class Node(Attributes):
         raise UnboundFormError(reason, Needs(shapes=True))
 
     def concrete(self, shape: TensorShape, title: str) -> tuple[int, ...]:
-        """Return a shape as a tuple; refuse the node if a dimension is unknown."""
+        """Return a shape as a tuple of integers; refuse the node if a dimension is unknown.
+
+        `title` names the tensor in the message, which asks for shapes of the model's inputs.
+        """
         if not shape.is_concrete:
             self.open_shape(f"its {title} has the shape {shape}")
         return tuple(shape)
 
     def known(self, size: int, title: str) -> int:
-        """Return a size; refuse the node if it is unknown."""
+        """Return a size; refuse the node if it is an unknown dimension. `title` names the size in the message."""
         if isinstance(size, Dim):
             self.open_shape(f"its {title} is not known")
         return size

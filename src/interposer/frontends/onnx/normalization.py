@@ -114,7 +114,10 @@ def _filled(node: Node, number: float, like: Value, dtype: DataType) -> Value:
 
 
 def _by_channel(node: Node, op: Op, numbers: Value) -> Value:
-    """Return per-channel numbers of a group normalization, reshaped so that they broadcast."""
+    """Return a scale or bias with one element per channel, for a group normalization shaped (C, 1, ...) to broadcast.
+
+    For any other `op` the tensor is returned unchanged, as it broadcasts already.
+    """
     if not isinstance(op, GroupNormalization):
         return numbers
     return reshaped(node, numbers, [-1, *[1] * (node.info(0).rank - 2)])

@@ -22,7 +22,10 @@ class _Entry(NamedTuple):
 
 
 class _Table:
-    """Converters by domain and operator, ordered by the first version for which they are valid. Thread-safe."""
+    """A thread-safe registry of converter functions, looked up by domain, operator name and opset version.
+
+    The function that was registered for the latest version not above the requested one is found.
+    """
 
     def __init__(self) -> None:
         self.entries: dict[tuple[str, str], tuple[_Entry, ...]] = {}
@@ -42,7 +45,10 @@ class _Table:
 
 
 def _is_same(entry: _Entry, since: int, convert: Converter) -> bool:
-    """Return True for a function that was registered before and is now defined again, as it happens in notebooks."""
+    """Return True if `convert` redefines the entry's function: the same qualified name, for the same version `since`.
+
+    This occurs when a notebook cell is run again; the new function then replaces the old one.
+    """
     places = {(item.__module__, item.__qualname__) for item in (entry.convert, convert)}
     return entry.since == since and len(places) == 1
 

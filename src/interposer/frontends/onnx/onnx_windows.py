@@ -21,7 +21,10 @@ _SIZES: Final = {2: ("height", "width"), 3: ("depth", "height", "width")}
 
 
 class Windows(NamedTuple):
-    """The window attributes of a node for each spatial axis, in the tensor's order."""
+    """The window of a convolution or pooling node: each attribute has one number per spatial axis, in order.
+
+    `before` and `after` are the pads at the start and at the end of each axis.
+    """
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -39,22 +42,25 @@ class Windows(NamedTuple):
         return [Window(*column) for column in zip(*self, strict=True)]
 
     def sizes(self) -> dict[str, Any]:
-        """Return the dimensions of a pooling window as attributes of an operator."""
+        """Return the window's sizes by the names of a pooling operator's attributes, such as ``pool_height``."""
         return {f"pool_{name}": size for name, size in zip(_SIZES[self.axes], self.kernel, strict=True)}
 
     def pads(self) -> dict[str, Any]:
-        """Return the pads as attributes of an operator."""
+        """Return the pads by the names of an operator's attributes, such as ``pad_top``."""
         names = (*_BEFORE[self.axes], *_AFTER[self.axes])
         return {f"pad_{name}": pad for name, pad in zip(names, self.before + self.after, strict=True)}
 
     def steps(self) -> dict[str, Any]:
-        """Return strides and dilations as attributes of an operator."""
+        """Return strides and dilations by the names of an operator's attributes, such as ``stride_x``."""
         letters = _LETTERS[self.axes]
         steps = {f"stride_{letter}": stride for letter, stride in zip(letters, self.strides, strict=True)}
         return steps | {f"dilation_{letter}": gap for letter, gap in zip(letters, self.dilations, strict=True)}
 
     def lists(self) -> dict[str, Any]:
-        """Return all attributes as lists, for operators with any number of axes."""
+        """Return all attributes for operators with any number of axes: window_shape, strides, dilations and pad_list.
+
+        Each is a tuple with one entry per axis; an entry of ``pad_list`` is a pair (before, after).
+        """
         return {
             "window_shape": self.kernel,
             "strides": self.strides,
@@ -64,7 +70,10 @@ class Windows(NamedTuple):
 
 
 def windows(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
-    """Return the windows of a node on an image or a volume; a single spatial axis becomes an image of height 1.
+    """Return the windows of a node, from its attributes for strides, dilations and pads.
+
+    `kernel` has the sizes of the window, and `image` those of the input, along 1 to 3 spatial axes. A single spatial
+    axis becomes the width of an image of height 1.
 
     Raises:
         ParseError: lists have the wrong length, or numbers are invalid.
@@ -78,7 +87,7 @@ def windows(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
 
 
 def windows_along(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
-    """Return the windows like `windows`, but for any number of axes and without adding an axis."""
+    """Return the windows of a node like `windows`, but for any number of spatial axes and without adding an axis."""
     axes = len(image)
     strides, dilations = node.integers("strides", [1] * axes), node.integers("dilations", [1] * axes)
     pads = node.integers("pads", [0] * (2 * axes))

@@ -177,7 +177,10 @@ def _is_plain(node: Node) -> bool:
 
 
 def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
-    """Return QuantizeLinear as arithmetic, for scales computed at run time, block scales, and narrow floats."""
+    """Return the tensor quantized to `dtype` by a division, an addition, a clamping and a cast.
+
+    This is for scales computed at run time, block scales and narrow floats, which a Quantize layer does not support.
+    """
     if dtype not in QUANTIZABLE | _SATURATING.keys() | _NEVER_INFINITE:
         node.unsupported(f"it quantizes to {dtype}")
     x, scale, zero = _number_operands(node, _division_type(node))
@@ -211,7 +214,10 @@ def _dequantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
 
 
 def _number_operands(node: Node, dtype: DataType) -> tuple[Value, Value, Value | None]:
-    """Return tensor, scale and zero point as floats of one type; scale and zero point are broadcastable."""
+    """Return the operands tensor, scale and zero point (None if absent) as floats of type `dtype` that broadcast.
+
+    With block scales, the tensor is reshaped so that each block has an axis of its own.
+    """
     x, scale = (_as(node, node.plain(node.value(i)), dtype) for i in (0, 1))
     zero = _as(node, node.value(2), dtype) if node.has(2) else None
     axis = _axis_of_blocks(node)
@@ -234,7 +240,10 @@ def _axis_of_blocks(node: Node) -> int | None:
 
 
 def _merged(node: Node, op: Op, *operands: Value) -> Value:
-    """Return the result of the last operator with the separate axis of blocks merged into its neighbour."""
+    """Add the last operator of the node on `operands`, and return its result in the shape of the node's input.
+
+    If the operands have an additional axis for blocks of a block scale, it is merged into the axis before it.
+    """
     if operands[0].known.rank == node.info(0).rank:
         return node.add(op, *operands)
     return final_reshape(node, node.step(op, *operands), node.info(0).shape)
@@ -245,7 +254,11 @@ def _as(node: Node, value: Value, dtype: DataType) -> Value:
 
 
 def _spread(node: Node, numbers: Value) -> Value:
-    """Return per-tensor, per-channel or per-block numbers, reshaped so that they broadcast with the tensor."""
+    """Return scales or zero points (one, one per channel, or one per block), reshaped to broadcast with the input.
+
+    Block scales are repeated for every element of their block. `ParseError` is raised if the shape fits none of the
+    three.
+    """
     shape, block = node.info(0).shape, node.integer("block_size", 0)
     if numbers.known.num_elements == 1:
         return reshaped(node, numbers, [])
@@ -274,7 +287,7 @@ def quantization(node: Node, index: int, rank: int, axis: int | None = None) -> 
 
 
 def requantized(node: Node, real: Value, dtype: DataType, q: Quantization) -> Value:
-    """Return float values quantized as the node's own result."""
+    """Return float values quantized to `dtype` with the quantization `q`, ties to even, as the node's own result."""
     if not real.known.dtype.is_float:
         real = node.step(Cast(DataType.FLOAT32), real)
     return node.add(Quantize(dtype, RoundingMethod.HALF_TO_EVEN), real, quantization=q)
@@ -287,9 +300,9 @@ def with_quantization(node: Node, stored: Value, q: Quantization) -> Value:
 
 
 def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, final: bool = True) -> Value:
-    """Return quantized values dequantized to float.
+    """Return quantized values dequantized to floats of type `dtype`; `final` says that this is the node's own result.
 
-    A constant, or a tensor that is known to have this quantization, needs one operator. Other integers are converted
+    A constant, or a tensor that is known to have the quantization `q`, needs one operator. Other integers are converted
     with arithmetic, as their producer may use other scales.
     """
     make = node.add if final else node.step

@@ -39,13 +39,17 @@ operator("DequantizeLinear", domain=DOMAIN)(dequantize_linear)
 
 
 def _real(node: Node, index: int) -> Value:
-    """Return an operand dequantized to float; it is followed by its scale and zero point."""
+    """Return operand `index` dequantized to float; its scale and zero point are the next two operands."""
     value = node.value(index)
     return real(node, value, quantization(node, index + 1, value.known.rank))
 
 
 def _stored(node: Node, result: Value, index: int) -> Value:
-    """Return the result quantized with the scale at `index` and the zero point that follows."""
+    """Return a float result quantized as the node's own result, with the scale in operand `index`.
+
+    The next operand is the zero point, whose type is that of the result; without it the result has the type of operand
+    0.
+    """
     dtype = node.info(index + 1).dtype if node.has(index + 1) else node.info(0).dtype
     return requantized(node, result, dtype, quantization(node, index, 1, 0))
 

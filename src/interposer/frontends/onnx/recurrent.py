@@ -71,7 +71,11 @@ def _common(node: Node) -> dict[str, Any]:
 
 
 def _functions(node: Node) -> Iterator[tuple[ActivationFunction, float, float]]:
-    """Yield the activation functions with alpha and beta; each function with parameters takes the next of the lists."""
+    """Yield each activation function of the node with its alpha and beta.
+
+    The attributes activation_alpha and activation_beta have values only for functions with such a parameter, in order;
+    missing values are the function's defaults.
+    """
     alphas, betas = (iter(node.numbers(f"activation_{name}", ())) for name in ("alpha", "beta"))
     for name in node.texts("activations"):
         if name.lower() not in _FUNCTIONS:

@@ -11,7 +11,10 @@ __all__ = ["Refusals"]
 
 
 class Refusals:
-    """Operators that are not supported, and operators that require shapes or values of the model's inputs."""
+    """Collects the operators of a model that cannot be imported, so that one error at the end reports all of them.
+
+    There are two kinds: unsupported operators, and operators that require shapes or values of the model's inputs.
+    """
 
     def __init__(self) -> None:
         self._unsupported = _Notes()
@@ -19,11 +22,17 @@ class Refusals:
         self._needs = Needs()
 
     def refuse(self, title: str, note: str) -> None:
-        """Record an operator that is not supported; only the first note for each operator is reported."""
+        """Record an unsupported operator: `title` is its name with the domain, `note` says where it occurs and why.
+
+        Further occurrences are counted, but only the first note for each operator is reported.
+        """
         self._unsupported.add(title, note)
 
     def defer(self, title: str, note: str, needs: Needs) -> None:
-        """Record an operator that requires more shapes or values of the inputs."""
+        """Record an operator that becomes supported once `needs` (shapes or values of the inputs) are given.
+
+        `title` and `note` are as for `refuse`.
+        """
         self._unbound.add(title, note)
         self._needs |= needs
 

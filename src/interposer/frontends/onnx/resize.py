@@ -121,7 +121,11 @@ def resize(node: Node) -> Value:
 
 
 def _cropped(node: Node, axes: Sequence[_Axis], numbers: Sequence[int]) -> list[_Axis]:
-    """Return the axes with the ranges of the operand roi, which lists all starts, then all ends."""
+    """Return the axes that are resized or cropped, each with its range from the operand roi.
+
+    `axes` are the axes whose size changes, and `numbers` the axes that roi covers: it lists a start for each, then an
+    end for each, as fractions of the input's size.
+    """
     parts = node.array(1, "roi").reshape(-1).tolist()
     if len(parts) != 2 * len(numbers):
         raise ParseError(
@@ -260,7 +264,10 @@ def _along(node: Node, value: Value, axis: _Axis, style: _Style, last: bool) -> 
 
 
 def _places(axis: _Axis, coordinates: str) -> Floats:
-    """Return the input coordinate of each result pixel, in pixels."""
+    """Return the input coordinate of each result pixel along an axis, in pixels.
+
+    `coordinates` is the attribute coordinate_transformation_mode.
+    """
     x, length = np.arange(axis.target, dtype=np.float64), axis.scale * axis.size
     if coordinates == "align_corners":
         return x * ((axis.size - 1) / (length - 1)) if length != 1 else x * 0

@@ -63,7 +63,7 @@ def integers(node: Node, name: str) -> Array:
 
 
 def transformed(node: Node, scores: Value, transform: str) -> Value:
-    """Return the scores after the post-transform."""
+    """Return the scores after the function that the attribute post_transform names, such as SOFTMAX or LOGISTIC."""
     if transform == "NONE":
         return scores
     if transform == "SOFTMAX":
@@ -120,13 +120,16 @@ def labels(node: Node) -> Array:
 
 
 def label(node: Node, names: Array, scores: Value) -> Value:
-    """Return the label of the highest score in each row."""
+    """Return the label of the highest score in each row; `names` has the label of each column of `scores`."""
     best = node.step(ArgMinMax(ArgMinMaxFunction.MAX, axis=1), scores)
     return node.add(Gather(0), node.constant(names), best)
 
 
 def label_above(node: Node, names: Array, score: Value, threshold: float) -> Value:
-    """Return the second label where the single score is above the threshold, else the first."""
+    """Return the second of two labels in each row whose single score is above the threshold, else the first.
+
+    If `names` has only one label, it is the second, and the first is empty or 0.
+    """
     above = node.step(Comparison(ComparisonOperation.GREATER), score, node.scalar_like(threshold, score))
     place = reshaped(node, node.step(Cast(DataType.INT64), above), [-1])
     if len(names) < 2:

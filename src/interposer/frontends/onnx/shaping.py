@@ -40,7 +40,11 @@ def _reshape(node: Node, shape: TensorShape, sizes: Sequence[int]) -> Reshape:
 
 
 def _is_copied(shape: TensorShape, sizes: Sequence[int], axis: int) -> bool:
-    """Return True for an unknown size with a name; sizes without a name are not necessarily equal."""
+    """Return True if the requested size along `axis` is the input's unknown dimension, so that it is copied.
+
+    `shape` is the input's shape and `sizes` the requested one. A dimension without a name only counts if the axes
+    before it are the same too.
+    """
     dim = sizes[axis]
     if not isinstance(dim, Dim) or axis >= len(shape) or shape[axis] is not dim:
         return False
@@ -60,7 +64,10 @@ def checked_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def axes_of(node: Node, since: int, index: int = 1) -> tuple[int, ...] | None:
-    """Return the axes of a node: an operand since opset `since`, an attribute before; None if absent."""
+    """Return the axes of a node, or None if they are absent.
+
+    They are operand `index` since opset `since`, and the attribute axes before.
+    """
     if node.version < since:
         return node.integers("axes") if node.has_attribute("axes") else None
     return node.array_integers(index, "axes") if node.has(index) else None

@@ -122,7 +122,12 @@ class ImportState:
         return self._dimensions.get(value)
 
     def ask_for(self, value: Value, title: str) -> NoReturn:
-        """Refuse a node whose operand `title` must be known, and report which inputs would determine it."""
+        """Refuse a node, as its operand `title` is not known; the error names the inputs that determine it.
+
+        Raises:
+            UnboundFormError: the value is known once some inputs have values or shapes.
+            UnsupportedFormError: it is computed from data at run time.
+        """
         needs = needs_of(value, self._inputs, self._folder.takes, self._around)
         if needs is None:
             raise UnsupportedFormError(f"its operand {title!r} is computed from data")
@@ -137,7 +142,7 @@ class ImportState:
         self._missing.update(name for name in outputs if name)
 
     def mark(self) -> int:
-        """Return a position in the network to which `forget` can roll back."""
+        """Return the number of layers so far, which `forget` takes to remove the layers that were added later."""
         return len(self.network.graph)
 
     def forget(self, mark: int) -> None:
@@ -191,7 +196,10 @@ class ImportState:
         return list(layer.outputs)
 
     def _note_collection(self, value: Value, info: TensorInfo, array: Array) -> None:
-        """Add a layer for a sequence whose contents are known; it is unused if all its consumers are folded."""
+        """Record the known contents of a sequence or an optional, whose layer was added since it cannot be a constant.
+
+        Later operators can then be folded; the layer stays unused if all its consumers are.
+        """
         value.info = info
         self._folder.note(value, array)
 
@@ -213,7 +221,7 @@ class ImportState:
         return name if self._used[name] == 1 else f"{name}_{self._used[name] - 1}"
 
     def _settled(self, value: Value) -> Value:
-        """Return a value as a constant if inference already determines it, such as a shape."""
+        """Return a new constant for a value that inference determines (such as a shape), else the value itself."""
         if value.constant is None or value.is_constant:
             return value
         return self._constant(value.known, value.producer.name, value.producer.source)
@@ -233,7 +241,7 @@ class ImportState:
 
 
 def _fits(info: TensorInfo, note: Quantization | None) -> bool:
-    """Return True if a tensor can have the quantization."""
+    """Return True if a tensor with this info can have the quantization `note`: its type and per-channel axis match."""
     try:
         info.with_quantization(note)
     except InvalidArgumentError:

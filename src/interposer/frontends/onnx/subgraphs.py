@@ -128,7 +128,11 @@ def region(
 
 
 def _plain(scope: Scope, value: Value) -> Value:
-    """Return a result as plain integers without quantization, which may differ in other branches or iterations."""
+    """Return a result of a subgraph as plain integers; a cast removes the quantization.
+
+    Scales may differ between branches or iterations, so a region's results have none. `scope` is the import of the
+    subgraph.
+    """
     if not value.known.is_quantized:
         return value
     return scope.add(Cast(value.known.dtype), [value], f"{value.name}/plain", value.producer.source)[0]
@@ -159,7 +163,10 @@ def rebound(result: Region, captured: Sequence[Value]) -> Graph:
 
 
 def new_input(graph: Graph, number: int, info: TensorInfo, name: str) -> Value:
-    """Return an input of a region whose info may be more precise than the graph declares."""
+    """Return an input of a region, with the binding id `number` and the info of the value that it receives.
+
+    This info may be more precise than what the model declares.
+    """
     layer = graph.add(Input(number), name=name)
     layer.output.info = info
     return layer.output
@@ -171,7 +178,10 @@ def count_nodes(graph: Message) -> int:
 
 
 def spent(importer: ImportState) -> int:
-    """Return the number of subgraph nodes that the whole import has converted so far."""
+    """Return the number of nodes in subgraphs that the whole import has converted so far.
+
+    The unrolling of loops is limited by it.
+    """
     return _root(importer).converted_inside
 
 

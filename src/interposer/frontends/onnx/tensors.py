@@ -169,6 +169,9 @@ def _typed(field: Message, dtype: DataType, count: int) -> Array:
 
 
 def _narrowed(field: Message, dtype: np.dtype[np.generic] | type[np.generic]) -> Array:
-    """Return the numbers of a field in a narrower type; a value that does not fit wraps around, as it does in C."""
+    """Return the numbers in a field of a `TensorProto` as `dtype`, which may be narrower than the field's type.
+
+    A value that does not fit wraps around, as in C.
+    """
     wide: Array = np.array(field)
     return wide.astype(dtype) if wide.size else np.empty(0, dtype)

@@ -78,7 +78,12 @@ class _Arithmetic:
 
 
 def _for_each(node: Node, remembered: int, step: Step) -> list[Value]:
-    """Return the results of a step for every parameter: all new parameters, then each kind of state."""
+    """Return the results of an optimizer step: new values of all parameters, then each kind of state for all.
+
+    The node's inputs after the learning rate and the step count are all parameters, then all gradients, then
+    `remembered` kinds of state. `step` takes the arithmetic, a parameter, its gradient and its states, and returns the
+    new parameter and the new states.
+    """
     kinds = 2 + remembered
     count, rest = divmod(node.num_inputs - 2, kinds)
     if rest or count < 1:

@@ -42,7 +42,10 @@ _MODES: Final = {
 
 
 class _Nodes(NamedTuple):
-    """The columns of a table of the inner nodes of trees."""
+    """The inner nodes of trees as columns with one element per node, named as the attributes of `TreeEnsemble`.
+
+    A branch is the number of an inner node, or ``-1 - leaf`` for the leaf with that number.
+    """
 
     features: Array
     comparisons: Array
@@ -148,7 +151,15 @@ def tree_classifier(node: Node) -> Sequence[Value]:
 
 
 def _scores(node: Node, prefix: str, targets: Array, count: int, aggregation: TreeAggregation) -> Value:
-    """Return the scores of all targets, base values included."""
+    """Return the scores of all targets for each row of features, base values included.
+
+    Args:
+        node: the node with the attributes of a tree ensemble.
+        prefix: the prefix of the leaves' attributes, such as "target" or "class".
+        targets: the number of the target for each weight, in the file's order.
+        count: the number of targets.
+        aggregation: how the weights of a target are combined.
+    """
     forest, base = _Forest(node), numbers(node, "base_values")
     starts, order = forest.leaves_of(prefix)
     op = TreeEnsemble(
@@ -166,7 +177,11 @@ def _scores(node: Node, prefix: str, targets: Array, count: int, aggregation: Tr
 
 
 class _Forest:
-    """Trees whose inner nodes and leaves are in one table, identified by tree and node id."""
+    """Converts the node table of the older tree operators to the form of `TreeEnsemble`.
+
+    The table mixes inner nodes and leaves; a node is identified by its tree and its number in the tree. `TreeEnsemble`
+    numbers inner nodes and leaves separately.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -201,7 +216,13 @@ class _Forest:
         return list(zip(trees, ends, strict=True))
 
     def _roots(self, reached: set[tuple[int, int]]) -> Array:
-        """Return the root of each tree: the node without a parent; a leaf only if it is the whole tree."""
+        """Return the root of each tree: the first node that no node leads to.
+
+        A leaf is a root only if it is the whole tree.
+
+        `reached` are the nodes that another node leads to, as pairs (tree, node). `ParseError` is raised if a tree has
+        no root.
+        """
         first: dict[int, int] = {}
         inner = {tree for (tree, _), number in self._numbers.items() if number >= 0}
         for (tree, place), number in self._numbers.items():
@@ -213,7 +234,10 @@ class _Forest:
         return np.array(list(first.values()), np.int64)
 
     def leaves_of(self, prefix: str) -> tuple[Array, Array]:
-        """Return the offset of each leaf's weights, and the order of the weights."""
+        """Return the offset of each leaf's first weight (and the total), and the order that sorts weights by leaf.
+
+        `prefix` is that of the attributes with the leaves' weights, such as "target".
+        """
         trees, places = (self._node.integers(f"{prefix}_{name}") for name in ("treeids", "nodeids"))
         value = -1 - np.array([self._numbers[name] for name in zip(trees, places, strict=True)], np.int64)
         if (value < 0).any():

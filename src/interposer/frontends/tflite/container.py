@@ -80,7 +80,7 @@ def _check_identifier(data: memoryview) -> None:
 
 
 class _ModelBuilder:
-    """Builder of the classes of `contents` from FlatBuffers records."""
+    """Converts the FlatBuffers records of a file to a `Model` and the other classes of `contents`."""
 
     def __init__(self, reader: Reader, root: Record) -> None:
         self._reader = reader
@@ -100,7 +100,11 @@ class _ModelBuilder:
         )
 
     def _code(self, record: Record, where: str) -> tuple[str, bool, int]:
-        """Return an operator code's name, whether the operator is custom, and its version."""
+        """Return an operator code's name, whether the operator is custom, and its version.
+
+        `ParseError` with the location `where` is raised for an unknown builtin code or a custom operator without a
+        name.
+        """
         code = max(record["deprecated_builtin_code"], record["builtin_code"])
         if not 0 <= code < len(OPERATORS) or OPERATORS[code].startswith("PLACEHOLDER"):
             raise ParseError(f"builtin operator {code} is not known", where=where)

@@ -60,7 +60,7 @@ def while_(node: Node) -> list[Value]:
 
 
 def _named(node: Node, option: str) -> int:
-    """Return the number of a subgraph; raise `ParseError` if the operator has no options."""
+    """Return the index of the subgraph that an option of the operator names; raise `ParseError` without options."""
     if node.operator.options_type is None:
         node.fail("it has no options, and so names no subgraph")
     return int(node.options[option])

@@ -82,7 +82,7 @@ class Reader:
         return record
 
     def region(self, start: int, size: int, where: str) -> memoryview:
-        """Return bytes that are outside of all tables, where large files store their data."""
+        """Return `size` bytes at position `start`, outside of all tables, where large files store their data."""
         if (start, start + size) not in self._regions:
             self._claim(start, start + size, where)
             self._regions.add((start, start + size))
@@ -119,7 +119,11 @@ class Reader:
         raise DamagedFileError(message, where=where)
 
     def _object(self, at: int, kind: Kind, type: str, where: str) -> Any:
-        """Return the object that the offset at `at` points to; an object with several references is read once."""
+        """Return the object that the offset stored at position `at` points to.
+
+        `kind` says whether it is a table, a string or a vector, and `type` names its table or element type. An object
+        with several references is read once.
+        """
         position = self._target(at, where)
         key = position, kind, type
         if key not in self._known:
@@ -143,7 +147,10 @@ class Reader:
         return Record(table, position, fields)
 
     def _present(self, position: int, table: str, where: str) -> list[tuple[Field, int]]:
-        """Return the fields that are present in the table at `position`, each with its position in the file."""
+        """Return the fields that the table at `position` has, each with the position of its content in the file.
+
+        `table` is the name of the table's type in the schema. `ParseError` is raised for a field outside of the table.
+        """
         size, offsets = self._vtable(position, where)
         pairs = zip(slots(table), offsets, strict=False)
         present = [(field, position + offset) for field, offset in pairs if field and offset]
@@ -187,7 +194,11 @@ class Reader:
         return record
 
     def _span(self, position: int, width: int, where: str, extra: int = 0) -> tuple[int, int]:
-        """Return the position of a vector's first element, and the number of elements."""
+        """Return the position of the first element of the vector at `position`, and the number of elements.
+
+        An element has `width` bytes; `extra` more bytes follow the last one, such as the zero at the end of a string.
+        `ParseError` is raised if these bytes are not in the file.
+        """
         (count,) = _U32.unpack_from(self.data, position)
         start = position + 4
         if start + count * width + extra > self._size:

@@ -109,9 +109,10 @@ def _read(source: Source) -> tuple[str | None, bytes | bytearray | memoryview]:
 
 
 class Importer:
-    """The import of a subgraph of a model: the one with index `number`, by default the first.
+    """Converts one subgraph of a TFLite model to layers: the subgraph with index `number`, by default the first.
 
-    Layers are added to `graph`, or to a new network if it is not given.
+    Layers are added to `graph`, or to a new network if it is not given. A subgraph that an operator calls has an
+    importer of its own.
     """
 
     def __init__(
@@ -168,7 +169,10 @@ class Importer:
         return any(not layer.output.known.is_concrete for layer in self._inputs)
 
     def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
-        """Return another subgraph of the model as a region whose inputs have `infos`."""
+        """Return subgraph `number` as a region (the graph of a control-flow layer) whose inputs have `infos`.
+
+        `where` is the location of the operator in the file, for errors.
+        """
         tensors, inner = self._inputs_of(number, infos, where), self._inside(number, Graph())
         for binding_id, (index, info) in enumerate(zip(tensors, infos, strict=True)):
             name = inner.subgraph.tensors[index].name or f"input_{binding_id}"
@@ -180,7 +184,10 @@ class Importer:
         return inner.graph
 
     def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
-        """Return the results of another subgraph for these values; its layers are added to this graph."""
+        """Add the layers of subgraph `number` of the model to this graph, applied to `values`, and return its outputs.
+
+        `where` is the location of the operator in the file, for errors.
+        """
         tensors = self._inputs_of(number, [value.known for value in values], where)
         inner = self._inside(number, self.graph)
         inner._values.update(zip(tensors, values, strict=True))
@@ -188,14 +195,21 @@ class Importer:
         return [inner.value(index, "outputs") for index in inner.subgraph.outputs]
 
     def _inside(self, number: int, graph: Graph) -> Importer:
-        """Return the importer of another subgraph, with dimensions open if the argument's are."""
+        """Return an importer for subgraph `number` of the model that adds its layers to `graph`.
+
+        It uses the file's dynamic dimensions as open ones.
+        """
         graph.name = graph.name or self._model.subgraphs[number].name
         inner = Importer(self._model, self._file, {}, True, number, graph)
         inner._converted, inner._inputs, inner._is_resized = self._converted, self._inputs, self._is_resized
         return inner
 
     def _inputs_of(self, number: int, infos: Sequence[TensorInfo], where: str) -> Sequence[int]:
-        """Return the inputs of another subgraph as tensor indices; raise `ParseError` if the infos do not fit."""
+        """Return the tensor indices of the inputs of subgraph `number`.
+
+        `ParseError` with the location `where` is raised if the inputs cannot have `infos`: they differ in number, type
+        or quantization.
+        """
         subgraph = self._model.subgraphs[number]
         if len(subgraph.inputs) != len(infos):
             raise ParseError(f"subgraph {number} has {len(subgraph.inputs)} inputs; expected {len(infos)}", where=where)
@@ -267,14 +281,18 @@ class Importer:
         return info.with_shape(self._given_shapes.get(name) or _titled(name, info.shape))
 
     def _shapes_of_inputs(self) -> dict[str, TensorShape]:
-        """Return the shapes of all inputs, if the caller gives some of them; else an empty dict."""
+        """Return the shapes of all inputs by name, with the caller's `shapes` applied.
+
+        A dimension that is dynamic in the file stays open if the caller asks for it, or gives the input a shape;
+        otherwise it has the size that the file was exported with.
+        """
         signatures = {name: _titled(name, self._signature(index)) for name, index in self._named_inputs()}
         usual, result = self._usual(), resized(signatures, self._shapes)
         stays_open = {name for name in result if self._dynamic or isinstance(self._shapes.get(name), Sequence)}
         return {name: shape if name in stays_open else _closed(shape, usual[name]) for name, shape in result.items()}
 
     def _usual(self) -> dict[str, TensorShape]:
-        """Return the shapes of the inputs that the file was exported with."""
+        """Return the shapes of all inputs by name as the file was exported, without open dimensions."""
         tensors = self.subgraph.tensors
         return {name: tensor_info(tensors[index], "inputs").shape for name, index in self._named_inputs()}
 
@@ -285,11 +303,14 @@ class Importer:
         return zip(self._input_names(), self.subgraph.inputs, strict=True)
 
     def _fits(self, name: str, shape: TensorShape) -> bool:
-        """Return True if the file allows a shape for an input, so that the shapes of other tensors remain valid."""
+        """Return True if the file's ``shape_signature`` of input `name` allows a shape.
+
+        The file's shapes of other tensors then remain valid.
+        """
         return self._signature(dict(self._named_inputs())[name]).accepts(shape)
 
     def usual_shapes(self) -> dict[str, TensorShape]:
-        """Return the exported shapes of the inputs with open dimensions."""
+        """Return the shapes that the file was exported with, for those inputs that have open dimensions."""
         usual = self._usual()
         result = {
             name: _closed(info.shape, usual[name])
@@ -317,11 +338,14 @@ class Importer:
         self._values.update(zip(operator.outputs, values, strict=True))
 
     def _source(self, place: str) -> str:
-        """Return the location of a layer in messages, the file included."""
+        """Return the file and `place` (a location in the file), as messages about a layer show it."""
         return f"{self._file}, {place}" if self._file else place
 
     def value(self, index: int, where: str) -> Value:
-        """Return the value of a tensor of the subgraph; constants become layers on first use."""
+        """Return the network value of the tensor with this index; a constant becomes a layer when it is first used.
+
+        `ParseError` with the location `where` is raised for a variable, which no operator computes.
+        """
         result = self._values.get(index)
         if result is not None:
             return result
@@ -339,7 +363,10 @@ class Importer:
         return layer.output
 
     def output_info(self, operator: Operator, number: int, where: str) -> TensorInfo:
-        """Return the info that the file declares for an operator's output."""
+        """Return the info that the file declares for output `number` of an operator.
+
+        All dimensions are open if the caller's shapes contradict the file. `where` is the location for errors.
+        """
         info = tensor_info(self.subgraph.tensors[operator.outputs[number]], where, dynamic=self._dynamic)
         return info.with_shape([None] * info.rank) if self._is_resized else info
 
@@ -350,17 +377,17 @@ class Importer:
 
 
 def _is_open(shape: Sequence[int | str | None] | int) -> bool:
-    """Return True if a size is open, so that the exported shapes of other tensors may not hold."""
+    """Return True if a caller's shape has an open dimension; the file's shapes of other tensors may then not hold."""
     return isinstance(shape, Sequence) and any(dim is None or isinstance(dim, str | Dim) for dim in shape)
 
 
 def _titled(name: str, shape: TensorShape) -> TensorShape:
-    """Return the shape of an input with open dimensions named after the input."""
+    """Return the shape of input `name` with its open dimensions named after it, as in ``image_0`` for axis 0."""
     return TensorShape(Dim(f"{name}_{axis}") if isinstance(size, Dim) else size for axis, size in enumerate(shape))
 
 
 def _closed(shape: TensorShape, usual: TensorShape) -> TensorShape:
-    """Return the shape with open dimensions replaced by those of `usual`."""
+    """Return the shape with each open dimension replaced by the size that `usual` has along the same axis."""
     return TensorShape(there if isinstance(size, Dim) else size for size, there in zip(shape, usual, strict=True))
 
 

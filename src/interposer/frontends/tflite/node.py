@@ -31,7 +31,7 @@ _FUSED: Final = {
 
 
 class Import(Protocol):
-    """What a converter uses of the import of a subgraph: the values of its tensors, and the network so far."""
+    """The part of the importer that converters may use: the network values of the subgraph's tensors, and the graph."""
 
     graph: Graph
 
@@ -40,22 +40,31 @@ class Import(Protocol):
         """True if the shape of an input is not known."""
 
     def value(self, index: int, where: str) -> Value:
-        """Return the value of a tensor of the subgraph; constants become layers on first use."""
+        """Return the network value of the tensor with this index; a constant becomes a layer when it is first used.
+
+        `ParseError` with the location `where` is raised for a variable, which no operator computes.
+        """
 
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
         """Return the output of a new constant layer."""
 
     def output_info(self, operator: Operator, number: int, where: str) -> TensorInfo:
-        """Return the info that the file declares for an operator's output."""
+        """Return the info that the file declares for output `number` of an operator; `where` is for errors."""
 
     def needs(self, value: Value) -> Needs | None:
         """Return the model inputs that must be known to determine a value; None if it is computed at run time."""
 
     def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
-        """Return another subgraph of the model as a region whose inputs have `infos`."""
+        """Return subgraph `number` as a region (the graph of a control-flow layer) whose inputs have `infos`.
+
+        `where` is the location of the operator in the file, for errors.
+        """
 
     def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
-        """Return the results of another subgraph for these values; its layers are added to this graph."""
+        """Add the layers of subgraph `number` of the model to this graph, applied to `values`, and return its outputs.
+
+        `where` is the location of the operator in the file, for errors.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,19 +183,25 @@ class Node:
         return tuple(zip(values[::2], values[1::2], strict=True))
 
     def add(self, op: Op, *values: Value | None, fold: bool = False) -> Value:
-        """Return the output of a layer without declared info; `fold` evaluates it now if possible, at any size."""
+        """Add a layer for an intermediate result of the operator, and return its first output.
+
+        With `fold`, the layer is evaluated now if its inputs are constants, at any size, and the result is a constant.
+        """
         return self._add(op, values, [None], fold)[0]
 
     def pieces(self, op: Op, value: Value) -> list[Value]:
-        """Return the outputs of a layer without declared infos."""
+        """Add a layer with several outputs for intermediate results of the operator, and return all outputs."""
         return self._add(op, [value], [None] * op.num_results())
 
     def output(self, index: int, op: Op, *values: Value | None) -> Value:
-        """Return a layer's output that is output number `index` of the operator."""
+        """Add a layer whose first output is output `index` of the operator, and return this output."""
         return self._add(op, values, [self.output_infos[index]])[0]
 
     def result(self, op: Op, *values: Value | None, activation: int = 0, fold: bool = False) -> list[Value]:
-        """Return the outputs of a layer that computes all outputs, with a fused activation; `fold` is as for `add`."""
+        """Add a layer whose outputs are those of the operator, and the fused activation; return the results.
+
+        `activation` is the value of the option fused_activation_function, 0 for none; `fold` is as for `add`.
+        """
         infos = self.output_infos
         if op.num_results() != len(infos):
             self.fail(f"it has {len(infos)} outputs; expected {op.num_results()}")
@@ -221,11 +236,18 @@ class Node:
         return list(layer.outputs)
 
     def constant(self, array: Array, like: TensorInfo | None = None, name: str = "") -> Value:
-        """Return a constant that is not in the file, with the quantization of `like`."""
+        """Return a new constant that is not in the file, with the quantization of `like` if it is given.
+
+        It has the node's name unless `name` is given.
+        """
         return self.importer.constant(array, like.quantization if like else None, name or self.name)
 
     def _agreed(self, inferred: TensorInfo | None, reported: TensorInfo | None) -> TensorInfo:
-        """Return the inferred info, with the file's quantization and with the file's sizes for unknown ones."""
+        """Return the inferred info of an output, completed by what the file declares.
+
+        The file gives the quantization, and the sizes of dimensions that cannot be inferred. The operator fails if the
+        types differ.
+        """
         if inferred is None or reported is None:
             return inferred or reported or self.fail("its result cannot be inferred")
         if inferred.dtype is not reported.dtype:
@@ -237,14 +259,18 @@ class Node:
 
 
 def _declared(info: TensorInfo, inferred: TensorInfo | None) -> TensorInfo | None:
-    """Return the info to declare for an output: sizes that can be inferred are left open, so that they may change."""
+    """Return the info to declare for an output so that its shape can still change with the inputs' shapes.
+
+    If the whole shape can be inferred, only the quantization is declared, with all dimensions open; without a
+    quantization the result is None.
+    """
     if inferred is None or not inferred.is_concrete:
         return info
     return TensorInfo([None] * info.rank, info.dtype, info.quantization) if info.quantization else None
 
 
 def _known(inferred: Sequence[TensorInfo | None]) -> list[Array] | None:
-    """Return results that follow from the inputs' shapes alone; None if there are none."""
+    """Return the values of a layer's outputs if inference determines them all, as for Shape; else None."""
     result = [info.constant for info in inferred if info is not None and info.constant is not None]
     return result if result and len(result) == len(inferred) else None
 
@@ -252,7 +278,11 @@ def _known(inferred: Sequence[TensorInfo | None]) -> list[Array] | None:
 def _folded(
     op: Op, infos: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo], whatever_size: bool
 ) -> list[Array] | None:
-    """Return the results of an operator on constants; None if they cannot be computed, or are too large to fold."""
+    """Return the results of an operator on constants, or None if they are to be computed at run time.
+
+    `infos` are those of the inputs, with their values if constant. Tensors with more than `FOLDED_ELEMENTS` elements
+    are only folded with `whatever_size`.
+    """
     arrays = [None if info is None else info.constant for info in infos]
     if any(info is not None and array is None for info, array in zip(infos, arrays, strict=True)):
         return None

@@ -16,7 +16,10 @@ _UNKNOWN_TYPES: Final = frozenset({"complex64", "complex128", "resource", "varia
 
 
 def data_type(name: str, where: str) -> DataType:
-    """Return the data type for the file's type name; 4-bit integers are unpacked to int8, as in TFLite's kernels."""
+    """Return the data type for the file's type name; 4-bit integers are unpacked to int8, as in TFLite's kernels.
+
+    `ParseError` with the location `where` is raised for an unsupported type.
+    """
     if name in _UNKNOWN_TYPES:
         raise ParseError(f"tensors of type {name} are not supported", where=where)
     return DataType.INT8 if name == "int4" else DataType(name)
@@ -44,7 +47,10 @@ def _quantization(tensor: Tensor, dtype: DataType, where: str) -> Quantization |
 
 
 def constant_array(values: Array, tensor: Tensor, where: str) -> Array:
-    """Return the array of a constant from the file's values: a view, if the type allows it."""
+    """Return the array of a constant from the file's values: a view, if the type allows it.
+
+    `ParseError` with the location `where` is raised for sparse tensors, texts and unsupported types.
+    """
     if tensor.is_sparse:
         raise ParseError(f"tensor {tensor.name!r} is sparse, which is not supported", where=where)
     if tensor.dtype == "int4":

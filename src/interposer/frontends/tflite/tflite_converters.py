@@ -16,7 +16,11 @@ Converter: TypeAlias = Callable[[Node], Value | Sequence[Value]]
 
 
 class Entry(NamedTuple):
-    """The registered function of an operator, and the table of its options; empty if the function reads none."""
+    """The registered converter of an operator.
+
+    `options` is the name of the options table that the converter reads, such as ``Conv2DOptions``; empty if it reads
+    none.
+    """
 
     convert: Converter
     options: str

@@ -20,7 +20,11 @@ _ALONG: Final = (
 
 
 def sliding(node: Node, image: Sequence[int], window: Sequence[int]) -> dict[str, Any]:
-    """Return the attributes for a window (height, width) over an image (height, width), optionally with depth first."""
+    """Return the attributes of a layer whose `window` slides over an `image`: layout, strides, dilations and pads.
+
+    `image` and `window` are sizes as (height, width) or (depth, height, width). The attributes are from the node's
+    options.
+    """
     result: dict[str, Any] = {"data_layout": DataLayout.NHWC if len(image) == 2 else DataLayout.NDHWC}
     axes = _ALONG[-len(image) :]
     for (axis, short, letter, before, after), dimension, size in zip(axes, image, window, strict=True):
@@ -34,9 +38,9 @@ def sliding(node: Node, image: Sequence[int], window: Sequence[int]) -> dict[str
 
 
 def _padding(node: Node, size: int, window: Window, axis: str) -> tuple[int, int]:
-    """Return the pads before and after an axis for the SAME or VALID padding of the node.
+    """Return the pads before and after an axis for the padding scheme of the node, SAME or VALID.
 
-    `axis` is the name of the axis in messages.
+    `size` is the size of the image along the axis, and `axis` the name of the axis in messages.
     """
     padding = node.options["padding"]
     if padding not in {SAME, VALID}:

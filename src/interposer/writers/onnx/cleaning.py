@@ -12,7 +12,10 @@ __all__ = ["clean"]
 
 
 def clean(sheet: Sheet, outputs: Sequence[str], annotated: Iterable[str]) -> None:
-    """Cancel out transposes, and remove nodes and constants that the outputs do not depend on."""
+    """Cancel out transposes, and remove nodes and constants that the outputs do not depend on.
+
+    `annotated` are the names of constants that quantization annotations use, which are not removed.
+    """
     shapes = {tensor.name: value.known.shape for value, tensor in sheet.values.items()}
     captured = [name for step in sheet.steps for name in step.captured]
     sheet.steps = without_needless_transposes(sheet, [*outputs, *captured], shapes)

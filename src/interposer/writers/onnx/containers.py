@@ -33,7 +33,10 @@ __all__: list[str] = []
 
 
 def _node(draft: Draft, operands: Sequence[Tensor | None], **attributes: Any) -> Tensor:
-    """Return a node of the layer's own kind without type casts, as the elements of a sequence cannot be cast."""
+    """Write the layer as the ONNX operator of the same name (Optional for both optional layers), and return its result.
+
+    The layer is refused if the operator does not accept the types of `operands`: elements of a sequence cannot be cast.
+    """
     kind = draft.layer.kind.replace("OptionalConstruct", "Optional").replace("OptionalEmpty", "Optional")
     known, result = form(kind, draft.opset), draft.results[0]
     if known is None:
@@ -48,13 +51,13 @@ def _node(draft: Draft, operands: Sequence[Tensor | None], **attributes: Any) ->
 
 @writer(SequenceConstruct, SequenceInsert, SequenceErase, SequenceAt, SequenceLength, moves=True)
 def sequence(draft: Draft, op: SequenceConstruct) -> Tensor:
-    """Write the sequence operators that have the same names in ONNX."""
+    """Write a layer on sequences whose ONNX operator has the same name and operands, such as SequenceConstruct."""
     return _node(draft, draft.operands)
 
 
 @writer(OptionalConstruct, OptionalHasElement, OptionalGetElement, moves=True)
 def optional(draft: Draft, op: OptionalConstruct) -> Tensor:
-    """Write the operators on optionals that have the same names in ONNX."""
+    """Write a layer on optionals as its ONNX operator: OptionalConstruct as Optional, others under their own names."""
     return _node(draft, draft.operands)
 
 

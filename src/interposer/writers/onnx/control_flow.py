@@ -26,13 +26,17 @@ def _names(draft: Draft, tensors: Sequence[Tensor]) -> list[str]:
 
 
 def _bound(sheet: Sheet, region: Graph, tensors: Sequence[Tensor]) -> None:
-    """Bind the inputs of a region to `tensors`."""
+    """Let the inputs of a region stand for `tensors`, in order, when the region's layers are written to `sheet`."""
     for layer, tensor in zip(region.inputs, tensors, strict=True):
         sheet.values[layer.output] = tensor
 
 
 def _inner(draft: Draft, region: Graph, formal: int, captured: Sequence[str]) -> tuple[Sheet, Border]:
-    """Return a sheet and the border of a region: its first `formal` inputs are its own, the others captured."""
+    """Return an empty sheet for the nodes of a region, and its border: what to write, with named inputs and outputs.
+
+    The region's first `formal` inputs become inputs of the subgraph. The others stand for the outer tensors named in
+    `captured`, which a subgraph in ONNX may access by name.
+    """
     sheet = draft.sheet.inner()
     own = [(sheet.free_name(layer.name), layer.output) for layer in region.inputs[:formal]]
     tensors = [Tensor(name, value.known.dtype) for name, value in own]
@@ -45,14 +49,17 @@ def _inner(draft: Draft, region: Graph, formal: int, captured: Sequence[str]) ->
 
 
 def _written(draft: Draft, border: Border, sheet: Sheet) -> None:
-    """Write the layers of a region; refuse the whole layer if one of them cannot be expressed."""
+    """Write the layers in `border` to `sheet`; refuse the control-flow layer if one of them cannot be expressed."""
     refused = dict(write_layers(border, sheet))
     for name, (kind, reason) in refused.items():
         refuse(f"in its region {border.name!r}, layer {name!r} ({kind}): {reason}")
 
 
 def _graph(border: Border, sheet: Sheet, more: Sequence[str] = ()) -> Message:
-    """Return the graph message of a written region; `more` are additional outputs."""
+    """Return a region whose layers are on `sheet` as a `GraphProto`.
+
+    The outputs are those of `border`; the nodes that compute the tensors named in `more` are included too.
+    """
     name_outputs(border, sheet)
     clean(sheet, [*(name for name, _ in border.outputs), *more], [])
     graph = onnx().GraphProto(name=border.name or "region")
@@ -127,7 +134,7 @@ def while_(draft: Draft, op: While) -> list[Tensor]:
 
 
 def _first_condition(draft: Draft, condition: Graph, tensors: Sequence[Tensor]) -> str:
-    """Write the condition's layers before the loop, and return the name of the result."""
+    """Write the layers of a While's condition before the loop, on its initial values; return the name of the result."""
     sheet = draft.sheet
     _bound(sheet, condition, tensors)
     result = condition.outputs[0].values[0]
@@ -136,7 +143,11 @@ def _first_condition(draft: Draft, condition: Graph, tensors: Sequence[Tensor]) 
 
 
 def _loop_body(draft: Draft, condition: Graph, body: Graph, captured: Sequence[str], num_carried: int) -> Message:
-    """Return the loop body: the layers of the body, followed by the condition on the body's results."""
+    """Return the body of an ONNX Loop for a While: the layers of `body`, then `condition` on the body's results.
+
+    `captured` names the outer tensors that both regions access after their `num_carried` carried values. The subgraph's
+    first inputs are ONNX's iteration number and condition, and its first output is the new condition.
+    """
     sheet, border = _inner(draft, body, num_carried, captured)
     _written(draft, border, sheet)
     arguments = [sheet.values[value] for _, value in border.outputs]

@@ -42,7 +42,11 @@ def convolved(
     *others: Tensor | None,
     layout: bool = True,
 ) -> Tensor:
-    """Return the result of Conv or a similar operator: in the layer's own layout, or with the channels first."""
+    """Write the ONNX operator `kind` (Conv or a similar one) for a convolution layer, and return its result.
+
+    `others` are its operands after input and weights. The result has the layer's own layout, or channels first if
+    `layout` is False.
+    """
     rank, last = draft.rank, op.data_layout.channels_last
     x, weights, sizes, groups = prepared(draft, op)
     windows: Sequence[Window] = op.windows(*(draft.known(item, "window's size") for item in sizes))
@@ -86,7 +90,10 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
 
 
 def _reaching(draft: Draft, window: Window, axis: int) -> tuple[Window, int]:
-    """Return the window with the end pad that gives the result's dimension, and the number of cells still missing."""
+    """Return the window with the end pad that gives the output size along `axis`, and the number of missing cells.
+
+    Cells are missing if the output is larger than what the windows cover; they become output padding.
+    """
     before, after = draft.info(0).shape[axis], draft.results[0].shape[axis]
     op = draft.layer.op
     assert isinstance(op, TransposeConvolution2d)

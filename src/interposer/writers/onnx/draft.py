@@ -59,7 +59,7 @@ class Draft(Operands[Tensor]):
         return self._operands
 
     def shape(self, index: int) -> tuple[int, ...]:
-        """Return the shape of an operand; refuse the layer if a dimension is unknown."""
+        """Return the shape of operand `index`; refuse the layer if a dimension is unknown."""
         shape = self.info(index).shape
         if not shape.is_concrete:
             name = self.layer.op.operand_name(index)
@@ -69,7 +69,7 @@ class Draft(Operands[Tensor]):
     # --- constants ----------------------------------------------------------------------------------------------------
 
     def constant(self, values: Any, dtype: DataType, name: str = "constant") -> Tensor:
-        """Return a constant with these values."""
+        """Return a constant tensor of type `dtype`; `name` is appended to the layer's name."""
         return Tensor(f"{self.layer.name}/{name}", dtype, np.asarray(values).astype(dtype.numpy))
 
     def ints(self, values: Sequence[int] | int, name: str = "constant") -> Tensor:
@@ -83,15 +83,21 @@ class Draft(Operands[Tensor]):
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     def node(self, kind: str, *inputs: Tensor | None, giving: DataType | None = None, **attributes: Any) -> Tensor:
-        """Return the first result of a new node; `giving` is its type, if it does not follow from the operands."""
+        """Add a node of the ONNX operator `kind`, and return its first result.
+
+        `giving` is the result's type if it does not follow from the operands, as for Cast.
+        """
         return self.nodes(kind, *inputs, giving=giving, **attributes)[0]
 
     def nodes(
         self, kind: str, *inputs: Tensor | None, count: int = 1, giving: DataType | None = None, **attributes: Any
     ) -> list[Tensor]:
-        """Return the results of a new node. Attributes that are None are left out.
+        """Add a node of the ONNX operator `kind`, and return its `count` results.
+
+        Attributes that are None are left out.
 
         Operands of types that the operator does not accept are cast to wider types, and the results are cast back.
+        `giving` is the type of the first result if it does not follow from the operands.
         """
         known = form(kind, self.opset)
         if known is None:
@@ -114,7 +120,7 @@ class Draft(Operands[Tensor]):
         return [self.cast(item, requested) for item, requested in zip(created, types, strict=True)]
 
     def put(self, step: Step, types: Sequence[DataType]) -> list[Tensor]:
-        """Add an existing node with result types `types`, and return its results."""
+        """Add a node that was created elsewhere, name its results, and return them; `types` are the results' types."""
         step.outputs = [self.sheet.free_name(f"{self.layer.name}/{step.kind}") for _ in types]
         self._steps.append(step)
         return [Tensor(name, dtype) for name, dtype in zip(step.outputs, types, strict=True)]
@@ -122,7 +128,10 @@ class Draft(Operands[Tensor]):
     def _types(
         self, kind: str, known: Form, inputs: Sequence[Tensor | None]
     ) -> tuple[dict[str, DataType], dict[str, DataType]]:
-        """Return the operand types by their names in the form, and the types that the operator accepts instead."""
+        """Return the types of the operands, and the types to cast them to; both are keyed by type variable (such as T).
+
+        An accepted type stays the same. The layer is refused if no accepted type holds all values of an operand.
+        """
         narrow: dict[str, DataType] = {}
         wide: dict[str, DataType] = {}
         for index, item in enumerate(inputs):
@@ -154,12 +163,12 @@ class Draft(Operands[Tensor]):
         return dtype
 
     def takes(self, kind: str, dtype: DataType) -> bool:
-        """Return True if an operator accepts a first operand of this type without a cast."""
+        """Return True if the ONNX operator `kind` accepts a first operand of this type without a cast."""
         known = form(kind, self.opset)
         return known is not None and known.takes(known.operand(0), dtype)
 
     def gives(self, kind: str, dtype: DataType) -> bool:
-        """Return True if an operator can return a tensor of this type without a cast."""
+        """Return True if the ONNX operator `kind` can return a tensor of this type without a cast."""
         known = form(kind, self.opset)
         return known is not None and known.takes(known.result(0), dtype)
 
@@ -180,7 +189,10 @@ class Draft(Operands[Tensor]):
     # --- scales -------------------------------------------------------------------------------------------------------
 
     def scale(self, q: Quantization, dtype: DataType, zero: DataType) -> tuple[Tensor, Tensor]:
-        """Return scale and zero point as constants: scalars, or vectors for per-channel quantization."""
+        """Return the scale (of type `dtype`) and the zero point (of type `zero`) as constants.
+
+        They are scalars, or vectors for per-channel quantization.
+        """
         values = np.array(q.scales if q.per_axis else q.scale)
         points = np.array(q.zero_points if q.per_axis else q.zero_point)
         return self.constant(values, dtype, "scale"), self.constant(points, zero, "zero_point")
@@ -272,11 +284,14 @@ class Draft(Operands[Tensor]):
         return self.node("Clip", x, *bounds)
 
     def to_channels_first(self, x: Tensor, rank: int, last: bool) -> Tensor:
-        """Return an image or a volume with its channels after the batch; `last` says that they are the last axis."""
+        """Return an image or a volume of rank `rank` with its channels moved to axis 1 if `last`, else unchanged.
+
+        `last` says that the channels are the last axis of `x`.
+        """
         return self.transpose(x, (0, rank - 1, *range(1, rank - 1))) if last else x
 
     def from_channels_first(self, x: Tensor, rank: int, last: bool) -> Tensor:
-        """Return an image or a volume with its channels moved back to the end if `last` is set."""
+        """Return an image or a volume of rank `rank` with axis 1 (the channels) moved to the end if `last`."""
         return self.transpose(x, (0, *range(2, rank), 1)) if last else x
 
     @property
@@ -287,7 +302,11 @@ class Draft(Operands[Tensor]):
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def finish(self, results: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
-        """Add the nodes to the sheet; results get these names if a node of this layer produces them."""
+        """Add the nodes of the layer to the sheet, and return the results under their final names.
+
+        `names` are the requested names of the results. A result that no node of this layer computes, such as an operand
+        that is passed on, has its own name.
+        """
         created = {name: step for step in self._steps for name in step.outputs}
         new: dict[str, str] = {}
         for result, name in zip(results, names, strict=True):
@@ -306,7 +325,10 @@ class Draft(Operands[Tensor]):
 
 
 def fits(x: Tensor, *numbers: float) -> bool:
-    """Return True if numbers that are combined with `x` are exact as attributes, which are float32."""
+    """Return True if `numbers` can be attributes of an operator on `x` without loss of precision.
+
+    Attributes are float32, so that this may be False if `x` is float64.
+    """
     return x.dtype is not DataType.FLOAT64 or all(float(np.float32(number)) == number for number in numbers)
 
 

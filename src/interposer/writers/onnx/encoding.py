@@ -14,7 +14,10 @@ __all__ = ["encoded", "filled"]
 
 
 def filled(draft: Draft, dims: Tensor, value: float, info: TensorInfo) -> Tensor:
-    """Return a tensor whose shape is the tensor `dims`, filled with one float value, stored as `info` says."""
+    """Return a tensor whose shape is the tensor `dims`, filled with the element that stands for `value`.
+
+    `info` gives the type and the quantization of the elements.
+    """
     array = encoded(value, info).reshape(1)
     dims = draft.cast(dims, DataType.INT64)
     if not draft.gives("ConstantOfShape", info.dtype):
@@ -23,7 +26,10 @@ def filled(draft: Draft, dims: Tensor, value: float, info: TensorInfo) -> Tensor
 
 
 def encoded(value: float, info: TensorInfo) -> Array:
-    """Return a float value as an element of a tensor, quantized by its single scale; ties away from zero."""
+    """Return a float value as a scalar of the type of `info`: cast, or quantized with a per-tensor scale.
+
+    Quantization rounds ties away from zero and saturates.
+    """
     if info.quantization is None:
         return np.array(value).astype(info.dtype.numpy)
     steps = value / float(np.float32(info.scale))

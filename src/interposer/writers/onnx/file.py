@@ -58,7 +58,10 @@ def save(
 
 
 def _put_apart(model: Message, path: Path) -> None:
-    """Write the model and its weights; both are complete before either replaces an old file."""
+    """Write the model to `path`, and its large initializers to a file beside it with the suffix ``.data``.
+
+    Both files are complete before either replaces an old file.
+    """
     data = path.with_name(f"{path.name}.data")
     with replacing(path) as file, replacing(data) as weights:
         for tensor in filter(_is_large, model.graph.initializer):

@@ -36,7 +36,10 @@ _POSITIVE: Final = 1 << 62
 
 
 class Factor(NamedTuple):
-    """A fixed-point number, or an array of them that broadcasts with a tensor."""
+    """A positive rescaling factor as a fixed-point number, ``multiplier / 2**31 * 2**shift``, as TFLite uses it.
+
+    The fields may also be arrays of such numbers that broadcast with a tensor, one for each channel.
+    """
 
     multiplier: Array
     shift: Array
@@ -54,7 +57,11 @@ def factor_of(real: ArrayLike) -> Factor:
 
 
 def times(draft: Draft, x: Tensor, factor: Factor) -> Tensor:
-    """Return int64 values, which fit into 32 bits, multiplied by a factor."""
+    """Return the int64 tensor `x` times a factor, rounded to integers in fixed-point arithmetic as TFLite does it.
+
+    The elements of `x` must be in the range of int32. The product of the multiplier is rounded half up, and the
+    division by a power of two half away from zero.
+    """
     wide = DataType.INT64
     left, right = np.maximum(factor.shift, 0), np.maximum(-factor.shift, 0)
     if left.any():
@@ -67,7 +74,7 @@ def times(draft: Draft, x: Tensor, factor: Factor) -> Tensor:
 
 
 def _shifted(draft: Draft, x: Tensor, right: Array) -> Tensor:
-    """Return the values divided by 2**right, ties away from zero."""
+    """Return int64 values divided by ``2**right``, rounded to the nearest integer, ties away from zero."""
     divisor = np.int64(1) << right
     half = draft.constant(divisor >> 1, DataType.INT64, "half")
     size = draft.node("Add", draft.node("Abs", x), half)
@@ -76,9 +83,9 @@ def _shifted(draft: Draft, x: Tensor, right: Array) -> Tensor:
 
 
 def single(info: TensorInfo, *dtypes: DataType) -> Quantization:
-    """Return the per-tensor quantization of a tensor of one of these types, by default of 8 or 16 bits.
+    """Return the quantization of a tensor if it is per-tensor and the tensor has one of the types `dtypes`.
 
-    Any other quantization is refused.
+    Any other layer is refused. The default types are int8, uint8 and int16.
     """
     q = info.quantization
     if q is None or q.per_axis or info.dtype not in (dtypes or (DataType.INT8, DataType.UINT8, DataType.INT16)):
@@ -98,13 +105,19 @@ def offset(draft: Draft, x: Tensor, info: TensorInfo) -> Tensor:
 
 
 def stored(draft: Draft, steps: Tensor, info: TensorInfo, bounds: tuple[int, int] | None = None) -> Tensor:
-    """Return integers relative to the zero point as quantized values, clamped to the type or to `bounds`."""
+    """Return quantized values for `steps`, the integers before the zero point is added.
+
+    `info` gives the zero point and the type, to whose range (or to `bounds`) the values are clamped.
+    """
     shifted = draft.node("Add", steps, draft.ints(info.zero_point)) if info.zero_point else steps
     return draft.cast(draft.clip(shifted, *(bounds or integer_range(info.dtype))), info.dtype)
 
 
 def rescaled(draft: Draft, steps: Tensor, factor: ArrayLike, info: TensorInfo) -> Tensor:
-    """Return integers of another scale as quantized values."""
+    """Return `steps` (integers without zero point) times `factor` as quantized values of the type of `info`.
+
+    `factor` is the scale of `steps` divided by that of the result.
+    """
     return stored(draft, times(draft, steps, factor_of(factor)), info)
 
 
@@ -117,7 +130,7 @@ def rounded_away(draft: Draft, x: Tensor) -> Tensor:
 
 
 def code_of(real: float, info: TensorInfo, unbounded: int) -> int:
-    """Return the quantized value of a bound, within the limits of the type; `unbounded` if the bound is infinite."""
+    """Return the quantized value of a bound `real`, saturated to the type of `info`; `unbounded` if it is infinite."""
     low, high = integer_range(info.dtype)
     if not np.isfinite(real):
         return unbounded

@@ -31,7 +31,11 @@ _WIDER: Final[dict[DataType, tuple[DataType, ...]]] = {
 
 
 class Form(NamedTuple):
-    """The types (or type variables) of operands and results, the types for each variable, and the attributes."""
+    """What an ONNX operator accepts in an opset, from its schema, to decide which operands must be cast.
+
+    `inputs` and `outputs` are types such as ``tensor(float)``, or type variables such as ``T``, whose types are in
+    `allowed`. `since` is the opset that introduced this form, and `attributes` has the names of its attributes.
+    """
 
     since: int
     inputs: tuple[str, ...]
@@ -43,7 +47,7 @@ class Form(NamedTuple):
     """The numbers of the results that may be left out."""
 
     def has_operand(self, index: int) -> bool:
-        """Return False beyond the last operand."""
+        """Return True if the operator can have an operand number `index`, counted from 0."""
         return self.variadic or index < len(self.inputs)
 
     def operand(self, index: int) -> str:
@@ -55,7 +59,10 @@ class Form(NamedTuple):
         return self.outputs[min(index, len(self.outputs) - 1)]
 
     def takes(self, name: str, dtype: DataType) -> bool:
-        """Return True if a type variable accepts a type; elements of sequences and optionals are ignored."""
+        """Return True if `name`, a type or a type variable, accepts tensors of type `dtype`.
+
+        It is always True for sequences and optionals, whose elements are not checked here.
+        """
         return dtype in COLLECTIONS or type_name(dtype) in self.allowed.get(name, {name})
 
 
