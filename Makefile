@@ -15,14 +15,16 @@ CMAKE := $(or $(shell command -v cmake),$(BIN)/cmake)
 # Extra arguments for the native tests or benchmarks, such as make native-bench NATIVE_ARGS="--benchmark_filter=conv"
 NATIVE_ARGS ?=
 
+# What `make lint` runs at the same time
+LINTS := lint-types lint-python lint-words lint-native
+
 # Extra arguments for pytest, such as make test PYTEST_ARGS="-k softmax"
 PYTEST_ARGS ?=
-PYTEST  := $(RUN) -m pytest
-DOCTEST := $(PYTEST) --doctest-modules --doctest-glob='*.md' src $(wildcard docs README.md CONTRIBUTING.md)
+PYTEST := $(RUN) -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all sanitize exports native native-test native-bench bench lint format docs site clean
+.PHONY: help demo test test-all sanitize exports native native-test native-bench bench lint $(LINTS) format docs site clean
 
 help:  ## say what there is to make
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -32,14 +34,12 @@ demo: $(STAMPS)-all  ## classify a handwritten digit, and show which backend ran
 	$(BIN)/interposer explain $(DIGITS)/digits.onnx
 
 test: lint  ## lint, type check, and run all tests but the slow ones
-	$(PYTEST) -n auto -m 'not slow' tests $(PYTEST_ARGS)
-	$(DOCTEST)
+	$(PYTEST) -n auto --dist worksteal -m 'not slow' tests $(PYTEST_ARGS)
 
 test-all: lint  ## the same with the slow tests and newly drawn examples, and once more without the reference backend and without direct calls
 	$(PYTEST) -n auto --hypothesis-profile=random tests $(PYTEST_ARGS)
 	INTERPOSER_DISABLED_BACKENDS=CpuRef $(PYTEST) -n auto -m 'not slow' tests
 	INTERPOSER_DIRECT_CALLS=no $(PYTEST) -n auto -m 'not slow' tests/session tests/runtime tests/plugins
-	$(DOCTEST)
 
 sanitize: $(STAMPS)-dev  ## build CpuAcc with sanitizers, and run the conformance kit and random networks on it
 	$(PYTEST) -m slow -k sanitizers tests/backends/cpuacc $(PYTEST_ARGS)
@@ -60,10 +60,19 @@ native-bench:  ## measure the native kernels beside the peak of the processor (a
 	build/native/benchmarks/native_benchmarks --benchmark_min_time=0.1 $(NATIVE_ARGS)
 
 lint: $(STAMPS)-dev  ## check style, format, words and types
+	@$(MAKE) --no-print-directory --jobs --output-sync=line $(LINTS)
+
+lint-types:
+	$(RUN) -m mypy
+
+lint-python:
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
+
+lint-words:
 	$(RUN) tools/words.py
-	$(RUN) -m mypy
+
+lint-native:
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 format: $(STAMPS)-dev  ## format the Python and C++ sources

@@ -6,6 +6,7 @@ built everywhere and rounds otherwise than CpuRef; the tests that are about it t
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -46,6 +47,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("needs_cpuref"):
             item.add_marker(skip)
+
+
+def pytest_collection() -> None:
+    """Turn the garbage collector off while tests are collected; almost nothing is garbage then."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from visiting the collected tests and their modules, which exist until the end.
+
+    Many tests call `gc.collect`, which would take most of their time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_a_module_leaves_is_not_visited_either() -> Iterator[None]:
+    """Do the same with the caches that the tests of a module have filled, such as that of all samples."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

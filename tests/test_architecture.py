@@ -100,21 +100,37 @@ MODULES = {module_name(path): path for path in sorted((SRC / PACKAGE).rglob("*.p
 IMPORTABLE = [module for module in MODULES if module != f"{PACKAGE}.__main__"]
 
 
+CALLED_IMPORT = re.compile(r"\b(import_module|__import__)\b")
+
+
+@cache
+def source_of(module: str) -> str:
+    return MODULES[module].read_text(encoding="utf-8")
+
+
 @cache
 def tree_of(module: str) -> ast.Module:
-    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    return ast.parse(source_of(module))
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements in a tree, without looking into expressions, which takes most of the time."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(tree, name, ()):
+            yield child
+            yield from statements(child)
 
 
 @cache
 def imports_in(module: str) -> tuple[Import, ...]:
     """Every import of a module."""
     package = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
-    return tuple(imports_of(tree_of(module), package))
+    return tuple(imports_of(tree_of(module), package, has_calls=bool(CALLED_IMPORT.search(source_of(module)))))
 
 
-def imports_of(tree: ast.Module, package: str) -> Iterator[Import]:
+def imports_of(tree: ast.Module, package: str, *, has_calls: bool = True) -> Iterator[Import]:
     """Every import in a module of `package`: in functions, for type checkers only, or by a call."""
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if has_calls else statements(tree):
         if isinstance(node, ast.Import):
             yield from (Import(node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -30,8 +30,14 @@ class Blend(Op):
     only: str = attribute(default="b", choices=("b",))
 
 
-def test_the_generated_files_are_fresh():
-    assert generate.stale_files() == [], "run: python tools/generate.py"
+@pytest.fixture(scope="module")
+def files():
+    """Return the generated files by their paths."""
+    return generate.generated()
+
+
+def test_the_generated_files_are_fresh(files):
+    assert generate.stale_files(files) == [], "run: python tools/generate.py"
 
 
 def test_operators_are_declared_well():
@@ -232,16 +238,15 @@ def test_a_set_of_types_is_told_in_words(types, text):
     assert pages.types_text(types) == text
 
 
-def test_enumerations_have_a_place_on_the_page_of_their_family():
-    match = generate.generated()
-    page = match["docs/reference/operators/rearrange.md"]
+def test_enumerations_have_a_place_on_the_page_of_their_family(files):
+    page = files["docs/reference/operators/rearrange.md"]
     assert "| [`PaddingMode`](#paddingmode) |" in page
     assert "| `EDGE` | The nearest element of the edge. |" in page.partition("## PaddingMode")[2]
-    assert "[`PoolingAlgorithm`](pooling.md#poolingalgorithm)" in match["docs/reference/operators/pooling3d.md"]
+    assert "[`PoolingAlgorithm`](pooling.md#poolingalgorithm)" in files["docs/reference/operators/pooling3d.md"]
 
 
-def test_the_pages_lead_to_every_operator():
-    index = generate.generated()["docs/reference/operators/README.md"]
+def test_the_pages_lead_to_every_operator(files):
+    index = files["docs/reference/operators/README.md"]
     for name in interposer.ops.__dict__:
         match = getattr(interposer.ops, name)
         if isinstance(match, type) and match in registered_ops().values():

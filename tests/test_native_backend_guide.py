@@ -150,9 +150,9 @@ def test_a_damaged_program_is_refused_or_runs_within_its_bounds(runtime, compile
 
 
 def test_the_backend_conforms(plugin, capsys):
-    for operator in ("Addition", "Multiplication", "Activation"):
-        assert main(["check-backend", str(plugin), "--only", f"*/{operator}-*"]) == 0
-        assert "Npu conforms" in capsys.readouterr().out
+    patterns = "*/Addition-*,*/Multiplication-*,*/Activation-*"
+    assert main(["check-backend", str(plugin), "--only", patterns]) == 0
+    assert "Npu conforms" in capsys.readouterr().out
 
 
 def test_the_page_shows_what_the_command_writes(tmp_path, monkeypatch, capsys):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -34,26 +34,25 @@ def main(arguments: list[str] | None = None) -> int:
     check = parser.parse_args(arguments).check
     for complaint in complaints():
         print(f"declared badly: {complaint}", file=sys.stderr)
-    stale = stale_files()
+    requested = generated()
+    stale = stale_files(requested)
     for path in stale:
         print(f"{'stale' if check else 'written'}: {path}")
     if check:
         return 1 if stale else 0
-    write(stale)
+    write(stale, requested)
     return 0
 
 
-def stale_files() -> list[str]:
-    """Return the paths of the generated files whose content is outdated."""
-    requested = generated()
+def stale_files(requested: Mapping[str, str]) -> list[str]:
+    """Return the paths of the generated files whose content differs from the requested one."""
     pages = (path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/reference/operators").glob("*.md"))
     wrong = {path for path, text in requested.items() if _read(path) != text}
     return sorted(wrong | set(pages) - requested.keys())
 
 
-def write(paths: Iterable[str]) -> None:
-    """Write these files, and delete generated files that are no longer needed."""
-    requested = generated()
+def write(paths: Iterable[str], requested: Mapping[str, str]) -> None:
+    """Write the files of these paths, and delete generated files that are no longer needed."""
     for path in paths:
         target = ROOT / path
         if path not in requested:

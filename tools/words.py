@@ -15,6 +15,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -64,22 +65,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check the project's words.")
     parser.add_argument("paths", nargs="*", type=Path, help="files or folders (default: the project)")
     paths = parser.parse_args(arguments).paths
-    complaints = [complaint for path in _files(paths) for complaint in check(path)]
+    with ProcessPoolExecutor() as pool:
+        complaints = [text for texts in pool.map(check, _files(paths), chunksize=25) for text in texts]
     print(*complaints, sep="\n", end="\n" if complaints else "")
     return 1 if complaints else 0
 
 
-def check(path: Path) -> Iterator[str]:
-    """Yield one complaint, ``path:line: ...``, for each word and docstring in a file that needs another."""
+def check(path: Path) -> list[str]:
+    """Return one complaint, ``path:line: ...``, for each word and docstring in a file that needs another."""
     shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-    for number, complaint in sorted(complaints_in(path.read_text(encoding="utf-8"), path.suffix, str(shown))):
-        yield f"{shown}:{number}: {complaint}"
+    complaints = sorted(complaints_in(path.read_text(encoding="utf-8"), path.suffix, str(shown)))
+    return [f"{shown}:{number}: {complaint}" for number, complaint in complaints]
 
 
 def complaints_in(source: str, suffix: str, path: str = "") -> Iterator[tuple[int, str]]:
     """Yield the line number and the text of each complaint about a source text of the kind that `suffix` names."""
-    for line in _prose(source, suffix) if table().any_word.search(source) else ():
-        text = _without_exemptions(line.text, path)
+    any_word = table().any_word
+    for line in _prose(source, suffix) if any_word.search(source) else ():
+        text = _without_exemptions(line.text, path) if any_word.search(line.text) else ""
         for word in table().words:
             for match in word.pattern.finditer(text):
                 yield line.number, f"{match[0]!r}: write {word.instead}"

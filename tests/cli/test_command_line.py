@@ -17,6 +17,7 @@ from interposer import __version__
 from interposer.cli import backends
 from interposer.cli.main import COMMANDS, NO_MEANS, main
 from interposer.cli.tables import wrapped
+from tests.parameters import one_in
 
 INTERPOSER = [sys.executable, "-m", "interposer"]
 
@@ -169,7 +170,7 @@ def test_a_full_disk_is_told_once():
     assert (done.returncode, done.stderr) == (2, "interposer: standard output: No space left on device\n")
 
 
-@pytest.mark.parametrize("words", ["ops", "ops --json", "--help", "ops --help", "--version", "backends"])
+@pytest.mark.parametrize("words", one_in(2, ["ops", "ops --json", "--help", "ops --help", "backends", "--version"]))
 def test_a_closed_standard_output_is_an_error_with_one_line(words):
     done = subprocess.run(
         ["sh", "-c", f"{shlex.join(INTERPOSER)} {words} >&-"], capture_output=True, text=True, check=False
@@ -189,7 +190,7 @@ def test_all_streams_may_be_closed(tmp_path):
     assert b"import" in (tmp_path / "npu" / "pyproject.toml").read_bytes() or os.listdir(tmp_path / "npu")
 
 
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"], ["ops", "--json"]])
+@pytest.mark.parametrize("words", one_in(3, [["--help"], ["run", "--help"], ["--version"], ["ops", "--json"]]))
 def test_whatever_is_printed_may_be_cut_by_its_reader(words):
     command = f"{shlex.join([*INTERPOSER, *words])} | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
@@ -220,7 +221,7 @@ def test_a_character_that_has_a_plain_form_is_not_escaped():
     assert done.stdout == "3 us, 2x3 \\u20ac\n"
 
 
-@pytest.mark.parametrize("delay", [0, 0.02, 0.05, 0.1, 0.2, 0.4])
+@pytest.mark.parametrize("delay", one_in(3, [0, 0.02, 0.05, 0.1, 0.2, 0.4]))
 def test_an_interruption_at_any_time_leaves_no_traceback(delay):
     code = "import sys; from interposer.__main__ import main; print('begun', flush=True); sys.exit(main())"
     words = [sys.executable, "-c", code, "ops"]

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from interposer.cli.main import main
+from interposer.testing import outside
+from interposer.testing.outside import MOST_CRASHES
 from tests.native import children
 
 ADDITIONS = ["--family", "elementwise", "--only", "*/Addition-float32*"]
@@ -61,7 +63,8 @@ def test_wrong_results_are_failures(plugin, check):
     assert "\nfail: results/Addition-float32" in out
 
 
-def test_a_crash_fails_the_case_and_the_next_goes_on_in_a_new_process(plugin, check):
+def test_a_crash_fails_the_case_and_the_next_goes_on_in_a_new_process(plugin, check, monkeypatch):
+    monkeypatch.setattr(outside, "MOST_CRASHES", 3)
     status, out, err = check(plugin(AT_COMPILE="CRASH"), "--only", "*/Addition-float32")
     assert (status, err) == (1, "")
     assert "fail: results/Addition-float32\n  the backend crashed with SIGSEGV" in out
@@ -74,11 +77,13 @@ def test_a_hang_fails_the_case_when_its_time_is_over(plugin, check):
     assert "the backend hangs: nothing happened for 1.5 seconds" in out
 
 
-def test_after_ten_crashes_the_rest_is_not_tried(plugin, check):
+@pytest.mark.parametrize("most", [2, pytest.param(MOST_CRASHES, marks=pytest.mark.slow)])
+def test_after_some_crashes_the_rest_is_not_tried(most, plugin, check, monkeypatch):
+    monkeypatch.setattr(outside, "MOST_CRASHES", most)
     status, out, _ = check(plugin(AT_SUPPORT="CRASH"), "--only", "support/Addition-*", "--json")
     report = json.loads(out)
-    assert (status, report["counts"]["fail"]) == (1, 10)
-    assert report["results"][-1]["text"] == "not tried: the backend has crashed 10 times"
+    assert (status, report["counts"]["fail"]) == (1, most)
+    assert report["results"][-1]["text"] == f"not tried: the backend has crashed {most} times"
 
 
 @pytest.mark.parametrize(

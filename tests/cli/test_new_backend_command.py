@@ -15,6 +15,7 @@ from interposer import include
 from interposer.cli.main import main
 from interposer.cli.new_backend import COPIED, TEMPLATES
 from tests.native import compiler_for
+from tests.parameters import slow_unless
 from tests.plugins.install import install, python
 
 COMPILERS = {"c": "c", "cpp": "c++", "rust": "rust"}
@@ -178,7 +179,7 @@ def test_a_language_must_be_named(capsys):
 
 
 @needs_linux
-@pytest.mark.parametrize("language", ["c", "cpp", "rust"])
+@pytest.mark.parametrize("language", slow_unless("cpp".__eq__, ["c", "cpp", "rust"]))
 def test_a_project_in_native_code_builds_conforms_and_runs_a_network(language, project):
     compiler_for(COMPILERS[language])
     folder = project(language, "--vendor", "Acme")
@@ -191,7 +192,7 @@ def test_a_project_in_native_code_builds_conforms_and_runs_a_network(language, p
 
 
 @needs_linux
-@pytest.mark.parametrize("language", ["c", "cpp"])
+@pytest.mark.parametrize("language", slow_unless("c".__eq__, ["c", "cpp"]))
 def test_cmake_builds_the_same(language, project):
     compiler_for(COMPILERS[language])
     folder = project(language, "--vendor", "Acme")

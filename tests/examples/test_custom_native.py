@@ -61,11 +61,11 @@ def test_each_is_one_file_of_under_200_lines(source):
     assert len((FOLDER / source).read_text(encoding="utf-8").splitlines()) < 200
 
 
-@pytest.mark.parametrize("only", ["*/Addition-*", "*/Softmax-*", "*/chain-[01]", "context/*"])
-def test_it_conforms_to_the_interface(built, only):
-    samples = [*samples_of(Addition), *samples_of(Softmax)[:5]]
-    report = check_backend(str(built / "Example_Custom_backend.so"), only=only, samples=samples)
-    assert report.results
+def test_it_conforms_to_the_interface(built):
+    samples = [*samples_of(Addition)[::3], *samples_of(Softmax)[:5]]
+    patterns = ["*/Addition-*", "*/Softmax-*", "*/chain-[01]", "context/*"]
+    report = check_backend(str(built / "Example_Custom_backend.so"), only=patterns, samples=samples)
+    assert {result.id.partition("/")[0] for result in report.results} >= {"results", "support", "division", "context"}
     assert report.ok, str(report)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.small_models import MODELS, ONNX_MODELS
+from tests.parameters import one_in
 
 CHILD = Path(__file__).parent / "child.py"
 SEED = 20260
@@ -29,14 +30,14 @@ def go_through(path: Path, first: int, last: int, kind: str = "bytes", backends:
     return Counter(line["ended"] for line in ended)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", one_in(2, MODELS))
 def test_damaged_models_are_run_or_refused(name: str, tmp_path: Path) -> None:
     result = go_through(MODELS[name](tmp_path), 0, SLICE)
     assert sum(result.values()) == SLICE
     assert len(result) > 1
 
 
-@pytest.mark.parametrize("name", ["digits", "keyword_spotting"])
+@pytest.mark.parametrize("name", one_in(2, ["digits", "keyword_spotting"]))
 def test_networks_of_many_layers_with_damaged_structure_are_run_or_refused_by_cpuacc(name: str, tmp_path: Path) -> None:
     result = go_through(MODELS[name](tmp_path), 0, SLICE, "structure", "CpuAcc,CpuRef")
     assert sum(result.values()) == SLICE
@@ -57,7 +58,7 @@ def test_all_damaged_models_are_run_or_refused(name: str, first: int, tmp_path: 
     assert sum(go_through(MODELS[name](tmp_path), first, first + BATCH).values()) == BATCH
 
 
-@pytest.mark.parametrize("name", ONNX_MODELS)
+@pytest.mark.parametrize("name", one_in(2, ONNX_MODELS))
 def test_models_that_say_wrong_things_are_run_or_refused(name: str, tmp_path: Path) -> None:
     result = go_through(ONNX_MODELS[name](tmp_path), 0, SLICE, "fields")
     assert sum(result.values()) == SLICE

@@ -169,10 +169,11 @@ def runtime_with_reference() -> Any:
 @pytest.mark.parametrize(("backend", "op"), [(Sums, ip.ops.Addition), (Device, ip.ops.Activation)])
 def test_the_conformance_kit_passes(backend: type[Backend], op: Any) -> None:
     with no_trace_left(), isolating(backend) as runtime:
-        for only in ("results/*", "order/*", "division/chain-*"):
-            report = check_backend(str(backend.id), runtime=runtime, samples=samples_of(op), only=only)
-            assert [f"{result.id}: {result.text}" for result in report.results if not result.status.good] == []
-            assert any(result.status.value == "pass" for result in report.results), only
+        patterns = ["results/*", "order/*", "division/chain-*"]
+        report = check_backend(str(backend.id), runtime=runtime, samples=samples_of(op)[::3], only=patterns)
+        assert [f"{result.id}: {result.text}" for result in report.results if not result.status.good] == []
+        passed = {result.check for result in report.results if result.status.value == "pass"}
+        assert passed == {"results", "order", "division"}
 
 
 # --- which backends are isolated --------------------------------------------------------------------------------------
@@ -445,11 +446,15 @@ def test_it_dies_with_its_host_even_in_an_endless_loop() -> None:
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
     )  # fmt: skip
     assert done.returncode == -signal.SIGKILL, done.stderr
-    child = Path(f"/proc/{int(done.stdout)}/stat")
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and _alive(child):
+    assert _ends(int(done.stdout))
+
+
+def _ends(process: int) -> bool:
+    """Wait until a process has ended; return False if it has not after a minute."""
+    deadline = time.monotonic() + 60
+    while _alive(Path(f"/proc/{process}/stat")) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert not _alive(child)
+    return not _alive(Path(f"/proc/{process}/stat"))
 
 
 def _alive(stat: Path) -> bool:
@@ -470,7 +475,7 @@ def test_a_host_that_ends_without_closing_anything_leaves_no_process() -> None:
         model.run([X])
         print(process_of(runtime))
     """
-    assert not _alive(Path(f"/proc/{int(python(code))}/stat"))
+    assert _ends(int(python(code)))
 
 
 def test_a_backend_that_outlives_its_runtime_starts_again_where_it_is_used() -> None:

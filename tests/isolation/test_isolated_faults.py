@@ -16,6 +16,7 @@ from interposer.core.errors import BackendCrashedError, BackendUnavailableError,
 from interposer.isolation import CRASHED, PLACED_ANEW, QUARANTINED, RESTARTED
 from tests.faulty import PLACES
 from tests.isolating import X, expected, faulty_runtime, needs_linux, no_trace_left, process_of, sums_and_relu
+from tests.parameters import one_in, slow_unless
 from tests.sketchy import Corrupting, Falling
 
 pytestmark = needs_linux
@@ -34,7 +35,10 @@ DESCRIPTIONS = {
 }
 
 
-@pytest.mark.parametrize("how", DESCRIPTIONS)
+IN_EVERY_RUN = ("segfault", "endless_loop", "exit_process", "write_garbage")
+
+
+@pytest.mark.parametrize("how", slow_unless(IN_EVERY_RUN.__contains__, DESCRIPTIONS))
 def test_a_fault_in_execute_is_an_error_that_tells_of_it(how: str) -> None:
     errors = {"where": "execute", "how": how}
     with faulty_runtime(errors, max_restarts=0, deadline_seconds=1) as runtime:
@@ -70,7 +74,7 @@ def test_an_exception_is_an_error_as_without_isolation() -> None:
         assert runtime.events == ()
 
 
-@pytest.mark.parametrize("how", ["segfault", "native_sleep"])
+@pytest.mark.parametrize("how", ["segfault", pytest.param("native_sleep", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("compiles", [False, True], ids=["layers", "parts"])
 def test_an_interrupted_run_is_completed_by_a_fresh_process(how: str, compiles: bool, tmp_path: Path) -> None:
     errors = {"where": "execute", "how": how, "folder": str(tmp_path), "compiles": compiles}
@@ -105,7 +109,7 @@ def test_what_a_failing_process_overwrote_is_made_again(which: int, tmp_path: Pa
         assert [event.kind for event in runtime.events] == [CRASHED, RESTARTED]
 
 
-@pytest.mark.parametrize("which", [0, 1, 2, 3])
+@pytest.mark.parametrize("which", one_in(2, range(4)))
 def test_what_only_a_failing_process_had_is_made_again(which: int, tmp_path: Path) -> None:
     network = ip.Network()
     function = ip.ops.ActivationFunction.RELU
@@ -122,13 +126,13 @@ def test_what_only_a_failing_process_had_is_made_again(which: int, tmp_path: Pat
         assert [event.kind for event in runtime.events] == [CRASHED, RESTARTED]
 
 
-@pytest.mark.parametrize(
-    ("how", "place"),
-    [
-        *[("segfault", place) for place in PLACES if place not in ("make", *AT_THE_END)],
-        *[("native_sleep", place) for place in ("query", "optimize", "workload", "execute")],
-    ],
-)
+ONCE = [
+    *[("segfault", place) for place in PLACES if place not in ("make", *AT_THE_END)],
+    *[("native_sleep", place) for place in ("query", "optimize", "workload", "execute")],
+]
+
+
+@pytest.mark.parametrize(("how", "place"), one_in(4, ONCE))
 def test_wherever_it_fails_once_the_network_runs_on_it(how: str, place: str, tmp_path: Path) -> None:
     errors = {"where": place, "how": how, "folder": str(tmp_path)}
     with faulty_runtime(errors, deadline_seconds=0.5) as runtime:
@@ -138,7 +142,7 @@ def test_wherever_it_fails_once_the_network_runs_on_it(how: str, place: str, tmp
         assert model.optimized.graph.layer("first").backend == "Faulty"
 
 
-@pytest.mark.parametrize("place", [place for place in PLACES if place != "make"])
+@pytest.mark.parametrize("place", one_in(4, [place for place in PLACES if place != "make"]))
 def test_wherever_it_fails_always_the_network_runs_on_the_next_backend(place: str) -> None:
     with faulty_runtime({"where": place}, max_restarts=0) as runtime:
         with ip.load(sums_and_relu(), BACKENDS, runtime=runtime, fallback=True) as model:

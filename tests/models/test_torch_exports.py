@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from tests.parameters import slow_unless
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch onnxscript")
 pytest.importorskip("onnxscript", reason="the newer exporter of PyTorch needs onnxscript")
@@ -15,6 +16,9 @@ from tests.models.torch_networks import EXAMPLES, exported, made  # noqa: E402 -
 
 pytestmark = [pytest.mark.needs_cpuref, pytest.mark.filterwarnings("ignore")]
 EXPORTERS = pytest.mark.parametrize("dynamo", [False, True], ids=["script", "dynamo"])
+EXPORTER = pytest.mark.parametrize(
+    "dynamo", [pytest.param(False, marks=pytest.mark.slow), True], ids=["script", "dynamo"]
+)
 
 
 def results(example, inputs):
@@ -30,8 +34,18 @@ def check(model, example, inputs):
         np.testing.assert_allclose(value, expected, rtol=0, atol=1e-4 * np.abs(expected).max(initial=0))
 
 
-@EXPORTERS
-@pytest.mark.parametrize("name", EXAMPLES)
+IN_EVERY_RUN = {"encoder": True, "unet": False}
+"""Networks that are exported in every run, and whether by the newer exporter; other tests below export three more."""
+
+
+def of_every_run(name, dynamo):
+    return IN_EVERY_RUN.get(name) is dynamo
+
+
+@pytest.mark.parametrize(
+    ("name", "dynamo"),
+    slow_unless(lambda item: of_every_run(*item), [(name, dynamo) for name in EXAMPLES for dynamo in (False, True)]),
+)
 def test_an_exported_network_gives_the_numbers_of_pytorch(name, dynamo):
     example = made(name)
     with ip.load(exported(example, dynamo), backends=["CpuRef"]) as model:
@@ -39,14 +53,14 @@ def test_an_exported_network_gives_the_numbers_of_pytorch(name, dynamo):
 
 
 @EXPORTERS
-@pytest.mark.parametrize("batch", [1, 5])
-def test_an_open_batch_takes_any_number_of_images(batch, dynamo):
+def test_an_open_batch_takes_any_number_of_images(dynamo):
     example = made("mobilenet")
     with ip.load(exported(example, dynamo), backends=["CpuRef"]) as model:
-        check(model, example, (torch.randn(batch, 3, 32, 32),))
+        for batch in (1, 5):
+            check(model, example, (torch.randn(batch, 3, 32, 32),))
 
 
-@EXPORTERS
+@EXPORTER
 def test_a_decoder_grows_its_cache_step_by_step(dynamo):
     example = made("decoder")
     _, keys, values = example.inputs
@@ -57,7 +71,7 @@ def test_a_decoder_grows_its_cache_step_by_step(dynamo):
             keys, values = (torch.from_numpy(result) for result in results(example, inputs)[1:])
 
 
-@EXPORTERS
+@EXPORTER
 def test_a_detector_gives_as_many_boxes_as_an_image_needs(dynamo):
     example = made("detector")
     counts = set()

@@ -30,6 +30,7 @@ from interposer.session.placement import Plan
 from tests.backends.engines.adapters import PLACES, engine_class
 from tests.failing import NEVER, Failing
 from tests.isolating import needs_linux
+from tests.parameters import one_in
 
 pytestmark = pytest.mark.needs_cpuref
 X = np.random.default_rng(0).standard_normal((2, 64)).astype(np.float32)
@@ -141,7 +142,7 @@ def test_a_late_run_is_an_error_without_leave_to_do_it_elsewhere(runtime: Runtim
 
 
 @needs_linux
-@pytest.mark.parametrize(("at", "how"), [("compile", "segfault"), (5, "segfault"), (5, "native_sleep")])
+@pytest.mark.parametrize(("at", "how"), one_in(3, [(5, "segfault"), ("compile", "segfault"), (5, "native_sleep")]))
 def test_one_in_a_process_of_its_own_may_crash_or_hang(at: int | str, how: str, inner: Callable[[], Backend]) -> None:
     isolation = ip.Isolation(max_restarts=0, deadline_seconds=3 if how == "native_sleep" else 120)
     with Runtime(ip.CreationOptions(isolate={"F": isolation})) as runtime:

@@ -14,6 +14,7 @@ import pytest
 from interposer import Runtime
 from interposer.backend import Backend, LayerSupport, Options
 from interposer.core.errors import BackendUnavailableError, InvalidArgumentError, UnknownBackendError
+from interposer.core.schema import registered_ops
 from interposer.core.types import DataType
 from interposer.kernels.evaluation import reference
 from interposer.ops import Activation, Addition, BatchMatMul, Multiplication, NonZero
@@ -307,21 +308,34 @@ def test_pytest_shows_every_sample_and_what_is_wrong_with_it(tmp_path: Path) -> 
 # --- the backends that are shipped ------------------------------------------------------------------------------------
 
 
+OF_SAMPLES = [f"{check.name}/*" for check in SAMPLE_CHECKS]
+
+
+@pytest.mark.needs_cpuref
+def test_the_reference_passes_every_check_of_some_samples_of_every_operator() -> None:
+    some = [sample for op in registered_ops().values() for sample in samples_of(op)[::9]]
+    report = check_backend("CpuRef", samples=some, only=OF_SAMPLES)
+    assert report.failures == []
+    assert report.counts["pass"] > 2000
+
+
+@pytest.mark.slow
 @pytest.mark.needs_cpuref
 @pytest.mark.parametrize("family", sorted({sample.op.family for sample in all_samples()}))
 def test_the_reference_passes_every_check_of_the_samples_of(family: str) -> None:
-    of_samples = [f"{check.name}/*" for check in SAMPLE_CHECKS]
-    assert check_backend("CpuRef", families=[family], only=of_samples).failures == []
+    assert check_backend("CpuRef", families=[family], only=OF_SAMPLES).failures == []
 
 
 @pytest.mark.needs_cpuref
-def test_the_reference_keeps_every_contract_of_a_backend() -> None:
-    """These are the checks that are not made of samples."""
+@pytest.mark.parametrize("part", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_reference_keeps_every_contract_of_a_backend(part: int) -> None:
+    """These are the checks that are not made of samples; by default one variant of five of each check."""
     conformance = Conformance("CpuRef", settings=QUICK)
-    conformance.cases = [case for case in conformance.cases if isinstance(case.subject, str)]
+    checks = [[case for case in conformance.cases if case.check is check] for check in BACKEND_CHECKS]
+    conformance.cases = [case for cases in checks for case in cases[::part]]
     report = conformance.report()
     assert report.failures == []
-    assert report.counts["pass"] > 300
+    assert report.counts["pass"] > 300 / part
 
 
 def test_the_example_of_a_backend_in_few_lines_conforms() -> None:
@@ -330,6 +344,7 @@ def test_the_example_of_a_backend_in_few_lines_conforms() -> None:
     assert report.counts["pass"] > 400
 
 
+@pytest.mark.slow
 def test_the_example_with_every_class_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "examples" / "custom_backend")
     report = check_backend("custom_backend:CustomBackend", samples=SOME_SAMPLES, settings=QUICK)

@@ -277,6 +277,7 @@ def features(network: RandomNetwork) -> Iterator[str]:
             yield from (name for name, holds in LAYERS.items() if holds(layer))
 
 
+@pytest.mark.slow
 def test_two_thousand_networks_have_every_feature_and_keep_within_the_limits():
     result = Counter[str]()
     for number in range(2000):

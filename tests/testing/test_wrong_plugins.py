@@ -12,6 +12,7 @@ import pytest
 from interposer.cli.main import main
 from interposer.testing import Status, check_backend
 from tests.native import SOURCES, Natives, compiler_for
+from tests.parameters import one_in
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dynamic backends are only for Linux")
 
@@ -97,7 +98,9 @@ PRIVATE_ERRORS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("right", "wrong", "case", "message"), PRIVATE_ERRORS.values(), ids=PRIVATE_ERRORS.keys())
+@pytest.mark.parametrize(
+    ("right", "wrong", "case", "message"), one_in(4, PRIVATE_ERRORS.values()), ids=PRIVATE_ERRORS.keys()
+)
 def test_an_error_in_the_private_memory_of_a_plugin_is_found(
     right: str, wrong: str, case: str, message: str, natives: Natives, tmp_path: Path
 ) -> None:

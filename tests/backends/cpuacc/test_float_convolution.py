@@ -28,6 +28,7 @@ from interposer.ops import (
     FullyConnected,
     TransposeConvolution2d,
 )
+from tests.parameters import slow_unless
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 
@@ -377,7 +378,7 @@ def test_a_gelu_has_all_digits_where_it_is_small(function: ActivationFunction) -
     assert error_of_small_results(function) <= 1e-4
 
 
-@pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
+@pytest.mark.parametrize("instruction_set", slow_unless("avx2".__eq__, INSTRUCTION_SETS))
 def test_every_instruction_set_gives_the_same(instruction_set: str) -> None:
     environment = {**os.environ, "INTERPOSER_CPUACC_ISA": instruction_set}
     done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)

@@ -29,6 +29,7 @@ from interposer.ops import (
     Softmax,
     TransposeConvolution2d,
 )
+from tests.parameters import slow_unless
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 
@@ -253,7 +254,7 @@ def test_softmax_of_codes_is_the_reference_bit_for_bit(dtype: str, shape: tuple[
     assert differences(probabilities(shape, dtype, axis), np.random.default_rng(5)) == 0
 
 
-@pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
+@pytest.mark.parametrize("instruction_set", slow_unless("avx2".__eq__, INSTRUCTION_SETS))
 def test_every_instruction_set_gives_the_same_codes(instruction_set: str) -> None:
     environment = {**os.environ, "INTERPOSER_CPUACC_ISA": instruction_set}
     done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)

@@ -11,7 +11,7 @@ pytestmark = [
     pytest.mark.needs_cpuref,
     pytest.mark.skipif(onnx.__version__ != onnx_cases.VERSION, reason=f"the cases of onnx {onnx_cases.VERSION}"),
 ]
-EVERY = 12
+EVERY = 31
 """One of how many cases of nodes is run unless all are."""
 
 

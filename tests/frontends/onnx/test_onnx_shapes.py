@@ -9,7 +9,7 @@ from interposer.core.types import Dim
 from interposer.frontends.onnx import load
 from interposer.frontends.onnx.tensors import data_type
 
-EVERY = 7
+EVERY = 17
 """One of how many cases is looked at unless all are."""
 
 

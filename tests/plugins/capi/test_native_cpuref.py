@@ -218,11 +218,11 @@ def test_a_softmax_of_int8_sums_as_many_elements_as_32_bits_can_hold(instead, le
 # --- as a whole -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("only", ["[rsiop]*/*2d-*", "*/Softmax-*", "*/chain-[01]", "context/*"])
-def test_it_conforms_on_some_samples(library, only):
+def test_it_conforms_on_some_samples(library):
     some = [sample for name in TYPES for sample in samples_of(getattr(ops, name))[:2]]
-    report = check_backend(str(library), samples=some, only=only)
-    assert report.results
+    patterns = ["[rsiop]*/*2d-*", "*/Softmax-*", "*/chain-[01]", "context/*"]
+    report = check_backend(str(library), samples=some, only=patterns)
+    assert {result.id.partition("/")[0] for result in report.results} >= {"results", "support", "division", "context"}
     assert report.ok, str(report)
 
 
