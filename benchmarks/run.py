@@ -5,13 +5,14 @@
     python benchmarks/run.py loading [--help]
     python benchmarks/run.py convolutions [--help]
     python benchmarks/run.py operators [--help]
+    python benchmarks/run.py weights [--help]
     python benchmarks/run.py compare NEW.json [--help]
     python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead]
                              [--models FOLDER] [--repeat N] [--json FILE]
 
 `engines` runs whole networks on CpuAcc and other engines, and `placement` compares "auto" with every single engine.
-Both take long. `loading` measures the time and the memory of loading, and their growth. `convolutions` and `operators`
-run networks of one layer. These suites have separate options.
+Both take long. `loading` measures the time and the memory of loading, and their growth. `convolutions`, `operators`
+and `weights` run networks of one layer. These suites have separate options.
 `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default that of the environment variable
@@ -45,7 +46,7 @@ import models
 import new_backend
 import overhead
 
-from benchmarks import baseline, convolutions, loading, operators, placement
+from benchmarks import baseline, convolutions, loading, operators, placement, weights
 from benchmarks.engines import command
 from benchmarks.folders import add_models
 from benchmarks.machine import machine
@@ -67,6 +68,7 @@ COMMANDS = {
     "loading": loading.main,
     "convolutions": convolutions.main,
     "operators": operators.main,
+    "weights": weights.main,
     "compare": baseline.main,
 }
 """Commands with options of their own."""

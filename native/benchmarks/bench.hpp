@@ -15,10 +15,10 @@
 
 namespace native::bench {
 
-/// What a kernel is compared with: the multiply-adds of a core, or a copy of as many bytes.
-enum class Limit { multiply_add, multiply_add_bfloat16, dot, copy };
+/// What a kernel is compared with: the multiply-adds of a core, a copy of as many bytes, or reading as many bytes.
+enum class Limit { multiply_add, multiply_add_bfloat16, dot, copy, read };
 
-/// One call. `amount` is in operations (a multiply-add is two), or, of a copy, in bytes read and written.
+/// One call. `amount` is in operations (a multiply-add is two), or in bytes read and written.
 struct Call {
   Limit limit;
   double amount;

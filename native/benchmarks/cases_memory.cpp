@@ -3,6 +3,7 @@
 #include "bench.hpp"
 #include "cpuacc/kernels/elementwise.hpp"
 #include "cpuacc/kernels/moves.hpp"
+#include "cpuacc/kernels/packed_matmul.hpp"
 #include "cpuacc/kernels/pool.hpp"
 #include "cpuacc/kernels/reorder.hpp"
 #include "cpuacc/kernels/resize.hpp"
@@ -152,6 +153,50 @@ Case resize(int64_t width, int64_t inner) {
           }};
 }
 
+/// A product of some rows with packed weights; reads of integers and scales.
+Case packed_matmul(const char* name, WeightForm form, int32_t rows, int32_t depth, int32_t columns) {
+  return {
+      std::string("packed_matmul/") + name + "/" + std::to_string(rows) + "x" + std::to_string(depth) + "x" +
+          std::to_string(columns),
+      [=](Isa isa) -> Call {
+        if (isa > Isa::avx512vnni) return {};
+        PackedMatMul p{};
+        p.weights.form = form, p.weights.depth = p.product.depth = depth;
+        p.weights.columns = p.product.columns = columns, p.weights.block = form >= WeightForm::half ? depth : 32;
+        p.product.rows = rows, p.product.a_row = depth, p.product.a_depth = 1, p.product.out_row = columns;
+        p.product.epilogue = {-__builtin_inff(), __builtin_inff(), 0, {}};
+        const int64_t blocks = (columns + 15) / 16, codes = blocks * bytes_of_column_block(p.weights);
+        const int64_t scales = form >= WeightForm::half ? 0 : blocks * scale_blocks(p.weights) * 16;
+        auto weights = buffer<uint8_t>(codes, 0x35);
+        auto scale = buffer<float>(scales, 0.01f), bias = buffer<float>(blocks * 16);
+        auto in = buffer<float>(int64_t{rows} * depth, 0.5f), out = buffer<float>(int64_t{rows} * columns);
+        p.weights.codes = weights.get(), p.weights.scales = scale.get(), p.product.bias = bias.get();
+        return {
+            Limit::read, double(codes + 4 * scales), [=] {
+              (void)weights, (void)scale, (void)bias;  // keep them
+              packed_matmul_kernels_for(isa).few_rows(p, in.get(), out.get(), nullptr, {0, rows, 0, int32_t(blocks)});
+            }};
+      }};
+}
+
+/// The same with weights of float32.
+Case gemv(int32_t depth, int32_t columns) {
+  return {"matmul_f32/gemv_read/" + std::to_string(depth) + "x" + std::to_string(columns), [=](Isa isa) -> Call {
+            if (isa > Isa::avx512vnni) return {};
+            MatMul m{};
+            m.rows = 1, m.depth = depth, m.columns = columns, m.panel = kMaxGemvPanel, m.a_depth = 1;
+            m.epilogue = {-__builtin_inff(), __builtin_inff(), 0, {}};
+            const int64_t blocks = (columns + 15) / 16, count = blocks * 16 * depth;
+            auto weights = buffer<float>(count, 0.5f), bias = buffer<float>(blocks * 16);
+            auto in = buffer<float>(depth, 0.5f), out = buffer<float>(columns);
+            m.packed = weights.get(), m.bias = bias.get();
+            return {Limit::read, 4.0 * double(count), [=] {
+                      (void)weights, (void)bias;
+                      matmul_kernels_for(isa).gemv(m, in.get(), out.get(), nullptr, {0, 1, 0, int32_t(blocks)});
+                    }};
+          }};
+}
+
 }  // namespace
 
 std::vector<Case> cases_memory() {
@@ -181,7 +226,19 @@ std::vector<Case> cases_memory() {
           transpose(4),
           pool<float>("max_f32", PoolKind::max, IPR_DTYPE_FLOAT32, 56, 16),
           pool<uint8_t>("average_u8", PoolKind::average, IPR_DTYPE_UINT8, 28, 64),
-          resize(64, 16)};
+          resize(64, 16),
+          packed_matmul("int4", WeightForm::four, 1, 4096, 4096),
+          packed_matmul("int4", WeightForm::four, 1, 4096, 11008),
+          packed_matmul("int4", WeightForm::four, 1, 11008, 4096),
+          packed_matmul("int4", WeightForm::four, 1, 768, 3072),
+          packed_matmul("int4", WeightForm::four, 4, 4096, 4096),
+          packed_matmul("int4", WeightForm::four, 8, 4096, 4096),
+          packed_matmul("int8", WeightForm::eight, 1, 4096, 4096),
+          packed_matmul("int8", WeightForm::eight, 1, 768, 3072),
+          packed_matmul("float16", WeightForm::half, 1, 4096, 4096),
+          packed_matmul("bfloat16", WeightForm::brain, 1, 4096, 4096),
+          gemv(4096, 4096),
+          gemv(768, 3072)};
 }
 
 }  // namespace native::bench

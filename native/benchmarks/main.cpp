@@ -1,9 +1,9 @@
 // Runs every case at every instruction set of this processor, on one thread.
 //
 // Columns: `per_cycle` is what the kernel does in a cycle (operations, or bytes read and written), `peak` what this
-// core does at best at the same instruction set (operations: independent multiply-adds in registers; bytes: a copy with
-// the same working set), and `percent` their ratio. Cycles are those of the core's present frequency, measured by a
-// chain of additions, so that they do not depend on the frequency of the counter.
+// core does at best at the same instruction set (operations: independent multiply-adds in registers; bytes: a copy, or
+// reading, with the same working set), and `percent` their ratio. Cycles are those of the core's present frequency,
+// measured by a chain of additions, so that they do not depend on the frequency of the counter.
 
 #include <benchmark/benchmark.h>
 #include <time.h>
@@ -83,8 +83,20 @@ double copied_per_cycle(Isa isa, double bytes) {
   return 2.0 * double(half * times) / (seconds * cycles_per_second());
 }
 
+/// Bytes read in a cycle, of memory of this size.
+double read_per_cycle(Isa isa, double bytes) {
+  const int64_t count = std::max<int64_t>(64, int64_t(bytes) / 64 * 64),
+                times = std::max<int64_t>(1, (1 << 22) / count);
+  auto from = buffer<char>(count, 1);
+  const double seconds = least_seconds(5, [&] {
+    for (int64_t n = 0; n < times; ++n) peak_of(isa).read(from.get(), count);
+  });
+  return double(count * times) / (seconds * cycles_per_second());
+}
+
 double peak(Isa isa, Limit limit, double amount) {
   if (limit == Limit::copy) return copied_per_cycle(isa, amount);
+  if (limit == Limit::read) return read_per_cycle(isa, amount);
   static std::map<std::pair<Isa, Limit>, double> known;
   auto [entry, is_new] = known.try_emplace({isa, limit}, 0.0);
   const cpuacc::PeakKernels& kernels = peak_of(isa);
@@ -106,7 +118,9 @@ void measure(benchmark::State& state, const Case& which, Isa isa) {
   state.counters["per_cycle"] = per_cycle;
   state.counters["peak"] = at_best;
   state.counters["percent"] = 100 * per_cycle / at_best;
-  state.SetLabel(call.limit == Limit::copy ? "bytes" : "operations");
+  const bool moves = call.limit == Limit::copy || call.limit == Limit::read;
+  if (moves) state.counters["bytes_per_ns"] = call.amount / cycles * frequency / 1e9;
+  state.SetLabel(moves ? "bytes" : "operations");
 }
 
 /// Add cases for each instruction set up to `last`.

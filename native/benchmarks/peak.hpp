@@ -20,6 +20,8 @@ struct PeakKernels {
   double (*dot)(int64_t count);
   /// Copies `bytes`, a multiple of 64, in whole vectors.
   void (*copy)(const char* from, char* to, int64_t bytes);
+  /// Reads `bytes`, a multiple of 64, in whole vectors.
+  void (*read)(const char* from, int64_t bytes);
 };
 
 CPUACC_TABLE(PeakKernels, peak_kernels)
