@@ -16,7 +16,10 @@ TensorT = TypeVar("TensorT")
 
 
 class Operands(Generic[TensorT]):
-    """The operands of a layer as tensors of a format, and the infos of its inputs and outputs."""
+    """The operands of a layer that is being written, as tensors of the format, and the infos of its inputs and outputs.
+
+    `infos` are those of the inputs, and `results` those of the outputs. It is the base of the formats' drafts.
+    """
 
     def __init__(self, layer: Layer, operands: Sequence[TensorT | None]) -> None:
         self.layer = layer
@@ -50,7 +53,7 @@ class Operands(Generic[TensorT]):
         return self.info(0).rank
 
     def known(self, size: int, title: str) -> int:
-        """Return a size; refuse the layer if it is unknown."""
+        """Return a size; refuse the layer if it is an unknown dimension. `title` names the size in the message."""
         if isinstance(size, Dim):
             refuse(f"the {title} is not known")
         return size

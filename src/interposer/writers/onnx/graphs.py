@@ -27,7 +27,10 @@ _EXTERNAL: Final = 1024
 
 
 def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
-    """Name the inputs and outputs; return the refusals of those that a model's graph cannot have."""
+    """Reserve the names of the inputs and outputs, and enter the inputs as tensors on the sheet.
+
+    The result has the name of each input or output that a model's graph cannot have, with its operator and the reason.
+    """
     sheet.reserve([name for name, _ in (*border.inputs, *border.outputs)])
     for name, value in (*border.inputs, *border.outputs):
         if not value.known.is_ranked:
@@ -39,7 +42,7 @@ def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
 
 
 def write_layers(border: Border, sheet: Sheet) -> Refusals:
-    """Write all layers; return the refused layers by name, each with its operator and the reason."""
+    """Write all layers of `border` to the sheet, and yield each refused layer as (name, (operator, reason))."""
     names = {value: name for name, value in border.outputs}
     for layer in border.layers:
         if isinstance(layer.op, Constant):
@@ -52,13 +55,20 @@ def write_layers(border: Border, sheet: Sheet) -> Refusals:
 
 
 def tensor_of(value: Value, name: str) -> Tensor:
-    """Return the tensor of an outside value: its name, or its array if a constant layer produces it."""
+    """Return the tensor that stands for a value from outside the written layers, under `name`.
+
+    If a constant layer produces the value, the tensor is a constant with its array.
+    """
     constant = value.producer.op.value if isinstance(value.producer.op, Constant) else None
     return Tensor(name, value.known.dtype, None if constant is None else np.asarray(constant))
 
 
 def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
-    """Write a layer; return the reason if it cannot be written, else None."""
+    """Write a layer to the sheet; return the reason if it cannot be written, else None.
+
+    `names` are the requested names of its outputs. The outputs of a refused layer become tensors too, so that the
+    layers after it can be tried.
+    """
     draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
     try:
         with np.errstate(all="ignore"):
@@ -72,7 +82,10 @@ def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
 
 
 def name_outputs(border: Border, sheet: Sheet) -> list[str]:
-    """Return the names of the outputs; an output whose tensor has another name gets an Identity node."""
+    """Return the names of the outputs in `border`, each of which becomes the name of a tensor.
+
+    An output whose tensor is a constant or has another name gets an Identity node.
+    """
     for name, value in border.outputs:
         tensor = sheet.values[value]
         if tensor.array is not None or tensor.name != name:
@@ -82,7 +95,10 @@ def name_outputs(border: Border, sheet: Sheet) -> list[str]:
 
 
 def fill(graph: Message, border: Border, sheet: Sheet, external: dict[str, Array] | None = None) -> None:
-    """Add the sheet's content to a graph message; large constants go to `external` if it is given."""
+    """Add the nodes and constants of the sheet, and the inputs and outputs of `border`, to a `GraphProto`.
+
+    Large constants are added to `external` by name if it is given; the graph then only declares them.
+    """
     graph.input.extend(value_info(name, value.known) for name, value in border.inputs)
     graph.output.extend(value_info(name, value.known) for name, value in border.outputs)
     graph.initializer.extend(_constant(name, array, external) for name, array in sheet.constants.items())

@@ -41,7 +41,11 @@ def _called(function: Writer, draft: Draft) -> list[Tensor]:
 
 
 def _of_one_rounding(function: Writer, draft: Draft) -> list[Tensor]:
-    """Return results of narrow floats rounded once at the end: intermediate steps have 32 bits."""
+    """Call `function` to write a layer, so that its results in float16 or bfloat16 are rounded only once, at the end.
+
+    If exact results are requested and several nodes compute, the operands are cast to float32 first and the results
+    back.
+    """
     trial = draft.again(draft.operands)
     result = _called(function, trial)
     if not draft.exact or trial.arithmetic < 2 or not any(_is_narrow(info) for info in (*draft.infos, *draft.results)):
@@ -120,7 +124,11 @@ def _real(draft: Draft, index: int, operand: Tensor) -> Tensor:
 
 
 def _implied(draft: Draft, index: int) -> Quantization | None:
-    """Return the quantization of an integer bias: the product of the scales of input and weights."""
+    """Return the quantization of operand `index` if it is an integer bias, else None.
+
+    Its scale is the product of the scales of input and weights. The result is also None if one of these is not
+    quantized.
+    """
     names = [declared.name for declared in draft.layer.op.operands]
     if names[index : index + 1] != ["bias"] or "weights" not in names or draft.info(index).dtype.is_float:
         return None

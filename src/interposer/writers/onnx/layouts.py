@@ -43,7 +43,11 @@ def _transposes(steps: Sequence[Step], outputs: Iterable[str]) -> int:
 
 
 class _Layouts:
-    """The rewritten nodes so far, and the results that are transposed versions of other tensors."""
+    """Rewrites the nodes of a sheet one by one so that transposes move towards the outputs, where they may cancel out.
+
+    It keeps the rewritten nodes so far, and knows which of their results are transposed versions of other tensors. A
+    rule is a method that rewrites a node and returns True, or returns False for a node that stays unchanged.
+    """
 
     def __init__(self, sheet: Sheet, outputs: set[str], shapes: Mapping[str, TensorShape]) -> None:
         self._sheet, self._outputs, self._shapes = sheet, outputs, shapes
@@ -62,7 +66,7 @@ class _Layouts:
         }
 
     def rewritten(self) -> list[Step]:
-        """Return all rewritten nodes; a rule returns False for a node that stays unchanged."""
+        """Apply the rule for each node's operator, if there is one, and return all nodes after that."""
         for step in self._sheet.steps:
             own = replace(step, inputs=[self._same.get(name, name) for name in step.inputs])
             rule = self._rules.get(step.kind)
@@ -71,12 +75,18 @@ class _Layouts:
         return self._steps
 
     def _order(self, names: Iterable[str]) -> Order | None:
-        """Return the permutation that the transposed tensors among these share; None if there is no such one."""
+        """Return the one permutation that produced those tensors among `names` that are results of a transpose.
+
+        The result is None if none of them is, or if the permutations differ.
+        """
         orders = {self._transposed[name][1] for name in names if name in self._transposed}
         return orders.pop() if len(orders) == 1 else None
 
     def _moved(self, step: Step, inputs: list[str], order: Order, **attributes: object) -> bool:
-        """Put a node on the untransposed tensors, followed by a transpose."""
+        """Put a node on `inputs`, the tensors before their transpose, and transpose its result by `order`; return True.
+
+        `attributes` replace those of the node that change with the order of the axes.
+        """
         [result] = step.outputs
         inner = self._sheet.free_name(f"{result}/before")
         self._steps.append(replace(step, inputs=inputs, outputs=[inner], attributes=step.attributes | attributes))
@@ -91,7 +101,10 @@ class _Layouts:
     # --- rules --------------------------------------------------------------------------------------------------------
 
     def _transpose(self, step: Step) -> bool:
-        """Replace a transpose of a transposed tensor by one of the original, or remove it."""
+        """Combine two transposes in a row into one, or drop both if they cancel out; return True if this was possible.
+
+        Any other transpose is remembered as one that the following nodes may be moved before.
+        """
         order, source = tuple(step.attributes["perm"]), step.inputs[0]
         if source not in self._transposed:
             return self._is_known(source, order, step.outputs[0])
@@ -106,7 +119,10 @@ class _Layouts:
         return True
 
     def _is_known(self, source: str, order: Order, result: str) -> bool:
-        """Return True if an equal transpose exists already, and use its result for this one too."""
+        """Use an earlier result of the same transpose of `source` as `result`, and return True if there is one.
+
+        Otherwise `result` is remembered as the transpose of `source` by `order`.
+        """
         if (source, order) in self._made and result not in self._outputs:
             self._same[result] = self._made[source, order]
             return True
@@ -124,7 +140,10 @@ class _Layouts:
         return self._moved(step, [name for name in inputs if name is not None], order)
 
     def _original(self, name: str, order: Order) -> str | None:
-        """Return the tensor whose transpose is this one; None if there is none."""
+        """Return a tensor that gives the tensor `name` if it is transposed by `order`; None if there is none.
+
+        It is the source of an existing transpose, or for a constant a new constant with permuted elements.
+        """
         if name in self._transposed:
             return self._transposed[name][0]
         array = self._sheet.constants.get(name)
@@ -136,7 +155,10 @@ class _Layouts:
         return self._sheet.constant(wide.transpose(np.argsort(order)), f"{name}/before")
 
     def _linear(self, step: Step) -> bool:
-        """Move a transpose past a (de)quantization, whose axis of scales is adjusted."""
+        """Move a transpose from before a (de)quantization to after it; return True if this was possible.
+
+        The axis of per-channel scales is adjusted.
+        """
         order = self._order(step.inputs[:1])
         if order is None:
             return False
@@ -160,7 +182,10 @@ class _Layouts:
         return self._moved(step, [self._transposed[step.inputs[0]][0], inner, *step.inputs[2:]], order)
 
     def _reduce(self, step: Step) -> bool:
-        """Move a transpose past a reduction with adjusted axes; drop it if the other axes keep their order."""
+        """Drop a transpose before a reduction if the remaining axes keep their order; return True if it was dropped.
+
+        The reduced axes are adjusted. Reductions that keep their axes are not changed.
+        """
         order = self._order(step.inputs[:1])
         axes = self._sheet.constants.get(step.inputs[1]) if len(step.inputs) > 1 else None
         if order is None or axes is None:
@@ -174,7 +199,7 @@ class _Layouts:
         return True
 
     def _reshape(self, step: Step) -> bool:
-        """Remove a transpose before a reshape if it only moves axes of size 1."""
+        """Drop a transpose before a reshape if it only moves axes of size 1; return True if it was dropped."""
         source, shape = step.inputs[0], self._shapes.get(step.inputs[0])
         if source not in self._transposed or shape is None or 0 in self._sheet.constants.get(step.inputs[1], [0]):
             return False

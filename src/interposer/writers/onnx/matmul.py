@@ -26,7 +26,7 @@ def fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
 
 
 def rows_of(draft: Draft, op: FullyConnected) -> Tensor:
-    """Return the input reshaped to rows with as many elements as the weights expect."""
+    """Return the input of the layer as a matrix, whose rows have as many elements as the weights expect."""
     size = draft.known(draft.info(1).shape[1 - op.output_axis], "dimension of the weights")
     shape = draft.info(0).shape
     if len(shape) == 2 and shape[1] == size:
@@ -54,7 +54,11 @@ def integer_matmul(draft: Draft, op: IntegerMatMul) -> Tensor:
 
 
 def zero_point(draft: Draft, index: int, info: TensorInfo, *, from_end: int | None = None) -> Tensor | None:
-    """Return the zero points of an operand: one, or one for each index along an axis, the `from_end`-th last."""
+    """Return the zero points in operand `index` of the layer, or None if it is absent; `info` is what they belong to.
+
+    The result is a scalar, or a vector with one zero point for each index along the axis `from_end` of the operand,
+    which is counted from the last (1). Any other number of zero points is refused.
+    """
     if draft.optional(index) is None:
         return None
     points = draft.info(index)

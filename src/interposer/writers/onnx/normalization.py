@@ -38,7 +38,10 @@ def _layout_of(draft: Draft, x: Tensor, channels: int) -> Tensor:
 
 
 def _vector(draft: Draft, index: int, channels: int, default: float) -> Tensor:
-    """Return one number per channel; `default` for an absent operand."""
+    """Return operand `index` as a vector with one element per channel, of which all are `default` if it is absent.
+
+    `channels` is the axis of the channels.
+    """
     value, x = draft.optional(index), draft.operand(0)
     count = draft.info(0).shape[channels]
     if value is None:
@@ -87,12 +90,15 @@ def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
 
 
 def _numbers(x: Tensor, eps: float) -> dict[str, Any]:
-    """Return the attributes epsilon and stash_type; the default stash type is float32 even for float64."""
+    """Return the attributes epsilon and stash_type of a normalization of `x`.
+
+    The stash type is set to float64 for a float64 tensor, as ONNX's default is float32 for all types.
+    """
     return {"epsilon": eps, "stash_type": DataType.FLOAT64 if x.dtype is DataType.FLOAT64 else None}
 
 
 def _standardized(draft: Draft, x: Tensor, axes: Sequence[int], eps: float) -> Tensor:
-    """Return (x - mean) / deviation over some axes."""
+    """Return (x - mean) / sqrt(variance + eps), with mean and variance over `axes`."""
     below, variance = _centered(draft, x, axes)
     return draft.node("Div", below, draft.node("Sqrt", draft.node("Add", variance, draft.like(eps, x))))
 
@@ -114,7 +120,10 @@ def layer_normalization(draft: Draft, op: LayerNormalization) -> Tensor:
 
 
 def _fit(draft: Draft, axis: int, operands: Sequence[int]) -> bool:
-    """Return True if factors have the normalized shape, or are absent and the normalized shape is known."""
+    """Return True if LayerNormalization can take the operands as they are: they have the shape from `axis` on.
+
+    `operands` are the numbers of the factors and offsets. If the factors are absent, the whole shape must be known.
+    """
     normalized = draft.info(0).shape[axis:]
     value = [draft.info(index).shape for index in operands if draft.optional(index) is not None]
     known = draft.optional(1) is not None or draft.info(0).is_concrete
@@ -175,7 +184,10 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
 
 
 def _window_sum(draft: Draft, x: Tensor, axes: Sequence[int], size: int) -> Tensor:
-    """Return the sum over windows along axes: the mean with padding, times the size of the window."""
+    """Return for each element the sum over the `size` elements around it along each of `axes`, with zeros outside.
+
+    It is written as AveragePool, times the number of elements in a window.
+    """
     shape = draft.shape(0)
     first, last = axes[0], axes[-1]
     rows = int(np.prod(shape[:first]))

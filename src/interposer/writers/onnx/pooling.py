@@ -28,7 +28,11 @@ _GLOBAL: Final = {MAX: "GlobalMaxPool", AVERAGE: "GlobalAveragePool"}
 
 
 class _Places(NamedTuple):
-    """The windows along the spatial axes, padded to their number of positions, and the cells that each covers."""
+    """The windows of a pooling layer, and how many cells each of them covers.
+
+    The windows' end pads are such that the layer's output size results. For each spatial axis, `seen` has the number of
+    image cells in every window, and `counted` the number of cells that a mean divides by.
+    """
 
     windows: Sequence[Window]
     seen: Sequence[Array]
@@ -41,7 +45,10 @@ class _Places(NamedTuple):
         return small and all(int(item.min(initial=1)) > 0 for item in self.seen)
 
     def product(self, parts: Sequence[Array]) -> Array:
-        """Return the outer product of one array per axis, shaped so that it broadcasts with the result."""
+        """Return the product of one array per spatial axis (such as `seen`) for each position of the window.
+
+        The shape is (1, 1, *output sizes), which broadcasts with the result.
+        """
         array: Array = reduce(np.multiply.outer, parts)
         return array[np.newaxis, np.newaxis]
 
@@ -125,7 +132,11 @@ def _places(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> _P
 
 
 def _cells(window: Window, size: int, count: int, padding: int, after: int = 0) -> Array:
-    """Return how many cells of the image (or also of the padding) each window along an axis covers."""
+    """Return how many cells of the image each of `count` windows along an axis covers, as a vector.
+
+    `size` is the size of the image. If `padding` is 1 instead of 0, cells of the padding before the image count too,
+    and `after` cells of the padding after it.
+    """
     first = np.arange(count) * window.stride - window.pad_before
     low, high = -padding * window.pad_before, size + padding * after
     before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
@@ -134,7 +145,7 @@ def _cells(window: Window, size: int, count: int, padding: int, after: int = 0) 
 
 
 def _largest(draft: Draft, x: Tensor, places: _Places) -> Tensor:
-    """Return the maximum; padding never counts, and a window of only padding gives 0."""
+    """Return the maximum of each window in `places`; padding never counts, and a window of only padding gives 0."""
     wide = comparable(draft, x)
     if places.is_plain:
         return draft.cast(draft.node("MaxPool", wide, **kernel_attributes(places.windows)), x.dtype)
@@ -199,7 +210,11 @@ def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
 
 
 def _mean_of_codes(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> Tensor:
-    """Return the mean of quantized values as a float, which rounds to the same integer as the exact mean."""
+    """Return the mean of the quantized values in each window, rounded half away from zero, as the layer's result.
+
+    It is computed in float32. The layer is refused if windows have so many cells that this could give another integer,
+    or if padding counts. `sizes` are the spatial sizes of the image.
+    """
     single(draft.info(0))
     places = _places(draft, op, sizes)
     count = max(1, int(places.product(places.counted).max(initial=1)))

@@ -39,7 +39,7 @@ _SCALES: Final = frozenset({DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT1
 
 
 def _along(draft: Draft, q: Quantization, rank: int, dtype: DataType) -> tuple[Tensor, Tensor]:
-    """Return scales and zero points as tensors that broadcast with a tensor of rank `rank`."""
+    """Return the scales (of type `dtype`) and zero points of `q`, shaped to broadcast with a tensor of rank `rank`."""
     scales, points = _numbers(q, rank)
     return draft.constant(scales, dtype, "scale"), draft.constant(points, dtype, "zero_point")
 
@@ -92,7 +92,7 @@ def _requantized(draft: Draft, op: Quantize, q: Quantization) -> Tensor:
 
 
 def _of_whole(draft: Draft, x: Tensor, dtype: DataType) -> Tensor:
-    """Return whole floats as integers, cast through int64, of which narrower types keep the low bits."""
+    """Return floats without fraction as integers of type `dtype`; out of its range, the low bits of int64 remain."""
     return draft.cast(draft.cast(x, DataType.INT64), dtype)
 
 
@@ -189,7 +189,10 @@ def cast(draft: Draft, op: Cast) -> Tensor:
 
 
 def _same(draft: Draft, x: Tensor) -> Tensor:
-    """Return the same elements; BitCast, if available, separates quantized values from their scale."""
+    """Return a tensor of its own with the same elements, so that it can have another quantization, or none.
+
+    The node is BitCast for quantized values if the opset has it, else Identity.
+    """
     if draft.info(0).is_quantized and draft.takes("BitCast", x.dtype):
         return draft.node("BitCast", x, giving=x.dtype, to=x.dtype)
     return draft.node("Identity", x)

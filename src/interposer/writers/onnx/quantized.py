@@ -54,7 +54,11 @@ _BYTES: Final = (DataType.INT8, DataType.UINT8)
 
 
 def _ratio(draft: Draft, weights: TensorInfo, *, in_single: bool) -> NDArray[np.float64]:
-    """Return the scale of the sums divided by that of the result, per channel or as one number."""
+    """Return the factor for sums of products: scale of input times scale of weights, divided by the result's scale.
+
+    It is one number, or one per channel. With `in_single`, the product of the scales is rounded to float32, as some
+    kernels of TFLite do.
+    """
     q = weights.quantization or Quantization(1.0)
     scales = np.asarray(q.scales if q.per_axis else q.scale, np.float32)
     products = np.multiply(scales, scale32(draft.info(0)), dtype=np.float32 if in_single else np.float64)
@@ -127,7 +131,10 @@ Rule: TypeAlias = Callable[[Draft, Tensor, Tensor], Tensor]
 
 
 def _on_common_scale(draft: Draft, a: Tensor, b: Tensor, left: int, sign: int = 1) -> tuple[Tensor, Tensor, float]:
-    """Return both operands at a common scale, and that scale: twice the larger scale, divided by ``2**left``."""
+    """Return both operands as integers without zero point at the scale ``common / 2**left``, and `common`.
+
+    `common` is twice the larger scale of the operands. With `sign` -1, the second operand is negated.
+    """
     scales = [float(scale32(draft.info(index))) for index in (0, 1)]
     common = 2 * max(scales)
     moved = [
@@ -273,7 +280,7 @@ def reduction_of_codes(draft: Draft, op: Mean | Reduce) -> Tensor:
 
 
 def _divided(factor: Factor, count: int) -> Factor:
-    """Return the factor divided by a count, with as many additional bits of precision as the integer type can hold."""
+    """Return the factor divided by a count; the multiplier gets more bits first, which retains precision."""
     bits = min(count.bit_length() - 1, 31 + int(factor.shift))
     return Factor(np.asarray((int(factor.multiplier) << bits) // count), np.asarray(factor.shift - bits))
 

@@ -37,7 +37,7 @@ def _code(real: float, integer_bits: int = 0) -> int:
 
 
 def _product(a: Ints, b: Ints | int) -> Ints:
-    """Return the product of two numbers in Q0, ties towards plus infinity."""
+    """Return the product of fixed-point numbers in Q0, in which 2**31 stands for 1; ties are rounded up."""
     ints: Ints = np.minimum((a * b + (1 << 30)) >> 31, _ONE)
     return ints
 
@@ -77,7 +77,10 @@ def _times(x: Ints, factor: Factor) -> Ints:
 
 
 def _exponentials(info: TensorInfo, beta: float) -> Ints:
-    """Return the exponentials of all differences from the maximum, 0 to -255."""
+    """Return exp(-d * scale * beta) in Q0 (2**31 stands for 1) for the differences d from 0 to 255 of quantized values.
+
+    `info` gives the scale.
+    """
     factor = factor_of(min(beta * info.scale * 2**26, 2.0**31 - 1))
     least = -int(31 * 2**26 // 2 ** int(factor.shift))
     difference = -np.arange(256, dtype=np.int64)
@@ -88,7 +91,7 @@ def _exponentials(info: TensorInfo, beta: float) -> Ints:
 
 
 class _Rows:
-    """Arithmetic on tensors of fixed-point numbers."""
+    """Writes fixed-point arithmetic for a quantized softmax: each method adds nodes and returns their result."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
@@ -104,18 +107,19 @@ class _Rows:
         return self._draft.node("Div", a, self._one(b))
 
     def product(self, a: Tensor, b: Tensor | int) -> Tensor:
-        """Return the product of two numbers in Q0, ties towards plus infinity.
+        """Return the product of fixed-point numbers in Q0, in which 2**31 stands for 1; ties are rounded up.
 
-        Numbers are made positive before the division, which truncates in ONNX."""
+        Numbers are made positive before the division, which truncates in ONNX.
+        """
         raised = self.add(self._draft.node("Mul", a, self._one(b)), (1 << 30) + _POSITIVE)
         return self.minus(self.divided(raised, _UNIT), _POSITIVE // _UNIT)
 
     def moved_up(self, x: Tensor, bits: int) -> Tensor:
-        """Return x * 2**bits, saturated."""
+        """Return x * 2**bits, saturated to the range of int32."""
         return self._draft.clip(self._draft.node("Mul", x, self._one(1 << bits)), -_UNIT, _ONE)
 
     def power(self, exponent: Tensor) -> Tensor:
-        """Return 2**exponent for exponents below 40."""
+        """Return 2**exponent for each exponent, which must be between 0 and 39."""
         table = self._draft.ints([1 << bits for bits in range(40)], "powers")
         return self._draft.node("Gather", table, exponent)
 

@@ -34,14 +34,14 @@ _FUNCTIONS: Final[dict[FusedActivation, Callable[[Draft, Tensor], Tensor]]] = {
 
 
 class _Step(NamedTuple):
-    """The input of one time step."""
+    """The input of one time step, (batch, features), and the auxiliary input of a bidirectional layer, if any."""
 
     x: Tensor
     aux: Tensor | None = None
 
 
 def _values(draft: Draft) -> dict[str, Tensor | None]:
-    """Return the operands by name."""
+    """Return the operands of the layer by the names that its operator declares; None for absent ones."""
     names = [declared.name for declared in draft.layer.op.operands]
     return {name: draft.optional(index) for index, name in enumerate(names)}
 
@@ -53,7 +53,7 @@ def _needed(values: Values, name: str) -> Tensor:
 
 
 def _side(values: Values, direction: str) -> dict[str, Tensor | None]:
-    """Return the operands of one direction by their names without the direction."""
+    """Return the operands of one direction, "forward" or "backward", by their names without this prefix."""
     return {name.removeprefix(f"{direction}_"): x for name, x in values.items() if name.startswith(direction)}
 
 
@@ -88,7 +88,11 @@ def _stacked(draft: Draft, op: SequenceOp, parts: Sequence[Tensor]) -> Tensor:
 def _both_sides(
     draft: Draft, op: BidirectionalSequenceRnn | BidirectionalSequenceLstm, values: Values, weights: str
 ) -> tuple[list[_Step], list[_Step]]:
-    """Return the time steps of both directions, each in processing order."""
+    """Return the time steps of the forward direction, and those of the backward direction, last time first.
+
+    `weights` names the operand with the weights for the auxiliary input. If it is absent, an auxiliary input replaces
+    the input of the backward direction.
+    """
     x = _parts(draft, op, _needed(values, "input"))
     if values["aux_input"] is None:
         return [_Step(item) for item in x], [_Step(item) for item in x[::-1]]
@@ -113,7 +117,10 @@ def _merged(
 
 
 def _rnn(draft: Draft, function: FusedActivation, values: Values, steps: Sequence[_Step]) -> list[Tensor]:
-    """Return the states after all steps."""
+    """Write an RNN without gates as nodes for each time step, and return the state (the output) after each step.
+
+    `values` are the operands by name, the initial state among them, and `function` is the activation.
+    """
     weights = _needed(values, "recurrent_weights")
     state, result = values["hidden_state_in"], list[Tensor]()
     for step in steps:
@@ -178,7 +185,7 @@ def svdf(draft: Draft, op: Svdf) -> list[Tensor]:
 
 
 class _Outcome(NamedTuple):
-    """The results of an LSTM: the outputs of all steps, the last cell state, and the last gates."""
+    """What an LSTM computes: the output after each time step, the last cell state, and the gates of the last step."""
 
     outputs: list[Tensor]
     cell: Tensor
@@ -186,7 +193,11 @@ class _Outcome(NamedTuple):
 
 
 def _gate(draft: Draft, values: Values, name: str, step: _Step, output: Tensor, cell: Tensor) -> Tensor:
-    """Return the argument of a gate's activation function."""
+    """Return the argument of a gate's activation function: weighted inputs and states, and the bias.
+
+    `name` is the gate's name in those of its operands ("input", "forget", "cell" or "output"), `output` is the output
+    of the previous step, and `cell` the cell state for the peephole connection.
+    """
     total = _product(draft, step.x, _needed(values, f"input_to_{name}_weights"))
     aux = values.get(f"aux_input_to_{name}_weights")
     if step.aux is not None and aux is not None:
@@ -207,7 +218,11 @@ def _normalized(draft: Draft, x: Tensor) -> Tensor:
 
 
 def _lstm(draft: Draft, op: LstmOp, values: Values, steps: Sequence[_Step], batch: int, units: int) -> _Outcome:
-    """Return the results of all steps, starting from the states among the operands."""
+    """Write an LSTM as nodes for each time step, and return its outputs, last cell state and last gates.
+
+    `values` are the operands by name. The initial states are among them; an absent one is zeros of shape (batch,
+    units), or with a projection (batch, outputs).
+    """
     projection = values["projection_weights"]
     outputs, gates = list[Tensor](), list[Tensor]()
     size = units if projection is None else _dimension(draft, projection)
@@ -220,7 +235,7 @@ def _lstm(draft: Draft, op: LstmOp, values: Values, steps: Sequence[_Step], batc
 
 
 def _dimension(draft: Draft, weights: Tensor) -> int:
-    """Return the first dimension of an operand."""
+    """Return the first dimension of an operand with weights; refuse the layer if it is unknown."""
     return draft.known(draft.info(draft.operands.index(weights)).shape[0], "number of outputs")
 
 

@@ -58,7 +58,10 @@ def _coordinates(op: Resize) -> str:
 
 
 def _sizes(draft: Draft, op: Resize) -> tuple[Tensor, list[int] | None]:
-    """Return the sizes of the result: all axes if they are known, else only height and width."""
+    """Return the operand sizes of Resize, and the axes that it is for: None for all, else height and width.
+
+    All axes are listed if batch and channels are known; before opset 18 the layer is refused otherwise.
+    """
     shape, channels = draft.info(0).shape, op.data_layout.axes().channels
     targets = [op.target_height, op.target_width]
     if not isinstance(shape[0], Dim) and not isinstance(shape[channels], Dim):

@@ -22,7 +22,10 @@ _SINCE: Final = {F.UPDATE: 13, F.ADD: 16, F.SUB: 16, F.MUL: 16, F.MAX: 18, F.MIN
 
 
 def _updates(draft: Draft, function: ScatterFunction) -> Tensor:
-    """Return the updates, negated for subtraction, which is written as an addition."""
+    """Return the operand with the updates, negated for a subtraction, which is written as an addition.
+
+    The layer is refused if the opset cannot combine updates with elements in this way.
+    """
     if draft.opset < _SINCE[function]:
         refuse(f"opset {draft.opset} does not combine updates with {function.name}")
     updates = draft.operand(2)
@@ -40,7 +43,7 @@ def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
 
 
 def _zeros(draft: Draft) -> TensorInfo:
-    """Return the info of the zeros: with the result's quantization, if the updates are quantized."""
+    """Return the info of the zeros that updates are written into: their type, and the result's quantization."""
     result = draft.results[0]
     return result if draft.operand(2).dtype is result.dtype else TensorInfo((), draft.operand(2).dtype)
 

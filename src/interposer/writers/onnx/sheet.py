@@ -21,7 +21,10 @@ _SHARED: Final = 64
 
 @dataclass(eq=False)
 class Step:
-    """A node to be written."""
+    """A node to be written: the name of an ONNX operator (`kind`), of its tensors, and its attributes.
+
+    `source` is the origin of the layer that the node is written for, which is stored as the node's doc_string.
+    """
 
     kind: str
     inputs: list[str]
@@ -39,7 +42,11 @@ class Step:
 
 
 class Sheet:
-    """Nodes in topological order, and their constants; `values` maps values of the graph to tensors."""
+    """The content of one `GraphProto` while it is written: nodes in topological order, and the constants that they use.
+
+    `values` maps values of the network to the tensors written for them. With `exact`, a layer is refused if ONNX's
+    operators would round its results differently.
+    """
 
     def __init__(self, opset: int, *, exact: bool) -> None:
         self.opset, self.exact = opset, exact
@@ -59,7 +66,7 @@ class Sheet:
         return sheet
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Reserve names of tensors."""
+        """Reserve names of tensors, so that `free_name` never returns one of them."""
         self._names.update(names)
 
     def free_name(self, requested: str) -> str:

@@ -41,7 +41,7 @@ class Tensor:
 
 
 def turned(q: Quantization | None, permutation: tuple[int, ...]) -> Quantization | None:
-    """Return the quantization of a tensor after a permutation of its axes."""
+    """Return the quantization of a tensor after a permutation of its axes, which moves the axis of the scales."""
     if q is None or q.axis is None:
         return q
     return Quantization(q.scales, q.zero_points, permutation.index(q.axis))

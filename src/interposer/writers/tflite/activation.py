@@ -63,7 +63,11 @@ def _kind(op: Activation) -> str | None:
 
 
 def check_scale(draft: Draft, rule: tuple[float, int, float]) -> None:
-    """Refuse a quantized result whose scale and zero point differ from the fixed ones of the kernel."""
+    """Refuse a quantized result whose quantization differs from the fixed one that TFLite's kernel gives.
+
+    `rule` has the scale and the zero point of a uint8 result (for int8, the zero point is 128 less), and the scale of
+    int16.
+    """
     scale, point, wide = rule
     info = draft.result
     if not draft.is_quantized:
@@ -105,7 +109,7 @@ def _bounded(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _soft_relu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    """Return log(1 + exp(x)) as max(0, x) + log(1 + exp(-|x|)), which does not overflow."""
+    """Return log(1 + exp(x)) as max(0, x) + log(1 + exp(-|x|)), which does not overflow; `a` and `b` are not used."""
     small = _unary(draft, "EXP", _unary(draft, "NEG", _unary(draft, "ABS", x)))
     return _binary(draft, "ADD", _unary(draft, "RELU", x), _unary(draft, "LOG", _binary(draft, "ADD", small, 1)))
 
@@ -129,7 +133,10 @@ def _softsign(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _hard_sigmoid(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    """Return a hard sigmoid as RELU6 of a scaled input, divided by six, which engines can fuse."""
+    """Return a * x + b, clamped to [0, 1], as RELU6(6 * a * x + 6 * b) / 6, which engines can fuse.
+
+    Integers and float64 are clamped directly.
+    """
     if x.dtype.is_integer or draft.result.dtype.bits > 32:
         return _bounded(draft, _linear(draft, x, a, b), 1, 0)
     return scaled(draft, _unary(draft, "RELU6", _linear(draft, x, 6 * a, 6 * b)), 1 / 6)
@@ -178,7 +185,10 @@ _FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
 
 
 def last_axis(draft: Draft, kind: str, axis: int, **options: float) -> Tensor:
-    """Return the result of an operator that works along the last axis, with transposes for another axis."""
+    """Return the layer's result, computed by the TFLite operator `kind`, which always works along the last axis.
+
+    If `axis` is another axis, it is moved to the end and back by transposes. `options` are those of the operator.
+    """
     x, rank = draft.operand(0), draft.rank
     axis = normal_axis(axis, rank)
     order = (*(i for i in range(rank) if i != axis), axis)

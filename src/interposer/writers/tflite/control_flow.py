@@ -16,7 +16,10 @@ __all__: list[str] = []
 
 
 def _region(region: Graph, passed_on: int = 0) -> Sheet:
-    """Return the sheet of a region; its last `passed_on` inputs are also its last outputs."""
+    """Return a region as a sheet, which becomes a subgraph; refuse the layer if the region cannot be written.
+
+    The last `passed_on` inputs are added as outputs, since a subgraph must return all values that the loop carries.
+    """
     inputs = [(layer.name, layer.output) for layer in region.inputs]
     outputs = [(layer.name, layer.values[0]) for layer in region.outputs]
     border, sheet = Border(region.name, region.topological(), inputs, outputs), Sheet(region.name or "region")

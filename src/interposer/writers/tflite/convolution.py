@@ -21,7 +21,10 @@ __all__ = ["bias_of", "bias_options", "check_weights"]
 
 
 def bias_of(draft: Draft, x: Tensor, weights: Tensor, channels: int) -> Tensor | None:
-    """Return the bias at the scale of the products, or zeros if it is absent and the weights are known."""
+    """Return the bias operand, with the scale of input times weights if it is quantized.
+
+    An absent bias becomes `channels` zeros if the weights are constant, else None.
+    """
     value = draft.optional(2)
     if value is None and weights.array is None:
         return None
@@ -34,7 +37,10 @@ def bias_of(draft: Draft, x: Tensor, weights: Tensor, channels: int) -> Tensor |
 
 
 def bias_options(draft: Draft, x: Tensor, bias: Tensor | None) -> dict[str, Any]:
-    """Return the options that select a 32-bit bias for 16-bit data, which is rounded differently."""
+    """Return the option for the type of the bias, if the data is int16 and the bias int32; else no options.
+
+    TFLite rounds the results differently for int32 and int64 biases.
+    """
     if bias is None or x.dtype is not DataType.INT16 or bias.dtype is DataType.INT64:
         return {}
     return {"quantized_bias_type": bias.dtype}
@@ -54,7 +60,10 @@ def _bias_type(x: TensorInfo) -> DataType:
 
 
 def check_weights(x: Tensor, weights: Tensor) -> None:
-    """Refuse weights that TFLite cannot combine with this input."""
+    """Refuse quantized weights that TFLite cannot combine with input `x`.
+
+    They must be uint8 exactly if the input is, and per-channel weights must have zero points of 0.
+    """
     q = weights.info.quantization
     if q is not None and q.per_axis and any(q.zero_points):
         refuse("its weights have several scales and zero points that are not 0")
@@ -161,12 +170,15 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
 
 
 def _natural(window: Window, size: int) -> int:
-    """Return the size of the full result of a transposed convolution, before padding is removed."""
+    """Return the result's size along an axis for an input of `size`, before padding is removed from the result."""
     return (size - 1) * window.stride + window.size
 
 
 def _is_same(window: Window, size: int, requested: int) -> bool:
-    """Return True if SAME padding on the result's size gives the input's size with this padding."""
+    """Return True if a transposed convolution can be written with the padding scheme SAME along an axis.
+
+    SAME for an image of `requested`, the result's size, must give the window's pads and the input's size `size`.
+    """
     pads = window.same_pads(requested)
     return pads is not None and pads[0] == window.pad_before and -(-requested // window.stride) == size
 

@@ -32,7 +32,10 @@ class Draft(Operands[Tensor]):
         self._steps: list[Step] = []
 
     def widened(self) -> Draft:
-        """Return an empty draft for the same layer, with narrow floats cast to float32."""
+        """Return a new draft for the same layer, whose float16 and bfloat16 operands are cast to float32.
+
+        The infos of the layer's inputs and outputs are changed alike.
+        """
         operands = [operand and self.cast(operand, _wide(operand.dtype)) for operand in self._operands]
         draft = Draft(self.sheet, self.layer, operands)
         draft.infos = tuple(info and _wide_info(info) for info in self.infos)
@@ -51,7 +54,7 @@ class Draft(Operands[Tensor]):
         return self
 
     def elsewhere(self, value: Value | None) -> Tensor | None:
-        """Return the tensor of another value of the graph, if it is already written and unchanged; else None."""
+        """Return the tensor of another value of the graph if it is written and has the result's type; else None."""
         result = None if value is None else self.sheet.values.get(value)
         return result if result is not None and result.info.dtype is self.result.dtype else None
 
@@ -66,7 +69,10 @@ class Draft(Operands[Tensor]):
         return any(info is not None and info.is_quantized for info in (*self.infos, *self.results))
 
     def concrete(self, x: Tensor, title: str = "its input") -> tuple[int, ...]:
-        """Return the shape of a tensor; refuse the layer if a dimension is unknown."""
+        """Return the shape of a tensor; refuse the layer if a dimension is unknown.
+
+        `title` names the tensor in the message.
+        """
         if not x.shape.is_concrete:
             refuse(f"{title} has the shape {x.shape}; its dimensions must be known")
         return tuple(x.shape)
@@ -99,7 +105,7 @@ class Draft(Operands[Tensor]):
         return self.nodes(kind, *inputs, giving=[self.result], **options)[0]
 
     def node(self, kind: str, *inputs: Tensor | None, giving: TensorInfo, **options: Any) -> Tensor:
-        """Return the single result of a new operator."""
+        """Add the TFLite operator `kind`, and return its single result, whose info is `giving`."""
         return self.nodes(kind, *inputs, giving=[giving], **options)[0]
 
     def nodes(self, kind: str, *inputs: Tensor | None, giving: Sequence[TensorInfo], **options: Any) -> list[Tensor]:
@@ -127,7 +133,11 @@ class Draft(Operands[Tensor]):
         return [self.cast(item, info.dtype) for item, info in zip(created, infos, strict=True)]
 
     def _widths(self, kind: str, data: Sequence[TensorInfo], giving: Sequence[TensorInfo]) -> dict[DataType, DataType]:
-        """Return the wider types that replace the types that the operator does not accept."""
+        """Return a wider type for each type of the data that the operator `kind` does not accept.
+
+        The keys are the types to replace. `data` are the infos of the operands that are data; without any, those of the
+        results (`giving`) count. The layer is refused if no accepted type is wide enough, or if the data is quantized.
+        """
         result: dict[DataType, DataType] = {}
         for info in [*data, *([] if data else giving)]:
             if taken(kind, info) or info.dtype in result:
@@ -158,17 +168,23 @@ class Draft(Operands[Tensor]):
         return self.node("TRANSPOSE", x, self.ints(order, "order"), giving=turned(x.info, order))
 
     def channels_last(self, x: Tensor, last: bool) -> Tensor:
-        """Return an image or a volume with its channels last; `last` says that they already are."""
+        """Return an image or a volume with its channels moved from axis 1 to the end, or unchanged if `last`.
+
+        `last` says that the layer's layout has the channels last.
+        """
         rank = len(x.shape)
         return x if last else self.transpose(x, (0, *range(2, rank), 1))
 
     def channels_back(self, x: Tensor, last: bool) -> Tensor:
-        """Return an image or a volume in the layer's layout; `last` says that the channels stay last."""
+        """Return an image or a volume with its channels moved from the end to axis 1, or unchanged if `last`.
+
+        `last` says that the layer's layout has the channels last.
+        """
         rank = len(x.shape)
         return x if last else self.transpose(x, (0, rank - 1, *range(1, rank - 1)))
 
     def channels_last_info(self, info: TensorInfo, last: bool) -> TensorInfo:
-        """Return the info of a result, in the layout of the layer, after its channels are moved to the end."""
+        """Return the info of a result with the channels moved from axis 1 to the end, or unchanged if `last`."""
         return info if last else turned(info, (0, *range(2, info.rank), 1))
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -205,7 +221,10 @@ class Draft(Operands[Tensor]):
         return self.node("BROADCAST_TO", x, self.ints(requested, "shape"), giving=info)
 
     def pad(self, x: Tensor, pairs: Sequence[tuple[int, int]], value: float | None = None) -> Tensor:
-        """Return a tensor padded with zeros, or with this number as it is stored."""
+        """Return a tensor with `pairs` of cells (before, after) added along each axis.
+
+        The new elements are zeros, or `value`, which for a quantized tensor is a quantized value.
+        """
         if not any(map(any, pairs)):
             return x
         shape = [size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)]

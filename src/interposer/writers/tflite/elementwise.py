@@ -110,7 +110,7 @@ _TYPES: Final = "its operands are of different types"
 
 
 def _never(x: Tensor, number: int) -> bool:
-    """Return True if `x` is a constant without zeros (for `number` 0), or whose elements are all above `number`."""
+    """Return True if all elements of the constant `x` are nonzero (for `number` 0), or greater than `number`."""
     return x.array is not None and bool(np.all(x.array != 0 if number == 0 else x.array > number))
 
 

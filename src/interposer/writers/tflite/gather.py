@@ -25,7 +25,10 @@ def gather(draft: Draft, op: Gather) -> Tensor:
 
 
 def _counted(draft: Draft, indices: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """Return indices counted from the front, as TFLite does not support negative indices."""
+    """Return indices with the size of the axis added to negative ones, which TFLite does not support.
+
+    `sizes` has the sizes that the last axis of the indices refers to, or one size for all.
+    """
     if indices.array is not None and not (indices.array < 0).any():
         return indices
     known = [draft.known(size, "size of the axis") for size in sizes]

@@ -24,7 +24,10 @@ Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
 
 
 def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
-    """Name the inputs and outputs; return the refusals of those that a file cannot have."""
+    """Reserve the names of the inputs and outputs, and enter the inputs as tensors on the sheet.
+
+    The result has the name of each input or output that a file cannot have, with its operator and the reason.
+    """
     sheet.reserve([name for name, _ in (*border.inputs, *border.outputs)])
     for name, value in (*border.inputs, *border.outputs):
         reason = _unwritable(value.known)
@@ -43,7 +46,7 @@ def _unwritable(info: TensorInfo) -> str | None:
 
 
 def write_layers(border: Border, sheet: Sheet) -> Refusals:
-    """Write all layers; return the refused layers by name, each with its operator and the reason."""
+    """Write all layers of `border` to the sheet, and yield each refused layer as (name, (operator, reason))."""
     names = {value: name for name, value in border.outputs}
     for layer in border.layers:
         if isinstance(layer.op, Constant):
@@ -56,13 +59,20 @@ def write_layers(border: Border, sheet: Sheet) -> Refusals:
 
 
 def tensor_of(value: Value, name: str) -> Tensor:
-    """Return the tensor of an outside value: its name, or its array if a constant layer produces it."""
+    """Return the tensor that stands for a value from outside the written layers, under `name`.
+
+    If a constant layer produces the value, the tensor is a constant with its array.
+    """
     constant = value.producer.op.value if isinstance(value.producer.op, Constant) else None
     return Tensor(name, value.known.with_constant(None), None if constant is None else np.asarray(constant))
 
 
 def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
-    """Write a layer; return the reason if it cannot be written, else None."""
+    """Write a layer to the sheet; return the reason if it cannot be written, else None.
+
+    `names` are the requested names of its outputs. The outputs of a refused layer become tensors too, so that the
+    layers after it can be tried.
+    """
     draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
     try:
         with np.errstate(all="ignore"):
@@ -76,7 +86,11 @@ def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
 
 
 def _written(draft: Draft) -> list[Tensor]:
-    """Add the operators of a layer to the draft, and return the layer's results."""
+    """Add the operators of a layer to the draft, and return the layer's results.
+
+    A layer that TFLite cannot express is refused. If the writer function does not handle types itself, float16 and
+    bfloat16 data is cast to float32 and back.
+    """
     for info in (*draft.infos, *draft.results):
         reason = None if info is None else _unwritable(info)
         if reason and not _is_packed(info):
@@ -120,7 +134,10 @@ def _check_scales(draft: Draft) -> None:
 
 
 def name_outputs(border: Border, sheet: Sheet) -> None:
-    """Set the sheet's outputs; outputs with another name, or from outside, are passed on by an operator."""
+    """Set the sheet's outputs to the tensors of those in `border`, each under the output's name.
+
+    A tensor that is a constant, an input, or has another name is copied by a RESHAPE to its own shape.
+    """
     for name, value in border.outputs:
         tensor = sheet.values[value]
         if tensor.array is not None or tensor.name != name or tensor in sheet.inputs:

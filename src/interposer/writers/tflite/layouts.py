@@ -50,7 +50,12 @@ def _transposes(steps: Sequence[Step], outputs: Iterable[Tensor]) -> int:
 
 
 class _Layouts:
-    """The rewritten operators so far, and the results that are transposed versions of other tensors."""
+    """Rewrites the operators of a sheet one by one so that transposes move towards the outputs, where they may cancel.
+
+    It keeps the rewritten operators so far, and knows which of their results are transposed versions of other tensors.
+    A rule is a method that rewrites an operator and returns True, or returns False for an operator that stays
+    unchanged.
+    """
 
     def __init__(self, sheet: Sheet) -> None:
         self._sheet, self._outputs = sheet, set(sheet.outputs)
@@ -71,7 +76,7 @@ class _Layouts:
         }
 
     def rewritten(self) -> list[Step]:
-        """Return all rewritten operators; a rule returns False for an operator that stays unchanged."""
+        """Apply the rule for each operator, if there is one for its kind, and return all operators after that."""
         for step in self._sheet.steps:
             own = replace(step, inputs=[self._same.get(item, item) for item in step.inputs])
             rule = self._rules.get(step.kind)
@@ -80,7 +85,10 @@ class _Layouts:
         return self._steps
 
     def _order(self, tensors: Iterable[Tensor | None]) -> Order | None:
-        """Return the permutation that the transposed tensors among these share; None if there is no such one."""
+        """Return the one permutation that produced those among `tensors` that are results of a transpose.
+
+        The result is None if none of them is, or if the permutations differ.
+        """
         orders = {self._transposed[tensor][1] for tensor in tensors if tensor in self._transposed}
         return orders.pop() if len(orders) == 1 else None
 
@@ -88,7 +96,10 @@ class _Layouts:
         return self._transposed[step.inputs[index]][0]
 
     def _moved(self, step: Step, inputs: Sequence[Tensor | None], order: Order, **options: Any) -> bool:
-        """Put an operator on the untransposed tensors, followed by transposes."""
+        """Put an operator on `inputs`, the tensors before their transpose, and transpose its results by `order`.
+
+        `options` replace those of the operator that change with the order of the axes. The result is True.
+        """
         back: Order = tuple(int(axis) for axis in np.argsort(order))
         inner = [
             Tensor(self._sheet.free_name(f"{output.name}/before"), turned(output.info, back)) for output in step.outputs
@@ -109,7 +120,10 @@ class _Layouts:
     # --- rules --------------------------------------------------------------------------------------------------------
 
     def _transpose(self, step: Step) -> bool:
-        """Replace a transpose of a transposed tensor by one of the original, or remove it."""
+        """Combine two transposes in a row into one, or drop both if they cancel out; return True if this was possible.
+
+        Any other transpose is remembered as one that the following operators may be moved before.
+        """
         order, source, [result] = _order_of(step), step.inputs[0], step.outputs
         if order is None or source is None:
             return False
@@ -137,7 +151,10 @@ class _Layouts:
         self._steps.append(Step("TRANSPOSE", [source, axes], [result], layer=layer))
 
     def _is_known(self, source: Tensor, order: Order, result: Tensor) -> bool:
-        """Return True if an equal transpose exists already, and use its result for this one too."""
+        """Use an earlier result of the same transpose of `source` as `result`, and return True if there is one.
+
+        Otherwise `result` is remembered as the transpose of `source` by `order`.
+        """
         if (source, order) in self._made and result not in self._outputs:
             self._same[result] = self._made[source, order]
             return True
@@ -153,7 +170,10 @@ class _Layouts:
         return None not in inputs and self._moved(step, inputs, order)
 
     def _original(self, tensor: Tensor | None, order: Order) -> Tensor | None:
-        """Return the tensor whose transpose is this one; None if there is none."""
+        """Return a tensor that gives `tensor` if it is transposed by `order`; None if there is none.
+
+        It is the source of an existing transpose, or for a constant a new constant with permuted elements.
+        """
         if tensor in self._transposed:
             return self._transposed[tensor][0]
         array = None if tensor is None else tensor.array
@@ -180,7 +200,10 @@ class _Layouts:
         return self._moved(step, [self._source(step), self._placed(pads, order, step), *step.inputs[2:]], order)
 
     def _placed(self, rows: Array, order: Order, step: Step) -> Tensor:
-        """Return a constant of rows per axis, permuted to the axes before the transpose."""
+        """Return a constant with `rows`, one for each axis of a transposed tensor, in the order of the original axes.
+
+        Such rows are the pads of PAD. The constant is named after the result of `step`.
+        """
         moved = np.empty_like(rows)
         moved[list(order)] = rows
         return self._constant(moved, f"{step.outputs[0].name}/before")
@@ -204,7 +227,10 @@ class _Layouts:
         return self._moved(step, inputs, order)
 
     def _reduce(self, step: Step) -> bool:
-        """Move a transpose past a reduction with adjusted axes; drop it if the other axes keep their order."""
+        """Move a transpose from before a reduction to after it, or drop it if the remaining axes keep their order.
+
+        The result is True if either was possible.
+        """
         order, axes = self._order(step.inputs[:1]), _values(step, 1)
         if order is None or axes is None:
             return False
@@ -219,7 +245,10 @@ class _Layouts:
         return True
 
     def _reshape(self, step: Step) -> bool:
-        """Move a transpose past a reshape that splits axes, or merges axes that are adjacent before it as well."""
+        """Move a transpose from before a reshape to after it, and return True if this was possible.
+
+        The reshape may split axes, or merge axes that are also adjacent before the transpose.
+        """
         [result] = step.outputs
         if step.inputs[0] not in self._transposed or _several_scales(result.info):
             return False
@@ -246,13 +275,17 @@ class _Layouts:
 
 
 def _in_order(tensor: Tensor, axes: Order) -> bool:
-    """Return True if a transpose to this order would not move any element."""
+    """Return True if a transpose of `tensor` to the order `axes` moves no element, but only axes of size 1."""
     long = [axis for axis in axes if tensor.shape[axis] != 1]
     return long == sorted(long)
 
 
 def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
-    """Return the smallest groups of axes of two shapes that hold the same elements in the same order; None if none."""
+    """Return pairs of groups of adjacent axes of two shapes that have equally many elements, as small as possible.
+
+    For example, the shapes (2, 3, 4) and (6, 4) have the pairs ([0, 1], [0]) and ([2], [1]). The result is None if a
+    dimension is unknown or 0.
+    """
     if any(isinstance(size, Dim) or not size for size in (*before, *after)):
         return None
     result: list[tuple[list[int], list[int]]] = []
@@ -286,7 +319,7 @@ def _order_of(step: Step) -> Order | None:
 
 
 def _turn_weights(sheet: Sheet) -> None:
-    """Permute constant weights instead of transposing the image that is flattened to their rows."""
+    """Remove a transpose before a reshape and a fully connected operator by permuting the constant weights instead."""
     makers = {output: step for step in sheet.steps for output in step.outputs}
     for step in sheet.steps:
         flat = makers.get(step.inputs[0]) if step.kind == "FULLY_CONNECTED" and step.inputs[0] else None

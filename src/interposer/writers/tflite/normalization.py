@@ -124,7 +124,10 @@ def instance_normalization(draft: Draft, op: InstanceNormalization) -> Tensor:
 
 
 def _per_channel(draft: Draft, index: int, channels: int) -> Tensor | None:
-    """Return factors or offsets shaped so that they broadcast along the channels; None if absent."""
+    """Return operand `index`, which has one element per channel, shaped to broadcast along the axis `channels`.
+
+    The result is None if the operand is absent.
+    """
     value = draft.optional(index)
     if value is None:
         return None

@@ -30,7 +30,7 @@ def gelu_input(layer: Layer) -> Value | None:
 
 
 def _factors(layer: Layer, *, deep: bool = False) -> Iterator[Value]:
-    """Yield the operands of a product; with `deep`, also those of a product among its operands."""
+    """Yield the operands of a multiplication layer; with `deep`, a product among them is replaced by its factors."""
     for value in layer.values:
         if deep and _is(value, B.MUL):
             yield from _factors(value.producer)

@@ -24,7 +24,11 @@ _KINDS: Final = {AVERAGE: "AVERAGE_POOL_2D", MAX: "MAX_POOL_2D", L2: "L2_POOL_2D
 
 
 class _Places(NamedTuple):
-    """The sliding windows, the number of image cells in each, and the cells that a mean counts: (OH, OW, 1)."""
+    """The windows of a pooling layer along height and width, and the cells that each position of them covers.
+
+    `seen` is the number of image cells and `counted` the number of cells that a mean divides by, both of shape (OH, OW,
+    1).
+    """
 
     windows: tuple[Window, ...]
     seen: Array
@@ -78,7 +82,10 @@ def _places(op: Pooling2d, sizes: Sequence[int], counts: Sequence[int]) -> _Plac
 
 
 def _cells(window: Window, size: int, count: int, padding: int) -> Array:
-    """Return how many cells of the image (or also of the padding) each window along an axis covers."""
+    """Return how many cells of the image each of `count` windows along an axis covers, as a vector.
+
+    `size` is the size of the image. If `padding` is 1 instead of 0, the window's padding counts too.
+    """
     first = np.arange(count) * window.stride - window.pad_before
     low, high = -padding * window.pad_before, size + padding * window.pad_after
     array: Array = np.clip(high - first, 0, window.size) - np.clip(low - first, 0, window.size)
@@ -97,7 +104,11 @@ def _lowest(info: TensorInfo) -> float:
 
 
 def _mean(draft: Draft, op: Pooling2d, x: Tensor, info: TensorInfo, places: _Places) -> Tensor:
-    """Return a mean; if TFLite counts other cells than the layer, it is multiplied by the ratio of the counts."""
+    """Return average or L2 pooling of `x`, with the info `info`.
+
+    If TFLite divides by other numbers of cells than the layer (`places.counted`), the mean is multiplied by their
+    ratio. Quantized layers are refused in this case, as they would be rounded twice.
+    """
     result = sliding(places.windows, x.shape[1:3], info.shape[1:3])
     if not result.adds and np.array_equal(places.counted, places.seen):
         return _node(draft, op.pool_type, x, info, places.windows, result)

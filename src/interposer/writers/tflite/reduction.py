@@ -35,7 +35,10 @@ def mean(draft: Draft, op: Mean) -> Tensor:
 
 
 def reduced(draft: Draft, kind: str, x: Tensor, op: Mean | Reduce, info: TensorInfo | None = None) -> Tensor:
-    """Return a reduced tensor; scalars, which have no axes, are refused."""
+    """Return `x` reduced over the axes of `op` by the TFLite operator `kind`; scalars, which have no axes, are refused.
+
+    `info` is that of the result, by default that of the layer's result.
+    """
     axes = reduced_axes(op.axis, draft.rank)
     if not axes:
         refuse("its input is a scalar, which has no axes to reduce")

@@ -51,7 +51,7 @@ def turned(info: TensorInfo, order: tuple[int, ...]) -> TensorInfo:
 
 @dataclass(eq=False)
 class Step:
-    """An operator to be written; sheets among its options become subgraphs."""
+    """A TFLite operator to be written: its name (`kind`), tensors and options. Sheets in these become subgraphs."""
 
     kind: str
     inputs: list[Tensor | None]
@@ -67,7 +67,10 @@ class Step:
 
 
 class Sheet:
-    """Operators in topological order; `values` maps values of the graph to tensors. Sheets of subgraphs have a name."""
+    """The content of one subgraph while it is written: operators in topological order, and the inputs and outputs.
+
+    `values` maps values of the network to the tensors written for them. Sheets of called subgraphs have a name.
+    """
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -80,7 +83,7 @@ class Sheet:
         self._shared: dict[tuple[Any, ...], Tensor] = {}
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Reserve names of tensors."""
+        """Reserve names of tensors, so that `free_name` never returns one of them."""
         self._names.update(names)
 
     def free_name(self, requested: str) -> str:

@@ -64,7 +64,10 @@ class Tables:
         return int(self._builder.EndObject())
 
     def _put(self, slot: int, field: Field, value: Any) -> None:
-        """Add a field to the table under construction; a scalar that has its default is left out."""
+        """Add a field to the table under construction: a number, or the offset of another object.
+
+        `slot` is the field's position in the schema. A scalar that has its default is left out.
+        """
         if field.kind == "scalar":
             getattr(self._builder, f"Prepend{_METHODS[field.type]}Slot")(slot, value, field.default)
         else:
@@ -75,7 +78,7 @@ class Tables:
         return int(self._builder.CreateNumpyVector(np.asarray(values, dtype)))
 
     def tables(self, places: Sequence[int]) -> int:
-        """Add a vector of tables and return its offset."""
+        """Add a vector of tables, which are at the offsets `places`, and return its offset."""
         self._builder.StartVector(4, len(places), 4)
         for place in reversed(places):
             self._builder.PrependUOffsetTRelative(place)

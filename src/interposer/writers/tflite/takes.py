@@ -209,10 +209,10 @@ def wider(kind: str, dtype: DataType) -> DataType | None:
 
 
 def data_operands(kind: str, count: int) -> Sequence[int]:
-    """Return the indices of the operands that are data, of `count` operands."""
+    """Return the indices of the operands that are data, among `count`; others are indices, axes or shapes."""
     return [index for index in range(count) if index not in _INDICES.get(kind, ())]
 
 
 def gives_others(kind: str) -> bool:
-    """Return True if the types of results do not follow from the types of the data."""
+    """Return True if the operator's results do not have the type of its data, as those of a comparison."""
     return kind in _OTHERS

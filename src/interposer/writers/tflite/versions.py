@@ -38,7 +38,7 @@ _OTHERWISE: Final = {"BROADCAST_TO": 2}
 
 
 def version_of(step: Step) -> int:
-    """Return the version of the step's operator."""
+    """Return the lowest version of the operator that has the types and options which the step uses."""
     types = {item.dtype for item in step.inputs if item is not None}
     version = _OTHERWISE.get(step.kind, 1)
     if step.kind == "FULLY_CONNECTED" and step.options.get("keep_num_dims"):
