@@ -70,7 +70,7 @@ Case tiles(int64_t pixels, int64_t depth) {
                       kernels->configure(kTileRows);
                       for (int64_t row = 0; row < pixels; row += 2 * kTileRows) {
                         const int64_t offsets[] = {row * depth, (row + kTileRows) * depth};
-                        kernels->multiply({&segment, 1, depth / 4, offsets, depth, 2, kTileRows, false}, 4,
+                        kernels->multiply({&segment, 1, depth / 4, offsets, depth, 2, kTileRows, false, false}, 4,
                                           weights.get(), bias.get(), sums.get());
                       }
                       kernels->release();

@@ -133,7 +133,7 @@ TEST(Q8TileKernel, multiplies_tiles_of_every_shape) {
               Guarded<int32_t> sums(count * rows * vectors * 16);
               const uint8_t* segments[3] = {image.data(), image.data() + 2 * size, image.data() + size};
               const int64_t offsets[kMaxTiles] = {3, rows * step, (2 * rows + 1) * step, 0};
-              const Q8Tiles from{segments, segment_count, words, offsets, step, count, rows, is_signed};
+              const Q8Tiles from{segments, segment_count, words, offsets, step, count, rows, is_signed, rows == 7};
               kernels->configure(rows);
               kernels->multiply(from, vectors, weights.data(), bias.data(), sums.data());
               kernels->release();
@@ -337,6 +337,54 @@ TEST_P(Q8ElementwiseKernel, adds_as_the_integers_of_the_reference) {
         for (int64_t n = 0; n < count; ++n)
           ASSERT_EQ(out[n], expected_add(add, a[n], flipped(b[n], kFlip)))
               << describe("limit", limit, "count", count, "element", n);
+      }
+}
+
+/// The result of the formula in float32; -1 where its rounding decides.
+int expected_sum(const Q8Add& q, uint8_t a, uint8_t b) {
+  const double sum = double(a) * q.scale_a + double(b) * q.scale_b + q.whole_shift;
+  if (std::fabs(sum - std::floor(sum) - 0.5) < 1e-3) return -1;
+  return flipped(uint8_t(std::clamp(std::nearbyint(sum), double(q.low), double(q.high))), q.flip);
+}
+
+TEST_P(Q8ElementwiseKernel, adds_by_an_exact_formula) {
+  Random random;
+  for (auto [scale_a, scale_b] : {std::pair<double, double>{0.5, 0.25}, {0.7, 1.3}, {0.011, 90}})
+    for (int64_t count : {1, 63, 64, 65, 5000}) {
+      Q8Add add = make_add(scale_a, scale_b, -1);
+      add.is_exact = true, add.whole_shift = add.shift + float(add.out.zero), add.flip_b = kFlip;
+      Guarded<uint8_t> a(random.integers<uint8_t>(count)), b(random.integers<uint8_t>(count)), out(count);
+      elementwise_q8_kernels_for(isa()).add(a.data(), b.data(), out.data(), count, 0, add);
+      for (int64_t n = 0; n < count; ++n) {
+        const int expected = expected_sum(add, a[n], flipped(b[n], kFlip));
+        ASSERT_TRUE(expected < 0 || expected == out[n]) << describe("count", count, "element", n);
+      }
+    }
+}
+
+TEST_P(Q8RequantizeKernel, adds_a_residual_by_an_exact_formula) {
+  Random random;
+  const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa());
+  const int lanes = kernels.lanes;
+  for (int vectors : {1, 2, 4})
+    for (int rows : {1, 3, 4, 6})
+      for (int channels : {vectors * lanes - 3, vectors * lanes}) {
+        Factors factors(Q8Requantization::single, vectors * lanes, random);
+        Q8Add add = make_add(0.7, 1.3, -1);
+        add.is_exact = true, add.whole_shift = add.shift + float(add.out.zero);
+        Guarded<int32_t> sums(random.integers<int32_t>(rows * vectors * lanes, -30000, 30000));
+        Guarded<uint8_t> out(rows * channels), residual(random.integers<uint8_t>(rows * channels + 64));
+        kernels.requantize(rows, vectors, sums.data(), factors.requantization, 0, nullptr, out.data(), channels,
+                           channels, {&add, residual.data(), channels});
+        for (int64_t n = 0; n < sums.size(); ++n) {
+          const int row = int(n / (vectors * lanes)), at = int(n % (vectors * lanes)),
+                    channel = channel_of(vectors, at / lanes, at % lanes);
+          if (channel >= channels) continue;
+          const uint8_t own = factors.value_of(sums[n], size_t(at)), other = residual[row * channels + channel];
+          const int expected = expected_sum(add, own, other);
+          ASSERT_TRUE(expected < 0 || expected == out[row * channels + channel])
+              << describe("vectors", vectors, "rows", rows, "channels", channels);
+        }
       }
 }
 

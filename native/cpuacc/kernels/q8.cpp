@@ -77,6 +77,33 @@ CPUACC_INLINE Ints added_in_float(Ints a, Ints b, const Q8Add& q, Vec& worst) {
   return code;
 }
 
+/// The parameters of an exact formula, in registers.
+struct ExactAdd {
+  explicit __attribute__((always_inline)) ExactAdd(const Q8Add& q)
+      : scale_a(broadcast(q.scale_a)), scale_b(broadcast(q.scale_b)), shift(broadcast(q.whole_shift)),
+        low(bytes(q.low)), high(bytes(q.high)) {}
+
+  Vec scale_a, scale_b, shift;
+  Ints low, high;
+};
+
+/// The integers nearest to the sums of four vectors of numbers and a vector of quantized values.
+CPUACC_INLINE Ints added_exactly(const Vec* a, Ints b, const ExactAdd& q) {
+  const Ints none = splat(0), b0 = low8(b, none), b1 = high8(b, none);
+  const Ints wide[4] = {low16(b0, none), high16(b0, none), low16(b1, none), high16(b1, none)};
+  Ints sum[4];
+#pragma GCC unroll 4
+  for (int n = 0; n < 4; ++n) sum[n] = nearest(fused(a[n], q.scale_a, fused(floats(wide[n]), q.scale_b, q.shift)));
+  return clamp_bytes(to_bytes(to_shorts(sum[0], sum[1]), to_shorts(sum[2], sum[3])), q.low, q.high);
+}
+
+CPUACC_INLINE Ints added_exactly(Ints a, Ints b, const ExactAdd& q) {
+  const Ints none = splat(0), a0 = low8(a, none), a1 = high8(a, none);
+  const Vec wide[4] = {floats(low16(a0, none)), floats(high16(a0, none)), floats(low16(a1, none)),
+                       floats(high16(a1, none))};
+  return added_exactly(wide, b, q);
+}
+
 /// Add two vectors of quantized values. The sum is computed in float32 unless it is too close to the middle between two
 /// integers.
 CPUACC_INLINE Ints add_quantized(Ints a, Ints b, const Q8Add& q) {
@@ -129,6 +156,16 @@ struct Panel {
   bool whole;  // the rows of four vectors are contiguous in the output
 };
 
+/// The sums of a vector of channels, with the multiple of the sum of the bytes that they need.
+template <int VECTORS>
+CPUACC_INLINE Ints sum_at(const int32_t* sums, int row, int vector, const Q8Requantization& f, int64_t lane,
+                          const int32_t* byte_sums) {
+  Ints sum = load(sums + (row * VECTORS + vector) * kLanes);
+  if (!byte_sums) return sum;
+  return add(sum,
+             multiply(splat(static_cast<uint32_t>(byte_sums[row])), load(f.weight_offset + lane + vector * kLanes)));
+}
+
 /// Requantize `count` rows that are processed together. EXTRAS: byte sums or a residual may be added.
 template <int MODE, int VECTORS, bool EXTRAS>
 CPUACC_INLINE void requantize_rows(const Panel<VECTORS>& panel, int count, const int32_t* sums,
@@ -138,10 +175,7 @@ CPUACC_INLINE void requantize_rows(const Panel<VECTORS>& panel, int count, const
 #pragma GCC unroll 4
   for (int n = 0; n < 4; ++n) {
     const int vector = n % VECTORS, row = n / VECTORS < count ? n / VECTORS : 0;
-    Ints sum = load(sums + (row * VECTORS + vector) * kLanes);
-    if (EXTRAS && byte_sums)
-      sum = add(sum,
-                multiply(splat(static_cast<uint32_t>(byte_sums[row])), load(f.weight_offset + lane + vector * kLanes)));
+    Ints sum = sum_at<VECTORS>(sums, row, vector, f, lane, EXTRAS ? byte_sums : nullptr);
     x[n] = distance<MODE>(sum, panel.factors[vector], f, lane + vector * kLanes);
   }
   Ints codes = saturated(x[0], x[1], x[2], x[3], panel.zero, panel.low, panel.high);
@@ -150,6 +184,48 @@ CPUACC_INLINE void requantize_rows(const Panel<VECTORS>& panel, int count, const
     panel.write(to, exclusive_or(added, splat(residual.add->flip)), count);
   } else {
     panel.write(to, exclusive_or(codes, panel.flip), count);
+  }
+}
+
+/// Requantize `count` rows in mode `single`, and add a residual by an exact formula.
+template <int VECTORS>
+CPUACC_INLINE void requantize_and_add(const Panel<VECTORS>& panel, const ExactAdd& formula, int count,
+                                      const int32_t* sums, const Q8Requantization& f, int64_t lane,
+                                      const int32_t* byte_sums, uint8_t* to, const uint8_t* other, int64_t step,
+                                      uint32_t flip_b, uint32_t flip) {
+  const Vec zero = broadcast(static_cast<float>(f.zero)), low = broadcast(static_cast<float>(f.low)),
+            high = broadcast(static_cast<float>(f.high));
+  Vec own[4];
+#pragma GCC unroll 4
+  for (int n = 0; n < 4; ++n) {
+    const int vector = n % VECTORS, row = n / VECTORS < count ? n / VECTORS : 0;
+    const Ints sum = sum_at<VECTORS>(sums, row, vector, f, lane, byte_sums);
+    own[n] = at_most(at_least(floats(scaled(sum, panel.factors[vector])) + zero, low), high);
+  }
+  panel.write(to, exclusive_or(added_exactly(own, panel.others(other, step, count, flip_b), formula), splat(flip)),
+              count);
+}
+
+/// Requantize the rows of a panel in mode `single`, and add a residual by an exact formula.
+template <int VECTORS>
+static void requantize_panel_and_add(int rows, const int32_t* sums, const Q8Requantization& given, int64_t lane,
+                                     const int32_t* byte_sums, uint8_t* out, int64_t step, int channels,
+                                     const Q8Residual& residual) {
+  const Q8Requantization f = given;  // a copy, which stores of bytes cannot change
+  const Panel<VECTORS> panel(f, lane, step, channels);
+  const ExactAdd formula(*residual.add);
+  const int64_t other_step = residual.step;
+  const uint32_t flip_b = residual.add->flip_b, flip = residual.add->flip;
+  constexpr int together = Panel<VECTORS>::kTogether;
+  const uint8_t* other = residual.codes;
+  for (; rows > 0; rows -= together) {
+    if (rows >= together)
+      requantize_and_add<VECTORS>(panel, formula, together, sums, f, lane, byte_sums, out, other, other_step, flip_b,
+                                  flip);
+    else
+      requantize_and_add<VECTORS>(panel, formula, rows, sums, f, lane, byte_sums, out, other, other_step, flip_b, flip);
+    sums += 4 * kLanes, out += together * step, other += together * other_step;
+    byte_sums += byte_sums ? together : 0;
   }
 }
 
@@ -176,7 +252,9 @@ static void requantize_of(int rows, const int32_t* sums, const Q8Requantization&
                           const Q8Residual& residual) {
   bool extras = byte_sums || residual.add;
   auto run = requantize_panel<Q8Requantization::real, VECTORS, true>;
-  if (f.mode == Q8Requantization::single)
+  if (f.mode == Q8Requantization::single && residual.add && residual.add->is_exact)
+    run = requantize_panel_and_add<VECTORS>;
+  else if (f.mode == Q8Requantization::single)
     run = extras ? requantize_panel<Q8Requantization::single, VECTORS, true>
                  : requantize_panel<Q8Requantization::single, VECTORS, false>;
   else if (f.mode == Q8Requantization::twofold)
@@ -540,6 +618,15 @@ static void gather(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t cha
 static void add_elements(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count, uint32_t flip_a,
                          const Q8Add& q) {
   Ints mask_a = splat(flip_a), mask_b = splat(q.flip_b), mask = splat(q.flip);
+  if (q.is_exact) {
+    const ExactAdd formula(q);
+    for (int64_t n = 0; n < count; n += 4 * kLanes) {
+      Ints x = exclusive_or(load_bytes(a + n, count - n), mask_a);
+      Ints y = exclusive_or(load_bytes(b + n, count - n), mask_b);
+      store_bytes(out + n, exclusive_or(added_exactly(x, y, formula), mask), count - n);
+    }
+    return;
+  }
   for (int64_t n = 0; n < count; n += 4 * kLanes) {
     Ints x = exclusive_or(load_bytes(a + n, count - n), mask_a), y = exclusive_or(load_bytes(b + n, count - n), mask_b);
     store_bytes(out + n, exclusive_or(add_quantized(x, y, q), mask), count - n);

@@ -53,6 +53,10 @@ struct Q8Add {
   // most `limit` away from an integer is rounded to it; other values are computed in integers. A negative `limit`
   // selects integers for all values.
   float scale_a, scale_b, shift, limit;
+  // If true, a * scale_a + b * scale_b + whole_shift, rounded to an integer, was shown to be the result for all values
+  // of a and b, before the clamp.
+  bool is_exact;
+  float whole_shift;
 };
 
 /// The product of two quantized values: zero + (a - zero_a) * (b - zero_b) * factor. All values are unsigned.

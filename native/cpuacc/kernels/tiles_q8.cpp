@@ -51,6 +51,8 @@ struct Registers {
   static constexpr int weights(int vector) { return 6 + vector % 2; }
 };
 
+constexpr int64_t kAhead = 8192;  // bytes between the weights that are multiplied and those that are requested
+
 /// Weights of a panel: pairs of vectors are `pair` bytes apart.
 template <int TILES, int VECTORS, bool SIGNED>
 static void multiply_block(const Q8Tiles& from, int64_t pair, const int8_t* weights, const int32_t* bias, int32_t* sums,
@@ -63,7 +65,9 @@ static void multiply_block(const Q8Tiles& from, int64_t pair, const int8_t* weig
   for (int64_t s = 0; s < from.segment_count; ++s) {
     const uint8_t* pixels[TILES];
     for (int m = 0; m < TILES; ++m) pixels[m] = from.segments[s] + from.offsets[m];
-    for (int64_t k = 0; k < from.words; k += 16, weights += 16 * line)
+    for (int64_t k = 0; k < from.words; k += 16, weights += 16 * line) {
+      if (from.prefetches)
+        for (int64_t at = 0; at < 16 * line; at += 64) __builtin_prefetch(weights + kAhead + at, 0, 3);
       repeat<VECTORS>([&](auto n) {
         load_tile<Own::weights(n.value)>(weights + n.value / 2 * pair + n.value % 2 * kTileBytes, line);
         repeat<TILES>([&](auto m) {
@@ -71,6 +75,7 @@ static void multiply_block(const Q8Tiles& from, int64_t pair, const int8_t* weig
           multiply_tiles<Own::sum(m.value, n.value), Own::pixels(m.value), Own::weights(n.value), SIGNED>();
         });
       });
+    }
   }
   repeat<TILES>([&](auto m) {
     repeat<VECTORS>([&](auto n) {

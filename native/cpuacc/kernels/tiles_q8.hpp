@@ -17,9 +17,10 @@ struct Q8Tiles {
   int64_t segment_count, words;
   const int64_t* offsets;
   int64_t step;
-  int count;       // at most kMaxTiles
-  int rows;        // pixels of a tile, as configured
-  bool is_signed;  // the bytes are int8, else uint8
+  int count;        // at most kMaxTiles
+  int rows;         // pixels of a tile, as configured
+  bool is_signed;   // the bytes are int8, else uint8
+  bool prefetches;  // request weights before they are needed
 };
 constexpr int kMaxTiles = 4;
 

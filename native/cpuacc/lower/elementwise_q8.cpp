@@ -91,7 +91,7 @@ void lower_sum(const Node& node, Builder& builder) {
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::make_shared<Sum>(Sum{&elementwise_q8_kernels_for(builder.settings.isa),
-                                         q8_addition(a, b, out, limits), flip_of(a), out.elements()});
+                                         q8_addition(builder, a, b, out, limits), flip_of(a), out.elements()});
   builder.add(std::move(step));
 }
 

@@ -10,7 +10,8 @@ namespace {
 
 constexpr int64_t kSlack = 64;  // bytes that kernels may read after the last pixel of a copy
 constexpr int64_t kTileWords = kTileBytes / 4;
-constexpr int kMaxSums = 128 * 16;  // sums that are requantized at once: 8 KiB of the first-level cache
+constexpr int64_t kCachedWeights = 512 * 1024;  // bytes of weights that stay in the second-level cache
+constexpr int kMaxSums = 128 * 16;              // sums that are requantized at once: 8 KiB of the first-level cache
 
 /// Bytes that are read contiguously for one pixel and one panel: the channels of a tap, or of a row of adjacent taps.
 struct Segment {
@@ -22,6 +23,7 @@ struct Gemm {
   const TileQ8Kernels* tiles;  // nullptr: vectors multiply
   int tile_rows;               // positions in a tile
   bool is_signed;              // bytes of the image are int8; vectors multiply unsigned bytes only
+  bool prefetches;             // weights exceed the second-level cache
   const ElementwiseQ8Kernels* elementwise;
   Q8Channels channels;
   std::vector<Segment> segments;  // those of the first slice of groups, then those of other slices
@@ -171,7 +173,8 @@ void multiply_tiles(const Chunk& chunk, int vectors, int64_t first_segment, cons
   const Gemm& p = *chunk.gemm;
   alignas(64) int32_t sums[kMaxSums];
   int64_t offsets[kMaxTiles];
-  Q8Tiles from{segments, p.segment_count, p.words, offsets, p.columns.stride * p.depth, 0, p.tile_rows, p.is_signed};
+  Q8Tiles from{segments, p.segment_count, p.words,     offsets,     p.columns.stride * p.depth,
+               0,        p.tile_rows,     p.is_signed, p.prefetches};
   if (p.gathers)
     segments[0] = chunk.from, from.segment_count = 1, from.words = p.depth_bytes / 4, from.step = p.depth_bytes;
   else
@@ -181,6 +184,7 @@ void multiply_tiles(const Chunk& chunk, int vectors, int64_t first_segment, cons
     TileSequence first = tiles;
     for (from.count = 0; from.count < most && !tiles.ended(); tiles.advance()) offsets[from.count++] = tiles.offset();
     p.tiles->multiply(from, vectors, weights, bias, sums);
+    from.prefetches = false;  // they are in the cache now
     for (int n = 0; n < from.count; ++n, first.advance()) use(sums + n * p.tile_rows * vectors * kTileRows, first);
   }
 }
@@ -536,9 +540,11 @@ bool covers_image(const Q8Axis& axis) {
          axis.places == axis.result;
 }
 
-/// The same for tiles, which read operands from the second-level cache.
-int64_t tiled_chunk_of(const Gemm& p) {
-  const int64_t room = 256 * 1024, together = kMaxTiles * p.tile_rows;
+/// The same for tiles, which read weights from the second-level cache. If the weights fit it, a chunk is small, so that
+/// all channels of a position are written soon after one another.
+int64_t tiled_chunk_of(const Gemm& p, int64_t weight_bytes) {
+  const int64_t together = kMaxTiles * p.tile_rows;
+  const int64_t room = (weight_bytes > kCachedWeights ? 256 : p.flat ? 16 : 64) * 1024;
   if (p.flat) return std::max<int64_t>(1, room / std::max<int64_t>(p.depth, 1) / together) * together;
   const int64_t row = p.gathers ? p.columns.places * p.depth_bytes : p.width * p.depth * p.rows.stride;
   return std::max<int64_t>(1, room / std::max<int64_t>(row, 1));
@@ -547,7 +553,7 @@ int64_t tiled_chunk_of(const Gemm& p) {
 /// Rows (or positions) whose operands fit a cache together with the weights: 96 KiB if the weights exceed the
 /// first-level cache, otherwise 20 KiB.
 int64_t chunk_of(const Gemm& p, int64_t weight_bytes) {
-  if (p.tiles) return tiled_chunk_of(p);
+  if (p.tiles) return tiled_chunk_of(p, weight_bytes);
   int64_t room = weight_bytes > 24 * 1024 ? 96 * 1024 : 20 * 1024;
   if (p.flat) return std::max<int64_t>(84, room / std::max<int64_t>(p.depth, 1) / 84 * 84);
   int64_t row = std::max<int64_t>(p.width * p.depth * p.rows.stride, 1);
@@ -660,6 +666,7 @@ std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Te
   }
   place(p, w);
   p.chunk = chunk_of(p, weight_bytes);
+  p.prefetches = weight_bytes > kCachedWeights;
   p.reads_rows = !p.tiles && p.kernels->row_tile && length == 3 && p.columns.stride == 1 && p.depth % 4 == 0;
 
   Q8Sums sums = sums_of(w, bias, zero);
@@ -720,7 +727,7 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   p.bias = own.bias;
   p.requantization = own.requantization;
   p.adds = posts.other >= 0;
-  if (p.adds) p.addition = q8_addition(result, builder.graph[posts.other], output, posts.limits_of_sum);
+  if (p.adds) p.addition = q8_addition(builder, result, builder.graph[posts.other], output, posts.limits_of_sum);
 
   Step step = step_of(builder, name, gemm, w, weight_bytes, in);
   if (p.adds) step.in.push_back(other);

@@ -362,7 +362,49 @@ Q8Parameters::Q8Parameters(const void* packed, int64_t lanes, const Tensor& resu
 
 // ---- Sums of two tensors --------------------------------------------------------------------------------------------
 
-Q8Add q8_addition(const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits) {
+namespace {
+
+constexpr size_t kPairs = 256 * 256;  // of quantized values
+
+/// All pairs of quantized values, and the results of adding them in the integer arithmetic of the reference.
+struct AllSums {
+  const ElementwiseQ8Kernels& kernels;
+  std::vector<uint8_t> a, b, expected, result;
+
+  AllSums(const ElementwiseQ8Kernels& kernels, Q8Add add)
+      : kernels(kernels), a(kPairs), b(kPairs), expected(kPairs), result(kPairs) {
+    for (size_t n = 0; n < kPairs; ++n) a[n] = uint8_t(n / 256), b[n] = uint8_t(n % 256);
+    add.limit = -1;
+    kernels.add(a.data(), b.data(), expected.data(), kPairs, 0, add);
+  }
+  bool equal(const Q8Add& add) {
+    kernels.add(a.data(), b.data(), result.data(), kPairs, 0, add);
+    return result == expected;
+  }
+};
+
+/// The shift with which the formula in float32 is exact.
+struct ExactShift {
+  int32_t is_exact;
+  float shift;
+};
+
+/// Search for such a shift near the accurate one. The integer arithmetic has rounding errors of its own, so that
+/// results differ if a sum is close to the middle between two integers.
+ExactShift exact_shift(const ElementwiseQ8Kernels& kernels, Q8Add add, double shift, double error) {
+  add.flip_b = add.flip = 0;
+  AllSums sums(kernels, add);
+  add.is_exact = true;
+  for (int n = 0; n < 48; ++n) {  // 0, 1, -1, 2, -2 ...
+    add.whole_shift = float(shift + error / 8 * double(n % 2 ? n / 2 + 1 : -n / 2));
+    if (sums.equal(add)) return {1, add.whole_shift};
+  }
+  return {0, 0};
+}
+
+}  // namespace
+
+Q8Add q8_addition(Builder& builder, const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits) {
   double common = 2 * std::max(single(a.scale()), single(b.scale()));
   auto factor = [](const Tensor& tensor, double ratio) {
     native::FixedPoint found = native::quantize_multiplier(ratio);
@@ -371,17 +413,27 @@ Q8Add q8_addition(const Tensor& a, const Tensor& b, const Tensor& result, const 
   double of_a = single(a.scale()) / single(result.scale()), of_b = single(b.scale()) / single(result.scale());
   // The result has six rounding errors of float32, of values up to this size; the reference rounds to 2**-20.
   double size = 255 * 2 * (of_a + of_b), error = size * 3 * 0x1p-23 + (of_a + of_b) * 0x1p-17;
-  return {factor(a, single(a.scale()) / common),
-          factor(b, single(b.scale()) / common),
-          factor(result, common / (1048576.0 * single(result.scale()))),
-          limits.low,
-          limits.high,
-          flip_of(b),
-          flip_of(result),
-          float(of_a),
-          float(of_b),
-          float(-of_a * unsigned_zero(a) - of_b * unsigned_zero(b)),
-          error < 0.02 ? float(0.5 - error) : -1.0f};
+  const double shift = -of_a * unsigned_zero(a) - of_b * unsigned_zero(b);
+  Q8Add add{factor(a, single(a.scale()) / common),
+            factor(b, single(b.scale()) / common),
+            factor(result, common / (1048576.0 * single(result.scale()))),
+            limits.low,
+            limits.high,
+            flip_of(b),
+            flip_of(result),
+            float(of_a),
+            float(of_b),
+            float(shift),
+            error < 0.02 ? float(0.5 - error) : -1.0f,
+            false,
+            0};
+  const void* packed = builder.pack(64, [&](void* memory) {
+    *static_cast<ExactShift*>(memory) = exact_shift(elementwise_q8_kernels_for(builder.settings.isa), add,
+                                                    shift + unsigned_zero(result), size * 0x1p-23);
+  });
+  const ExactShift& found = *static_cast<const ExactShift*>(packed);
+  add.is_exact = found.is_exact != 0, add.whole_shift = found.shift;
+  return add;
 }
 
 }  // namespace cpuacc
