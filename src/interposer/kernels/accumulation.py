@@ -55,7 +55,10 @@ def float_type(dtype: DataType) -> np.dtype[Any]:
 
 
 def exact_type(largest_sum: float) -> np.dtype[Any]:
-    """Return the fastest float type whose sums of integers are exact up to a magnitude of `largest_sum`."""
+    """Return the fastest NumPy type in which sums of integers up to `largest_sum` in magnitude are exact.
+
+    This is float32 below 2**24, float64 below 2**53, else int64.
+    """
     return np.dtype(next((kind for kind, limit in _EXACT if largest_sum < limit), np.int64))
 
 
@@ -66,7 +69,7 @@ def largest_code(info: TensorInfo) -> int:
 
 
 def centered(codes: Array, info: TensorInfo, dtype: np.dtype[Any]) -> Array:
-    """Return the quantized values minus the zero point, as `dtype`; unquantized values unchanged."""
+    """Return quantized values minus their zero point, as `dtype`; unquantized values are only converted."""
     if not info.zero_point:
         return codes.astype(dtype, copy=False)
     without: Array = np.subtract(codes, dtype.type(info.zero_point), dtype=dtype)
@@ -74,18 +77,25 @@ def centered(codes: Array, info: TensorInfo, dtype: np.dtype[Any]) -> Array:
 
 
 def shifted(values: Array, zero_point: Array | None) -> Array:
-    """Return integers minus their zero points as float64; without zero points, unchanged values."""
+    """Return integers minus their zero points as float64; None stands for zero points of 0.
+
+    The zero points are a scalar, or an array that broadcasts with `values`.
+    """
     wide: Array = values.astype(np.float64)
     return wide if zero_point is None else wide - zero_point
 
 
 def integer_sums(sums: Array) -> Array:
-    """Return whole numbers as int32; those out of range wrap around."""
+    """Convert whole numbers, which may be stored as floats, to int32; those out of range wrap around."""
     return sums.astype(np.int64).astype(np.int32)
 
 
 def summable_types(_: object, info: KernelInfo) -> str | None:
-    """Return an error if the types of input, weights, bias and output cannot be combined, else None."""
+    """Return why the types of input, weights, bias and output cannot be combined, or None if they can.
+
+    This is a rule of the kernels of convolutions and fully connected layers. Without quantization, all types must be
+    equal.
+    """
     return _quantized_types(info) if info.quantized else _unquantized_types(info)
 
 
@@ -119,7 +129,7 @@ def _bias_types(x: TensorInfo, bias: TensorInfo | None) -> str | None:
 
 
 class Scaling(Enum):
-    """The ways in which TFLite's reference kernels compute the scaling factor of sums."""
+    """How a kernel computes the factor that rescales sums to the output's quantization, as kernels of TFLite do."""
 
     FIXED_POINT = "fixed point"
     FIXED_POINT_OF_SINGLES = "fixed point, from the product of the scales of input and weights rounded to float32"
@@ -130,8 +140,8 @@ class Scaling(Enum):
 class Requantizer:
     """Converts sums of products of quantized values to quantized outputs, bit for bit as TFLite's reference.
 
-    Sums have 32 bits. For 16-bit activations they have 64 bits, unless the bias has 32 bits. The last axis is the
-    channel axis.
+    It is called with an array of sums, whose last axis is the channel axis. Sums have 32 bits. For 16-bit activations
+    they have 64 bits (`wide`), unless the bias has 32 bits.
     """
 
     scale: Callable[[Array], Array]
@@ -144,13 +154,13 @@ class Requantizer:
     def of(
         cls, x: TensorInfo, weights: TensorInfo, output: TensorInfo, bias: Array | None, scaling: Scaling
     ) -> Requantizer:
-        """Return the requantizer for tensors of these infos."""
+        """Return the requantizer for a layer with input `x`, these weights and output, and the bias if it has one."""
         wide = x.dtype is DataType.INT16 and (bias is None or bias.dtype != np.int32)
         ratio = _ratio(x, weights, output, single=scaling is Scaling.FIXED_POINT_OF_SINGLES)
         return cls(_scale(ratio, scaling, wide), bias, wide, output.zero_point, output.dtype)
 
     def __call__(self, sums: Array) -> Array:
-        """Add the bias, scale, round, add the zero point, clamp."""
+        """Return quantized outputs: add the bias to the sums, scale, round, add the output's zero point, and clamp."""
         if self.wide or sums.dtype != np.float32:
             sums = sums.astype(np.int64)
         if not self.wide:
@@ -163,7 +173,10 @@ class Requantizer:
 
 
 def _ratio(x: TensorInfo, weights: TensorInfo, output: TensorInfo, *, single: bool) -> NDArray[np.float64]:
-    """Return the factor from the scale of the sums to the scale of the output, per channel or for all."""
+    """Return scale of `x` * scale of weights / scale of output: an array, per output channel or of a single number.
+
+    With `single`, the product of the scales is rounded to float32.
+    """
     q = weights.quantization or Quantization(1.0)
     scales = np.asarray(q.scales if q.per_axis else q.scale, np.float32)
     products = np.multiply(scales, np.float32(x.scale), dtype=np.float32 if single else np.float64)
@@ -178,9 +191,10 @@ def _scale(ratio: NDArray[np.float64], scaling: Scaling, wide: bool) -> Callable
 
 
 class Plan(NamedTuple):
-    """The constants of a kernel: weights minus their zero point as floats, the type of the sums, and the final step.
+    """What a kernel of a convolution or fully connected layer computes once if weights and bias are constant.
 
-    The final step adds the bias, and for quantized tensors rescales the sums to the output's quantization.
+    `weights` are the weights minus their zero point, in the type in which the products are summed. `finish` converts
+    the sums to outputs: it adds the bias, and for quantized tensors it rescales the sums to the output's quantization.
     """
 
     weights: Array
@@ -188,7 +202,10 @@ class Plan(NamedTuple):
 
 
 def plan(info: KernelInfo, weights: Array, bias: Array | None, axis: int, scaling: Scaling) -> Plan:
-    """Return the plan for weights whose output channels are along `axis`."""
+    """Return the plan for weights whose output channels are along `axis`.
+
+    `scaling` is how sums of quantized values are rescaled; it is not used for unquantized tensors.
+    """
     x = info.input
     if not x.is_quantized:
         dtype = float_type(x.dtype)

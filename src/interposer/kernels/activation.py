@@ -40,7 +40,7 @@ _softplus: Final = precisely(lambda x: np.logaddexp(x, 0))
 
 
 def _gelu_tanh(x: Array) -> Array:
-    """Compute x * (1 + tanh(y)) / 2 without the sum, which loses all digits for large negative x."""
+    """Compute GELU_TANH, x * (1 + tanh(y)) / 2, as x / (1 + exp(-2 * y)), which is precise for large negative x."""
     return np.asarray(x / (1 + _exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x)))))
 
 
@@ -86,7 +86,7 @@ def _computes(op: Activation, info: KernelInfo) -> str | None:
 
 @kernel(Activation, quantized=False, when=(all_quantized, _computes))
 def activation(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Compute `Activation` on floats; narrow floats are rounded once at the end, and clamps work in place."""
+    """Compute `Activation` on floats; narrow floats are rounded once at the end, and clamps write directly to `out`."""
     lacks_infinity = info.input.dtype in FLOATS and info.input.dtype.bits == 8
     if op.function in _CLAMPS and not lacks_infinity:
         np.clip(x, *_limits(*_bounds(op), info.input), out=out)
@@ -95,7 +95,7 @@ def activation(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> Non
 
 
 def _limits(low: float, high: float, info: TensorInfo) -> tuple[Array, Array]:
-    """Return the bounds of a clamp as elements of the tensor; for integers, the nearest integers within the bounds."""
+    """Return the bounds of a clamp as two scalars of the tensor's type; for integers, rounded inwards."""
     dtype = info.dtype.numpy
     if info.dtype.is_integer:
         limits = np.iinfo(dtype)
@@ -113,13 +113,16 @@ def _clamps_codes(op: Activation, info: KernelInfo) -> str | None:
 
 @kernel(Activation, quantized=True, when=(all_quantized, _clamps_codes))
 def clamp(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Compute clamping activations; for equal quantizations, the bounds are quantized instead of dequantizing x."""
+    """Compute RELU and BOUNDED_RELU if input and output have equal quantizations: clamp to the quantized bounds."""
     low, high = clamp_codes(*_bounds(op), info.output)
     np.clip(x, x.dtype.type(low), x.dtype.type(high), out=out)
 
 
 def _codes(op: Activation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
-    """Return quantized results, by TFLite's integer rule for the activation, or by float32 if TFLite has no rule."""
+    """Return results for the quantized values `x`, quantized like `output`, but not clamped to its type.
+
+    They are computed by TFLite's integer rule for the activation, or in float32 if TFLite has no rule.
+    """
     wide = input.dtype is DataType.INT16
     normal = wide and input.zero_point == 0 and output.quantization == Quantization(2.0**-15)
     match op.function:
@@ -142,7 +145,7 @@ def _codes(op: Activation, x: Array, input: TensorInfo, output: TensorInfo) -> A
 
 @kernel(Activation, quantized=True, when=(all_quantized, one_scale_of_few_bits))
 def activation_by_table(op: Activation, x: Array, *, out: Array, prepared: Array) -> None:
-    """Compute quantized activations of 8- and 16-bit tensors by a lookup table of all values."""
+    """Compute quantized activations of 8- and 16-bit tensors; `prepared` is a table of the results for all values."""
     look_up(prepared, x, out)
 
 
@@ -163,7 +166,7 @@ def activation_of_reals(op: Activation, x: Array, *, info: KernelInfo, out: Arra
 
 
 def _softmax(x: Array, axis: int, beta: float) -> Array:
-    """Compute softmax; the greatest score is subtracted first, so that no exponential overflows."""
+    """Compute softmax of `x * beta`; the greatest score is subtracted first, so that no exponential overflows."""
     exps = np.exp(_below_greatest(x, axis, beta))
     probabilities: Array = exps / exps.sum(axis=axis, keepdims=True)
     return probabilities
@@ -176,7 +179,10 @@ def _log_softmax(x: Array, axis: int, beta: float) -> Array:
 
 
 def _below_greatest(x: Array, axis: int, beta: float) -> Array:
-    """Return the scores `x * beta` minus the greatest of them; for a negative beta, that of the least element."""
+    """Return the scores `x * beta` minus the greatest of them along the axis, so that none is above 0.
+
+    If `beta` is negative, the least element of `x` has the greatest score.
+    """
     greatest = x.max(axis=axis, keepdims=True) if beta >= 0 else x.min(axis=axis, keepdims=True)
     below: Array = (x - greatest) * beta
     return below
@@ -188,7 +194,7 @@ def _is_float(op: Softmax | LogSoftmax | Hardmax, info: KernelInfo) -> str | Non
 
 @kernel(Softmax, LogSoftmax, when=(all_quantized, _is_float))
 def softmax(op: Softmax | LogSoftmax, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Compute `Softmax` in integers if TFLite has a rule for the quantization, else in float32."""
+    """Compute `Softmax` or `LogSoftmax`, in integers if TFLite has a rule for the quantization, else in float32."""
     rule = _integer_rule(op, info)
     if x.size == 0:
         return
@@ -210,7 +216,11 @@ _INTEGER_RULES: Final = {
 
 
 def _integer_rule(op: Softmax | LogSoftmax, info: KernelInfo) -> Callable[..., Array] | None:
-    """Return TFLite's rule, or None if the output does not have the quantization that TFLite prescribes."""
+    """Return TFLite's integer function for the operator, such as `softmax8`, or None if there is none.
+
+    There is none if the output does not have the quantization that TFLite prescribes. The function is called with the
+    quantized values (the softmax axis last), the infos of input and output, and the operator's beta.
+    """
     source = info.input.quantization
     if source is None or source.per_axis or op.infer(info.input).quantization != info.output.quantization:
         return None

@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 
 def _split(x: Array, heads: int) -> Array:
-    """Split the last axis into heads: (B, S, heads * E) becomes (B, heads, S, E)."""
+    """Split the last axis into heads: (B, S, heads * E) becomes (B, heads, S, E); a tensor of rank 4 is unchanged."""
     if x.ndim == 4:
         return x
     batch, length, width = x.shape
@@ -25,7 +25,7 @@ def _split(x: Array, heads: int) -> Array:
 
 
 def _merged(x: Array, rank: int) -> Array:
-    """Undo `_split` if the operator's tensors have rank 3: (B, H, S, E) becomes (B, S, H * E)."""
+    """Undo `_split`: (B, H, S, E) becomes (B, S, H * E) if `rank`, that of the operator's query, is 3."""
     if rank == 4:
         return x
     batch, heads, length, size = x.shape
@@ -37,7 +37,11 @@ def attention(
     op: Attention, query: Array, key: Array, value: Array, mask: Array | None,
     past_key: Array | None, past_value: Array | None, valid_lengths: Array | None, *, info: KernelInfo,
 ) -> tuple[Array, ...]:  # fmt: skip
-    """Compute `Attention`, in float32 for narrower types; masked keys have a score of minus infinity."""
+    """Compute `Attention`, in float32 for narrower types; masked keys have a score of minus infinity.
+
+    Return the output, the present key, the present value and the scores, or the first of these if the operator has
+    fewer results.
+    """
     q, k, v = _split(query, op.q_num_heads), _split(key, op.kv_num_heads), _split(value, op.kv_num_heads)
     if past_key is not None and past_value is not None:
         k, v = np.concatenate([past_key, k], 2), np.concatenate([past_value, v], 2)
@@ -60,7 +64,10 @@ def attention(
 
 
 def _by_groups(a: Array, b: Array) -> Array:
-    """Multiply matrices, where each head of `b` is used by several consecutive heads of `a`."""
+    """Multiply matrices (B, H, M, N) with matrices (B, G, N, P), to (B, H, M, P).
+
+    Each of the G heads of `b` is used by H / G consecutive heads of `a`.
+    """
     groups = b.shape[1]
     grouped = a.reshape(a.shape[0], groups, a.shape[1] // groups, *a.shape[2:])
     product: Array = grouped @ b[:, :, np.newaxis]
@@ -68,9 +75,10 @@ def _by_groups(a: Array, b: Array) -> Array:
 
 
 def _weighted(probabilities: Array, values: Array, visible: Array) -> Array:
-    """Multiply probabilities (B, H, Q, K) with values (B, G, K, E), excluding masked keys.
+    """Multiply probabilities (B, H, Q, K) with values (B, G, K, E), to (B, H, Q, E), excluding masked keys.
 
-    A plain product would turn an infinity or NaN in the value of an excluded key into NaN, as its probability is 0.
+    `visible` is True for keys that are not masked. A plain product would turn an infinity or NaN in the value of an
+    excluded key into NaN, as its probability is 0.
     """
     finite = np.isfinite(values)
     output = _by_groups(probabilities, np.where(finite, values, 0))
@@ -82,14 +90,17 @@ def _weighted(probabilities: Array, values: Array, visible: Array) -> Array:
 
 
 def _added(mask: Array | None, scores: Array) -> Array:
-    """Return the addends for the scores from a mask of numbers; zeros without a mask or with a boolean mask."""
+    """Return what a numeric mask adds to the scores (B, H, Q, K); 0 without a mask or with a boolean mask."""
     if mask is None or mask.dtype == np.bool_:
         return np.zeros((), scores.dtype)
     return _for_all_keys(mask, scores.shape[3]).astype(scores.dtype)
 
 
 def _visible(op: Attention, scores: Array, mask: Array | None, valid_lengths: Array | None, past: int) -> Array:
-    """Return which keys each query attends to, as booleans (B, H, Q, K)."""
+    """Return which keys each query attends to, by the mask and by position, as booleans (B, H, Q, K).
+
+    `scores` has this shape; `past` is the number of past keys, which come before the new ones.
+    """
     keys = scores.shape[3]
     visible = _seen(op, scores.shape[2], keys, valid_lengths, past)
     if mask is not None and mask.ndim:
@@ -101,14 +112,18 @@ def _visible(op: Attention, scores: Array, mask: Array | None, valid_lengths: Ar
 
 
 def _for_all_keys(mask: Array, keys: int) -> Array:
-    """Append zeros for the last keys if the mask is shorter than the keys."""
+    """Append zeros along the last axis of a mask until it has `keys` elements; a scalar mask is unchanged."""
     if mask.ndim == 0:
         return mask
     return np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])])
 
 
 def _seen(op: Attention, queries: int, keys: int, valid_lengths: Array | None, past: int) -> Array:
-    """Return which keys each query attends to by position alone, as booleans (B or 1, 1, Q, K)."""
+    """Return which keys each query attends to by position alone, as booleans (B or 1, 1, Q, K).
+
+    `past` is the number of past keys. The rules are causality, the windows and the number of valid keys
+    (`valid_lengths`).
+    """
     key = np.arange(keys)
     valid = np.array([keys]) if valid_lengths is None else valid_lengths
     offset = np.array([past]) if valid_lengths is None else valid_lengths - queries
@@ -124,7 +139,7 @@ def _seen(op: Attention, queries: int, keys: int, valid_lengths: Array | None, p
 
 
 def _softmax(scores: Array) -> Array:
-    """Compute softmax along the last axis; zeros if all scores are minus infinity."""
+    """Compute softmax along the last axis; the result is zeros if all scores are minus infinity."""
     greatest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     exps = np.exp(scores - np.where(np.isneginf(greatest), 0, greatest))
     total = exps.sum(axis=-1, keepdims=True)

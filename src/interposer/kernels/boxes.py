@@ -40,7 +40,7 @@ It may also reduce the scores of the boxes.
 
 
 def reals_only(_: object, info: KernelInfo) -> str | None:
-    """Return an error for integer tensors without a scale, except the tensor of image indices, else None."""
+    """Return why an operand is refused: it has integers without a scale, and is not the tensor of image indices."""
     for name, tensor in zip(info.names, info.inputs, strict=False):
         if tensor is not None and tensor.dtype.is_integer and name != "batches" and not tensor.is_quantized:
             return f"{name} is {tensor.dtype} and not quantized; takes floats, or integers with a scale"
@@ -48,21 +48,21 @@ def reals_only(_: object, info: KernelInfo) -> str | None:
 
 
 def stored(values: Array, info: TensorInfo) -> Array:
-    """Quantize or convert float values to the type of `info`; shapes are not checked."""
+    """Return float values as a new array, quantized or converted to the type of `info`, whose shape is not used."""
     array = np.empty(values.shape, info.dtype.numpy)
     store(values, info, array)
     return array
 
 
 def check_images(batches: Array, count: int) -> None:
-    """Raise an error if the image index of a box is out of range."""
+    """Raise `InvalidArgumentError` if `batches` has an image index that is not from 0 to `count` - 1."""
     wrong = batches[(batches < 0) | (batches >= count)]
     if wrong.size:
         raise InvalidArgumentError(f"batches has {wrong[0]}, but there are only {count} images")
 
 
 def check_boxes(boxes: Array, name: str) -> None:
-    """Raise an error if a box (..., 4) ends before it begins."""
+    """Raise `InvalidArgumentError` if a box (..., 4) ends before it begins; `name` is the operand's in the message."""
     wrong = np.argwhere((boxes[..., 0] > boxes[..., 2]) | (boxes[..., 1] > boxes[..., 3]))
     if len(wrong):
         index = tuple(wrong[0].tolist())
@@ -71,7 +71,7 @@ def check_boxes(boxes: Array, name: str) -> None:
 
 
 def overlaps(box: Array, others: Array) -> Array:
-    """Return the intersection over union of one box with each of the others; 0 for boxes without area."""
+    """Return the intersection over union of a box (4,) with each of the others (N, 4); 0 for boxes without area."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     width, height = np.maximum(high - low, 0).T
     intersection = width * height
@@ -86,10 +86,10 @@ def _area(boxes: Array) -> Array:
 
 
 def best_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, threshold: float) -> list[int]:
-    """Return the candidates in order of falling score, without those that overlap a better one too much.
+    """Return up to `limit` candidates in order of falling score, without those that overlap a better one too much.
 
-    Two boxes overlap too much if their intersection over union exceeds the threshold. Among equal scores, the candidate
-    with the lower position comes first.
+    Candidates are positions in `boxes` (N, 4) and `scores` (N,). Two boxes overlap too much if their intersection over
+    union exceeds the threshold. Among equal scores, the candidate with the lower position comes first.
     """
     left = candidates[np.argsort(-scores[candidates], kind="stable")]
     taken: list[int] = []
@@ -101,11 +101,12 @@ def best_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, thres
 
 
 def take_greedily(boxes: Array, scores: Array, candidates: Iterable[int], limit: int | None, lower: Lower) -> list[int]:
-    """Return the candidates in the order in which NNAPI's reference selects them; `limit` None selects all.
+    """Return up to `limit` candidates (None: all) in the order in which NNAPI's reference selects them.
 
-    After each selection, `lower` reduces the scores of the remaining candidates or drops them. Among equal scores, the
-    candidate that is first in the list wins. The order of that list changes as in the reference: the first candidate
-    moves to the position of the selected one, and the last one to the position of a dropped one.
+    Candidates are positions in `boxes` (N, 4) and `scores` (N,). After each selection, `lower` reduces the scores of
+    the remaining candidates or drops them. Among equal scores, the candidate that is first in the list wins. The order
+    of that list changes as in the reference: the first candidate moves to the position of the selected one, and the
+    last one to the position of a dropped one.
     """
     left = list(candidates)
     taken: list[int] = []
@@ -133,7 +134,11 @@ def _without(items: list[int], dropped: Sequence[bool] | Array) -> list[int]:
 
 
 def soft_lowering(kernel: NmsKernel, scores: Array, threshold: float, sigma: float, lowest: float) -> Lower:
-    """Return a function that reduces scores in place by the kernel, and drops those below `lowest`."""
+    """Return a function for `take_greedily` that reduces the scores of overlapping boxes and drops low ones.
+
+    It multiplies elements of `scores` in place by the factor that the kernel gives for the overlap: HARD and LINEAR use
+    `threshold`, GAUSSIAN uses `sigma`. Boxes whose score is then below `lowest` are dropped.
+    """
 
     def lower(rest: Array, overlap: Array) -> Array:
         factors = {
@@ -149,7 +154,11 @@ def soft_lowering(kernel: NmsKernel, scores: Array, threshold: float, sigma: flo
 
 
 def moved(boxes: Array, deltas: Array, sizes: Array) -> Array:
-    """Shift and scale boxes (N, 4) by deltas (N, C, 4), and clip the results (N, C, 4) to images of sizes (N, 2)."""
+    """Shift and scale boxes (N, 4) by deltas (N, C, 4), and clip the results (N, C, 4) to their images.
+
+    Deltas are (dx, dy, dw, dh) as in `AxisAlignedBboxTransform`; sizes (N, 2) are the height and width of each box's
+    image.
+    """
     check_boxes(boxes, "boxes")
     corner, end = boxes[:, np.newaxis, :2], boxes[:, np.newaxis, 2:]
     size = end - corner

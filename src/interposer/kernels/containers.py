@@ -32,9 +32,13 @@ __all__: list[str] = []
 
 
 def _index(position: Array | None, default: int, low: int, high: int) -> int:
-    """Return an index into a sequence that is not negative; a negative `position` counts from `high`.
+    """Return an index into a sequence, counted from the front, for the operand `position`, or `default` without it.
 
-    When an element is read, a negative position counts from `high` + 1. Without a position, the result is `default`.
+    Positions from `low` to `high` are allowed. `low` is minus the number of elements, and a negative position counts
+    from the end: -1 is the last element.
+
+    Raises:
+        InvalidArgumentError: the position is out of range.
     """
     index = default if position is None else int(position.reshape(-1)[0])
     if not low <= index <= high:
@@ -81,7 +85,7 @@ def sequence_length(op: SequenceLength, sequence: Array) -> Array:
 
 @kernel(ConcatFromSequence)
 def concat_from_sequence(op: ConcatFromSequence, sequence: Array) -> Array:
-    """Compute `ConcatFromSequence`; mismatched shapes raise NumPy's error as `ExecutionError`."""
+    """Compute `ConcatFromSequence`; raise `InvalidArgumentError` if the sequence is empty or its shapes do not fit."""
     if not len(sequence):
         raise InvalidArgumentError("the sequence is empty")
     try:

@@ -34,11 +34,10 @@ WithWeights = Convolution2d | DepthwiseConvolution2d | TransposeConvolution2d
 
 
 def _slide(image: Array, windows: Windows, out: Array, compute: Callable[[Array, Taps], Array]) -> None:
-    """Fill `out` (N, OH, OW, O) block by block with the results of `compute` on the windows of the image.
+    """Fill `out` (N, OH, OW, O) block by block with the results of `compute` on the windows of an image (N, H, W, I).
 
-    `compute` receives the ranges of weight rows and columns that see the image; all other weights only see padding.
-
-    `compute` receives the ranges of weight rows and columns in the windows; all others only cover padding.
+    `compute` receives the cells of the windows of a block, (n, h, w, kh, kw, I), and the ranges of weight rows and
+    columns that these cells belong to. All other weights only cover padding.
     """
     (rows, down), (columns, across) = (visible(windows[i], image.shape[i + 1], out.shape[i + 1]) for i in (0, 1))
     under = places(image, rows, columns)
@@ -47,7 +46,10 @@ def _slide(image: Array, windows: Windows, out: Array, compute: Callable[[Array,
 
 
 def _blocks(shape: tuple[int, ...], place_size: int) -> Iterator[tuple[slice, slice]]:
-    """Yield blocks of images and rows that fit in the cache."""
+    """Yield slices of images and of rows of an output of this shape, (N, OH, OW, O), for blocks that fit in the cache.
+
+    `place_size` is the number of elements that are processed for each window position.
+    """
     images, rows, width, _ = shape
     row_size = max(1, width * place_size)
     some_rows = max(1, min(rows, BLOCK // row_size))
@@ -57,7 +59,10 @@ def _blocks(shape: tuple[int, ...], place_size: int) -> Iterator[tuple[slice, sl
 
 
 def _correlate(under: Array, weights: Array, groups: int) -> Array:
-    """Sum the products of all windows (N, H, W, KH, KW, I) with weights (O, KH, KW, I / groups), by matrix products."""
+    """Sum the products of windows (N, H, W, KH, KW, I) and weights (O, KH, KW, I / groups), by matrix products.
+
+    The sums are (N, H, W, O).
+    """
     n, height, width, *window, c = under.shape
     columns = np.moveaxis(under.reshape(n, height, width, *window, groups, c // groups), 5, 0)
     size = math.prod(weights.shape[1:])
@@ -67,7 +72,7 @@ def _correlate(under: Array, weights: Array, groups: int) -> Array:
 
 
 def _correlate_channels(under: Array, weights: Array) -> Array:
-    """Sum the products of all windows (N, H, W, KH, KW, C) with weights (KH, KW, C), for each channel."""
+    """Sum products of windows (N, H, W, KH, KW, C) and weights (KH, KW, C) for each channel, to (N, H, W, C)."""
     sums = np.zeros(under.shape[:3] + under.shape[5:], under.dtype)
     product = np.empty_like(sums)
     for i, j in np.ndindex(weights.shape[:2]):
@@ -79,7 +84,8 @@ def _correlate_channels(under: Array, weights: Array) -> Array:
 def _spoiled(sums: Array, weights: Array, taps: Taps) -> Array:
     """Set channels to NaN if they have an infinite or NaN weight that only covers padding, since 0 * inf is NaN.
 
-    Weights are (O, KH, KW, I) or (KH, KW, C); those outside of `taps` were left out of the sums.
+    Weights are (O, KH, KW, I) or (KH, KW, C). `taps` are the ranges of weight rows and columns that were used for the
+    sums. The sums are modified and returned.
     """
     whole = all(tap == slice(0, size) for tap, size in zip(taps, weights.shape[-3:-1], strict=True))
     if whole or not np.issubdtype(weights.dtype, np.floating):
@@ -91,7 +97,10 @@ def _spoiled(sums: Array, weights: Array, taps: Taps) -> Array:
 
 
 def _spread(x: Array, weights: Array, windows: Windows, groups: int, shape: tuple[int, ...]) -> Array:
-    """Add each cell of `x`, times weights (O / groups, KH, KW, I), to its positions in an image of this shape."""
+    """Add each cell of `x` (N, H, W, I), times the weights, to its positions in a new image of this shape.
+
+    The weights are (O / groups, KH, KW, I), and the image is (N, OH, OW, O).
+    """
     _, height, width, c = x.shape
     sums = np.zeros(shape, x.dtype)
     parts = np.moveaxis(x.reshape(*x.shape[:3], groups, c // groups), 3, 0)
@@ -106,7 +115,10 @@ def _spread(x: Array, weights: Array, windows: Windows, groups: int, shape: tupl
 
 
 def _falls(window: Window, tap: int, size: int, target: int) -> tuple[slice, slice]:
-    """Return the inputs and the outputs that a window element connects along one axis, as two slices."""
+    """Return the inputs and the outputs of a transposed convolution that one weight connects along one axis, as slices.
+
+    `tap` is the index of the weight along the axis, `size` the number of inputs and `target` the number of outputs.
+    """
     shift = tap * window.dilation - window.pad_before
     first = max(0, -(shift // window.stride))
     last = min(size, -((shift - target) // window.stride))
@@ -137,7 +149,7 @@ def integer_convolution(
     op: IntegerConvolution2d, x: Array, weights: Array, input_zero_point: Array | None,
     weights_zero_point: Array | None, *, out: Array,
 ) -> None:  # fmt: skip
-    """Sum in float64, which represents sums of products of 9-bit integers exactly."""
+    """Compute `IntegerConvolution2d` in float64, which represents sums of products of 9-bit integers exactly."""
     zero = None if input_zero_point is None else input_zero_point.reshape(())
     image, target = to_nhwc(shifted(x, zero), op.data_layout), to_nhwc(out, op.data_layout)
     w = to_nhwc(shifted(weights, weights_zero_point), op.data_layout)
@@ -177,12 +189,12 @@ def transpose_convolution(
 
 
 def _image(op: WithWeights, x: Array, info: KernelInfo, weights: Array) -> Array:
-    """Return the image (N, H, W, C) in the compute type; quantized images without their zero point."""
+    """Return the input as (N, H, W, C), minus its zero point, in the type of the plan's weights."""
     return to_nhwc(centered(x, info.input, weights.dtype), op.data_layout)
 
 
 def _plan(op: WithWeights, info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
-    """Return the plan; weights are stored as (O, KH, KW, I), depthwise weights as (1, KH, KW, C)."""
+    """Return the plan with weights stored as (O, KH, KW, I), or as (1, KH, KW, C) for a depthwise convolution."""
     axis = 3 if isinstance(op, DepthwiseConvolution2d) else 0
     old = info.at(1).dtype is DataType.UINT8
     created = plan(info, weights, bias, axis, Scaling.FIXED_POINT_OF_SINGLES if old else Scaling.FIXED_POINT)
@@ -190,7 +202,7 @@ def _plan(op: WithWeights, info: KernelInfo, weights: Array, bias: Array | None)
 
 
 def _prepared(op: WithWeights, info: KernelInfo) -> Plan | None:
-    """Return the plan if weights and bias are constants, else None."""
+    """Return the plan that every call of the kernel can use, or None if weights or bias are not constants."""
     weights, bias = info.at(1), info.get("bias")
     if weights.constant is None or (bias is not None and bias.constant is None):
         return None

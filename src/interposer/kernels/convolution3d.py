@@ -34,7 +34,7 @@ def convolution3d(
 
 
 def _product(cells: Array, weights: Array, groups: int) -> Array:
-    """Multiply cells (..., I) with weights (I / groups, O), for each group."""
+    """Multiply cells (..., I) with weights (I / groups, O) for each group of channels; the result is (..., O)."""
     *rest, channels = cells.shape
     own, results = channels // groups, weights.shape[1]
     parts = cells.reshape(*rest, groups, 1, own)
@@ -49,7 +49,7 @@ def _plan(info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
 
 @kernel.prepare(convolution3d)
 def prepare(op: Convolution3d, info: KernelInfo) -> Plan | None:
-    """Return the plan if weights and bias are constants, else None."""
+    """Return the plan that every call of the kernel can use, or None if weights or bias are not constants."""
     weights, bias = info.at(1), info.get("bias")
     if weights.constant is None or (bias is not None and bias.constant is None):
         return None

@@ -34,7 +34,10 @@ def deformable_convolution(
 
 
 def _seen(op: DeformableConvolution2d, x: Array, offset: Array, window: tuple[int, ...]) -> Array:
-    """Return the interpolated image at the sampling positions of all weights, as (N, D, I / D, KH, KW, OH, OW)."""
+    """Return the interpolated image at the sampling positions of all weights, as (N, D, I / D, KH, KW, OH, OW).
+
+    `x` is (N, I, H, W), D is the number of offset groups, and `window` is (KH, KW).
+    """
     n, channels, *image = x.shape
     places = offset.shape[2:]
     moves = np.moveaxis(offset.reshape(n, op.offset_groups, *window, 2, *places), 4, 0)
@@ -51,7 +54,10 @@ def _seen(op: DeformableConvolution2d, x: Array, offset: Array, window: tuple[in
 
 
 def _start(op: DeformableConvolution2d, axis: int, window: tuple[int, ...], places: tuple[int, ...]) -> Array:
-    """Return the sampling positions without offsets along one axis, (KH, KW, OH, OW)."""
+    """Return the sampling positions without offsets along an axis, an array that broadcasts to (KH, KW, OH, OW).
+
+    Axis 0 is the height, axis 1 the width. `window` is (KH, KW), and `places` is (OH, OW).
+    """
     moving = op.windows(*window)[axis]
     taps, steps = np.arange(window[axis]) * moving.dilation, np.arange(places[axis]) * moving.stride
     at = taps[:, np.newaxis] + steps - moving.pad_before
@@ -59,7 +65,10 @@ def _start(op: DeformableConvolution2d, axis: int, window: tuple[int, ...], plac
 
 
 def _corners(at: Array, size: int) -> list[tuple[Array, Array]]:
-    """Return the two nearest pixels and their weights along one axis; the weights are 0 outside the image."""
+    """Return the pixels below and above the positions `at` along an axis, each with its weight for the interpolation.
+
+    The weights are 0 outside the image, which has `size` pixels along the axis.
+    """
     low = np.floor(at)
     result = []
     for pixel, weight in ((low, 1 - (at - low)), (low + 1, at - low)):

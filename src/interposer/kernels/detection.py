@@ -59,7 +59,7 @@ def _decoded(op: DetectionPostProcess, encodings: Array, anchors: Array) -> Arra
 
 
 class _Detections:
-    """Selects the detections of one image, as rows of the results."""
+    """Selects the detections of one image for `DetectionPostProcess`, and collects them in arrays."""
 
     def __init__(self, op: DetectionPostProcess) -> None:
         self.op = op
@@ -67,7 +67,10 @@ class _Detections:
         self.boxes, self.scores, self.classes = np.zeros((rows, 4)), np.zeros(rows), np.zeros(rows)
 
     def of(self, boxes: Array, scores: Array) -> tuple[Array, ...]:
-        """Return the results for one image from decoded boxes (N, 4) and scores (N, C)."""
+        """Return boxes, classes, scores and number of the image's detections.
+
+        They are selected from decoded boxes (N, 4) with scores (N, C).
+        """
         scores = scores[:, scores.shape[1] - self.op.num_classes :]
         count = self._regular(boxes, scores) if self.op.use_regular_nms else self._fast(boxes, scores)
         return self.boxes, self.classes, self.scores, np.array(count)
@@ -150,13 +153,17 @@ def box_with_nms_limit(
 
 
 def _images(batches: Array) -> Iterator[Array]:
-    """Yield the indices of the boxes of each image, which are contiguous."""
+    """Yield for each image the indices of its boxes, which are contiguous in `batches`, the image of every box."""
     borders = np.flatnonzero(np.diff(batches)) + 1
     yield from np.split(np.arange(len(batches)), borders) if len(batches) else ()
 
 
 def _cached(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -> list[tuple[int, int]]:
-    """Return the selected pairs (box, class) of one image, ordered by class and then by falling score."""
+    """Return the (box, class) pairs that `BoxWithNmsLimit` selects in one image, by class, then by falling score.
+
+    Scores (N, C) and boxes (N, C, 4) are those of all images. `rows` are the indices of the image's boxes, and the box
+    of a pair is one of them. Suppression reduces elements of `scores` in place.
+    """
     result: list[tuple[int, int]] = []
     limit = None if op.max_detections < 0 else op.max_detections
     for column in range(1, scores.shape[1]):
@@ -187,7 +194,10 @@ def axis_aligned_bbox_transform(
 def generate_proposals(
     op: GenerateProposals, scores: Array, deltas: Array, anchors: Array, image_info: Array, *, info: KernelInfo
 ) -> tuple[Array, ...]:
-    """Compute `GenerateProposals`: transform all anchors of all images, then select for each image."""
+    """Compute `GenerateProposals`: transform all anchors of all images, then select for each image.
+
+    Return the scores, the boxes and the image index of the selected boxes.
+    """
     cells = to_nhwc(real(scores, info.at(0)), op.data_layout)
     laid, sizes = _laid(op, real(anchors, info.at(2)), *cells.shape[1:3]), real(image_info, info.at(3))
     images, number = len(cells), len(laid)
@@ -201,7 +211,10 @@ def generate_proposals(
 
 
 def _laid(op: GenerateProposals, anchors: Array, height: int, width: int) -> Array:
-    """Return the anchor boxes shifted to every cell of the image, in the order of the scores."""
+    """Return the anchors (A, 4) shifted to every cell of a feature map, as (height * width * A, 4).
+
+    Like the scores, they are ordered by row, column and anchor.
+    """
     y, x = (np.arange(height) * op.height_stride)[:, np.newaxis], np.arange(width) * op.width_stride
     corners = np.stack(np.broadcast_arrays(x, y), axis=-1).astype(anchors.dtype)
     shifts = np.concatenate([corners, corners], axis=-1)[:, :, np.newaxis]
@@ -210,7 +223,10 @@ def _laid(op: GenerateProposals, anchors: Array, height: int, width: int) -> Arr
 
 
 def _proposed(op: GenerateProposals, boxes: Array, scores: Array, size: Array) -> list[int]:
-    """Return the selected boxes of one image."""
+    """Return the positions of the selected boxes of one image, in the order of their selection.
+
+    The boxes (N, 4) have these scores (N,); `size` is the height and width of the image.
+    """
     candidates = np.arange(len(scores))
     if 0 < op.pre_nms_max < len(scores):
         candidates = np.argsort(-scores, kind="stable")[: op.pre_nms_max]

@@ -33,7 +33,10 @@ def _settled(op: DynamicOp, info: KernelInfo, x: Array, *values: Array | None) -
 
 @kernel(DynamicReshape, DynamicBroadcastTo, DynamicTile, DynamicPad)
 def dynamic(op: DynamicOp, x: Array, value: Array, *, info: KernelInfo) -> Array:
-    """Compute by the kernel of Reshape, BroadcastTo, Tile or Pad, with `value` as its attribute."""
+    """Compute `DynamicReshape`, `DynamicBroadcastTo`, `DynamicTile` or `DynamicPad` by the static operator's kernel.
+
+    `value` becomes the attribute of that operator: the shape, the multiples or the pads.
+    """
     return _settled(op, info, x, value)[0]
 
 
@@ -41,12 +44,12 @@ def dynamic(op: DynamicOp, x: Array, value: Array, *, info: KernelInfo) -> Array
 def dynamic_slice(
     op: DynamicSlice, x: Array, starts: Array, ends: Array, steps: Array | None, *, info: KernelInfo
 ) -> Array:
-    """Compute by the kernel of StridedSlice, with the tensors as its attributes."""
+    """Compute `DynamicSlice` by the kernel of `StridedSlice`, whose attributes are the values of the other operands."""
     return _settled(op, info, x, starts, ends, steps)[0]
 
 
 @kernel(DynamicTopK, dtypes={"input": ANY_TYPE - STORED_FLOATS - {DataType.STRING}})
 def dynamic_top_k(op: DynamicTopK, x: Array, k: Array, *, info: KernelInfo) -> tuple[Array, Array]:
-    """Compute by the kernel of TopK, with the tensor `k` as its attribute."""
+    """Compute `DynamicTopK` by the kernel of `TopK`, whose attribute is the value of `k`; return values and indices."""
     values, indices = _settled(op, info, x, k)
     return values, indices

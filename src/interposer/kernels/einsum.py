@@ -16,7 +16,10 @@ __all__: list[str] = []
 
 @kernel(Einsum, dtypes=NUMBERS, when=all_quantized)
 def einsum(op: Einsum, inputs: tuple[Array, ...], *, info: KernelInfo, out: Array) -> None:
-    """Compute `Einsum` in an optimized order; narrow floats and quantized tensors in float32, rounded once."""
+    """Compute `Einsum` by NumPy; three or more inputs are multiplied in an order that needs few operations.
+
+    Narrow floats and quantized tensors are computed in float32, and rounded once.
+    """
     words, output = op.words()
     values = [real(x, info.at(index)) for index, x in enumerate(inputs)]
     result = np.einsum(f"{','.join(words)}->{output}", *values, optimize=len(values) > 2)

@@ -56,7 +56,10 @@ def compute(function: Function, arrays: tuple[Array, ...], out: Array) -> None:
 
 
 def by_dtype(functions: Functions, operation: Any, dtype: DataType) -> Function | None:
-    """Return the function for an operation on elements of a type, from tables for "float", "integer" and "bool"."""
+    """Return the function that `functions` has for an operation on elements of a type, or None.
+
+    `functions` has a table by operation for "float", "integer" (of 8 bits or more) and "bool".
+    """
     if dtype in FLOATS:
         return functions["float"].get(operation)
     if dtype.is_integer and dtype.bits >= 8:
@@ -133,7 +136,7 @@ def _computes_binary(op: ElementwiseBinary, info: KernelInfo) -> str | None:
 
 @kernel(ElementwiseBinary, quantized=False, when=(all_quantized, _computes_binary))
 def binary(op: ElementwiseBinary, a: Array, b: Array, *, info: KernelInfo, out: Array) -> None:
-    """Compute `ElementwiseBinary`.
+    """Compute `ElementwiseBinary` on unquantized tensors.
 
     Integers wrap around, and floats of fewer than 32 bits are rounded once, at the end.
     """
@@ -147,7 +150,7 @@ def _has_integer_rule(op: ElementwiseBinary, info: KernelInfo) -> str | None:
 
 
 def _pair_table(rule: Rule, info: KernelInfo) -> Array | None:
-    """Return a table of the results for all pairs of 8-bit values, or None if a table is not worthwhile."""
+    """Return the results of `rule` for all pairs of 8-bit values, or None for few elements or other types."""
     dtypes = {tensor.dtype.bits for tensor in (info.at(0), info.at(1), info.output)}
     if dtypes != {8} or info.output.num_elements < _LARGE:
         return None
@@ -158,7 +161,10 @@ def _pair_table(rule: Rule, info: KernelInfo) -> Array | None:
 def binary_in_integers(
     op: ElementwiseBinary, a: Array, b: Array, *, info: KernelInfo, out: Array, prepared: Array | None
 ) -> None:
-    """Compute `ElementwiseBinary` as TFLite's integer kernels do; for many 8-bit elements, by a table of all pairs."""
+    """Compute `ElementwiseBinary` as TFLite's integer kernels do.
+
+    For many 8-bit elements, `prepared` is a table of the results of all pairs of quantized values.
+    """
     rule = integer_rule(op.operation, info)
     assert rule is not None, "_has_integer_rule comes first"
     if prepared is not None:
@@ -271,7 +277,7 @@ def _computes_unary(op: ElementwiseUnary | Floor, info: KernelInfo) -> str | Non
 
 @kernel(ElementwiseUnary, Floor, quantized=False, when=_computes_unary)
 def unary(op: ElementwiseUnary | Floor, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Compute `ElementwiseUnary`.
+    """Compute `ElementwiseUnary` or `Floor` on unquantized tensors.
 
     Integers wrap around, and floats of fewer than 32 bits are rounded once, at the end.
     """
@@ -291,7 +297,10 @@ def _bounded_inverse_sqrt(output: TensorInfo) -> Function:
 
 
 def _unary_codes(operation: UnaryOperation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
-    """Return quantized results, by TFLite's integer rule for the operation, or by float32 if TFLite has no rule."""
+    """Return results for the quantized values `x`, quantized like `output`, but not clamped to its type.
+
+    They are computed by TFLite's integer rule for the operation, or in float32 if TFLite has no rule.
+    """
     wide = input.dtype is DataType.INT16 and input.zero_point == output.zero_point == 0
     in_reals = interpolated if wide else tabulated
     match operation:
@@ -312,7 +321,7 @@ def _unary_codes(operation: UnaryOperation, x: Array, input: TensorInfo, output:
 
 @kernel(ElementwiseUnary, Floor, quantized=True, when=(all_quantized, _computes_unary, one_scale_of_few_bits))
 def unary_by_table(op: ElementwiseUnary | Floor, x: Array, *, out: Array, prepared: Array) -> None:
-    """Compute `ElementwiseUnary` on 8- and 16-bit quantized tensors by a lookup table of all values."""
+    """Compute `ElementwiseUnary` on 8- and 16-bit tensors; `prepared` is a table of the results for all values."""
     look_up(prepared, x, out)
 
 
@@ -348,7 +357,7 @@ _JOIN: Final[dict[LogicalBinaryOperation, Function]] = {
 
 @kernel(Comparison, quantized=False, when=all_quantized)
 def compare(op: Comparison, a: Array, b: Array, *, info: KernelInfo) -> Array:
-    """Compute `Comparison`; strings are compared character by character."""
+    """Compute `Comparison` of unquantized tensors; strings are compared character by character."""
     return _COMPARE[op.operation](real(a, info.at(0)), real(b, info.at(1)))
 
 
@@ -356,7 +365,7 @@ def compare(op: Comparison, a: Array, b: Array, *, info: KernelInfo) -> Array:
 def compare_quantized(op: Comparison, a: Array, b: Array, *, info: KernelInfo) -> Array:
     """Compute `Comparison` of quantized tensors; 8-bit tensors by TFLite's rule in steps of 1/256.
 
-    Other tensors must have equal quantizations, and their quantized values are compared.
+    Other tensors are compared by their quantized values if their quantizations are equal, else by their float values.
     """
     first, second = info.at(0), info.at(1)
     if per_tensor(info) and first.dtype is not DataType.INT16:
@@ -384,7 +393,7 @@ def where(op: Where, condition: Array, a: Array, b: Array, *, info: KernelInfo, 
 
 @kernel(Prelu, dtypes=NUMBERS, quantized=False, when=all_quantized)
 def prelu_of_reals(op: Prelu, x: Array, alpha: Array, *, info: KernelInfo) -> Array:
-    """Compute `Prelu`: the product with the slope replaces the negative elements."""
+    """Compute `Prelu` on float values: `x` where it is 0 or more, else `x * alpha`."""
     x, alpha = real(x, info.at(0)), real(alpha, info.at(1))
     return np.where(x >= 0, x, x * alpha)
 
@@ -393,7 +402,10 @@ def prelu_of_reals(op: Prelu, x: Array, alpha: Array, *, info: KernelInfo) -> Ar
 def prelu_in_integers(
     op: Prelu, x: Array, alpha: Array, *, info: KernelInfo, out: Array, prepared: Array | None
 ) -> None:
-    """Compute `Prelu` as TFLite's integer kernel does; for many 8-bit elements, by a table of all pairs."""
+    """Compute `Prelu` as TFLite's integer kernel does.
+
+    For many 8-bit elements, `prepared` is a table of the results of all pairs of quantized values.
+    """
     if prepared is not None:
         look_up_pairs(prepared, x, alpha, out)
     else:

@@ -31,7 +31,10 @@ def reference() -> KernelTable:
 def evaluate(
     op: Op, arrays: Sequence[Array | None], inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]
 ) -> list[Array]:
-    """Compute one operator on arrays.
+    """Compute one operator on arrays by a reference kernel, and return one new array per result.
+
+    Absent operands are None in `arrays` and in their infos, `inputs`. `outputs` are the infos of the results, whose
+    types and quantizations the arrays get.
 
     Raises:
         InvalidArgumentError: no reference kernel supports the operator on these tensors; the message has the reasons.
@@ -81,7 +84,11 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
 
 
 def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """Return all operands in the order of their declaration; None for absent ones."""
+    """Return the operands, passed by position (`arrays`) or name (`named`), in declared order; None for absent ones.
+
+    Raises:
+        InvalidArgumentError: there are too many, or a name is unknown or occurs twice.
+    """
     if error := op.arity_problem(len(arrays)):
         raise InvalidArgumentError(error)
     names = [declared.name for declared in op.operands if not declared.variadic]
@@ -94,7 +101,10 @@ def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any
 
 
 def _stored(slot: Operand | Result, value: Any) -> Array | None:
-    """Convert an operand to the form that kernels accept."""
+    """Convert a value to the array that kernels accept for the operand declared by `slot`; None for an absent operand.
+
+    A sequence or an optional becomes an array of objects, whose elements are arrays.
+    """
     if slot.dtypes == _SEQUENCE:
         return collected(_array(item) for item in _listed(value))
     if slot.dtypes == _OPTIONAL:

@@ -90,7 +90,7 @@ def _up_to_64(data: bytes) -> int:
 
 
 class _State:
-    """The hash state that is updated with each block of 64 bytes of long data."""
+    """The hash state for data of more than 64 bytes, which is updated with each block of 64 bytes."""
 
     def __init__(self, first: int) -> None:
         self.x = 81 * _K2 + first & _MASK
@@ -100,7 +100,10 @@ class _State:
         self.w: Pair = (0, 0)
 
     def take(self, block: bytes, factor: int, share: int) -> None:
-        """Update the state with a block of 64 bytes; `factor` and `share` are the multipliers of this round."""
+        """Update the state with a block of 64 bytes.
+
+        `factor` multiplies the rotated sums. `share` multiplies parts of `v` and `w`: it is 1, or 9 for the last block.
+        """
         v, w = self.v, self.w
         x = _turn(self.x + self.y + v[0] + _word(block, 8), 37) * factor ^ w[1] * share
         y = _turn(self.y + v[1] + _word(block, 48), 42) * factor + v[0] * share + _word(block, 40) & _MASK
@@ -111,7 +114,7 @@ class _State:
 
 
 def _weak(block: bytes, place: int, a: int, b: int) -> Pair:
-    """Combine two numbers with the 32 bytes at `place` into two numbers."""
+    """Combine two numbers with the 32 bytes from the offset `place` on into two numbers."""
     first, second, third, last = (_word(block, place + 8 * i) for i in range(4))
     a += first
     total = a + second + third

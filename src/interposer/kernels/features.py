@@ -55,7 +55,8 @@ def tf_idf_vectorizer(op: TfIdfVectorizer, x: Array, *, prepared: Terms) -> Arra
 def _count(op: TfIdfVectorizer, terms: Terms, words: Sequence[Any], counts: Array) -> None:
     """Count the n-grams of `terms` in a row of words, for every gap between words that the operator allows.
 
-    An n-gram of one word has no gaps and is counted once.
+    `terms` maps each n-gram, a tuple of words, to its index in `counts`, which is increased in place. An n-gram of one
+    word has no gaps and is counted once.
     """
     for step in range(1, min(op.max_skip_count + 1, max(1, len(words))) + 1):
         for length in range(max(op.min_gram_length, 1 if step == 1 else 2), op.max_gram_length + 1):

@@ -25,7 +25,7 @@ def _constant(real: float, integer_bits: int = 0) -> int:
 
 
 def rescale(x: Ints, source_bits: int, target_bits: int) -> Ints:
-    """Return the same fixed-point numbers with another number of integer bits, rounded or saturated."""
+    """Return fixed-point numbers of `source_bits` integer bits as numbers of `target_bits`, rounded or saturated."""
     exponent = source_bits - target_bits
     if exponent < 0:
         return rounding_divide_by_pot(x, -exponent)
@@ -44,7 +44,7 @@ def leading_zeros(x: Ints) -> Ints:
 
 
 def exp_of_negative(x: Ints, integer_bits: int) -> Ints:
-    """Compute exp(x) in Q0 for x <= 0.
+    """Compute exp(x) in Q0 for numbers x <= 0 with this number of integer bits.
 
     A Taylor series gives the exponential of x modulo 1/4. It is multiplied by a constant for each set bit of the rest.
     """
@@ -80,7 +80,10 @@ def _one_over_one_plus(x: Ints) -> Ints:
 
 
 def reciprocal(x: Ints, integer_bits: int) -> tuple[Ints, Ints]:
-    """Compute 1 / x for x > 0, as a number in Q0 and the exponent of the power of 2 by which to divide it."""
+    """Compute 1 / x for numbers x > 0 with this number of integer bits.
+
+    Return a number in Q0, and the exponent of the power of 2 by which it must be divided.
+    """
     zeros = leading_zeros(x)
     return _one_over_one_plus((x << zeros) - 2**31), integer_bits - zeros
 
@@ -102,7 +105,7 @@ def inverse_sqrt(x: Ints) -> FixedPoint:
 
 
 def log(x: Ints, integer_bits: int, result_bits: int) -> Ints:
-    """Compute the natural logarithm of x >= 1; the result has `result_bits` integer bits.
+    """Compute the natural logarithm of numbers x >= 1 with `integer_bits` integer bits; the result has `result_bits`.
 
     x is split into 2**p * r, with r near the fourth root of 1/2. Of the two possible splits, the one with the smaller r
     is taken.

@@ -76,7 +76,10 @@ def rounding_divide_by_pot(x: ArrayLike, exponent: ArrayLike) -> Ints:
 
 
 def multiply_by_quantized_multiplier(x: ArrayLike, factor: FixedPoint) -> Ints:
-    """Multiply 32-bit integers by a factor; as in TFLite, bits that a left shift moves beyond 32 bits are lost."""
+    """Return 32-bit integers times a factor, rounded to integers; an array of factors broadcasts with `x`.
+
+    As in TFLite, bits that a left shift moves beyond 32 bits are lost.
+    """
     x = np.asarray(x)
     if np.any(factor.shift > 0):
         x = (x.astype(np.int64) << np.maximum(factor.shift, 0)).astype(np.int32)
@@ -130,7 +133,10 @@ def dequantize(codes: Array, quantization: Quantization) -> NDArray[np.float64]:
 
 
 def rescale(codes: Array, source: Quantization, target: Quantization, dtype: DataType) -> Array:
-    """Convert quantized values from one quantization to another one, in fixed-point arithmetic."""
+    """Convert integers of the quantization `source` to integers of the type `dtype` and the quantization `target`.
+
+    The conversion is rounded in fixed-point arithmetic, and the results are clamped to the type.
+    """
     if source == target:
         return clamp_to(codes, dtype)
     scale, zero_point = along_axis(source, codes.ndim)

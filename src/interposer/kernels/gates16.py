@@ -44,7 +44,7 @@ def _multiplied(x: Ints, exponent: int) -> Ints:
 
 
 def _exp_of_negative(x: Ints, integer_bits: int) -> Ints:
-    """Compute exp(x) in Q0 for x <= 0.
+    """Compute exp(x) in Q0 for 16-bit numbers x <= 0 with this number of integer bits.
 
     A Taylor series gives the exponential of x modulo 1/4. It is multiplied by a constant for each set bit of the rest.
     """

@@ -19,7 +19,7 @@ __all__: list[str] = []
 
 
 class _Pixels(NamedTuple):
-    """The pixels beside all grid positions along one axis: indices, weights, and whether they are in the image."""
+    """A neighbouring pixel of every grid position along one axis: its index, its weight, and if it is in the image."""
 
     number: Array
     weight: Array
@@ -64,7 +64,7 @@ def mix_neighbours(op: GridSample, x: Array, grid: Array, *, info: KernelInfo, o
 
 
 def _picked(x: Array, pixels: Sequence[_Pixels]) -> Array:
-    """Return for every channel and grid position the value of one pixel."""
+    """Return for every channel and grid position the value of one pixel, whose index along each axis is in `pixels`."""
     sample = np.arange(len(x)).reshape(-1, *[1] * (x.ndim - 2))
     last = np.moveaxis(x, 1, -1)
     return np.moveaxis(last[(sample, *(pixel.number for pixel in pixels))], -1, 1)
@@ -95,7 +95,10 @@ def _along(op: GridSample, place: Array, size: int) -> list[_Pixels]:
 
 
 def _weights(mode: GridSampleMode, ratio: Array) -> tuple[range, list[Array]]:
-    """Return the offsets of the neighbouring pixels from the pixel left of the position, and their weights."""
+    """Return the offsets of the neighbouring pixels from the pixel left of the position, and their weights.
+
+    `ratio` is the distance of the position from that pixel, from 0 to 1.
+    """
     if mode is GridSampleMode.NEAREST:
         return range(1), [np.ones_like(ratio)]
     if mode is GridSampleMode.LINEAR:
@@ -121,7 +124,10 @@ def _pixels(op: GridSample, number: Array, weight: Array, size: int) -> _Pixels:
 
 
 def _reflected(at: Array, dimension: int, align_corners: bool) -> Array:
-    """Mirror positions outside the image at its edges, or with `align_corners` at the centers of the outer pixels."""
+    """Mirror positions outside the image at its edges, or with `align_corners` at the centers of the outer pixels.
+
+    The positions are in pixels along an axis of size `dimension`; they may be mirrored several times.
+    """
     low = 0.0 if align_corners else -0.5
     size = dimension - 1 if align_corners else dimension
     if size == 0:

@@ -35,7 +35,7 @@ def _scale(info: TensorInfo) -> np.float32:
 
 
 def exponent(info: TensorInfo) -> int | None:
-    """Return the base-2 logarithm of the scale of a cell state; None unless it is an integer within 0.001."""
+    """Return the base-2 logarithm of the scale of a cell state; None if it is farther than 0.001 from an integer."""
     exact = float(np.log2(_scale(info)))
     return round(exact) if abs(exact - round(exact)) < 1e-3 else None
 
@@ -46,7 +46,10 @@ def exact_product(x: Array, weights: Array) -> Ints:
 
 
 class _Product(NamedTuple):
-    """A matrix product of 8-bit inputs with weights, minus the zero point of the inputs, plus a bias, and rescaled."""
+    """Computes one matrix product of an LSTM in integers, called with 8-bit values (B, I).
+
+    It subtracts `zero_point` from the values, multiplies with the weights, adds the bias and multiplies by `factor`.
+    """
 
     weights: Array
     factor: FixedPoint
@@ -59,7 +62,10 @@ class _Product(NamedTuple):
 
 
 class _Norm(NamedTuple):
-    """Layer normalization in integers: weights, their fixed-point scale, bias, and the smallest variance."""
+    """Computes layer normalization in integers, called with the sums of a gate (B, U).
+
+    `factor` is the scale of the weights, and `least_variance` replaces variances below 1.
+    """
 
     weights: Ints
     factor: FixedPoint
@@ -67,7 +73,10 @@ class _Norm(NamedTuple):
     least_variance: int
 
     def __call__(self, x: Ints) -> Ints:
-        """Normalize the rows of `x`, 16-bit gate sums; mean and deviation have 10 fractional bits more than `x`."""
+        """Return the normalized rows of `x`, 16-bit gate sums, as 16-bit numbers.
+
+        Mean and deviation are computed with 10 fractional bits more than `x`.
+        """
         units = x.shape[-1]
         sums = x.sum(axis=-1, keepdims=True) * 1024
         mean = np.sign(sums) * (np.abs(sums) // units)
@@ -82,7 +91,10 @@ class _Norm(NamedTuple):
 
 
 class _Gate(NamedTuple):
-    """The argument of one gate's function: a sum of three terms, saturated to 16 bits after each, then normalized."""
+    """Computes the argument of a gate's function from the step's input, the previous output and the cell state.
+
+    It is a sum of three products, saturated to 16 bits after each, and then normalized if `norm` is not None.
+    """
 
     of_input: _Product
     of_output: _Product
@@ -100,7 +112,7 @@ class _Gate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Tensors:
-    """The operands of an LSTM by name, with their infos."""
+    """Gives the arrays, scales and infos of an LSTM's operands by the operands' names."""
 
     arrays: Mapping[str, Array | None]
     info: KernelInfo
@@ -152,7 +164,11 @@ def _norm(tensors: _Tensors, name: str, bias: Ints) -> _Norm:
 
 
 class IntegerLstm(NamedTuple):
-    """An LSTM in integers; the scale of the cell state is 2 to the power of `cell_exponent`."""
+    """Computes the steps of an LSTM in integers; the scale of the cell state is 2 to the power of `cell_exponent`.
+
+    The four gates give the arguments of their functions. `input` is None with CIFG, `cell_bound` is 0 without a bound,
+    and `finish` converts the gates' product to the quantized output.
+    """
 
     input: _Gate | None
     forget: _Gate
@@ -170,9 +186,9 @@ class IntegerLstm(NamedTuple):
         info: KernelInfo,
         clips: tuple[float, float],
     ) -> IntegerLstm:
-        """Return the LSTM for an operator's operands.
+        """Return the LSTM for an operator and its operands, `arrays` in the order of `info.names`.
 
-        `clips` bounds the cell state and the projection, 0 for no bound.
+        `clips` are the bounds of the cell state and of the projection as float values; 0 means no bound.
         """
         tensors = _Tensors(dict(zip(info.names, arrays, strict=True)), info)
         return cls(
@@ -186,7 +202,10 @@ class IntegerLstm(NamedTuple):
         )
 
     def step(self, x: Array, output: Array, cell: Ints) -> tuple[Ints, Ints]:
-        """Compute one step, and return the new output and cell state."""
+        """Compute one step, and return the new output and cell state.
+
+        `x` is the step's input (B, I), `output` the previous output (B, O), and `cell` the previous cell state (B, U).
+        """
         forget = sigmoid(self.forget(x, output, cell))
         new = tanh(self.cell(x, output, cell), 3)
         entry = _ONE - forget if self.input is None else sigmoid(self.input(x, output, cell))
@@ -199,7 +218,7 @@ class IntegerLstm(NamedTuple):
 
 
 def _bound(clip: float, scale: np.float32, largest: int) -> int:
-    """Return a float bound as a quantized integer; 0, which means no bound, if it is smaller than one step."""
+    """Return a float bound in steps of `scale`, at most `largest`; 0, which means no bound, if it is below one step."""
     return int(min(float(np.float32(clip) / scale), largest)) if clip > 0 else 0
 
 
@@ -208,10 +227,11 @@ def _bounded(x: Ints, bound: int) -> Ints:
 
 
 def _finish(tensors: _Tensors, op: QLstm | UnidirectionalSequenceLstm, clip: float) -> Callable[[Ints], Ints]:
-    """Return the function from the 30-bit output of the gates to the quantized output, through the hidden state.
+    """Return the function from the output gate times tanh(cell), with 30 fractional bits, to the quantized output.
 
-    As in TFLite, the zero point of a hidden state that is projected is negated before clamping; it shows only if a
-    value is clamped.
+    With projection, the function also multiplies the quantized hidden state with the projection weights, and `clip`
+    bounds the result (0: no bound). As in TFLite, the zero point of a hidden state that is projected is negated before
+    clamping; it shows only if a value is clamped.
     """
     state = tensors.at("output_state_in")
     scale = np.float32(op.hidden_state_scale or state.scale)
@@ -252,7 +272,7 @@ INTEGER_TYPES: Final = {
 
 
 def _quantized_alike(op: object, info: KernelInfo) -> str | None:
-    """Return an error unless all tensors except biases are quantized with one scale each."""
+    """Return why an operand is refused: all but the biases must be quantized with one scale; None if they are."""
     for name, tensor in zip(info.names, info.inputs, strict=False):
         if tensor is None or name.endswith("_bias"):
             continue
@@ -269,7 +289,7 @@ def _symmetric(op: object, info: KernelInfo) -> str | None:
 
 
 def cell_scale(op: object, info: KernelInfo) -> str | None:
-    """Return an error unless the scale of the cell state is a power of 2 from 2**-15 to 2**-9."""
+    """Return why the cell state is refused: its scale must be a power of 2 from 2**-15 to 2**-9; None if it is."""
     cell = info.get("cell_state_in")
     if cell is None or (exponent(cell) or 0) not in range(-15, -8):
         value = "absent" if cell is None else f"{cell}"
@@ -288,7 +308,10 @@ def _intermediate_scales(op: QLstm | UnidirectionalSequenceLstm, info: KernelInf
 
 
 def _same_outputs(op: object, info: KernelInfo) -> str | None:
-    """Return an error unless outputs are quantized like the output state, and the new cell state like the old one."""
+    """Return why an output is refused: it must be quantized like the state operand that it continues; None if all are.
+
+    16-bit outputs continue the cell state, and all others the output state.
+    """
     for index, tensor in enumerate(info.outputs):
         name = "cell_state_in" if tensor.dtype is DataType.INT16 else "output_state_in"
         state = info.get(name)

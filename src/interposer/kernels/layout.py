@@ -10,7 +10,10 @@ __all__ = ["from_nhwc", "to_nhwc"]
 
 
 def to_nhwc(x: Array, layout: DataLayout) -> Array:
-    """Return a view with the channels as the last axis; weights are treated as one image for each output channel."""
+    """Return a view of an image with its channels as the last axis; `layout` is the image's own layout.
+
+    Weights can be passed too, since they are laid out like one image for each output channel.
+    """
     return x if layout.channels_last else np.moveaxis(x, 1, -1)
 
 

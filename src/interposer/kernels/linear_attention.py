@@ -20,7 +20,11 @@ def linear_attention(
     op: LinearAttention, query: Array, key: Array, value: Array, past_state: Array | None,
     decay: Array | None, beta: Array | None, *, info: KernelInfo,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Compute `LinearAttention`; the state is stored in float32 or a wider type."""
+    """Compute `LinearAttention` step by step; return the output and the state after the last step.
+
+    Both are computed in float32, or in float64 for float64 inputs. The state is not rounded to the operator's type
+    between the steps; the caller converts the two results to the types of the outputs.
+    """
     batch, steps, _ = query.shape
     groups = op.kv_num_heads
     q = _split(real(query, info.at(0)), groups, op.q_num_heads // groups)
@@ -41,5 +45,5 @@ def linear_attention(
 
 
 def _split(x: Array, *heads: int) -> Array:
-    """Split the last axis into heads, and return them as separate axes."""
+    """Split the last axis into heads: (B, T, heads * D) becomes (B, T, heads, D), where `heads` may be several axes."""
     return x.reshape(*x.shape[:2], *heads, x.shape[2] // math.prod(heads))

@@ -20,11 +20,11 @@ def all_pairs(a: DataType, b: DataType) -> tuple[Array, Array]:
 
 
 def look_up(table: Array, x: Array, out: Array) -> None:
-    """Write to `out` the table entry of every integer of `x`; the table was computed from `all_codes`."""
+    """Write to `out`, for every integer of `x`, its entry in a table of a function's results for `all_codes`."""
     np.take(table, x.view(f"u{x.itemsize}"), out=out, mode="clip")
 
 
 def look_up_pairs(table: Array, a: Array, b: Array, out: Array) -> None:
-    """Write to `out` the table entry of every pair from `a` and `b`; the table was computed from `all_pairs`."""
+    """Write to `out`, for every pair of elements of `a` and `b`, its entry in a table of results for `all_pairs`."""
     index = np.left_shift(a.view(np.uint8), 8, dtype=np.uint16)
     np.take(table.ravel(), np.bitwise_or(index, b.view(np.uint8)), out=out, mode="clip")

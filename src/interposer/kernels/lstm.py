@@ -35,7 +35,11 @@ _VARIANCE_GUARD = 1e-8
 
 
 class _Gate(NamedTuple):
-    """The weights, bias and normalization of one gate; the peephole is None if the gate does not use the cell state."""
+    """The weights of one gate, with which it computes the argument of its sigmoid or tanh.
+
+    `peephole` is None if the gate does not use the cell state, `norm` (the layer normalization weights) without layer
+    normalization, and `aux_weights` without weights for an auxiliary input.
+    """
 
     weights: Array
     aux_weights: Array | None
@@ -56,14 +60,17 @@ class _Gate(NamedTuple):
         )
 
     def given(self, x: Array, aux: Array | None) -> Array:
-        """Return the contribution of the inputs to the gate, for all steps at once."""
+        """Return the products (T, B, U) of the inputs (T, B, I) and (T, B, A) with their weights, for all steps."""
         result = x @ self.weights.T
         if aux is not None and self.aux_weights is not None:
             result = result + aux @ self.aux_weights.T
         return np.asarray(result)
 
     def sum(self, array: Array, output: Array, cell: Array) -> Array:
-        """Return the argument of the gate's function for one step."""
+        """Return the argument of the gate's function for one step, (B, U).
+
+        `array` is the step's part of what `given` returned, `output` the previous output, and `cell` the cell state.
+        """
         total = array + output @ self.recurrent_weights.T
         if self.peephole is not None:
             total = total + self.peephole * cell
@@ -80,7 +87,10 @@ def _normalized(x: Array) -> Array:
 
 
 class _Outcome(NamedTuple):
-    """The results of a run: the outputs of all steps, the last output and cell state, and the last gates."""
+    """The results of `_Cell.run`: the outputs of all steps (T, B, O), and the last output, cell state and gates.
+
+    The gates are input (absent with CIFG), cell, forget and output, each (B, U).
+    """
 
     outputs: Array
     output: Array
@@ -89,7 +99,10 @@ class _Outcome(NamedTuple):
 
 
 class _Cell(NamedTuple):
-    """The weights of an LSTM; without an input gate, 1 minus the forget gate is used."""
+    """The weights and attributes of an LSTM in one direction, with which `run` computes it.
+
+    Without an input gate, 1 minus the forget gate is used. A bound of 0 means none.
+    """
 
     input: _Gate | None
     forget: _Gate
@@ -116,7 +129,10 @@ class _Cell(NamedTuple):
         )
 
     def run(self, x: Array, aux: Array | None, values: Reals) -> _Outcome:
-        """Compute all steps from the initial states in `values`."""
+        """Compute all steps of a sequence (T, B, I) from the initial states in `values`, which are zeros if absent.
+
+        `aux` is the auxiliary input (T, B, A), or None.
+        """
         units, outputs = self.output.recurrent_weights.shape
         output = zeros_unless(values["output_state_in"], x.shape[1], outputs)
         cell = zeros_unless(values["cell_state_in"], x.shape[1], units)
@@ -154,7 +170,7 @@ def _bounded(x: Array, bound: float) -> Array:
 
 @kernel(Lstm, when=real_valued)
 def lstm(op: Lstm, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
-    """Compute `Lstm`, a sequence of one step; the scratch tensor receives its gates."""
+    """Compute `Lstm` as a sequence of one step; the first result, the scratch tensor, receives the gates."""
     values = reals(arrays, info, prepared)
     result = _Cell.of(values, op).run(needed(values, "input")[np.newaxis], None, values)
     store_all((np.concatenate(result.gates, axis=-1), result.output, result.cell, result.output), info, out)

@@ -46,7 +46,7 @@ def _plan(op: FullyConnected, info: KernelInfo, weights: Array, bias: Array | No
 
 @kernel.prepare(fully_connected)
 def _prepared(op: FullyConnected, info: KernelInfo) -> Plan | None:
-    """Return the plan if weights and bias are constants, else None."""
+    """Return the plan that every call of the kernel can use, or None if weights or bias are not constants."""
     weights, bias = info.at(1), info.get("bias")
     if weights.constant is None or (bias is not None and bias.constant is None):
         return None
@@ -88,12 +88,12 @@ def batch_matmul_quantized(op: BatchMatMul, a: Array, b: Array, *, info: KernelI
 def integer_matmul(
     op: IntegerMatMul, a: Array, b: Array, a_zero_point: Array | None, b_zero_point: Array | None
 ) -> Array:
-    """Sum in float64, which represents sums of products of 9-bit integers exactly."""
+    """Compute `IntegerMatMul` in float64, which represents sums of products of 9-bit integers exactly."""
     return integer_sums(np.asarray(shifted(a, a_zero_point) @ shifted(b, b_zero_point)))
 
 
 def _summed(op: BatchMatMul, a: Array) -> int:
-    """Return the number of products in one sum, which is the inner dimension."""
+    """Return the number of products in each sum of the matrix product, which is the inner dimension."""
     return int(a.shape[-2 if op.transpose_x and a.ndim > 1 else -1])
 
 

@@ -31,7 +31,7 @@ __all__: list[str] = []
 
 
 def _of_reals(op: Op, info: KernelInfo) -> str | None:
-    """Return an error for integer tensors without a quantization, whose mean has no use, else None."""
+    """Return why an operand is refused, or None: integers without a quantization have no useful mean."""
     for name, tensor in zip(info.names, info.inputs, strict=False):
         if tensor is not None and not tensor.is_quantized and tensor.dtype not in FLOATS:
             return f"{name} is {tensor.dtype}; takes floats and quantized tensors"
@@ -43,7 +43,7 @@ def _given(x: Array | None, index: int, info: KernelInfo, default: float) -> Arr
 
 
 def _per_channel(values: Array, axis: int, rank: int) -> Array:
-    """Return one value per channel, or a single value, in a shape that broadcasts with a tensor of this rank."""
+    """Reshape one value per channel, or a single value, to broadcast with a tensor of this rank and channel axis."""
     shape = [1] * rank
     shape[axis] = -1
     return np.reshape(values, shape)
@@ -60,7 +60,7 @@ def _centered(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _standardized(x: Array, axes: tuple[int, ...], eps: float) -> Array:
-    """Subtract the mean over some axes, and divide by the standard deviation."""
+    """Subtract the mean over some axes, and divide by the square root of the variance plus `eps`."""
     if x.size == 0:
         return x
     centered = _centered(x, axes)

@@ -19,7 +19,11 @@ __all__ = ["Steps", "places", "visible"]
 
 
 class Steps(NamedTuple):
-    """The coordinates of a window's cells along an axis of the image: ``origin + place * stride + cell * dilation``."""
+    """The coordinates of a sliding window's cells along an axis of an image.
+
+    Cell number c at place number p is at ``origin + p * stride + c * dilation``. `number` is the number of places
+    (positions of the window), and `size` the number of cells. Coordinates may be outside of the image.
+    """
 
     origin: int
     number: int
@@ -29,7 +33,7 @@ class Steps(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The coordinate of the last cell at the last place."""
+        """The greatest coordinate: that of the last cell at the last place."""
         return self.origin + (self.number - 1) * self.stride + (self.size - 1) * self.dilation
 
     def positions(self) -> Array:
@@ -39,7 +43,10 @@ class Steps(NamedTuple):
 
 
 def visible(window: Window, dimension: int, count: int) -> tuple[Steps, slice]:
-    """Return the cells of a window that reach the axis at any of `count` places: their steps and their range."""
+    """Leave out the cells of a window that are outside of the axis at all of its `count` places.
+
+    Return the coordinates of the other cells, and their range within the window. `dimension` is the size of the axis.
+    """
     way = (count - 1) * window.stride
     first = max(0, -((way - window.pad_before) // window.dilation))
     end = min(window.size, -(-(dimension + window.pad_before) // window.dilation))
@@ -51,7 +58,8 @@ def visible(window: Window, dimension: int, count: int) -> tuple[Steps, slice]:
 def places(image: Array, rows: Steps, columns: Steps, padding: float = 0) -> Array:
     """Return the cells of the window at each place of an image (N, H, W, C), as a view (N, OH, OW, KH, KW, C).
 
-    The view is read-only. Cells outside of the image have the value `padding`.
+    `rows` and `columns` are the window's coordinates along height and width, such as those that `visible` returns. The
+    view is read-only. Cells outside of the image have the value `padding`.
     """
     n, height, width, c = image.shape
     shape = (n, rows.number, columns.number, rows.size, columns.size, c)
@@ -73,7 +81,10 @@ def _pads(steps: Steps, size: int) -> tuple[int, int]:
 
 
 def _picked(image: Array, ys: Array, xs: Array, padding: float) -> Array:
-    """Return the cells like `places`, by indexing, for a window that covers much more padding than image."""
+    """Return the same cells as `places`, by indexing, for a window that covers much more padding than image.
+
+    `ys` (OH, KH) and `xs` (OW, KW) are the coordinates of the cells.
+    """
     _, height, width, _ = image.shape
     y, x = ys[:, np.newaxis, :, np.newaxis], xs[:, np.newaxis, :]
     inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)

@@ -48,7 +48,7 @@ def pooling_quantized(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
 
 
 class _PoolWindow:
-    """The window of a pooling operator on images of known size; all images are (N, H, W, C)."""
+    """The window of a `Pooling2d` operator; it reduces images (N, H, W, C) of known size to (N, OH, OW, C)."""
 
     def __init__(self, op: Pooling2d, info: KernelInfo) -> None:
         h, w, _ = op.data_layout.axes()
@@ -59,12 +59,18 @@ class _PoolWindow:
         self.axes = (rows, before[h], after[h]), (columns, before[w], after[w])
 
     def over(self, image: Array, padding: float = 0) -> Array:
-        """Return the cells of the window at each place, without cells that never reach the image."""
+        """Return the cells of the window at each place, (N, OH, OW, KH, KW, C), except those never in the image.
+
+        Cells outside of the image have the value `padding`.
+        """
         (rows, _), (columns, _) = (visible(*axis) for axis in self.axes)
         return places(image, rows, columns, padding)
 
     def area(self, *, padding: bool) -> Array:
-        """Count the cells of the window at each place, (OH, OW, 1): those in the image, or with `padding` all."""
+        """Return the number of cells of the window that are in the image at each place, (OH, OW, 1).
+
+        With `padding`, cells that are in the padding are counted too.
+        """
         rows, columns = (_cells(*axis, padding=padding) for axis in self.axes)
         return np.multiply.outer(rows, columns)[..., np.newaxis]
 
@@ -92,7 +98,11 @@ class _PoolWindow:
 
 
 def _cells(window: Window, size: int, count: int, *, padding: bool) -> Array:
-    """Count the cells of the window at each place along one axis: those in the image, or with `padding` all."""
+    """Return for each of `count` places along an axis the number of cells of the window that are in the image.
+
+    The image has this size along the axis. With `padding`, cells that are in the padding are counted too, but none
+    beyond it.
+    """
     low, high = (-window.pad_before, size + window.pad_after) if padding else (0, size)
     first = np.arange(count) * window.stride - window.pad_before
     before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))

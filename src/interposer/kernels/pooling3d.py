@@ -40,7 +40,7 @@ def pooling3d_quantized(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
 
 
 def _largest(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
-    """Return the largest element of each window; the quantized zero for a window that covers only padding."""
+    """Return the largest element of each window, (N, OD, OH, OW, C); the zero point for a window of padding only."""
     dtype = info.input.dtype
     if dtype in FLOATS:
         result = _slid(op, x.astype(np.float64), info, np.maximum, -np.inf)
@@ -51,7 +51,7 @@ def _largest(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
 
 
 def _mean(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
-    """Return the mean of each window, or for L2 the root of the mean square."""
+    """Return the mean of each window, or for L2 the root of the mean square, as (N, OD, OH, OW, C)."""
     power = 2 if op.pool_type is PoolingAlgorithm.L2 else 1
     sums = _slid(op, x.astype(np.float64) ** power, info, np.add, 0)
     mean: Array = sums / np.maximum(_count(op, info, padding=op.padding_method is PaddingMethod.IGNORE_VALUE), 1)
@@ -68,7 +68,10 @@ def _slid(op: Pooling3d, x: Array, info: KernelInfo, combine: np.ufunc, start: f
 
 
 def _count(op: Pooling3d, info: KernelInfo, *, padding: bool) -> Array:
-    """Count the cells of each window, (OD, OH, OW, 1), that are in the volume, or also those in the padding."""
+    """Return the number of cells of each window that are in the volume, (OD, OH, OW, 1).
+
+    With `padding`, cells that are in the padding are counted too.
+    """
     axes = spatial_axes(op.data_layout)
     sizes = [info.input.shape[axis] for axis in axes]
     counts = []

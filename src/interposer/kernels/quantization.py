@@ -74,7 +74,7 @@ def block_dequantize(
 
 @kernel(DynamicQuantize)
 def dynamic_quantize(op: DynamicQuantize, x: Array) -> tuple[Array, Array, Array]:
-    """Compute in float32."""
+    """Compute `DynamicQuantize` in float32; return the quantized values, their scale and their zero point."""
     zero = np.float32(0)
     with np.errstate(all="ignore"):
         low, high = np.minimum(x.min(initial=0), zero), np.maximum(x.max(initial=0), zero)
@@ -121,9 +121,9 @@ def cast(op: Cast, x: Array, *, info: KernelInfo) -> Array:
 
 
 def _widened(x: Array, dtype: DataType) -> Array:
-    """Return the values in a wider type from which NumPy can convert to `dtype`.
+    """Convert an array of a narrow type `dtype` to a wider one, since NumPy cannot convert every narrow type.
 
-    It cannot convert every narrow type.
+    4-bit integers become int64, and floats of fewer than 16 bits float32. Other arrays are returned unchanged.
     """
     if dtype.is_integer:
         return x.astype(np.int64) if dtype.bits < 8 else x

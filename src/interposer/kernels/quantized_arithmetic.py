@@ -54,12 +54,15 @@ def per_tensor(info: KernelInfo) -> bool:
 
 
 def one_scale_of_few_bits(op: object, info: KernelInfo) -> str | None:
-    """Return an error unless every integer tensor has 8 or 16 bits and a single scale."""
+    """Return why the tensors are refused, or None: all integer tensors must have 8 or 16 bits and a single scale."""
     return None if per_tensor(info) else "takes 8- or 16-bit tensors with one scale"
 
 
 def integer_rule(operation: BinaryOperation, info: KernelInfo) -> Rule | None:
-    """Return the rule for an operation on tensors of these infos, or None if TFLite has none."""
+    """Return the function for an operation on tensors of these infos, or None if TFLite has none in integers.
+
+    It is called with the quantized values of both operands and `info`, and its results must be clamped to the type.
+    """
     if not per_tensor(info):
         return None
     if operation in _CHOICES:
@@ -74,9 +77,9 @@ def _one_quantization(info: KernelInfo) -> bool:
 
 
 def _on_common_scale(a: Array, b: Array, info: KernelInfo, left_shift: int, sign: int = 1) -> tuple[Ints, Ints, float]:
-    """Rescale both operands to a common scale, and return them and that scale.
+    """Rescale both operands to a common scale, and return them and twice the larger of the operands' scales.
 
-    The common scale is twice the larger of the operands' scales, divided by ``2**left_shift``.
+    The common scale is that number divided by ``2**left_shift``. The second operand is multiplied by `sign`, 1 or -1.
     """
     scales = [float(scale32(info.at(0))), float(scale32(info.at(1)))]
     common = 2 * max(scales)
@@ -116,7 +119,7 @@ def _sq_diff(a: Array, b: Array, info: KernelInfo) -> Ints:
 
 
 def _div(a: Array, b: Array, info: KernelInfo) -> Ints:
-    """Multiply by the reciprocal of the divisor; the quotient by zero is zero.
+    """Divide quantized values by multiplying with the reciprocal of the divisor; a quotient by zero is zero.
 
     A quotient that is too small to represent is also zero. There, TFLite's shift exceeds the number of bits.
     """
@@ -150,12 +153,12 @@ _RULES: Final[dict[BinaryOperation, Rule]] = {
 
 
 def compared(x: Array, info: TensorInfo) -> Ints:
-    """Return 256 times the float values of a quantized tensor, as integers to be compared."""
+    """Return 256 times the float values of a quantized tensor as integers, which order values of different scales."""
     return multiply_by_quantized_multiplier(offset(x, info) << 8, quantize_multiplier(scale32(info)))
 
 
 def prelu(x: Array, alpha: Array, info: KernelInfo) -> Ints:
-    """Compute PRELU on the quantized values of the input and of the slope."""
+    """Compute PRELU on the quantized values of the input `x` and of the slope `alpha`; the results are not clamped."""
     input, slope = info.at(0), info.at(1)
     positive = quantize_multiplier(scale32(input) / scale32(info.output))
     negative = quantize_multiplier(scale32(input) * scale32(slope) / scale32(info.output))

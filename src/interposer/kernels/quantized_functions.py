@@ -62,13 +62,13 @@ def clamp_codes(low: float, high: float, output: TensorInfo) -> tuple[int, int]:
 
 
 def relu(x: Array, input: TensorInfo, output: TensorInfo, low: float, high: float) -> Ints:
-    """Rescale and clamp to the float bounds `low` and `high`, if input and output have different quantizations."""
+    """Compute a clamp to the float bounds `low` and `high` where input and output have different quantizations."""
     rescaled = _rescaled(offset(x, input), scale32(input) / scale32(output), output)
     return np.clip(rescaled, *clamp_codes(low, high, output))
 
 
 def leaky_relu(x: Array, input: TensorInfo, output: TensorInfo, slope: float) -> Ints:
-    """Rescale positive values by one factor and negative values by another one, which may be negative."""
+    """Compute leaky ReLU: rescale positive values by one factor, and negative values by that factor times `slope`."""
     value = offset(x, input)
     positive = _rescaled(value, scale32(input) / scale32(output), output)
     negative = _rescaled(value, scale32(input) * np.float32(slope) / scale32(output), output)
@@ -76,7 +76,7 @@ def leaky_relu(x: Array, input: TensorInfo, output: TensorInfo, slope: float) ->
 
 
 def absolute(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """Return the absolute difference to the zero point, rescaled."""
+    """Compute the absolute value: the absolute difference to the input's zero point, rescaled to the output."""
     return _rescaled(np.abs(offset(x, input)), scale32(input) / scale32(output), output)
 
 
@@ -137,9 +137,10 @@ _STEPS: Final = 512
 
 
 def interpolation_table(function: Function, low: np.floating, high: np.floating, codes_per_unit: np.floating) -> Ints:
-    """Return a function at 513 points from `low` to `high`, for linear interpolation.
+    """Return the values of a function at 513 points from `low` to `high` as 16-bit integers, for linear interpolation.
 
-    Each point is shifted by half the interpolation error of the following interval.
+    `codes_per_unit` is the number of integer steps for a function value of 1. Each point is shifted by half the
+    interpolation error of the following interval.
     """
     step = (high - low) / low.dtype.type(_STEPS)
     points = low + np.arange(_STEPS, dtype=step.dtype) * step
@@ -153,7 +154,7 @@ def interpolation_table(function: Function, low: np.floating, high: np.floating,
 
 
 def at_table(table: Ints, x: Array) -> Ints:
-    """Interpolate linearly in a table of 513 points that covers the range of 16-bit integers."""
+    """Interpolate linearly in a table of 513 points, which covers the range of the 16-bit integers of `x`."""
     index = 256 + (x.astype(np.int64) >> 7)
     base = table[index]
     ints: Ints = base + (((table[index + 1] - base) * (x.astype(np.int64) & 127) + 64) >> 7)
@@ -182,7 +183,7 @@ def _sigmoid_table() -> Ints:
 
 
 def _finest_steps(x: Array, input: TensorInfo) -> Ints:
-    """Return the input in steps of 1/12288, the resolution in which the table of the sigmoid is indexed."""
+    """Return the float values of the input in steps of 1/12288, with which the sigmoid's table is indexed."""
     exponent = np.log2(scale32(input)) + 12
     if exponent in (0, 1):
         return offset(x, input) * 3 << int(exponent)
@@ -193,7 +194,10 @@ def _finest_steps(x: Array, input: TensorInfo) -> Ints:
 
 
 def _sigmoid_between(x: Ints, shift: int) -> Ints:
-    """Interpolate in the table of the sigmoid; the result has 16 + `shift` bits."""
+    """Interpolate in the table of the sigmoid at the non-negative positions ``x / 2**shift``.
+
+    The results have 16 + `shift` bits.
+    """
     place = np.minimum(x >> shift, 254)
     low, high = _sigmoid_table()[place], _sigmoid_table()[place + 1]
     between: Ints = (low << shift) + (x & ((1 << shift) - 1)) * (high - low)

@@ -79,7 +79,11 @@ def quantized_lstm(op: QuantizedLstm, *arrays: Array, info: KernelInfo) -> tuple
 
 
 def _gate_sum(x: Array, arrays: tuple[Array, ...], info: KernelInfo, place: int) -> NDArray[np.int64]:
-    """Return the argument of a gate's function with 12 fractional bits; `place` counts input, forget, cell, output."""
+    """Return the argument of a gate's function with 12 fractional bits.
+
+    `place` is 0 for the input gate, 1 forget, 2 cell, 3 output. `x` is the concatenation of input and previous output,
+    minus their zero point, and `arrays` are all operands of the operator.
+    """
     weights = np.concatenate([arrays[7 + place], arrays[3 + place]], axis=-1).astype(np.int64)
     sums = exact_product(x, weights - info.at(3).zero_point) + arrays[11 + place]
     scale = np.float32(info.input.scale) * np.float32(info.at(3).scale)

@@ -25,7 +25,11 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 def _factor(input: TensorInfo, beta: float) -> tuple[FixedPoint, int]:
-    """Return the factor from quantized values to Q5, and the smallest difference that still affects the result."""
+    """Return the factor from quantized values to fixed-point numbers with 5 integer bits, and a least difference.
+
+    The exponentials of differences below it (more negative ones) are treated as 0. The factor includes the scale and
+    `beta`.
+    """
     factor = quantize_multiplier(min(beta * input.scale * 2**26, 2.0**31 - 1))
     return factor, -int(31 * 2**26 // 2 ** int(factor.shift))
 
@@ -42,7 +46,7 @@ def _exps(difference: Ints, factor: FixedPoint, least: int) -> Ints:
 
 
 def softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> Ints:
-    """Compute softmax of 8-bit values, in steps of 1/256 counted from the smallest integer of the type."""
+    """Compute softmax of `beta` times 8-bit values, in steps of 1/256 counted from the smallest integer of the type."""
     difference = _below_max(x)
     exps = _exps(difference, *_factor(input, beta))
     total = rescale(exps, 0, 12).sum(axis=-1, keepdims=True)
@@ -52,7 +56,7 @@ def softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> In
 
 
 def log_softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> Ints:
-    """Compute log-softmax of 8-bit values, in steps of 1/16 counted from the largest integer of the type."""
+    """Compute log-softmax of `beta` times 8-bit values, in steps of 1/16 from the largest integer of the type."""
     factor, least = _factor(input, beta)
     difference = _below_max(x)
     total = log(rescale(_exps(difference, factor, least), 0, 12).sum(axis=-1, keepdims=True), 12, 5)
@@ -65,7 +69,7 @@ def log_softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -
 
 @cache
 def _tables() -> tuple[Ints, Ints]:
-    """Return tables of exp(x) for -10 <= x <= 0 and of 1 / (1 + x) for 0 <= x <= 1, in 16 bits."""
+    """Return two tables for `at_table`, in 16 bits: exp(x) for -10 <= x <= 0, and 1 / (1 + x) for 0 <= x <= 1."""
     codes_per_unit = np.float64(2**15)
     exps = interpolation_table(np.exp, np.float64(-10), np.float64(0), codes_per_unit)
     inverses = interpolation_table(lambda x: 1 / (1 + x), np.float64(0), np.float64(1), codes_per_unit)
@@ -73,7 +77,7 @@ def _tables() -> tuple[Ints, Ints]:
 
 
 def softmax16(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> Ints:
-    """Compute softmax of 16-bit values in steps of 2**-15, by tables of the exponential and of the reciprocal."""
+    """Compute softmax of `beta` times 16-bit values in steps of 2**-15, by tables of exponential and reciprocal."""
     exp_table, inverse_table = _tables()
     factor = quantize_multiplier(input.scale * beta / (10 / 65535))
     scaled = multiply_by_quantized_multiplier(_below_max(x), factor)

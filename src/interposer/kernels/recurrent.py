@@ -58,7 +58,7 @@ _BOUNDS: Final = {
 
 
 def real_valued(op: object, info: KernelInfo) -> str | None:
-    """Return an error unless every tensor, except the sequence lengths, has floats or is quantized."""
+    """Return why a tensor is refused: all but the sequence lengths must be floats or quantized; None if they are."""
     results = [(f"output {index}", tensor) for index, tensor in enumerate(info.outputs)]
     for name, tensor in (*zip(info.names, info.inputs, strict=False), *results):
         if tensor is None or name == "sequence_lengths":
@@ -69,7 +69,7 @@ def real_valued(op: object, info: KernelInfo) -> str | None:
 
 
 def converted(op: object, info: KernelInfo) -> Reals:
-    """Return what the kernels prepare: the constant operands as float values, by name."""
+    """Return the constant operands as float values, by name; kernels compute them once, before their first call."""
     return {
         name: real(tensor.constant, tensor)
         for name, tensor in zip(info.names, info.inputs, strict=False)
@@ -78,7 +78,10 @@ def converted(op: object, info: KernelInfo) -> Reals:
 
 
 def reals(arrays: tuple[Array | None, ...], info: KernelInfo, prepared: Reals | None) -> dict[str, Array | None]:
-    """Return all operands as float values, by name."""
+    """Return all operands as float values, by name; None for absent ones.
+
+    `prepared` is the result of `converted`, whose operands are not converted again.
+    """
     result: dict[str, Array | None] = dict(prepared or {})
     for name, array in zip(info.names, arrays, strict=True):
         tensor = info.get(name)
@@ -88,7 +91,7 @@ def reals(arrays: tuple[Array | None, ...], info: KernelInfo, prepared: Reals | 
 
 
 def store_all(values: tuple[Array, ...], info: KernelInfo, out: tuple[Array, ...]) -> None:
-    """Write float values to all results."""
+    """Write float values to the arrays `out`, one for each result, converted or quantized as `info.outputs` says."""
     for value, tensor, target in zip(values, info.outputs, out, strict=True):
         store(value, tensor, target)
 
@@ -99,19 +102,19 @@ def time_first(x: Array, time_major: bool) -> Array:
 
 
 def zeros_unless(state: Array | None, batches: int, size: int) -> Array:
-    """Return the initial state, or zeros if it is absent."""
+    """Return the initial state (batches, size), or zeros of this shape if it is absent."""
     return np.zeros((batches, size), np.float32) if state is None else state
 
 
 def needed(values: Reals, name: str) -> Array:
-    """Return an operand that must not be absent."""
+    """Return the operand of this name, which must not be absent: it is an assertion for the type checker."""
     result = values[name]
     assert result is not None, name
     return result
 
 
 class _Cell(NamedTuple):
-    """The weights and the activation of a recurrent layer without gates."""
+    """The weights and the activation of one direction of a recurrent layer without gates, which `run` computes."""
 
     weights: Array
     recurrent_weights: Array
@@ -130,9 +133,10 @@ class _Cell(NamedTuple):
         )
 
     def run(self, x: Array, aux: Array | None, state: Array | None) -> tuple[Array, Array]:
-        """Return the outputs of all steps and the last state.
+        """Return the outputs of all steps, (T, B, U), and the last state, (B, U), from inputs (T, B, I) and (T, B, A).
 
-        The products with the inputs are computed for all steps at once, and the recurrent products step by step.
+        An absent initial state is zeros. The products with the inputs are computed for all steps at once, and the
+        recurrent products step by step.
         """
         value = x @ self.weights.T + self.bias
         if aux is not None and self.aux_weights is not None:
@@ -170,12 +174,16 @@ def unidirectional_sequence_rnn(
 
 
 def direction_of(values: Reals, direction: str) -> Reals:
-    """Return the operands of one direction, with the direction removed from their names."""
+    """Return the operands of a direction, "forward" or "backward", by their names without the direction's prefix."""
     return {name.removeprefix(f"{direction}_"): x for name, x in values.items() if name.startswith(direction)}
 
 
 def sides(values: Reals, time_major: bool, aux_weights: str) -> tuple[tuple[Array, Array | None], ...]:
-    """Return for each direction the input and the auxiliary input, or None, in the order of the computed steps."""
+    """Return for both directions the input and the auxiliary input (None if it has no weights), time axis first.
+
+    The backward direction's are reversed in time. `aux_weights` is the name of an operand with weights for the
+    auxiliary input; if this operand is absent, the auxiliary input replaces the backward direction's input.
+    """
     x, aux = time_first(needed(values, "input"), time_major), values["aux_input"]
     if aux is None:
         return (x, None), (x[::-1], None)
@@ -186,9 +194,10 @@ def sides(values: Reals, time_major: bool, aux_weights: str) -> tuple[tuple[Arra
 
 
 def joined(forward: Array, backward: Array, time_major: bool, merge_outputs: bool) -> list[Array]:
-    """Return the outputs of both directions, merged along the last axis if the operator says so.
+    """Return the outputs of both directions as the operator's results: merged along the last axis, or two arrays.
 
-    The outputs of the backward direction are passed in the order in which they were computed.
+    The arrays have time as first axis, and those of the backward direction are in the order of computation, last step
+    first.
     """
     parts = [time_first(forward, time_major), time_first(backward[::-1], time_major)]
     return [np.concatenate(parts, axis=-1)] if merge_outputs else parts
@@ -263,7 +272,7 @@ def svdf_of_integers(
 
 @kernel(Svdf, when=real_valued)
 def svdf(op: Svdf, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
-    """Compute `Svdf`; the new projection is written to the free last position of each filter's memory."""
+    """Compute `Svdf` on floats; the new projection is written to the free last position of each filter's memory."""
     values = reals(arrays, info, prepared)
     feature, time, bias = needed(values, "weights_feature"), needed(values, "weights_time"), values["bias"]
     projected = needed(values, "input") @ feature.T
@@ -275,7 +284,10 @@ def svdf(op: Svdf, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ..
 
 
 def moved_on(memory: Array) -> Array:
-    """Return the memory after a step: the oldest number of every filter is dropped, and the last position is free."""
+    """Return the memory (B, F, M) of filters after a step as the operator's state (B, F * M).
+
+    The oldest number of every filter is dropped, and the last position is set to zero.
+    """
     free = np.zeros_like(memory[..., :1])
     return np.concatenate([memory[..., 1:], free], axis=-1).reshape(len(memory), math.prod(memory.shape[1:]))
 

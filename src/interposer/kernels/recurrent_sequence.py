@@ -23,7 +23,10 @@ Step: TypeAlias = Callable[[Array, States], States]
 
 
 class _Weights:
-    """The weights and biases of one direction; the rows of all gates are concatenated."""
+    """The weights, biases and functions of one direction of a layer; `place` is the direction's index, 0 or 1.
+
+    The rows of all gates are concatenated, in the order of the operator.
+    """
 
     def __init__(self, op: Layer, values: Reals, place: int) -> None:
         self.input, self.recurrent = needed(values, "weights")[place], needed(values, "recurrent_weights")[place]
@@ -36,16 +39,20 @@ class _Weights:
         self.functions = [_function(op, place * count + index, gate=index < 2) for index in range(count)]
 
     def of_input(self, x: Array) -> Array:
-        """Return the products of the input with the weights of every gate, for all steps at once."""
+        """Return the input (T, B, I) times the weights of every gate plus their bias, (T, B, gates * H)."""
         return np.asarray(x @ self.input.T + self.input_bias)
 
     def of_state(self, hidden: Array, gates: slice = slice(None)) -> Array:
-        """Return the products of the hidden state with the recurrent weights of some gates."""
+        """Return the hidden state (B, H) times the recurrent weights plus bias; `gates` are the rows to use."""
         return np.asarray(hidden @ self.recurrent[gates].T + self.recurrent_bias[gates])
 
 
 def _function(op: Layer, index: int, *, gate: bool) -> Function:
-    """Return one of the activation functions; the arguments of gates are clipped, the output cell state is not."""
+    """Return the layer's activation function number `index`.
+
+    If `gate`, its argument is first clipped to the range of the operator's `clip`; the output cell state is never
+    clipped.
+    """
     function, a, b = op.functions()[index]
     if op.clip > 0 and gate:
         return lambda x: FUNCTIONS[function](np.clip(x, -op.clip, op.clip), a, b)
@@ -103,14 +110,22 @@ def _lengths(values: Reals, steps: int, batches: int) -> Array:
 
 
 def _turned(x: Array, lengths: Array) -> Array:
-    """Reverse each sequence of (T, B, ...) within its length; the steps after its end stay in place."""
+    """Reverse each sequence of (T, B, ...) within its length; the steps after its end stay in place.
+
+    `lengths` (B,) are the lengths in steps.
+    """
     places = np.arange(len(x))[:, np.newaxis]
     order = np.where(places < lengths, lengths - 1 - places, places)
     return x[order, np.arange(x.shape[1])]
 
 
 def _run(step: Step, array: Array, states: States, lengths: Array) -> tuple[Array, States]:
-    """Return all hidden states, zeros after the end of each sequence, and the states after the last step."""
+    """Compute all steps of one direction from the initial states.
+
+    `array` is what `_Weights.of_input` returned; `step` computes the new states from its part for one step and the old
+    states, the hidden state first. Return the hidden states of all steps, (T, B, H), which are zero after the end of
+    each sequence, and the states after the last step of each sequence.
+    """
     outputs = np.zeros((*array.shape[:2], states[0].shape[-1]), array.dtype)
     for place, part in enumerate(array):
         running = (place < lengths)[:, np.newaxis]
@@ -121,7 +136,10 @@ def _run(step: Step, array: Array, states: States, lengths: Array) -> tuple[Arra
 
 
 def _states(op: Layer, values: Reals, place: int, shape: tuple[int, int]) -> States:
-    """Return the initial states of one direction, each with shape (B, H)."""
+    """Return the initial states of direction number `place`, each with this shape, (B, H); zeros for absent operands.
+
+    These are the hidden state, and for an LSTM the cell state.
+    """
     names = [declared.name for declared in op.operands if declared.name.endswith("_state_in")]
     value = [values[name] for name in names]
     zeros = np.zeros(shape, np.float32)
@@ -129,7 +147,10 @@ def _states(op: Layer, values: Reals, place: int, shape: tuple[int, int]) -> Sta
 
 
 def _layer(op: Layer, values: Reals, begin: Callable[[_Weights], Step]) -> tuple[Array, ...]:
-    """Return the results of the operator for all directions."""
+    """Return the results of the operator: the output of all steps and directions, then the last states.
+
+    `begin` returns, for the weights of a direction, the function that computes one step.
+    """
     x = time_first(needed(values, "input"), op.time_major)
     lengths = _lengths(values, *x.shape[:2])
     outputs, states = [], []

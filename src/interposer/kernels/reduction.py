@@ -58,7 +58,7 @@ def _mean(x: Array, axes: Axes) -> Array:
 
 
 def _integer_mean(x: Array, axes: Axes) -> Array:
-    """Return the mean of integers: the 64-bit sum divided by the count, truncated; 0 for no elements."""
+    """Return the mean of integers, the 64-bit sum divided by the count and truncated; 0 without elements."""
     total = _sum(x.astype(np.uint64 if x.dtype.kind == "u" else np.int64), axes)
     count = total.dtype.type(max(1, _count(x.shape, axes)))
     mean: Array = np.sign(total) * (np.abs(total) // count)
@@ -66,7 +66,7 @@ def _integer_mean(x: Array, axes: Axes) -> Array:
 
 
 def _log_sum_exp(x: Array, axes: Axes) -> Array:
-    """Compute log(sum(exp(x))); the largest element is subtracted first, so that no exponential overflows."""
+    """Compute log(sum(exp(x))) over axes; the largest element is subtracted first, so that no exponential overflows."""
     top = _greatest(x, axes)
     top = np.where(np.isfinite(top), top, 0)
     return np.log(_sum(np.exp(x - top), axes)) + top
@@ -148,9 +148,10 @@ def _scales(info: KernelInfo) -> tuple[float, float]:
 
 
 def _mean_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
-    """Return the mean of quantized values, rescaled by a multiplier that is divided by the count.
+    """Return the mean of quantized values minus their zero point, rescaled to the output's scale.
 
-    The multiplier is first shifted left as far as possible, so that the division loses few bits.
+    The rescaling multiplier is divided by the count. It is first shifted left as far as possible, so that the division
+    loses few bits.
     """
     source, target = _scales(info)
     multiplier, shift = quantize_multiplier(source / target)
@@ -166,9 +167,9 @@ def _sum_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
 
 
 def _product_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
-    """Return the product of quantized values; every partial product is rescaled by the same factor.
+    """Return the product of quantized values minus their zero point; all partial products are rescaled by one factor.
 
-    Together these factors yield the scale of the result. A partial product that exceeds 32 bits is saturated, whereas
+    Together, the rescalings yield the scale of the result. A partial product that exceeds 32 bits is saturated, whereas
     TFLite's wraps around.
     """
     source, target = _scales(info)

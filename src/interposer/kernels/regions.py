@@ -26,7 +26,11 @@ MOST_SAMPLES: Final = 1 << 20
 
 
 class _Samples(NamedTuple):
-    """Samples along one axis, (bins, samples): the two neighbouring cells, and the weight of the second one."""
+    """The positions along one axis at which the bins of a region are sampled, as arrays (bins, samples).
+
+    `low` and `high` are the two neighbouring cells, `fraction` is the weight of the second one, and `inside` is False
+    for samples outside of the image, which are 0.
+    """
 
     low: Array
     high: Array
@@ -48,7 +52,7 @@ class _Samples(NamedTuple):
         )
 
     def _weights(self, size: int) -> Array:
-        """Return the weights with which the mean of each bin sums the cells, (bins, size)."""
+        """Return the weights (bins, size) with which the mean of each bin sums the `size` cells of the axis."""
         bins, samples = self.low.shape
         taken = np.zeros((bins, size))
         rows = np.arange(bins)[:, np.newaxis]
@@ -59,7 +63,13 @@ class _Samples(NamedTuple):
 
 
 def _samples(start: float, end: float, bins: int, ratio: int, dimension: int, *, half_pixel: bool) -> _Samples:
-    """Return the sampling positions of a region from `start` to `end`, both in cells."""
+    """Return the sampling positions of a region from `start` to `end`, both in cells of an axis with `dimension` cells.
+
+    Each bin has `ratio` samples; 0 means as many as follow from the size of the bin.
+
+    Raises:
+        InvalidArgumentError: the region is not finite, or too large for the number of samples that follows from it.
+    """
     offset = np.float32(0.5 if half_pixel else 0)
     size = (end - offset) - (start - offset)
     step = (size if half_pixel else np.maximum(size, np.float32(1))) / np.float32(bins)
@@ -99,7 +109,10 @@ def _in_cells(op: RoiAlign | RoiPooling, regions: Array) -> Array:
 
 
 def _largest(image: Array, down: _Samples, across: _Samples) -> Array:
-    """Return for each bin the largest product of a neighbouring cell and its weight, over all samples."""
+    """Return for each bin the largest product of a neighbouring cell and its weight, over all samples; (bins, bins, C).
+
+    `image` is (H, W, C); `down` and `across` are the samples along height and width. A bin without samples is 0.
+    """
     result = np.full((len(down.low), len(across.low), image.shape[2]), -np.inf)
     for rows, row_weights in ((down.low, 1 - down.fraction), (down.high, down.fraction)):
         for columns, weights in ((across.low, 1 - across.fraction), (across.high, across.fraction)):
@@ -127,7 +140,10 @@ def roi_pooling(op: RoiPooling, x: Array, regions: Array, batches: Array, *, inf
 
 
 def _bins(start: float, end: float, bins: int, size: int) -> list[tuple[int, slice]]:
-    """Return the number and the range of cells of each bin that is not empty; the last cell of a bin is included."""
+    """Return the index and the range of cells of each bin that is not empty, along an axis with `size` cells.
+
+    The region reaches from cell `start` to cell `end`, which is included.
+    """
     step = np.float32(max(end - start + 1, 1)) / np.float32(bins)
     borders = step * np.arange(bins + 1, dtype=np.float32) + np.float32(start)
     first = np.clip(np.floor(borders[:-1]), 0, size).astype(int)
@@ -154,7 +170,10 @@ def heatmap_max_keypoint(
 
 
 def _around(maps: Array, row: Array, column: Array) -> Array:
-    """Return the 3 x 3 cells around one cell of each heatmap, (3, 3, N, K); cells beyond the border are mirrored."""
+    """Return the 3 x 3 cells around the cell (row, column) of each heatmap (N, K, S, S), as (3, 3, N, K).
+
+    Cells beyond the border are mirrored.
+    """
     padded = np.pad(maps, [(0, 0), (0, 0), (1, 1), (1, 1)], mode="reflect")
     n, k = np.ogrid[: maps.shape[0], : maps.shape[1]]
     return np.stack([[padded[n, k, row + i, column + j] for j in range(3)] for i in range(3)])
@@ -164,7 +183,8 @@ def _summit(cells: Array, tolerance: np.float32) -> tuple[Array, Array]:
     """Return the maximum of the quadratic function through cells (3, 3, ...): its offset as x and y, and its value.
 
     The offset has shape (..., 2). With the gradient ``g`` and the matrix of second derivatives ``[[a, b], [b, c]]``,
-    the offset ``d`` solves ``[[a, b], [b, c]] d = -g``.
+    the offset ``d`` solves ``[[a, b], [b, c]] d = -g``. If the matrix is singular within `tolerance`, the offset is 0
+    and the value that of the center.
     """
     center = cells[1, 1]
     gx, gy = (cells[1, 2] - cells[1, 0]) / 2, (cells[2, 1] - cells[0, 1]) / 2

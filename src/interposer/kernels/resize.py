@@ -17,7 +17,10 @@ __all__ = ["Places", "nearest_places"]
 
 
 class Places(NamedTuple):
-    """For each output pixel along an axis: the two input pixels around it, and the weight of the second one."""
+    """For each output pixel along an axis: the two input pixels around it, and the weight of the second one.
+
+    The weights are floats, or integers in steps of 1/1024.
+    """
 
     low: NDArray[np.int64]
     high: NDArray[np.int64]
@@ -45,7 +48,7 @@ def _targets(op: Resize) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def nearest_places(op: Resize, size: int, target: int) -> NDArray[np.int64]:
-    """Return the nearest input pixel of each output pixel along an axis.
+    """Return the nearest input pixel of each output pixel along an axis of `size` input and `target` output pixels.
 
     Positions are computed in float32, as TFLite's reference does.
     """
@@ -125,7 +128,10 @@ def _fixed_places(op: Resize, size: int, target: int) -> Places:
 
 
 def _mixed(op: Resize, x: Array, rows: Places, columns: Places, generic: np.generic) -> Array:
-    """Return the weighted sum of the four neighbouring pixels, added in TFLite's order."""
+    """Return the weighted sum of the four neighbouring pixels, added in TFLite's order.
+
+    The weights of `rows` and `columns` are in units in which `generic` stands for 1.
+    """
     (height, _), (width, _) = _targets(op)
     row_weight = np.expand_dims(rows.weight.astype(x.dtype), [i for i in range(x.ndim) if i != height])
     column_weight = np.expand_dims(columns.weight.astype(x.dtype), [i for i in range(x.ndim) if i != width])

@@ -64,7 +64,7 @@ def scatter_nd(op: ScatterNd, x: Array, indices: Array, updates: Array, *, info:
 
 @kernel(ScatterElements, when=(_types, _scales))
 def scatter_elements(op: ScatterElements, x: Array, indices: Array, updates: Array, *, info: KernelInfo) -> Array:
-    """Compute `ScatterElements`: indices replace the position along `op.axis`; the other axes keep the update's."""
+    """Compute `ScatterElements`: indices replace the position of their updates along `op.axis`."""
     codes = _moves_codes(op, info)
     changes = updates if codes else real(updates, info.at(2))
     target = np.array(x if codes else real(x, info.at(0)))
@@ -76,7 +76,7 @@ def scatter_elements(op: ScatterElements, x: Array, indices: Array, updates: Arr
 
 
 def _moves_codes(op: ScatterNd | ScatterElements, info: KernelInfo) -> bool:
-    """Return True if quantized values can be written unchanged, which requires one scale and no arithmetic."""
+    """Return True if quantized values can be written as they are: with equal quantizations and without arithmetic."""
     keeps_order = op.function in {ScatterFunction.UPDATE, ScatterFunction.MAX, ScatterFunction.MIN}
     return keeps_order and len({tensor.quantization for tensor in _tensors(op, info)}) == 1
 
@@ -90,7 +90,7 @@ def _stored(written: Array, info: KernelInfo, codes: bool) -> Array:
 
 
 def _write(function: ScatterFunction, target: Array, places: Any, changes: Array) -> None:
-    """Write or accumulate updates in place.
+    """Write `changes` to the index `places` of `target`, or combine them with its elements, in place.
 
     If several updates have the same element, UPDATE applies the last one, and the other functions apply all of them.
     """
@@ -120,7 +120,7 @@ def _written(op: ScatterNd, base: Array, indices: Array, changes: Array) -> Arra
 
 
 def _rows(indices: Array, sizes: tuple[int, ...]) -> Array:
-    """Return the flat row number of every tuple of indices into axes of these sizes."""
+    """Return the flat row numbers (N,) of index tuples (N, K) into K axes of these sizes."""
     rows = np.zeros(len(indices), np.int64)
     for column, size in zip(indices.T, sizes, strict=True):
         rows = rows * size + _within(column, size)
@@ -128,7 +128,11 @@ def _rows(indices: Array, sizes: tuple[int, ...]) -> Array:
 
 
 def _within(indices: Array, size: int) -> Array:
-    """Return the indices with negative ones counted from the end; an index out of range is an error."""
+    """Return the indices with negative ones counted from the end of an axis of this size.
+
+    Raises:
+        InvalidArgumentError: an index is out of range.
+    """
     wrong = indices[(indices >= size) | (indices < -size)]
     if wrong.size:
         raise InvalidArgumentError(f"index {wrong[0]} is out of range for an axis of size {size}")

@@ -32,7 +32,7 @@ def compress(op: Compress, x: Array, condition: Array) -> Array:
 
 @kernel(Unique)
 def unique(op: Unique, x: Array, *, info: KernelInfo) -> tuple[Array, ...]:
-    """Compute `Unique`; elements are compared by their rank, and slices element by element."""
+    """Compute `Unique`; elements are compared by their rank among all elements, and slices element by element."""
     ranks = _ranks(x, info)
     rows = ranks.reshape(-1, 1) if op.axis is None else np.moveaxis(ranks, op.axis, 0)
     rows = rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
@@ -44,7 +44,10 @@ def unique(op: Unique, x: Array, *, info: KernelInfo) -> tuple[Array, ...]:
 
 
 def _ranks(x: Array, info: KernelInfo) -> Array:
-    """Return integers in the order of the elements, since NumPy cannot sort rows of narrow floats or of strings."""
+    """Return the rank of every element among the distinct elements, as integers in the shape of `x`.
+
+    They stand for the elements, since NumPy cannot sort rows of narrow floats or of strings.
+    """
     values = x if info.input.is_quantized else real(x, info.input)
     _, ranks = np.unique(values, return_inverse=True)
     return ranks.reshape(x.shape)

@@ -28,7 +28,10 @@ def running_product(op: CumProd, x: Array, *, info: KernelInfo, out: Array) -> N
 
 
 def _accumulated(op: CumSum | CumProd, function: np.ufunc, x: Array) -> Array:
-    """Accumulate along the operator's axis; for an exclusive sum, the results are shifted by one position."""
+    """Accumulate by `function`, np.add or np.multiply, along the operator's axis, in reverse if the operator says so.
+
+    If it is exclusive, the results are shifted by one position, and the first one is 0 or 1.
+    """
     x = np.moveaxis(x, op.axis, -1)
     x = x[..., ::-1] if op.reverse else x
     array: Array = function.accumulate(x, axis=-1, dtype=x.dtype)

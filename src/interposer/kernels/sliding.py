@@ -15,7 +15,10 @@ __all__ = ["covered", "seen", "slide"]
 
 
 def seen(window: Window, cell: int, size: int, count: int) -> tuple[slice, slice]:
-    """Return the places, of `count`, at which one cell of the window is on the axis, and its positions there."""
+    """Return the places at which one cell of the window is on the axis, and the cell's positions there, as two slices.
+
+    `cell` is the cell's index, `size` the size of the axis, and `count` the number of places.
+    """
     offset = cell * window.dilation - window.pad_before
     first = max(0, -(offset // window.stride))
     end = min(count, -((offset - size) // window.stride))
@@ -25,7 +28,10 @@ def seen(window: Window, cell: int, size: int, count: int) -> tuple[slice, slice
 
 
 def slide(x: Array, axis: int, window: Window, count: int, combine: np.ufunc, start: float) -> Array:
-    """Reduce the cells of the window at each of `count` places along an axis by `combine`, beginning with `start`."""
+    """Combine the cells of the window at each of `count` places along an axis by a ufunc, beginning with `start`.
+
+    The result has the shape of `x` with `count` along the axis. Cells outside of the tensor are left out.
+    """
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     result = np.full(shape, start, x.dtype)
     ahead = (slice(None),) * axis
@@ -37,14 +43,14 @@ def slide(x: Array, axis: int, window: Window, count: int, combine: np.ufunc, st
 
 
 def _cells(window: Window, size: int, count: int) -> range:
-    """Return the range of cells that are on the axis at one place or more."""
+    """Return the range of the window's cells that are on an axis of this size at one or more of `count` places."""
     way = (count - 1) * window.stride - window.pad_before
     first = max(0, -(way // window.dilation))
     return range(first, min(window.size, -(-(size + window.pad_before) // window.dilation)))
 
 
 def covered(window: Window, count: int, low: int, high: int) -> Array:
-    """Count the cells of the window with positions from `low` to `high` (exclusive), for each place along an axis."""
+    """Return for each of `count` places the number of the window's cells from position `low` to `high` (exclusive)."""
     first = np.arange(count) * window.stride - window.pad_before
     before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
     cells: Array = until - before

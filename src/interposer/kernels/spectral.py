@@ -21,7 +21,10 @@ _COEFFICIENTS: Final = {
 
 
 def _numbers(x: Array) -> Array:
-    """Return the numbers whose real and imaginary parts are along the last axis; with one part, as floats."""
+    """Return the numbers whose real and imaginary parts are along the last axis, without that axis.
+
+    They are complex, or floats if the axis has only a real part.
+    """
     wide = x.astype(np.float64)
     return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
 

@@ -34,24 +34,28 @@ class KernelInfo:
 
     @classmethod
     def of(cls, op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> KernelInfo:
-        """Return the infos of a call of `op`."""
+        """Return the infos of a call of `op`, with the names of its operands."""
         return cls(tuple(inputs), tuple(outputs), tuple(declared.name for declared in op.operands))
 
     @property
     def input(self) -> TensorInfo:
-        """The first operand, which must be connected."""
+        """The info of the first operand.
+
+        Raises:
+            InvalidArgumentError: the operand is not connected.
+        """
         return self.at(0)
 
     @property
     def output(self) -> TensorInfo:
-        """The first result."""
+        """The info of the first result."""
         return self.outputs[0]
 
     def at(self, index: int) -> TensorInfo:
-        """Return the info of an input.
+        """Return the info of the operand number `index`.
 
         Raises:
-            InvalidArgumentError: the input is not connected.
+            InvalidArgumentError: the operand is not connected.
         """
         result = self.inputs[index] if index < len(self.inputs) else None
         if result is None:
@@ -59,7 +63,7 @@ class KernelInfo:
         return result
 
     def get(self, name: str) -> TensorInfo | None:
-        """Return the input with this operand name, or None if it is absent."""
+        """Return the info of the operand of this name, which the operator must declare, or None if it is absent."""
         index = self.names.index(name)
         return self.inputs[index] if index < len(self.inputs) else None
 
@@ -105,7 +109,10 @@ class Kernel:
                 yield f"{label} is {tensor.dtype}; takes {sorted(map(str, allowed))}"
 
     def make_ready(self, op: Op, info: KernelInfo) -> Any:
-        """Return the result of `prepare`, to be passed to every `call` on these tensors; None without `prepare`."""
+        """Return the result of the kernel's `prepare` function for these tensors, or None if it has none.
+
+        It is passed to every `call` on these tensors as `prepared`.
+        """
         if self.prepare is None:
             return None
         with np.errstate(all="ignore"):
@@ -119,7 +126,11 @@ class Kernel:
     def call(
         self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, out: Sequence[Array], prepared: Any = None
     ) -> None:
-        """Compute `op` on `arrays` into the arrays `out`, one per result."""
+        """Compute `op` on `arrays` into the arrays `out`, one per result; `prepared` is the result of `make_ready`.
+
+        Raises:
+            InvalidArgumentError: the kernel returned the wrong number or shapes of results.
+        """
         fills = "out" in self.wants
         filled = (
             [element if element.flags.c_contiguous else np.empty_like(element, order="C") for element in out]
@@ -136,7 +147,13 @@ class Kernel:
                 np.copyto(target, item)
 
     def values(self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, prepared: Any = None) -> list[Array]:
-        """Compute `op` on `arrays` and return new arrays; unknown shapes in `info` are determined by the kernel."""
+        """Compute `op` on `arrays` and return new arrays, one per result; `prepared` is the result of `make_ready`.
+
+        Shapes that are not known in `info` follow from what the kernel returns.
+
+        Raises:
+            InvalidArgumentError: the kernel returned the wrong number or shapes of results.
+        """
         if all(tensor.is_concrete for tensor in info.outputs):
             out = [empty(tensor) for tensor in info.outputs]
             self.call(op, arrays, info, out, prepared)
@@ -150,7 +167,7 @@ class Kernel:
 
 
 def _asked(rule: Rule, op: Op, info: KernelInfo) -> str | None:
-    """Return the reason that a rule gives, or None; also None if the rule needs a rank that is not known yet."""
+    """Return why a rule refuses the operator, or None; also None if it needs a rank that is not known yet."""
     try:
         return rule(op, info)
     except UnknownRankError:
@@ -170,7 +187,11 @@ def _counted(value: Any, count: int) -> tuple[Any, ...]:
 
 
 def _own(values: tuple[Any, ...], requested: Sequence[TensorInfo]) -> list[Array]:
-    """Convert arrays to the requested types; raise an error if a shape does not match the requested one."""
+    """Convert the results of a kernel to new arrays of the requested types.
+
+    Raises:
+        InvalidArgumentError: a shape does not match the requested one.
+    """
     for array, info in zip(values, requested, strict=True):
         if not info.shape.accepts(TensorShape(np.shape(array))):
             raise InvalidArgumentError(f"the kernel gave shape {np.shape(array)}, but {info.shape} was expected")
@@ -278,7 +299,10 @@ class KernelTable:
         )
 
     def reasons(self, op: Op, info: KernelInfo) -> list[str]:
-        """Return why no kernel supports the operator on these tensors; empty if one does."""
+        """Return why no kernel supports the operator on these tensors; an empty list if one does.
+
+        If there are several kernels, these are the reasons of the one with the fewest.
+        """
         candidates = self._candidates(type(op))
         if not candidates:
             return [f"no kernel for {op.op_name()}"]
@@ -290,7 +314,10 @@ class KernelTable:
     def evaluate(
         self, op: Op, arrays: Sequence[Array | None], inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]
     ) -> list[Array]:
-        """Compute one operator on arrays with a kernel of this table.
+        """Compute one operator on arrays with the first kernel that supports it; return one new array per result.
+
+        Absent operands are None in `arrays` and in their infos, `inputs`. `outputs` are the infos of the results, whose
+        types and quantizations the arrays get.
 
         Raises:
             InvalidArgumentError: no kernel supports the operator on these tensors; the message has the reasons.

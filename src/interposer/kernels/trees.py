@@ -36,7 +36,7 @@ def tree_ensemble(op: TreeEnsemble, x: Array, *, info: KernelInfo, out: Array) -
 
 
 def _leaves(op: TreeEnsemble, x: Array) -> Array:
-    """Return the number of the leaf that each row reaches in every tree, (N, trees)."""
+    """Return the index of the leaf that each row of `x` (N, F) reaches in every tree, (N, trees)."""
     at = np.broadcast_to(op.roots.astype(np.int64), (len(x), op.roots.size)).copy()
     thresholds = op.thresholds.astype(x.dtype)
     while (inside := at >= 0).any():
@@ -58,7 +58,7 @@ def _goes_on_true(op: TreeEnsemble, values: Array, thresholds: Array, node: Arra
 
 
 def _gathered(op: TreeEnsemble, leaves: Array, dtype: np.dtype[Any]) -> Array:
-    """Combine the weights of the reached leaves for each target, in the order of the trees."""
+    """Return the results (N, T): the weights of the reached leaves (N, trees), combined for each of T targets."""
     starts = op.leaf_starts.astype(np.int64)
     first, counts = starts[leaves], starts[leaves + 1] - starts[leaves]
     row = np.repeat(np.arange(len(leaves)), counts.sum(axis=1))

@@ -29,7 +29,12 @@ Index: TypeAlias = tuple[slice, ...]
 def _cells(
     windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], Index, Index]]:
-    """Yield each cell of the window, the places at which it is in the tensor, and its positions in the tensor there."""
+    """Yield the cells of a window along the spatial axes of a tensor (N, C, ...), one at a time, each as three tuples.
+
+    These are the cell's index, and two indices as slices: the places (window positions) at which the cell is in the
+    tensor, and the cell's positions in the tensor there. `sizes` are those of the axes, and `counts` the numbers of
+    places.
+    """
     ahead = (slice(None),) * 2
     axes = list(zip(windows, sizes, counts, strict=True))
     parts = [visible(*axis)[1] for axis in axes]
