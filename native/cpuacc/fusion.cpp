@@ -1,9 +1,10 @@
-// Fusion of post-ops: activation functions and additions of another tensor become part of the node that produces their
-// operand. Each fusion is accepted only if the lowering of the node supports it.
+// Fusion of post-ops: activation functions, and additions of or products with another tensor become part of the node
+// that produces their operand. Each fusion is accepted only if the lowering of the node supports it.
 
 #include <algorithm>
 
 #include "cpuacc/lowering.hpp"
+#include "cpuacc/patterns.hpp"
 
 namespace cpuacc {
 namespace {
@@ -15,12 +16,8 @@ int only_user(const Graph& graph, const Node& node) {
   return users.size() == 1 ? users[0] : -1;
 }
 
-bool is_addition(const Node& node) {
-  return node.type == "Addition" || (node.type == "ElementwiseBinary" && node.text("operation") == "ADD");
-}
-
-/// Describe a node that is an activation function or an addition as a post-op on tensor `of`. Return false for other
-/// nodes.
+/// Describe a node that is an activation function, an addition or a product as a post-op on tensor `of`. Return false
+/// for other nodes.
 bool post_of(const Graph& graph, const Node& node, int of, Post& post) {
   if (!node.posts.empty() || node.outputs.size() != 1) return false;
   post.through = of;
@@ -30,8 +27,9 @@ bool post_of(const Graph& graph, const Node& node, int of, Post& post) {
     post.b = node.number("b");
     return true;
   }
-  if (!is_addition(node)) return false;
-  post.kind = Post::add;
+  const bool multiplies = is_operation(node, "Multiplication", "MUL");
+  if (!multiplies && !is_operation(node, "Addition", "ADD")) return false;
+  post.kind = multiplies ? Post::multiply : Post::add;
   post.tensor = node.inputs[0] == of ? node.inputs[1] : node.inputs[0];
   return graph[post.tensor].shape == graph.out(node).shape && graph[of].shape == graph.out(node).shape;
 }
@@ -43,7 +41,7 @@ bool fuse_next(Graph& graph, Node& node, const Settings& settings) {
   if (next < 0 || !post_of(graph, graph.nodes[size_t(next)], node.outputs[0], post)) return false;
   Node fused = node;
   fused.posts.push_back(post);
-  if (post.kind == Post::add) fused.inputs.push_back(post.tensor);
+  if (post.has_operand()) fused.inputs.push_back(post.tensor);
   fused.outputs = graph.nodes[size_t(next)].outputs;
   if (!find_lowering(graph, fused, settings)) return false;
   node = std::move(fused);

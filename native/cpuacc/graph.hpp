@@ -58,11 +58,14 @@ struct Tensor {
 
 /// A post-op that was fused into a node; post-ops are applied in order.
 struct Post {
-  enum Kind { activation, add } kind = activation;
+  enum Kind { activation, add, multiply } kind = activation;
   std::string function;  // activation: the attribute "function" of Activation ("ReLu", "BoundedReLu" ...)
   double a = 0, b = 0;   // activation: its parameters
-  int tensor = -1;   // add: the other operand, which has the shape of the result and is also the last of Node::inputs
-  int through = -1;  // the tensor between this post-op and the previous operation, whose quantization matters
+  int tensor = -1;       // add, multiply: the other operand, which has the shape of the result and is also the last of
+                         // Node::inputs
+  int through = -1;      // the tensor between this post-op and the previous operation, whose quantization matters
+
+  bool has_operand() const { return kind != activation; }
 };
 
 /// An attribute of a node.

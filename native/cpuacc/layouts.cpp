@@ -21,7 +21,7 @@ class Chooser {
       for (size_t n = 0; n < node.inputs.size(); ++n)
         if (node.inputs[n] >= 0) node.inputs[n] = version(node.inputs[n], at(wanted.in, n));
       for (Post& post : node.posts)
-        if (post.kind == Post::add) post.tensor = node.inputs.back();
+        if (post.has_operand()) post.tensor = node.inputs.back();
       std::vector<int> plain = node.outputs;
       for (size_t n = 0; n < node.outputs.size(); ++n) node.outputs[n] = result(node.outputs[n], at(wanted.out, n));
       std::vector<int> made = node.outputs;
@@ -46,7 +46,7 @@ class Chooser {
       }
     }
     for (Post& post : node.posts)
-      if (post.kind == Post::add) post.tensor = node.inputs.back();
+      if (post.has_operand()) post.tensor = node.inputs.back();
   }
 
   Layouts wanted_by(const Node& node) const {

@@ -1,10 +1,12 @@
-// Fusion of nodes that together are one function: x * sigmoid(x), the GELU of exported networks, a matrix product and
-// its bias.
+// Fusion of nodes that together are one function: x * sigmoid(a * x), the GELU of exported networks, a matrix product
+// and its bias.
 
 #include <cmath>
 
 #include "cpuacc/packed_weights.hpp"
 #include "cpuacc/patterns.hpp"
+
+#include "cpuacc/strided_view.hpp"
 
 namespace cpuacc {
 
@@ -20,9 +22,6 @@ Node* private_producer(Graph& graph, int tensor) {
   return node.type.empty() || !node.posts.empty() ? nullptr : &node;
 }
 
-namespace {
-
-/// Return whether a tensor is a single constant close to a value.
 bool is_number(const Graph& graph, int tensor, double value) {
   if (tensor < 0) return false;
   const Tensor& constant = graph[tensor];
@@ -30,19 +29,10 @@ bool is_number(const Graph& graph, int tensor, double value) {
          std::fabs(double(*constant.values<float>()) - value) <= 1e-6 * std::fabs(value);
 }
 
-/// Return x if a node computes x * number or number * x; otherwise -1.
 int other_factor(const Graph& graph, const Node& node, double number) {
   if (!is_operation(node, "Multiplication", "MUL")) return -1;
   if (is_number(graph, node.inputs[1], number)) return node.inputs[0];
   return is_number(graph, node.inputs[0], number) ? node.inputs[1] : -1;
-}
-
-void set_text(Node& node, const char* name, const char* text) {
-  Value value;
-  value.name = name;
-  value.kind = IPR_KIND_ENUM;
-  value.text = text;
-  node.attributes.push_back(value);
 }
 
 void set_number(Node& node, const char* name, double number) {
@@ -50,6 +40,16 @@ void set_number(Node& node, const char* name, double number) {
   value.name = name;
   value.kind = IPR_KIND_FLOAT;
   value.f = number;
+  node.attributes.push_back(value);
+}
+
+namespace {
+
+void set_text(Node& node, const char* name, const char* text) {
+  Value value;
+  value.name = name;
+  value.kind = IPR_KIND_ENUM;
+  value.text = text;
   node.attributes.push_back(value);
 }
 
@@ -68,60 +68,126 @@ bool fuse_swish(Graph& graph, Node& node) {
   for (size_t n = 0; n < 2; ++n) {
     Node* gate = private_producer(graph, node.inputs[n]);
     int x = node.inputs[1 - n];
-    if (!gate || gate->type != "Activation" || gate->inputs[0] != x) continue;
+    if (!gate || gate->type != "Activation") continue;
+    int factor_of_x = gate->inputs[0];
+    double factor = 1;
+    if (factor_of_x != x) {  // x * sigmoid(factor * x)
+      const Node* scaled = private_producer(graph, gate->inputs[0]);
+      factor = scaled && gate->text("function") == "SIGMOID" ? factor_of(graph, *scaled, &factor_of_x) : 0;
+      if (factor == 0 || factor_of_x != x) continue;
+    }
     bool hard = gate->text("function") == "HARD_SIGMOID" && std::fabs(gate->number("a") - 1.0 / 6) < 1e-6 &&
                 gate->number("b") == 0.5;
     if (!hard && gate->text("function") != "SIGMOID") continue;
     gate->type.clear();
-    become_activation(node, hard ? "HARD_SWISH" : "SWISH", x, 1);
+    become_activation(node, hard ? "HARD_SWISH" : "SWISH", x, factor);
     return true;
   }
   return false;
 }
 
-/// Return x if a tensor is erf(x / sqrt(2)) + 1; otherwise -1. `found` receives the nodes in between.
-int gate_of_gelu(Graph& graph, int tensor, Node* found[3]) {
-  Node* sum = private_producer(graph, tensor);
-  if (!sum || !is_operation(*sum, "Addition", "ADD")) return -1;
-  size_t side = is_number(graph, sum->inputs[1], 1) ? 0 : 1;
-  if (!is_number(graph, sum->inputs[1 - side], 1)) return -1;
-  Node* erf = private_producer(graph, sum->inputs[side]);
-  if (!erf || erf->type != "ElementwiseUnary" || erf->text("operation") != "ERF") return -1;
-  Node* scaled = private_producer(graph, erf->inputs[0]);
-  if (!scaled) return -1;
-  found[0] = sum, found[1] = erf, found[2] = scaled;
-  if (is_operation(*scaled, "Division", "DIV") && is_number(graph, scaled->inputs[1], std::sqrt(2.0)))
-    return scaled->inputs[0];
-  return other_factor(graph, *scaled, std::sqrt(0.5));
+/// The producer of a tensor that other nodes may read too; nullptr if it has post-ops.
+const Node* producer_of(const Graph& graph, int tensor) {
+  const int producer = tensor < 0 ? -1 : graph[tensor].producer;
+  if (producer < 0) return nullptr;
+  const Node& node = graph.nodes[size_t(producer)];
+  return node.type.empty() || !node.posts.empty() ? nullptr : &node;
 }
 
-/// Fuse 0.5 * (x * (1 + erf(x / sqrt(2)))), x * (0.5 * (...)), or (0.5 * x) * (...).
+/// A polynomial of degree 3 or less.
+struct Polynomial {
+  double c[4] = {};
+};
+
+bool multiply(const Polynomial& a, const Polynomial& b, Polynomial* product) {
+  *product = Polynomial();
+  for (int i = 0; i < 4; ++i)
+    for (int k = 0; k < 4; ++k) {
+      if (a.c[i] == 0 || b.c[k] == 0) continue;
+      if (i + k > 3) return false;
+      product->c[i + k] += a.c[i] * b.c[k];
+    }
+  return true;
+}
+
+/// Express a tensor as a polynomial of x. Returns false if it is something else.
+bool find_polynomial(const Graph& graph, int tensor, int x, int depth, Polynomial* found) {
+  *found = Polynomial();
+  if (tensor == x) return found->c[1] = 1, true;
+  const Tensor& constant = graph[tensor];
+  if (constant.is_constant())
+    return is_f32(constant) && constant.elements() == 1 && (found->c[0] = double(*constant.values<float>()), true);
+  const Node* node = producer_of(graph, tensor);
+  if (!node || depth == 0 || node->inputs.empty()) return false;
+  Polynomial a, b;
+  if (!find_polynomial(graph, node->inputs[0], x, depth - 1, &a)) return false;
+  if (node->type == "ElementwiseUnary" && node->text("operation") == "SQUARE") return multiply(a, a, found);
+  if (node->inputs.size() != 2 || !find_polynomial(graph, node->inputs[1], x, depth - 1, &b)) return false;
+  if (is_operation(*node, "Multiplication", "MUL")) return multiply(a, b, found);
+  if (node->type == "ElementwiseBinary" && node->text("operation") == "POWER") {
+    const bool cubes = is_number(graph, node->inputs[1], 3);
+    if (!cubes && !is_number(graph, node->inputs[1], 2)) return false;
+    return multiply(a, a, &b) && (cubes ? multiply(a, b, found) : (*found = b, true));
+  }
+  if (!is_operation(*node, "Addition", "ADD")) return false;
+  for (int n = 0; n < 4; ++n) found->c[n] = a.c[n] + b.c[n];
+  return true;
+}
+
+/// Return whether a tensor is tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)).
+bool is_tangent_of_gelu(const Graph& graph, const Node& node, int x) {
+  if (node.type != "Activation" || node.text("function") != "TANH" || node.number("a") != 1 || node.number("b") != 1)
+    return false;
+  Polynomial found;
+  const double linear = 0.7978845608028654, cubic = linear * 0.044715;
+  return find_polynomial(graph, node.inputs[0], x, 8, &found) && found.c[0] == 0 && found.c[2] == 0 &&
+         std::fabs(found.c[1] / linear - 1) < 1e-5 && std::fabs(found.c[3] / cubic - 1) < 1e-5;
+}
+
+/// Return whether a node computes erf(x / sqrt(2)).
+bool is_error_of_gelu(const Graph& graph, const Node& node, int x) {
+  if (node.type != "ElementwiseUnary" || node.text("operation") != "ERF") return false;
+  const Node* scaled = producer_of(graph, node.inputs[0]);
+  if (!scaled) return false;
+  if (is_operation(*scaled, "Division", "DIV") && is_number(graph, scaled->inputs[1], std::sqrt(2.0)))
+    return scaled->inputs[0] == x;
+  return other_factor(graph, *scaled, std::sqrt(0.5)) == x;
+}
+
+/// The function whose gate a tensor is: "GELU" for erf(x / sqrt(2)) + 1, "GELU_TANH" for its approximation by a
+/// hyperbolic tangent; otherwise nullptr.
+const char* function_of_gate(const Graph& graph, int tensor, int x) {
+  const Node* sum = producer_of(graph, tensor);
+  if (x < 0 || !sum || !is_operation(*sum, "Addition", "ADD")) return nullptr;
+  const size_t side = is_number(graph, sum->inputs[1], 1) ? 0 : 1;
+  if (!is_number(graph, sum->inputs[1 - side], 1)) return nullptr;
+  const Node* inner = producer_of(graph, sum->inputs[side]);
+  if (!inner) return nullptr;
+  return is_error_of_gelu(graph, *inner, x) ? "GELU" : is_tangent_of_gelu(graph, *inner, x) ? "GELU_TANH" : nullptr;
+}
+
+/// Fuse 0.5 * (x * gate), x * (0.5 * gate), or (0.5 * x) * gate. Layers whose results nothing else reads are dropped.
 bool fuse_gelu(Graph& graph, Node& node) {
-  if (!is_operation(node, "Multiplication", "MUL") || !is_f32(graph.out(node))) return false;
-  Node *way[3], *half = nullptr, *product = &node;
-  int inner = other_factor(graph, node, 0.5);
+  const Node* product = &node;
+  if (!is_operation(*product, "Multiplication", "MUL") || !is_f32(graph.out(node))) return false;
+  const int inner = other_factor(graph, *product, 0.5);
   if (inner >= 0) {
-    product = private_producer(graph, inner);
+    product = producer_of(graph, inner);
     if (!product || !is_operation(*product, "Multiplication", "MUL")) return false;
   }
   for (size_t n = 0; n < 2; ++n) {
     int gate = product->inputs[n], x = product->inputs[1 - n];
-    half = nullptr;
-    if (inner < 0) {
-      for (int* side : {&gate, &x}) {
-        Node* scaled = private_producer(graph, *side);
-        int rest = scaled ? other_factor(graph, *scaled, 0.5) : -1;
-        if (rest < 0 || half) continue;
-        half = scaled;
-        *side = rest;
-      }
-      if (!half) continue;
+    bool halved = inner >= 0;
+    for (int* side : {&gate, &x}) {
+      const Node* scaled = halved ? nullptr : producer_of(graph, *side);
+      const int rest = scaled ? other_factor(graph, *scaled, 0.5) : -1;
+      if (rest < 0) continue;
+      halved = true;
+      *side = rest;
     }
-    if (gate_of_gelu(graph, gate, way) != x || x < 0) continue;
-    for (Node* one : way) one->type.clear();
-    if (half) half->type.clear();
-    if (product != &node) product->type.clear();
-    become_activation(node, "GELU", x, 0);
+    const char* function = halved ? function_of_gate(graph, gate, x) : nullptr;
+    if (!function || graph[x].shape != graph.out(node).shape) continue;
+    become_activation(node, function, x, 0);
     return true;
   }
   return false;

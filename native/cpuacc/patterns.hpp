@@ -13,6 +13,15 @@ bool is_operation(const Node& node, const char* type, const char* operation);
 /// The producer of a tensor that is read by only one operand of one node; nullptr if the tensor is read elsewhere.
 Node* private_producer(Graph& graph, int tensor);
 
+/// Return whether a tensor is a single constant close to a value.
+bool is_number(const Graph& graph, int tensor, double value);
+
+/// Return x if a node computes x * number or number * x; otherwise -1.
+int other_factor(const Graph& graph, const Node& node, double number);
+
+/// Add an attribute that is a number.
+void set_number(Node& node, const char* name, double number);
+
 }  // namespace cpuacc
 
 #endif  // CPUACC_PATTERNS_HPP

@@ -30,6 +30,7 @@ Family lookup_family();
 Family lstm_family();
 Family matmul_f32_family();
 Family moves_family();
+Family normalizations_family();
 Family normalize_family();
 Family binary_q8_family();
 Family packed_matmul_family();
@@ -40,6 +41,7 @@ Family reduce_family();
 Family reduce_q8_family();
 Family reorder_family();
 Family resize_family();
+Family rotary_family();
 Family sample_family();
 Family scales_family();
 Family scatter_family();
@@ -55,7 +57,8 @@ using Make = Family (*)();
 const Make kFamilies[] = {
     packed_matmul_family,  // before constants become float32
     half_precision_family, block_dequantize_family, lstm_family,
-    attention_family,      patterns_family,
+    normalizations_family, rotary_family,           attention_family,
+    patterns_family,
     integer_q8_family,     // before images get channels last
     channels_last_family,  // before the fusion of additions
     fusion_family,         bottleneck_f32_family,   elementwise_q8_family,

@@ -154,6 +154,9 @@ struct Heads {
   int64_t left = -1, right = -1, valid = -1, position = 0;
   float cap = 0;
   bool zero_if_no_key = false, nan_in_unseen = false;
+  std::vector<uint8_t> selected;  // of keys: their scores are selected, or, if inverted, replaced; not used if empty
+  bool inverted = false;
+  float replacement = 0;
 };
 
 void check_attention(native::Isa isa, const Heads& c) {
@@ -180,8 +183,15 @@ void check_attention(native::Isa isa, const Heads& c) {
   const void* mask = c.mask == Heads::Mask::none       ? nullptr
                      : c.mask == Heads::Mask::one_bool ? static_cast<const void*>(mask_bools.data())
                                                        : mask_floats.data();
-  AttentionOperands run{q.data(), k.data(), v.data(), mask, zeros.data(), c.position, valid};
-  Floats scratch(scratch_of(h));
+  AttentionOperands run{q.data(), k.data(), v.data(), mask, zeros.data(), c.position, valid, {}};
+  Floats bias(scores_added), scratch(scratch_of(h));
+  Guarded<uint8_t> selected(c.selected);
+  if (!c.selected.empty()) {
+    h.terms = 2;
+    h.term[0] = {false, false, 0, c.keys, 1};
+    h.term[1] = {true, c.inverted, c.replacement, 0, 1};
+    run.term[0] = bias.data(), run.term[1] = selected.data();
+  }
   const int middle = c.queries / 2;
   const AttentionKernels& kernels = attention_kernels_for(isa);
   if (middle > 0) kernels.attend(h, run, out.data(), scratch.data(), 0, middle, false);
@@ -200,7 +210,8 @@ void check_attention(native::Isa isa, const Heads& c) {
       for (int e = 0; e < c.size; ++e) x += 0.5 * query[size_t(m * c.size + e)] * key[size_t(n * c.size + e)];
       x *= double(0.8f);
       if (c.cap != 0) x = c.cap * std::tanh(x / c.cap);
-      if (c.mask == Heads::Mask::each_float) x += scores_added[size_t(m * c.keys + n)];
+      if (c.mask == Heads::Mask::each_float || !c.selected.empty()) x += scores_added[size_t(m * c.keys + n)];
+      if (!c.selected.empty() && (c.selected[size_t(n)] != 0) == c.inverted) x = c.replacement;
       total += powers[size_t(n)] = std::exp(x);
     }
     for (int e = 0; e < c.value_size; ++e) {
@@ -210,9 +221,21 @@ void check_attention(native::Isa isa, const Heads& c) {
       expected.push_back(total == 0 && !c.zero_if_no_key ? kNan : sum);
     }
   }
-  expect_near(out, expected, out.size(), 1e-5,
-              describe("queries", c.queries, "keys", c.keys, "size", c.size, "values", c.value_size, "rows", c.rows,
-                       "mask", int(c.mask), "left", c.left, "right", c.right, "valid", c.valid));
+  const std::string what =
+      describe("queries", c.queries, "keys", c.keys, "size", c.size, "values", c.value_size, "rows", c.rows, "mask",
+               int(c.mask), "left", c.left, "right", c.right, "valid", c.valid);
+  expect_near(out, expected, out.size(), 1e-5, what);
+  if (2 * c.queries > kFewQueries) return;
+  Floats columns(transposed(key, c.keys, c.size)), few(scratch_of_few(h, 2 * c.queries));
+  for (bool by_columns : {false, true}) {
+    if (by_columns) run.key = columns.data(), h.key_row = 1, h.key_element = c.keys;
+    Floats first(out.size()), second(out.size());
+    const AttentionOperands heads[] = {run, run};
+    float* outs[] = {first.data(), second.data()};
+    kernels.attend_few(h, heads, outs, 2, few.data());
+    expect_near(first, expected, out.size(), 1e-5, what + ", few queries");
+    expect_near(second, expected, out.size(), 1e-5, what + ", few queries of the second head");
+  }
 }
 
 TEST_P(AttentionKernel, takes_every_size_around_a_block) {
@@ -237,6 +260,17 @@ TEST_P(AttentionKernel, shows_a_query_the_keys_around_its_position) {
       c.left = left, c.right = right, c.position = position;
       check_attention(isa(), c);
     }
+}
+
+TEST_P(AttentionKernel, adds_terms_and_replaces_scores) {
+  for (int queries : {1, 2, 4, 9})
+    for (int keys : {3, 16, 37})
+      for (bool inverted : {false, true}) {
+        Heads c{queries, keys, 20, 24, 14};
+        c.inverted = inverted, c.replacement = -0.5f;
+        for (int n = 0; n < keys; ++n) c.selected.push_back(n % 3 == 0);
+        check_attention(isa(), c);
+      }
 }
 
 TEST_P(AttentionKernel, caps_scores) {

@@ -181,6 +181,7 @@ CPUACC_INLINE Vec apply(Function function, Vec x, Vec a, Vec b) {
     case Function::shrink:
       return select(x > a, x - b, select(x < -a, x + b, zero));
     case Function::add:
+    case Function::multiply:
       break;
   }
   return x;
@@ -207,7 +208,7 @@ void apply_function(const PostOp& op, float* c, int64_t pitch, int rows, int len
     CPUACC_CASE(softsign) CPUACC_CASE(hard_sigmoid) CPUACC_CASE(swish) CPUACC_CASE(mish)
     CPUACC_CASE(thresholded_relu) CPUACC_CASE(shrink)
 #undef CPUACC_CASE
-    case Function::add: return;
+    case Function::add: case Function::multiply: return;
     // clang-format on
   }
 }
@@ -218,14 +219,16 @@ __attribute__((noinline, unused)) void apply_post_ops(const Epilogue& epilogue, 
   for (int i = 0; i < epilogue.count; ++i)
     for (int n = 0; n < blocks; ++n) {
       float* to = c + n * c_block;
-      if (epilogue.ops[i].function != Function::add) {
+      const bool multiplies = epilogue.ops[i].function == Function::multiply;
+      if (!multiplies && epilogue.ops[i].function != Function::add) {
         apply_function(epilogue.ops[i], to, c_pixel, rows, 16);
         continue;
       }
       const float* from = residual + n * c_block;
       for (int m = 0; m < rows; ++m)
         for (int v = 0; v < 16; v += kLanes)
-          store(to + m * c_pixel + v, load(to + m * c_pixel + v) + load(from + m * c_pixel + v));
+          store(to + m * c_pixel + v, multiplies ? load(to + m * c_pixel + v) * load(from + m * c_pixel + v)
+                                                 : load(to + m * c_pixel + v) + load(from + m * c_pixel + v));
     }
 }
 

@@ -23,20 +23,49 @@ struct VisibleKeys {
   int64_t begin, end;
 };
 
-/// Write the term that is added to the scores of one query: the mask, and minus infinity for keys that are not visible.
-void expand_mask(const AttentionHead& h, const AttentionOperands& run, int row, float* to) {
+/// Add one term to the numbers that are added to the scores of a query. `selected` has all bits of the scores that are
+/// not replaced.
+void apply_term(const ScoreTerm& term, const void* operand, int row, int keys, float* added, int32_t* selected) {
+  if (!term.replaces) {
+    const float* from = static_cast<const float*>(operand) + row * term.row;
+    if (term.key == 1)
+      for (int k = 0; k < keys; ++k) added[k] += from[k];
+    else
+      for (int k = 0; k < keys; ++k) added[k] += from[k * term.key];
+    return;
+  }
+  const uint8_t* from = static_cast<const uint8_t*>(operand) + row * term.row;
+  for (int k = 0; k < keys; ++k) {
+    const bool keeps = (from[k * term.key] != 0) != term.inverted;
+    added[k] = keeps ? added[k] : term.replacement;
+    selected[k] = keeps ? selected[k] : 0;
+  }
+}
+
+/// Write what changes the scores of one query: they are combined with the bits of `selected`, and then `added` is
+/// added, which is minus infinity for keys that are not visible. `selected` is written only if there are terms.
+void expand_mask(const AttentionHead& h, const AttentionOperands& run, int row, float* added, int32_t* selected) {
   const int padded = (h.keys + 15) / 16 * 16;
   const auto [begin, end] = VisibleKeys(h, run, row);
-  for (int k = 0; k < padded; ++k) to[k] = -__builtin_inff();
+  for (int k = 0; k < padded; ++k) added[k] = -__builtin_inff();
   if (!run.mask) {
-    for (int64_t k = begin; k < end; ++k) to[k] = 0;
+    for (int64_t k = begin; k < end; ++k) added[k] = 0;
   } else if (h.mask_is_bool) {
     const uint8_t* mask = static_cast<const uint8_t*>(run.mask) + row * h.mask_row;
-    for (int64_t k = begin; k < end; ++k) to[k] = mask[k * h.mask_key] ? 0 : -__builtin_inff();
+    for (int64_t k = begin; k < end; ++k) added[k] = mask[k * h.mask_key] ? 0 : -__builtin_inff();
   } else {
     const float* mask = static_cast<const float*>(run.mask) + row * h.mask_row;
-    for (int64_t k = begin; k < end; ++k) to[k] = mask[k * h.mask_key];
+    for (int64_t k = begin; k < end; ++k) added[k] = mask[k * h.mask_key];
   }
+  for (int k = 0; h.terms && k < padded; ++k) selected[k] = -1;
+  for (int n = 0; n < h.terms; ++n) apply_term(h.term[n], run.term[n], row, h.keys, added, selected);
+}
+
+/// Return whether the rows of `expand_mask` are the same for all queries.
+bool same_for_all_queries(const AttentionHead& h, const AttentionOperands& run) {
+  for (int n = 0; n < h.terms; ++n)
+    if (h.term[n].row != 0) return false;
+  return h.left < 0 && h.right < 0 && (!run.mask || h.mask_row == 0);
 }
 
 /// Set the scores of the padding in the last block of keys to 0. For a query that holds infinities, the products with
@@ -46,12 +75,17 @@ CPUACC_INLINE void clear_padding(const AttentionHead& h, float* last_block, int 
     for (int m = 0; m < rows; ++m) last_block[m * 16 + k] = 0;
 }
 
+/// Change scores by what `expand_mask` wrote.
+struct ScoreChanges {
+  const float* added;       // nullptr: nothing
+  const int32_t* selected;  // nullptr: all
+};
+
 /// Replace the scores of kRows queries, which lie in blocks of 16 keys, by exponentials. `factors` receives 1 / sum of
 /// each row.
 template <int kRows>
-CPUACC_INLINE void softmax_rows(const AttentionHead& h, float* scores, int64_t block_step, const float* added,
-                                float* factors) {
-  const int blocks = (h.keys + 15) / 16;
+CPUACC_INLINE void softmax_rows(const AttentionHead& h, float* scores, int blocks, int64_t block_step,
+                                const ScoreChanges& changes, float* factors) {
   Vec top[kRows], total[kRows] = {};
   for (int m = 0; m < kRows; ++m) top[m] = broadcast(-__builtin_inff());
   for (int n = 0; n < blocks; ++n)
@@ -60,7 +94,12 @@ CPUACC_INLINE void softmax_rows(const AttentionHead& h, float* scores, int64_t b
         float* at = scores + n * block_step + m * 16 + v;
         Vec x = h.scale == 1 ? load(at) : load(at) * h.scale;
         if (h.cap != 0) x = h.cap * hyperbolic_tangent(x / h.cap);
-        if (added) x += load(added + n * 16 + v);
+        if (changes.selected) {
+          IntVec selected;
+          memcpy(&selected, changes.selected + n * 16 + v, sizeof(selected));
+          x = reinterpret_cast<Vec>(reinterpret_cast<IntVec>(x) & selected);
+        }
+        if (changes.added) x += load(changes.added + n * 16 + v);
         store(at, x);
         top[m] = at_least(x, top[m]);
       }
@@ -80,6 +119,9 @@ CPUACC_INLINE void softmax_rows(const AttentionHead& h, float* scores, int64_t b
   for (int m = 0; m < kRows; ++m) {
     float sum = sum_of_lanes(total[m]);
     factors[m] = sum == 0 && h.zero_if_no_key ? 0 : 1 / sum;
+    if (!h.zero_if_nan || sum == sum) continue;
+    factors[m] = 0;
+    for (int n = 0; n < blocks; ++n) memset(scores + n * block_step + m * 16, 0, 16 * sizeof(float));
   }
 }
 
@@ -140,7 +182,8 @@ void attention(const AttentionHead& h, const AttentionOperands& run, float* out,
   float* scores = queries + int64_t{most} * ((h.size + 15) / 16) * 16;
   float* sums = scores + int64_t{most} * key_blocks * 16;
   float* added = sums + int64_t{most} * value_blocks * 16;
-  float* factors = added + key_blocks * 16;
+  int32_t* selected = reinterpret_cast<int32_t*>(added + key_blocks * 16);
+  float* factors = added + key_blocks * 32;
   MatMul left{0, h.keys, h.size, h.query_row, h.query_element, h.key_element, h.key_row, 0, nullptr, nullptr, {}};
   MatMul right{0, h.value_size, h.keys, 0, 1, h.value_row, h.value_element, 0, nullptr, nullptr, {}};
   if (!same_head) {
@@ -148,10 +191,11 @@ void attention(const AttentionHead& h, const AttentionOperands& run, float* out,
     pack_panels(right, run.value, values, 0, value_blocks);
   }
   const Epilogue nothing{-__builtin_inff(), __builtin_inff(), 0, {}};
-  const bool each = h.left >= 0 || h.right >= 0 || (run.mask && h.mask_row != 0);
-  const bool any = each || run.mask || run.valid < h.keys || h.keys % 16;
+  const bool each = !same_for_all_queries(h, run);
+  const bool any = each || run.mask || h.terms || run.valid < h.keys || h.keys % 16;
   const bool excludes = h.excludes && (h.left >= 0 || h.right >= 0 || run.valid < h.keys || run.mask);
-  if (any && !each) expand_mask(h, run, 0, added);
+  const ScoreChanges changes{any ? added : nullptr, h.terms ? selected : nullptr};
+  if (any && !each) expand_mask(h, run, 0, added, selected);
   for (int row = first; row < last; row += most) {
     const int rows = last - row < most ? last - row : most;
     pack_rows(left, run.query + row * h.query_row, rows, queries, int64_t{rows} * 16);
@@ -162,10 +206,10 @@ void attention(const AttentionHead& h, const AttentionOperands& run, float* out,
     clear_padding(h, scores + int64_t{key_blocks - 1} * rows * 16, rows);
     int m = 0;
     for (; !each && m + 2 <= rows; m += 2)
-      softmax_rows<2>(h, scores + m * 16, int64_t{rows} * 16, any ? added : nullptr, factors + m);
+      softmax_rows<2>(h, scores + m * 16, key_blocks, int64_t{rows} * 16, changes, factors + m);
     for (; m < rows; ++m) {
-      if (each) expand_mask(h, run, row + m, added);
-      softmax_rows<1>(h, scores + m * 16, int64_t{rows} * 16, any ? added : nullptr, factors + m);
+      if (each) expand_mask(h, run, row + m, added, selected);
+      softmax_rows<1>(h, scores + m * 16, key_blocks, int64_t{rows} * 16, changes, factors + m);
     }
     gemm({h.keys, value_blocks, values, run.zeros, nothing}, scores, int64_t{rows} * 16, sums,
          {16, 0, value_blocks * 16}, nullptr, {0, rows, 0, value_blocks});
@@ -175,6 +219,168 @@ void attention(const AttentionHead& h, const AttentionOperands& run, float* out,
       for (int n = 0; n < h.value_size; ++n) to[n] = from[n] * factors[m];
       if (excludes && !is_finite(from, value_blocks)) attend_visible_keys(h, run, row + m, scores, to);
     }
+  }
+}
+
+// ---- Few queries ----------------------------------------------------------------------------------------------------
+
+/// Load `count` floats, and zeros for the other lanes.
+CPUACC_INLINE Vec load_first(const float* from, int count) {
+  if (count >= kLanes) return load(from);
+  float own[kLanes] = {};
+  memcpy(own, from, sizeof(float) * static_cast<size_t>(count));
+  return load(own);
+}
+
+/// One step of a tree that sums the lanes of vectors: lanes whose index has the bit kBit come from b.
+template <int kBit>
+CPUACC_INLINE Vec fold_lanes(Vec a, Vec b) {
+  IntVec own, other;
+#pragma GCC unroll 16
+  for (int n = 0; n < kLanes; ++n) {
+    own[n] = n & kBit ? kLanes + n : n;
+    other[n] = own[n] ^ kBit;
+  }
+  return shuffled(a, b, own) + shuffled(a, b, other);
+}
+
+/// The sums of the lanes of kLanes vectors.
+CPUACC_INLINE Vec sums_of_lanes(Vec (&v)[kLanes]) {
+#pragma GCC unroll 8
+  for (int n = 0; n < kLanes / 2; ++n) v[n] = fold_lanes<1>(v[2 * n], v[2 * n + 1]);
+#pragma GCC unroll 4
+  for (int n = 0; n < kLanes / 4; ++n) v[n] = fold_lanes<2>(v[2 * n], v[2 * n + 1]);
+#if defined(__AVX2__)
+#pragma GCC unroll 2
+  for (int n = 0; n < kLanes / 8; ++n) v[n] = fold_lanes<4>(v[2 * n], v[2 * n + 1]);
+#endif
+#if defined(__AVX512F__)
+  v[0] = fold_lanes<8>(v[0], v[1]);
+#endif
+  return v[0];
+}
+
+/// Products of kRows queries and up to 16 keys whose elements are contiguous. Queries are padded with zeros.
+template <int kRows>
+CPUACC_INLINE void products_of_rows(const AttentionHead& h, const float* queries, int64_t query_step, const float* key,
+                                    int count, float* scores, int64_t score_step) {
+  for (int first = 0; first < 16; first += kLanes) {
+    Vec sums[kRows][kLanes] = {};
+    for (int k = 0; k < kLanes && first + k < count; ++k) {
+      const float* at = key + (first + k) * h.key_row;
+      Vec totals[kRows] = {};
+      int n = 0;
+      for (; n + kLanes <= h.size; n += kLanes) {
+        const Vec x = load(at + n);
+        for (int m = 0; m < kRows; ++m) totals[m] += load(queries + m * query_step + n) * x;
+      }
+      const Vec rest = n < h.size ? load_first(at + n, h.size - n) : Vec{};
+      for (int m = 0; m < kRows; ++m)
+        sums[m][k] = n < h.size ? totals[m] + load(queries + m * query_step + n) * rest : totals[m];
+    }
+    for (int m = 0; m < kRows; ++m) store(scores + m * score_step + first, sums_of_lanes(sums[m]));
+  }
+}
+
+/// Products of kRows queries and up to 16 keys that are contiguous for each of their elements.
+template <int kRows>
+CPUACC_INLINE void products_of_columns(const AttentionHead& h, const float* queries, int64_t query_step,
+                                       const float* key, int count, float* scores, int64_t score_step) {
+  for (int first = 0; first < 16; first += kLanes) {
+    Vec sums[kRows] = {};
+    for (int n = 0; n < h.size && first < count; ++n) {
+      const Vec x = load_first(key + n * h.key_element + first, count - first);
+      for (int m = 0; m < kRows; ++m) sums[m] += queries[m * query_step + n] * x;
+    }
+    for (int m = 0; m < kRows; ++m) store(scores + m * score_step + first, sums[m]);
+  }
+}
+
+template <int kRows>
+__attribute__((noinline)) void score_rows(const AttentionHead& h, const float* queries, int64_t query_step,
+                                          const float* key, float* scores, int64_t score_step) {
+  for (int k = 0; k < h.keys; k += 16) {
+    const float* at = key + k * h.key_row;
+    const int count = h.keys - k < 16 ? h.keys - k : 16;
+    if (h.key_element == 1)
+      products_of_rows<kRows>(h, queries, query_step, at, count, scores + k, score_step);
+    else
+      products_of_columns<kRows>(h, queries, query_step, at, count, scores + k, score_step);
+  }
+}
+
+/// Multiply the probabilities of kRows queries with kVecs vectors of the values, the last of which has `last` elements.
+template <int kRows, int kVecs>
+__attribute__((noinline)) void weigh_columns(const AttentionHead& h, const float* scores, int64_t score_step,
+                                             const float* value, int last, float* sums, int64_t sum_step) {
+  Vec totals[kRows][kVecs] = {};
+  for (int k = 0; k < h.keys; ++k, value += h.value_row) {
+    Vec x[kVecs];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs - 1; ++v) x[v] = load(value + v * kLanes);
+    x[kVecs - 1] = load_first(value + (kVecs - 1) * kLanes, last);
+#pragma GCC unroll 4
+    for (int m = 0; m < kRows; ++m) {
+      const Vec p = broadcast(scores[m * score_step + k]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v) totals[m][v] += p * x[v];
+    }
+  }
+  for (int m = 0; m < kRows; ++m)
+    for (int v = 0; v < kVecs; ++v) store(sums + m * sum_step + v * kLanes, totals[m][v]);
+}
+
+constexpr int kValueVecs = kLanes == 16 ? 4 : 2;  // vectors of values whose sums fit the registers
+
+template <int kRows>
+void weigh_rows(const AttentionHead& h, const float* scores, int64_t score_step, const float* value, float* sums,
+                int64_t sum_step) {
+  int n = 0;
+  for (; n + kValueVecs * kLanes <= h.value_size; n += kValueVecs * kLanes)
+    weigh_columns<kRows, kValueVecs>(h, scores, score_step, value + n, kLanes, sums + n, sum_step);
+  for (; n < h.value_size; n += kLanes)
+    weigh_columns<kRows, 1>(h, scores, score_step, value + n, h.value_size - n, sums + n, sum_step);
+}
+
+void attend_few(const AttentionHead& h, const AttentionOperands* heads, float* const* outs, int count, float* scratch) {
+  const int rows = count * h.queries, blocks = (h.keys + 15) / 16, value_blocks = (h.value_size + 15) / 16;
+  const int64_t query_step = (h.size + 15) / 16 * 16, score_step = blocks * 16, sum_step = value_blocks * 16;
+  float* queries = scratch;
+  float* scores = queries + rows * query_step;
+  float* sums = scores + rows * score_step;
+  float* added = sums + rows * sum_step;
+  int32_t* selected = reinterpret_cast<int32_t*>(added + score_step);
+  memset(queries, 0, sizeof(float) * static_cast<size_t>(rows * query_step));
+  memset(sums, 0, sizeof(float) * static_cast<size_t>(rows * sum_step));
+  for (int r = 0; r < rows; ++r) {
+    const float* from = heads[r / h.queries].query + r % h.queries * h.query_row;
+    for (int n = 0; n < h.size; ++n) queries[r * query_step + n] = from[n * h.query_element] * h.query_scale;
+  }
+  int r = 0;
+  for (; r + 4 <= rows; r += 4)
+    score_rows<4>(h, queries + r * query_step, query_step, heads->key, scores + r * score_step, score_step);
+  for (; r + 2 <= rows; r += 2)
+    score_rows<2>(h, queries + r * query_step, query_step, heads->key, scores + r * score_step, score_step);
+  if (r < rows) score_rows<1>(h, queries + r * query_step, query_step, heads->key, scores + r * score_step, score_step);
+  float factors[kFewQueries];
+  for (r = 0; r < rows; ++r) {
+    const AttentionOperands& run = heads[r / h.queries];
+    clear_padding(h, scores + r * score_step + (blocks - 1) * 16, 1);
+    expand_mask(h, run, r % h.queries, added, selected);
+    softmax_rows<1>(h, scores + r * score_step, blocks, 16, {added, h.terms ? selected : nullptr}, factors + r);
+  }
+  for (r = 0; r + 4 <= rows; r += 4)
+    weigh_rows<4>(h, scores + r * score_step, score_step, heads->value, sums + r * sum_step, sum_step);
+  for (; r + 2 <= rows; r += 2)
+    weigh_rows<2>(h, scores + r * score_step, score_step, heads->value, sums + r * sum_step, sum_step);
+  if (r < rows) weigh_rows<1>(h, scores + r * score_step, score_step, heads->value, sums + r * sum_step, sum_step);
+  for (r = 0; r < rows; ++r) {
+    const AttentionOperands& run = heads[r / h.queries];
+    const bool excludes = h.excludes && (h.left >= 0 || h.right >= 0 || run.valid < h.keys || run.mask);
+    float* to = outs[r / h.queries] + r % h.queries * h.out_row;
+    for (int n = 0; n < h.value_size; ++n) to[n] = sums[r * sum_step + n] * factors[r];
+    if (excludes && !is_finite(sums + r * sum_step, value_blocks))
+      attend_visible_keys(h, run, r % h.queries, scores + r * score_step, to);
   }
 }
 

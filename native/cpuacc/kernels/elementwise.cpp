@@ -397,7 +397,7 @@ void activation(Function function, float a, float b, const float* in, float* out
     CPUACC_CASE(softsign) CPUACC_CASE(hard_sigmoid) CPUACC_CASE(swish) CPUACC_CASE(mish)
     CPUACC_CASE(thresholded_relu) CPUACC_CASE(shrink)
 #undef CPUACC_CASE
-    case Function::add: return;
+    case Function::add: case Function::multiply: return;
     // clang-format on
   }
 }

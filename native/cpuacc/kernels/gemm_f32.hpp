@@ -17,11 +17,13 @@ namespace cpuacc {
 // clang-format off
 enum class Function : int32_t {
   sigmoid, tanh, linear, relu, bounded_relu, soft_relu, leaky_relu, abs, sqrt, square, elu, hard_swish, gelu,
-  gelu_tanh, selu, celu, softsign, hard_sigmoid, swish, mish, thresholded_relu, shrink, add
+  gelu_tanh, selu, celu, softsign, hard_sigmoid, swish, mish, thresholded_relu, shrink, add,
+  multiply
 };
 // clang-format on
 
-/// One operation on a result: an activation function with its parameters, or `add`, which adds the residual.
+/// One operation on a result: an activation function with its parameters, or `add` or `multiply`, which
+/// combine it with the residual.
 struct PostOp {
   Function function;
   float a, b;

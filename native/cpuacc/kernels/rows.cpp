@@ -365,6 +365,10 @@ void standardize(const float* in, float* out, int64_t length, Spread spread, flo
     for (int64_t n = 0; n < length; ++n) out[n] = mean.below(in[n]) * factor * with.scale[n] + with.shift[n];
     return;
   }
+  if (with.inner == 1 && with.period == length && with.scale) {
+    for (int64_t n = 0; n < length; ++n) out[n] = mean.below(in[n]) * factor * with.scale[n];
+    return;
+  }
   for (int64_t n = 0; n < length; ++n) out[n] = mean.below(in[n]) * factor;
   if (with.scale || with.shift) affine(out, out, length, 0, with);
 }

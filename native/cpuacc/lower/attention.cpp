@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "cpuacc/kernels/attention_f32.hpp"
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/image_f32.hpp"
 #include "cpuacc/patterns.hpp"
 #include "cpuacc/strided_copy.hpp"
+#include "cpuacc/strided_view.hpp"
 
 namespace cpuacc {
 namespace {
@@ -17,32 +19,41 @@ namespace {
 constexpr int64_t kCachedFloats = 20 * 1024;  // floats of the rows of scores that are processed at once; they share a
                                               // second-level cache with key and value
 constexpr int64_t kMax = 1 << 24;             // largest dimension
+constexpr int64_t kMaxHeads = 1 << 20;        // heads of all sequences
 constexpr int64_t kFarthestKey = int64_t{1} << 32;  // limit of windows and of numbers of keys, beyond all dimensions
 
-/// A tensor as (batch, heads, rows, elements): strides in elements, 0 for dimensions that are broadcast.
-struct View {
-  int tensor = -1;
-  int64_t steps[4] = {};
+/// The offsets of the operands of one head, in elements.
+struct Place {
+  int64_t query, key, value, mask, out;
+  int64_t term[kMaxScoreTerms];
+
+  bool same_keys(const Place& other) const { return key == other.key && value == other.value; }
 };
 
-/// The parameters of "acc.Attention". Its operands are query, key, value and mask, and for the layer the valid lengths.
+/// Heads that are computed in one call, [first, last).
+struct Group {
+  int64_t first, last;
+};
+
+/// The parameters of "acc.Attention". Its operands are query, key, value and the terms of the scores. The step has
+/// query, key, value, mask and the valid lengths before the terms.
 struct Fused {
-  int64_t batch, heads;
   AttentionHead head{};
-  View query, key, value, mask, out;
+  std::vector<Place> places;  // of all heads, sequence by sequence
+  int64_t heads = 1;          // of each sequence
   int64_t past = 0;
-  int64_t shared = 1;  // heads of the query for each head of key and value
 };
 
 struct State {
   const AttentionKernels* kernels;
   Fused fused;
   const float* zeros;
-  int64_t chunks;     // pieces into which the queries of a head are divided
-  bool long_lengths;  // lengths are int64
+  std::vector<Group> groups;  // if all heads have few queries; otherwise empty
+  int64_t chunks;             // pieces into which the queries of a head are divided
+  bool long_lengths;          // lengths are int64
 };
 
-int64_t place(const View& view, int64_t batch, int64_t head) { return batch * view.steps[0] + head * view.steps[1]; }
+constexpr size_t kFirstTerm = 5;  // position of the terms among the operands of a step
 
 int64_t valid_keys(const State& state, const Step& step, const Run& run, int64_t batch) {
   if (!step.in[4]) return state.fused.head.keys;
@@ -50,31 +61,75 @@ int64_t valid_keys(const State& state, const Step& step, const Run& run, int64_t
   return std::clamp(given, -kFarthestKey, kFarthestKey);
 }
 
+AttentionOperands operands_of(const State& state, const Step& step, const Run& run, int64_t n) {
+  const Fused& f = state.fused;
+  const Place& place = f.places[size_t(n)];
+  AttentionOperands one{run.at<float>(step.in[0]) + place.query,
+                        run.at<float>(step.in[1]) + place.key,
+                        run.at<float>(step.in[2]) + place.value,
+                        nullptr,
+                        state.zeros,
+                        f.past,
+                        0,
+                        {}};
+  if (step.in[3]) one.mask = run.at<char>(step.in[3]) + place.mask * (f.head.mask_is_bool ? 1 : int64_t(sizeof(float)));
+  for (int i = 0; i < f.head.terms; ++i)
+    one.term[i] = run.at<char>(step.in[kFirstTerm + size_t(i)]) +
+                  place.term[i] * (f.head.term[i].replaces ? 1 : int64_t(sizeof(float)));
+  int64_t valid = valid_keys(state, step, run, n / f.heads);
+  if (step.in[4]) one.position = valid - f.head.queries;
+  one.valid = std::min<int64_t>(valid, f.head.keys);
+  return one;
+}
+
 void run_attention(const Step& step, const Run& run, int part, int parts) {
   const State& state = step.as<State>();
   const Fused& f = state.fused;
-  const uint64_t mask_item = f.head.mask_is_bool ? 1 : sizeof(float);
-  Range range = split(f.batch * f.heads * state.chunks, part, parts);
+  Range range = split(int64_t(f.places.size()) * state.chunks, part, parts);
   const float *last_key = nullptr, *last_value = nullptr;
   for (int64_t n = range.first; n < range.last; ++n) {
-    int64_t batch = n / state.chunks / f.heads, head = n / state.chunks % f.heads, chunk = n % state.chunks;
-    AttentionOperands one{run.at<float>(step.in[0]) + place(f.query, batch, head),
-                          run.at<float>(step.in[1]) + place(f.key, batch, head / f.shared),
-                          run.at<float>(step.in[2]) + place(f.value, batch, head / f.shared),
-                          nullptr,
-                          state.zeros,
-                          f.past,
-                          0};
-    if (step.in[3]) one.mask = run.at<char>(step.in[3]) + uint64_t(place(f.mask, batch, head)) * mask_item;
-    int64_t valid = valid_keys(state, step, run, batch);
-    if (step.in[4]) one.position = valid - f.head.queries;
-    one.valid = std::min<int64_t>(valid, f.head.keys);
+    int64_t head = n / state.chunks, chunk = n % state.chunks;
+    const AttentionOperands one = operands_of(state, step, run, head);
     Range rows = split(f.head.queries, int(chunk), int(state.chunks));
     bool same = one.key == last_key && one.value == last_value;
     last_key = one.key, last_value = one.value;
-    state.kernels->attend(f.head, one, run.at<float>(step.out[0]) + place(f.out, batch, head),
+    state.kernels->attend(f.head, one, run.at<float>(step.out[0]) + f.places[size_t(head)].out,
                           run.part_scratch<float>(part), int(rows.first), int(rows.last), same);
   }
+}
+
+void run_few_queries(const Step& step, const Run& run, int part, int parts) {
+  const State& state = step.as<State>();
+  Range range = split(int64_t(state.groups.size()), part, parts);
+  for (int64_t n = range.first; n < range.last; ++n) {
+    const Group group = state.groups[size_t(n)];
+    AttentionOperands heads[kFewQueries];
+    float* outs[kFewQueries];
+    for (int64_t head = group.first; head < group.last; ++head) {
+      heads[head - group.first] = operands_of(state, step, run, head);
+      outs[head - group.first] = run.at<float>(step.out[0]) + state.fused.places[size_t(head)].out;
+    }
+    state.kernels->attend_few(state.fused.head, heads, outs, int(group.last - group.first),
+                              run.part_scratch<float>(part));
+  }
+}
+
+/// Group consecutive heads with the same keys, of at most kFewQueries queries in all. Several groups for each part keep
+/// all parts busy.
+std::vector<Group> groups_of(const Fused& fused, int64_t parts) {
+  const int64_t heads = int64_t(fused.places.size());
+  int64_t most = std::max<int64_t>(1, kFewQueries / fused.head.queries);
+  while (most > 1 && heads / most < parts) most /= 2;
+  std::vector<Group> found;
+  for (int64_t n = 0; n < heads; ++n) {
+    const bool joins = !found.empty() && n - found.back().first < most && n % fused.heads != 0 &&
+                       fused.places[size_t(n)].same_keys(fused.places[size_t(found.back().first)]);
+    if (joins)
+      found.back().last = n + 1;
+    else
+      found.push_back({n, n + 1});
+  }
+  return found;
 }
 
 /// The number of queries whose scores fit the cache, rounded so that all passes have about the same size.
@@ -84,7 +139,8 @@ int32_t rows_per_pass(const AttentionHead& head) {
   return int32_t(std::max<int64_t>(1, (head.queries + strips - 1) / strips));
 }
 
-void add_attention(const Node& node, Builder& builder, Fused fused, Buffer key, Buffer value, int lengths) {
+/// `operands` are the buffers of query, key, value, mask, lengths and terms.
+void add_attention(const Node& node, Builder& builder, Fused fused, std::vector<Buffer> operands, int lengths) {
   auto state = std::make_shared<State>();
   AttentionHead& head = fused.head;
   head.rows = rows_per_pass(head);
@@ -92,51 +148,32 @@ void add_attention(const Node& node, Builder& builder, Fused fused, Buffer key, 
   state->zeros = static_cast<const float*>(builder.pack(uint64_t(zeros) * 4, [](void*) {}));
   state->kernels = &attention_kernels_for(builder.settings.isa);
   state->long_lengths = lengths >= 0 && builder.graph[lengths].dtype == IPR_DTYPE_INT64;
-  int64_t heads = fused.batch * fused.heads;
+  int64_t heads = int64_t(fused.places.size());
   Step step;
   step.operations = 2.0 * double(heads) * head.queries * head.keys * (double(head.size) + head.value_size);
-  step.max_parts = parts_for(builder.settings, step.operations / cost::kOperationsPerNs);
+  double bytes = 4.0 * double(heads) * head.keys * (double(head.size) + head.value_size);
+  step.max_parts = parts_for(builder.settings,
+                             std::max(step.operations / cost::kOperationsPerNs, bytes / cost::kStreamedBytesPerNs));
   int64_t even = heads >= 6 * step.max_parts ? 1 : step.max_parts / std::gcd(heads, int64_t{step.max_parts});
   state->chunks = std::clamp<int64_t>(even, 1, std::max(1, head.queries));
   step.name = "attention " + node.name;
-  step.fn = run_attention;
-  step.in = {builder.buffer(fused.query.tensor), key, value, builder.buffer(fused.mask.tensor),
-             builder.buffer(lengths)};
+  const bool few = head.queries <= kFewQueries && takes_few(head);
+  if (few) state->groups = groups_of(fused, step.max_parts);
+  step.fn = few ? run_few_queries : run_attention;
+  step.in = std::move(operands);
   step.out = {builder.buffer(node.outputs[0])};
-  step.scratch_per_part = uint64_t(scratch_of(head)) * 4;
-  state->fused = fused;
+  step.scratch_per_part = uint64_t(few ? scratch_of_few(head, kFewQueries) : scratch_of(head)) * 4;
+  state->fused = std::move(fused);
   step.state = state;
   builder.add(std::move(step));
 }
 
-void compact(View& view, std::initializer_list<int64_t> extents) {
-  const int64_t* shape = extents.begin();
-  int64_t step = 1;
-  for (int n = 3; n >= 0; --n) view.steps[n] = step, step *= shape[n];
-}
-
-/// The strides of a mask that broadcasts: 0 for dimensions of one.
-View mask_view(const Graph& graph, int tensor) {
-  View view;
-  view.tensor = tensor;
-  if (tensor < 0) return view;
-  Shape steps = steps_of(graph[tensor].shape);
-  int ahead = 4 - graph[tensor].rank();
-  for (int n = 0; n < graph[tensor].rank(); ++n)
-    view.steps[ahead + n] = graph[tensor].extent(n) == 1 ? 0 : steps[size_t(n)];
-  return view;
-}
-
-void set_mask(Fused& fused, const Graph& graph) {
-  if (fused.mask.tensor < 0) return;
-  const Tensor& mask = graph[fused.mask.tensor];
-  fused.head.mask_row = fused.mask.steps[2];
-  fused.head.mask_key = fused.mask.steps[3];
-  fused.head.mask_is_bool = mask.dtype == IPR_DTYPE_BOOL;
-  fused.head.mask_keys = mask.rank() == 0 ? fused.head.keys : int32_t(mask.shape.back());
-}
-
 // ---- The layer ------------------------------------------------------------------------------------------------------
+
+/// Strides in elements from one sequence, head and row to the next.
+struct Strides {
+  int64_t batch, head, row;
+};
 
 /// A tensor (B, heads, length, size), or (B, length, heads * size).
 struct Heads {
@@ -146,9 +183,10 @@ struct Heads {
     length = tensor.extent(-2);
     size = flat ? tensor.extent(2) / std::max<int64_t>(given, 1) : tensor.extent(3);
   }
-  View view(int tensor) const {
-    if (flat) return {tensor, {length * heads * size, size, heads * size, 1}};
-    return {tensor, {heads * length * size, length * size, size, 1}};
+  /// Strides from one sequence, head and row to the next.
+  Strides strides() const {
+    if (flat) return {length * heads * size, size, heads * size};
+    return {heads * length * size, length * size, size};
   }
   bool flat;
   int64_t batch, heads, length, size;
@@ -177,55 +215,62 @@ Refusal support_attention(const Graph& graph, const Node& node, const Settings&)
 /// Concatenate keys or values with those of the past. Return the operand itself if there is no past and no output for
 /// it.
 Buffer with_past(const Node& node, Builder& builder, size_t operand, size_t past, size_t result, const Heads& now,
-                 View* view) {
+                 Strides* strides) {
   const Graph& graph = builder.graph;
   const Tensor* before = graph.in(node, past);
   int present = node.outputs.size() > result ? node.outputs[result] : -1;
   Buffer in = builder.buffer(node.inputs[operand]);
-  *view = now.view(node.inputs[operand]);
+  const Strides given = *strides = now.strides();
   if (!before && present < 0) return in;
   int64_t old = before ? before->extent(2) : 0, all = old + now.length;
   Buffer joined = present >= 0 ? builder.buffer(present)
                                : builder.temporary(uint64_t(now.batch * now.heads * all * now.size) * sizeof(float));
-  View to;
-  compact(to, {now.batch, now.heads, all, now.size});
-  auto copy = [&](Buffer from, const View& of, int64_t length, int64_t at) {
-    Axes axes = {{now.batch, of.steps[0], to.steps[0]},
-                 {now.heads, of.steps[1], to.steps[1]},
-                 {length, of.steps[2], to.steps[2]},
+  *strides = {now.heads * all * now.size, all * now.size, now.size};
+  auto copy = [&](Buffer from, const Strides& of, int64_t length, int64_t at) {
+    Axes axes = {{now.batch, of.batch, strides->batch},
+                 {now.heads, of.head, strides->head},
+                 {length, of.row, strides->row},
                  {now.size, 1, 1}};
     builder.add(copy_step(builder, "keep " + node.name, from, joined, axes, sizeof(float), 0, at * now.size));
   };
-  if (before && old > 0) {
-    View of;
-    compact(of, {now.batch, now.heads, old, now.size});
-    copy(builder.buffer(node.inputs[past]), of, old, 0);
-  }
-  if (now.length > 0) copy(in, *view, now.length, old);
-  std::copy(std::begin(to.steps), std::end(to.steps), view->steps);
+  if (before && old > 0)
+    copy(builder.buffer(node.inputs[past]), {now.heads * old * now.size, old * now.size, now.size}, old, 0);
+  if (now.length > 0) copy(in, given, now.length, old);
   return joined;
+}
+
+/// The mask of the layer, whose strides are 0 for dimensions of one. Return the strides of sequences and heads.
+Strides set_mask(AttentionHead& head, const Tensor* mask) {
+  int64_t steps[4] = {};
+  if (mask == nullptr) return {};
+  Shape own = steps_of(mask->shape);
+  const int ahead = 4 - mask->rank();
+  for (int n = 0; n < mask->rank(); ++n) steps[ahead + n] = mask->extent(n) == 1 ? 0 : own[size_t(n)];
+  head.mask_row = steps[2], head.mask_key = steps[3];
+  head.mask_is_bool = mask->dtype == IPR_DTYPE_BOOL;
+  head.mask_keys = mask->rank() == 0 ? head.keys : int32_t(mask->shape.back());
+  return {steps[0], steps[1], 0};
 }
 
 void lower_attention(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   Heads query(*graph.in(node, 0), node.integer("q_num_heads")), key(*graph.in(node, 1), node.integer("kv_num_heads"));
   Heads value(*graph.in(node, 2), node.integer("kv_num_heads"));
-  Fused f{};
-  f.batch = query.batch, f.heads = query.heads;
-  f.query = query.view(node.inputs[0]);
-  Buffer keys = with_past(node, builder, 1, 4, 1, key, &f.key),
-         values = with_past(node, builder, 2, 5, 2, value, &f.value);
+  Fused f;
+  Strides of_query = query.strides(), of_key, of_value;
+  Buffer keys = with_past(node, builder, 1, 4, 1, key, &of_key),
+         values = with_past(node, builder, 2, 5, 2, value, &of_value);
   Heads out = query;
   out.size = value.size;
-  f.out = out.view(node.outputs[0]);
+  const Strides of_out = out.strides();
   if (const Tensor* before = graph.in(node, 4)) f.past = before->extent(2);
   if (graph.out(node).elements() == 0) return;
   AttentionHead& head = f.head;
   head.queries = int32_t(query.length), head.keys = int32_t(f.past + key.length);
   head.size = int32_t(query.size), head.value_size = int32_t(value.size);
-  head.query_row = f.query.steps[2], head.key_row = f.key.steps[2], head.value_row = f.value.steps[2];
+  head.query_row = of_query.row, head.key_row = of_key.row, head.value_row = of_value.row;
   head.query_element = head.key_element = head.value_element = 1;
-  head.out_row = f.out.steps[2];
+  head.out_row = of_out.row;
   head.scale = 1;
   head.query_scale = float(node.has("scale") ? node.number("scale") : 1 / std::sqrt(double(query.size)));
   head.cap = float(node.number("softcap"));
@@ -233,121 +278,199 @@ void lower_attention(const Node& node, Builder& builder) {
   head.right = std::min(node.integer("right_window_size", -1), kFarthestKey);
   if (node.flag("is_causal") && (head.right < 0 || head.right > 0)) head.right = 0;
   head.zero_if_no_key = head.excludes = true;
-  f.mask = mask_view(graph, node.inputs.size() > 3 ? node.inputs[3] : -1);
-  set_mask(f, graph);
-  f.shared = std::max<int64_t>(1, query.heads / std::max<int64_t>(1, key.heads));
-  add_attention(node, builder, f, keys, values, node.inputs.size() > 6 ? node.inputs[6] : -1);
+  const Strides of_mask = set_mask(head, graph.in(node, 3));
+  const int64_t shared = std::max<int64_t>(1, query.heads / std::max<int64_t>(1, key.heads));
+  f.heads = query.heads;
+  for (int64_t b = 0; b < query.batch; ++b)
+    for (int64_t h = 0; h < query.heads; ++h)
+      f.places.push_back({b * of_query.batch + h * of_query.head,
+                          b * of_key.batch + h / shared * of_key.head,
+                          b * of_value.batch + h / shared * of_value.head,
+                          b * of_mask.batch + h * of_mask.head,
+                          b * of_out.batch + h * of_out.head,
+                          {}});
+  const int mask = node.inputs.size() > 3 ? node.inputs[3] : -1, lengths = node.inputs.size() > 6 ? node.inputs[6] : -1;
+  add_attention(node, builder, std::move(f),
+                {builder.buffer(node.inputs[0]), keys, values, builder.buffer(mask), builder.buffer(lengths)}, lengths);
 }
 
-// ---- The pattern: softmax(scale * query key^T + mask) value ---------------------------------------------------------
-
-/// Return whether float32 can hold the reciprocal of a factor of the scores and its products with other factors.
-bool is_moderate(double factor) { return std::fabs(factor) > 1e-15 && std::fabs(factor) < 1e15; }
-
-/// The constant by which a node multiplies its other operand; 0 if the node is something else.
-double factor_of(const Graph& graph, const Node& node, int* other) {
-  const bool divides = is_operation(node, "Division", "DIV");
-  if (!divides && !is_operation(node, "Multiplication", "MUL")) return 0;
-  for (size_t n : {1, 0}) {
-    const Tensor& number = graph[node.inputs[n]];
-    *other = node.inputs[1 - n];
-    if (!number.is_constant() || !is_f32(number) || number.elements() != 1 || (divides && n == 0)) continue;
-    if (graph[*other].shape != graph.out(node).shape) continue;
-    double value = double(*number.values<float>());
-    return !is_moderate(value) ? 0 : divides ? 1 / value : value;
-  }
-  return 0;
-}
-
-/// Describe an operand of a product by the tensor before its transposition, and before its multiplication with a
-/// constant if `scale` is given. The view has the axes (batch, heads, rows, columns).
-bool view_operand(Graph& graph, int tensor, bool turned, View* view, double* scale) {
-  const Tensor& operand = graph[tensor];
-  if (operand.rank() < 2 || operand.rank() > 4 || !is_f32(operand)) return false;
-  Shape steps = steps_of(operand.shape);
-  int other = -1;
-  Node* from = private_producer(graph, tensor);
-  if (double factor = from && scale ? factor_of(graph, *from, &other) : 0) {
-    *scale *= factor;
-    tensor = other;
-  }
-  int producer = graph[tensor].producer;
-  if (producer >= 0 && graph.nodes[size_t(producer)].type == "Transpose") {
-    const Node& node = graph.nodes[size_t(producer)];
-    Shape before = steps_of(graph.in(node, 0)->shape);
-    const std::vector<int64_t>& order = node.integers("permutation");
-    for (size_t n = 0; n < order.size(); ++n) steps[n] = before[size_t(order[n])];
-    tensor = node.inputs[0];
-  }
-  int ahead = 4 - operand.rank();
-  for (int n = 0; n < operand.rank(); ++n)
-    view->steps[ahead + n] = operand.extent(n) == 1 && n < operand.rank() - 2 ? 0 : steps[size_t(n)];
-  if (turned) std::swap(view->steps[2], view->steps[3]);
-  view->tensor = tensor;
-  return true;
-}
+// ---- The pattern: softmax(scale * query key^T, with terms) value ----------------------------------------------------
 
 bool is_product(const Node* node) {
   return node && node->type == "BatchMatMul" && node->posts.empty() && !node->flag("adjoint_x") &&
          !node->flag("adjoint_y");
 }
 
-/// The product of query and key from which a tensor of scores is computed, with its scale and mask; nullptr if none is
-/// found.
-Node* find_scores(Graph& graph, int tensor, Fused* found, double* scale) {
-  const Shape shape = graph[tensor].shape;
-  Node* node = private_producer(graph, tensor);
-  if (node && is_operation(*node, "Addition", "ADD")) {
-    Node* inner = nullptr;
-    for (size_t n : {0, 1}) {
-      int side = node->inputs[n], mask = node->inputs[1 - n], other = -1;
-      Node* from = graph[side].shape == shape ? private_producer(graph, side) : nullptr;
-      if (inner || !from || (!is_product(from) && factor_of(graph, *from, &other) == 0)) continue;
-      if (!is_f32(graph[mask]) || graph[mask].rank() > 4) continue;
-      inner = from;
-      found->mask = mask_view(graph, mask);
-    }
-    node = inner;
+/// A term of the scores in a network, with the shape of the scores that it changes.
+struct Term {
+  int tensor;
+  ScoreTerm how;
+  Shape scores;
+};
+
+/// What is done to the scores, from the softmax to the product.
+struct Scores {
+  std::vector<Term> terms;
+  double scale = 1, cap = 0;
+  Node* product = nullptr;
+};
+
+Node* find_product(Graph& graph, int tensor, Scores* found);
+
+/// Follow one operand of a node that changes the scores by the other operand.
+Node* find_behind_term(Graph& graph, int operand, const Term& term, Scores* found) {
+  if (graph[operand].shape != term.scores || found->cap != 0 || found->scale != 1) return nullptr;
+  if (found->terms.size() == size_t(kMaxScoreTerms)) return nullptr;
+  const Scores before = *found;
+  found->terms.push_back(term);
+  Node* product = find_product(graph, operand, found);
+  if (product == nullptr) *found = before;
+  return product;
+}
+
+/// Follow an addition to the scores.
+Node* find_behind_addition(Graph& graph, const Node& node, Scores* found) {
+  const Shape shape = graph.out(node).shape;
+  for (size_t n : {0, 1}) {
+    const int mask = node.inputs[1 - n];
+    if (!is_f32(graph[mask]) || mask == node.inputs[n]) continue;
+    if (Node* product = find_behind_term(graph, node.inputs[n], {mask, {}, shape}, found)) return product;
+  }
+  return nullptr;
+}
+
+/// Follow a selection between the scores and one constant number.
+Node* find_behind_selection(Graph& graph, const Node& node, Scores* found) {
+  for (size_t n : {1, 2}) {
+    const Tensor& number = *graph.in(node, 3 - n);
+    if (!number.is_constant() || number.elements() != 1 || !is_f32(number)) continue;
+    const ScoreTerm how{true, n == 2, *number.values<float>(), 0, 0};
+    if (Node* product = find_behind_term(graph, node.inputs[n], {node.inputs[0], how, graph.out(node).shape}, found))
+      return product;
+  }
+  return nullptr;
+}
+
+/// Follow a hyperbolic tangent whose result is multiplied with a constant: a soft cap.
+Node* find_behind_cap(Graph& graph, const Node& node, Scores* found) {
+  const double outer = found->scale * node.number("a"), inner = node.number("b");
+  if (found->cap != 0 || !(outer > 0) || !(inner > 0)) return nullptr;
+  const Scores before = *found;
+  found->cap = outer, found->scale = outer * inner;
+  Node* product = find_product(graph, node.inputs[0], found);
+  if (product == nullptr) *found = before;
+  return product;
+}
+
+/// Find the product of query and key from which a tensor of scores is computed; nullptr if there is none.
+Node* find_product(Graph& graph, int tensor, Scores* found) {
+  Node* producer = private_producer(graph, tensor);
+  if (producer == nullptr || !is_f32(graph[tensor])) return nullptr;
+  const Node& node = *producer;
+  if (is_product(producer)) return producer;
+  if (is_operation(node, "Addition", "ADD")) return find_behind_addition(graph, node, found);
+  if (node.type == "Where") return find_behind_selection(graph, node, found);
+  if (node.type == "Activation" && node.text("function") == "TANH") return find_behind_cap(graph, node, found);
+  if (node.type == "Reshape") {
+    const Shape &from = graph.in(node, 0)->shape, &to = graph[tensor].shape;
+    const bool same = from.size() > 1 && to.size() > 1 && std::equal(from.end() - 2, from.end(), to.end() - 2);
+    return same ? find_product(graph, node.inputs[0], found) : nullptr;
   }
   int other = -1;
-  if (double factor = node ? factor_of(graph, *node, &other) : 0) {
-    *scale *= factor;
-    node = private_producer(graph, other);
-  }
-  return is_product(node) && graph.out(*node).shape == shape ? node : nullptr;
+  const double factor = factor_of(graph, node, &other);
+  if (factor == 0) return nullptr;
+  const Scores before = *found;
+  found->scale *= factor;
+  Node* product = find_product(graph, other, found);
+  if (product == nullptr) *found = before;
+  return product;
 }
 
-/// Let the result be written as a transposition after it would, if there is one.
-void view_result(Graph& graph, const Node& last, Fused* found, Node** turn) {
-  const Tensor& out = graph.out(last);
-  Shape steps = steps_of(out.shape);
-  std::vector<int> users = graph.users(last.outputs[0]);
-  *turn = users.size() == 1 && !graph.is_border(last.outputs[0]) ? &graph.nodes[size_t(users[0])] : nullptr;
-  if (*turn && ((*turn)->type != "Transpose" || (*turn)->integers("permutation").back() != out.rank() - 1))
-    *turn = nullptr;
-  if (*turn) {
-    Shape after = steps_of(graph.out(**turn).shape);
-    const std::vector<int64_t>& order = (*turn)->integers("permutation");
-    for (size_t n = 0; n < order.size(); ++n) steps[size_t(order[n])] = after[n];
+/// Follow probabilities to the softmax that computes them, also through a selection of 0 for those that are NaN.
+Node* find_softmax(Graph& graph, int tensor, bool* zero_if_nan) {
+  Node* node = private_producer(graph, tensor);
+  if (node && node->type == "Where") {
+    const Node& choice = *node;
+    const Tensor& zero = *graph.in(choice, 1);
+    const Node* test = private_producer(graph, choice.inputs[0]);
+    const int probabilities = choice.inputs[2];
+    const bool is_test = test && test->type == "ElementwiseUnary" && test->text("operation") == "IS_NAN" &&
+                         test->inputs[0] == probabilities;
+    if (!is_test || !zero.is_constant() || zero.elements() != 1 || !is_f32(zero) || *zero.values<float>() != 0)
+      return nullptr;
+    if (graph[probabilities].producer < 0 || graph.is_border(probabilities)) return nullptr;
+    if (graph.users(probabilities).size() != 2 || graph.out(choice).shape != graph[probabilities].shape) return nullptr;
+    *zero_if_nan = true;
+    node = &graph.nodes[size_t(graph[probabilities].producer)];
+    if (!node->posts.empty()) return nullptr;
   }
-  int ahead = 4 - out.rank();
-  for (int n = 0; n < out.rank(); ++n) found->out.steps[ahead + n] = steps[size_t(n)];
+  if (!node || node->type != "Softmax" || node->number("beta", 1) != 1) return nullptr;
+  const int rank = graph.out(*node).rank();
+  return rank >= 2 && axis_of(node->integer("axis", -1), rank) == rank - 1 ? node : nullptr;
 }
 
-void set_head(Fused* found, const Shape& scores, int64_t size, int64_t value_size, double query_scale, double scale) {
-  AttentionHead& head = found->head;
-  int64_t rank = int64_t(scores.size());
-  found->batch = rank > 3 ? scores[0] : 1;
-  found->heads = rank > 2 ? scores[size_t(rank - 3)] : 1;
-  head.queries = int32_t(scores[size_t(rank - 2)]), head.keys = int32_t(scores[size_t(rank - 1)]);
-  head.size = int32_t(size), head.value_size = int32_t(value_size);
-  head.query_row = found->query.steps[2], head.query_element = found->query.steps[3];
-  head.key_row = found->key.steps[3], head.key_element = found->key.steps[2];
-  head.value_row = found->value.steps[2], head.value_element = found->value.steps[3];
-  head.out_row = found->out.steps[2];
-  head.query_scale = float(query_scale);
-  head.scale = float(scale);
-  head.left = head.right = -1;
+/// The two last dimensions of a view, which have to have one stride each.
+struct MatrixView {
+  StridedView view;
+  int64_t row = 0, element = 0;
+
+  bool set(StridedView of) {
+    view = std::move(of);
+    const size_t rank = view.dimensions.size();
+    return rank >= 2 && view.stride(rank - 2, &row) && view.stride(rank - 1, &element);
+  }
+};
+
+/// View an operand of a product where it lies. `turned`: its last two dimensions are exchanged in the product.
+bool view_operand(const Graph& graph, int tensor, bool turned, double* scale, MatrixView* found) {
+  if (graph[tensor].rank() < 2 || !is_f32(graph[tensor])) return false;
+  double product = 1;
+  if (found->set(view_of(graph, tensor, scale ? &product : nullptr)))
+    scale ? void(*scale *= product) : void();
+  else if (!found->set(plain_view(graph, tensor)))
+    return false;
+  if (turned) {
+    std::swap(found->row, found->element);
+    std::swap(*(found->view.dimensions.end() - 2), *(found->view.dimensions.end() - 1));
+  }
+  return true;
+}
+
+/// The view of the result of a product in the memory of a tensor that the following transpositions and reshapes compute
+/// from it. `chain` receives these nodes.
+bool view_result(Graph& graph, const Node& last, MatrixView* found, std::vector<int>* chain) {
+  int tensor = last.outputs[0];
+  std::vector<int> followed;
+  const Shape shape = graph[tensor].shape;
+  found->set(plain_view(graph, tensor));
+  for (int at = tensor; !graph.is_border(at);) {
+    std::vector<int> users = graph.users(at);
+    if (users.size() != 1) break;
+    const Node& next = graph.nodes[size_t(users[0])];
+    if ((next.type != "Transpose" && next.type != "Reshape") || !next.posts.empty()) break;
+    followed.push_back(users[0]);
+    at = next.outputs[0];
+    if (next.type == "Reshape") continue;
+    StridedView from = view_of(graph, at);
+    if (from.tensor != tensor) break;
+    // Each factor of `from` has a stride in the result, and one in the memory of `at`.
+    std::vector<std::pair<int64_t, Factor>> factors;
+    int64_t step = graph[at].elements();
+    for (const Dimension& dimension : from.dimensions)
+      for (const Factor& factor : dimension)
+        step /= factor.extent, factors.push_back({factor.step, {factor.extent, step}});
+    std::stable_sort(factors.begin(), factors.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    StridedView to;
+    to.tensor = at;
+    to.dimensions.emplace_back();
+    for (const auto& factor : factors)
+      if (factor.second.extent != 1) to.dimensions[0].push_back(factor.second);
+    MatrixView result;
+    if (!reshape(to, shape) || !result.set(std::move(to)) || (shape.back() != 1 && result.element != 1)) continue;
+    *found = result;
+    *chain = followed;
+  }
+  return true;
 }
 
 bool within_limits(const Graph& graph, std::initializer_list<int> tensors) {
@@ -357,40 +480,85 @@ bool within_limits(const Graph& graph, std::initializer_list<int> tensors) {
   });
 }
 
+/// Set the parameters of the terms, and the offsets of each head in them.
+bool set_terms(const Graph& graph, const Scores& scores, Fused* fused, std::vector<int>* tensors) {
+  AttentionHead& head = fused->head;
+  for (auto term = scores.terms.rbegin(); term != scores.terms.rend(); ++term) {
+    MatrixView view;
+    StridedView all = view_of(graph, term->tensor);
+    const size_t rank = term->scores.size();
+    auto broadcast = [&](StridedView& of) {  // dimensions of one element are added in front
+      if (of.dimensions.size() < rank) of.dimensions.insert(of.dimensions.begin(), rank - of.dimensions.size(), {});
+    };
+    broadcast(all);
+    if (!view.set(all)) {
+      all = plain_view(graph, term->tensor);
+      broadcast(all);
+      if (!view.set(std::move(all))) return false;
+    }
+    const Shape batch(term->scores.begin(), term->scores.end() - 2);
+    const std::vector<int64_t> offsets = view.view.offsets(batch, 2);
+    if (offsets.size() != fused->places.size()) return false;
+    const int number = head.terms++;
+    head.term[number] = term->how;
+    head.term[number].row = view.row, head.term[number].key = view.element;
+    for (size_t n = 0; n < offsets.size(); ++n) fused->places[n].term[number] = offsets[n];
+    tensors->push_back(view.view.tensor);
+  }
+  return true;
+}
+
 bool fuse_attention(Graph& graph, Node& last) {
   if (!is_product(&last) || last.flag("transpose_x") || !is_f32(graph.out(last))) return false;
-  Node* softmax = private_producer(graph, last.inputs[0]);
-  if (!softmax || softmax->type != "Softmax" || softmax->number("beta", 1) != 1) return false;
-  const Shape shape = graph.out(*softmax).shape;
-  const int rank = int(shape.size());
-  if (rank < 2 || rank > 4 || axis_of(softmax->integer("axis", -1), rank) != rank - 1) return false;
-  if (graph.out(last).rank() != rank) return false;
-  auto found = std::make_shared<Fused>();
-  double query_scale = 1, scale = 1;
-  Node *scores = find_scores(graph, softmax->inputs[0], found.get(), &scale), *turn = nullptr;
-  if (!scores || !within_limits(graph, {scores->inputs[0], scores->inputs[1], last.inputs[1], last.outputs[0]}))
+  const Node& product = last;
+  auto fused = std::make_shared<Fused>();
+  AttentionHead& head = fused->head;
+  const Node* softmax = find_softmax(graph, product.inputs[0], &head.zero_if_nan);
+  if (!softmax || graph.out(last).rank() != graph.out(*softmax).rank()) return false;
+  Scores scores;
+  const Node* first = find_product(graph, softmax->inputs[0], &scores);
+  if (!first || !within_limits(graph, {first->inputs[0], first->inputs[1], product.inputs[1], product.outputs[0]}))
     return false;
-  if (!view_operand(graph, scores->inputs[0], scores->flag("transpose_x"), &found->query, &query_scale) ||
-      !view_operand(graph, scores->inputs[1], scores->flag("transpose_y"), &found->key, &query_scale) ||
-      !view_operand(graph, last.inputs[1], last.flag("transpose_y"), &found->value, nullptr))
+  const Shape shape = graph.out(*softmax).shape, inner = graph.out(*first).shape, result = graph.out(last).shape;
+  if (!std::equal(shape.end() - 2, shape.end(), inner.end() - 2)) return false;
+  const Shape batch(shape.begin(), shape.end() - 2), inner_batch(inner.begin(), inner.end() - 2);
+  if (!std::equal(batch.begin(), batch.end(), result.begin()) || graph[product.inputs[0]].shape != shape) return false;
+  MatrixView query, key, value, out;
+  std::vector<int> chain, terms;
+  double query_scale = 1;
+  if (!view_operand(graph, first->inputs[0], first->flag("transpose_x"), &query_scale, &query) ||
+      !view_operand(graph, first->inputs[1], !first->flag("transpose_y"), &query_scale, &key) ||
+      !view_operand(graph, product.inputs[1], product.flag("transpose_y"), nullptr, &value))
     return false;
-  const Tensor& query = *graph.in(*scores, 0);
-  view_result(graph, last, found.get(), &turn);
-  set_head(found.get(), shape, query.extent(scores->flag("transpose_x") ? -2 : -1), graph.out(last).shape.back(),
-           query_scale, scale);
-  if (found->mask.tensor >= 0) {
-    found->head.mask_row = found->mask.steps[2], found->head.mask_key = found->mask.steps[3];
-    found->head.mask_keys = found->head.keys;
-  }
-  Node fused;
-  fused.type = "acc.Attention";
-  fused.name = last.name;
-  fused.layer = last.layer;
-  fused.inputs = {found->query.tensor, found->key.tensor, found->value.tensor, found->mask.tensor};
-  fused.outputs = turn ? turn->outputs : last.outputs;
-  fused.extra = found;
-  if (turn) turn->type.clear();
-  last = std::move(fused);
+  view_result(graph, last, &out, &chain);
+  std::vector<int64_t> at[4] = {query.view.offsets(inner_batch, 2), key.view.offsets(inner_batch, 2),
+                                value.view.offsets(batch, 2), out.view.offsets(batch, 2)};
+  const size_t heads = at[3].size();
+  if (int64_t(heads) > kMaxHeads || at[0].size() != heads || at[1].size() != heads || at[2].size() != heads)
+    return false;
+  for (size_t n = 0; n < heads; ++n) fused->places.push_back({at[0][n], at[1][n], at[2][n], 0, at[3][n], {}});
+  fused->heads = int64_t(heads);
+  if (!set_terms(graph, scores, fused.get(), &terms)) return false;
+  const Tensor& of_query = graph[first->inputs[0]];
+  head.queries = int32_t(shape[shape.size() - 2]), head.keys = int32_t(shape.back());
+  head.size = int32_t(of_query.extent(first->flag("transpose_x") ? -2 : -1)), head.value_size = int32_t(result.back());
+  head.query_row = query.row, head.query_element = query.element;
+  head.key_row = key.row, head.key_element = key.element;
+  head.value_row = value.row, head.value_element = value.element;
+  head.out_row = out.row;
+  head.query_scale = float(query_scale), head.scale = float(scores.scale), head.cap = float(scores.cap);
+  head.left = head.right = -1;
+  Node node;
+  node.type = "acc.Attention";
+  node.name = last.name;
+  node.layer = last.layer;
+  std::vector<int> inputs{query.view.tensor, key.view.tensor, value.view.tensor};
+  inputs.insert(inputs.end(), terms.begin(), terms.end());
+  for (int tensor : inputs) node.inputs.push_back(tensor);
+  node.outputs = {out.view.tensor};
+  node.extra = fused;
+  for (int n : chain) graph.nodes[size_t(n)].type.clear();
+  last = std::move(node);
   return true;
 }
 
@@ -405,10 +573,11 @@ Refusal support_fused(const Graph&, const Node& node, const Settings&) {
 }
 
 void lower_fused(const Node& node, Builder& builder) {
-  Fused fused = *static_cast<const Fused*>(node.extra.get());
-  fused.query.tensor = node.inputs[0];
-  fused.mask.tensor = node.inputs[3];
-  add_attention(node, builder, fused, builder.buffer(node.inputs[1]), builder.buffer(node.inputs[2]), -1);
+  std::vector<Buffer> operands;
+  for (size_t n = 0; n < 3; ++n) operands.push_back(builder.buffer(node.inputs[n]));
+  operands.resize(kFirstTerm);
+  for (size_t n = 3; n < node.inputs.size(); ++n) operands.push_back(builder.buffer(node.inputs[n]));
+  add_attention(node, builder, *static_cast<const Fused*>(node.extra.get()), std::move(operands), -1);
 }
 
 }  // namespace

@@ -57,13 +57,15 @@ Refusal find_epilogue(const Graph& graph, const Node& node, FusedEpilogue* found
   for (const Post& post : node.posts) {
     if (epilogue.count == 4) return refused("more than four post-ops");
     PostOp& op = epilogue.ops[epilogue.count++] = {Function::add, float(post.a), float(post.b)};
+    if (post.kind == Post::multiply) op.function = Function::multiply;
+    if (post.kind == Post::multiply && node.has("data_layout")) return refused("only matrix products multiply results");
     if (post.kind == Post::activation) {
       op.function = function_of(post.function);
       if (op.function == Function::add) return refused(post.function + " is not supported", IPR_REASON_ATTRIBUTE);
       if (!keeps_zero(op) && !fills_blocks(graph, node))
         return refused(post.function + " of channels that fill up a block");
     } else if (found->residual >= 0 || graph[post.tensor].shape != graph.out(node).shape) {
-      return refused("adds more than one tensor of the result's shape");
+      return refused("combines the result with more than one tensor of its shape");
     } else {
       found->residual = post.tensor;
     }
@@ -79,8 +81,8 @@ FusedEpilogue epilogue_of(const Graph& graph, const Node& node) {
 }
 
 const Tensor* bias_of(const Graph& graph, const Node& node) {
-  auto is_add = [](const Post& post) { return post.kind == Post::add; };
-  auto added = size_t(std::count_if(node.posts.begin(), node.posts.end(), is_add));
+  auto has_operand = [](const Post& post) { return post.has_operand(); };
+  auto added = size_t(std::count_if(node.posts.begin(), node.posts.end(), has_operand));
   return node.inputs.size() > 2 + added ? graph.in(node, 2) : nullptr;
 }
 

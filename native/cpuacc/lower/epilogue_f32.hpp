@@ -8,13 +8,14 @@
 
 namespace cpuacc {
 
-/// An epilogue, and the tensor that is added as the residual (-1: none).
+/// An epilogue, and the tensor with which results are combined, usually the residual that is added (-1: none).
 struct FusedEpilogue {
   Epilogue epilogue;
   int residual = -1;
 };
 
-/// Convert the post-ops of a node. Supported are up to four, among them at most one `add` of the shape of the result.
+/// Convert the post-ops of a node. Supported are up to four, among them at most one with an operand, which
+/// has the shape of the result. Only matrix products support `multiply`.
 Refusal find_epilogue(const Graph& graph, const Node& node, FusedEpilogue* found);
 
 /// The epilogue of a node whose post-ops are supported.

@@ -248,24 +248,28 @@ void pack_weights(const float* from, float* to, int64_t hidden, int64_t first, i
         }
 }
 
-/// Pack the recurrent weights for a product, with columns in the order of `pack_weights`: [block][gate][16].
-void pack_product(Lstm& lstm, const float* from, Builder& builder) {
-  const int64_t hidden = lstm.hidden, blocks = (hidden + 15) / 16, columns = blocks * 64;
-  lstm.products = &conv_kernels_for(builder.settings.isa, lstm.bfloat16);
+/// Pack the recurrent weights of the gates [first, last) for a product, with columns in the order of `pack_weights`:
+/// [block][gate][16].
+Gemm pack_product(Lstm& lstm, const float* from, int64_t first, int64_t last, Builder& builder) {
+  const int64_t hidden = lstm.hidden, blocks = (hidden + 15) / 16, width = (last - first) * 16,
+                columns = blocks * width;
+  lstm.products = &conv_kernels_for(builder.settings.isa, builder.settings.fast_math);
   lstm.bfloat16 = lstm.products->bfloat16;
-  lstm.gemm = {int32_t(hidden), int32_t(blocks * 4), nullptr, nullptr, {-INFINITY, INFINITY, 0, {}}};
-  lstm.gemm.weights =
+  Gemm gemm{int32_t(hidden), int32_t(columns / 16), nullptr, nullptr, {-INFINITY, INFINITY, 0, {}}};
+  gemm.weights =
       static_cast<const float*>(builder.pack(uint64_t(columns * lstm.words()) * sizeof(float), [&](void* to) {
         std::vector<float> turned(size_t(columns * hidden));  // [block][hidden unit][gate][16]
-        pack_weights(from, turned.data(), hidden, 0, 4, false);
+        pack_weights(from, turned.data(), hidden, first, last, false);
         std::vector<float> rows(turned.size());  // [hidden unit][block][gate][16]
         for (int64_t block = 0; block < blocks; ++block)
           for (int64_t k = 0; k < hidden; ++k)
-            std::copy_n(&turned[size_t((block * hidden + k) * 64)], 64, &rows[size_t(k * columns + block * 64)]);
+            std::copy_n(&turned[size_t((block * hidden + k) * width)], width,
+                        &rows[size_t(k * columns + block * width)]);
         Weights weights{rows.data(), columns, hidden, 1, 1, columns, 0, lstm.bfloat16};
         pack_panels(builder, weights, lstm.products->panel, 1, static_cast<float*>(to));
       }));
-  lstm.gemm.bias = static_cast<const float*>(builder.pack(uint64_t(columns) * sizeof(float), [](void*) {}));
+  gemm.bias = static_cast<const float*>(builder.pack(uint64_t(columns) * sizeof(float), [](void*) {}));
+  return gemm;
 }
 
 void lower_direction(const Node& node, Builder& builder, int64_t direction) {
@@ -285,7 +289,7 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
   const float* from = weights.values<float>() + direction * 4 * hidden * hidden;
   const bool together = lstm->batch >= kManySequences;
   if (together)
-    pack_product(*lstm, from, builder);
+    lstm->gemm = pack_product(*lstm, from, 0, 4, builder);
   else
     lstm->weights =
         static_cast<const float*>(builder.pack(uint64_t(blocks * lstm->words()) * 64 * sizeof(float), [&](void* to) {
@@ -327,6 +331,7 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
 struct Gru {
   Lstm layer;          // with recurrent weights of all gates or, without `linear_before_reset`, of the first two
   const float* fresh;  // weights of the hidden gate, without `linear_before_reset`
+  Gemm fresh_gemm;     // the same for many sequences
   const float* bias;   // of the product of the hidden gate and the state
   bool simple, before_reset;
 };
@@ -348,52 +353,113 @@ struct Unit {
   const float *given, *before;
   float* out;
   int64_t sequence, block, count;
+  const float* products;  // with the state, for many sequences; else nullptr
+  int64_t gate_step;      // from the products of one gate to those of the next
 };
 
+/// The sums of a block of units over the state, for some gates.
+struct Sums {
+  Sums(const Lstm& layer, const Unit& unit, const float* weights, const float* state, int64_t gates)
+      : values(unit.products), step(unit.gate_step) {
+    if (values) return;
+    layer.multiply(weights, unit.block, state, gates, own_);
+    values = own_, step = 16;
+  }
+  const float* gate(int64_t number) const { return values + number * step; }
+
+  const float* values;
+  int64_t step;
+
+ private:
+  float own_[48];
+};
+
+/// What is multiplied with the states of many sequences: weights, the states, and the number of gates.
+struct Together {
+  const Gemm* gemm;
+  const float* states;
+  int64_t gates;
+};
+
+/// Many sequences: multiply their states by the weights of the blocks of units of `range`. Return the products:
+/// [block][gate][sequence][16].
+const float* multiply_states(const Lstm& layer, const Together& all, Range range, float* memory) {
+  const int64_t blocks = (layer.hidden + 15) / 16, block_step = layer.batch * 16;
+  float *states = memory, *products = states + blocks * block_step, *words = products + 3 * blocks * block_step;
+  pack_states(layer, all.states, states);
+  layer.products->pointwise(*all.gemm, states, block_step, products, {block_step, 0, 16}, nullptr, words,
+                            {0, int(layer.batch), int(range.first * all.gates), int(range.last * all.gates)});
+  return products;
+}
+
+/// The blocks of units of a part, in whole panels of a product: panels have two blocks, and a last odd one belongs to
+/// the panel before it.
+Range whole_panels(int64_t blocks, int part, int parts) {
+  Range range = split(blocks, part, parts, 2);
+  if (blocks < 2 || blocks % 2 == 0) return range;
+  if (range.last == blocks - 1) range.last = blocks;
+  if (range.first == blocks - 1) range.first = blocks;
+  return range;
+}
+
+/// Call work(layer, unit) for the units of a part. `states` are those that are multiplied, by `gates` gates of `gemm`
+/// if there are many sequences; nullptr: the hidden states.
 template <class Work>
-void each_unit(const Step& step, const Run& run, int part, int parts, Work work) {
+void each_unit(const Step& step, const Run& run, int part, int parts, const Gemm& gemm, const float* states,
+               int64_t gates, Work work) {
   const GruMoment& moment = step.as<GruMoment>();
   const Lstm& layer = moment.gru->layer;
-  const int64_t hidden = layer.hidden, gates = moment.gru->simple ? 1 : 3, time = time_of(layer, moment.number);
-  Range range = split((hidden + 15) / 16, part, parts);
+  const int64_t hidden = layer.hidden, rows = moment.gru->simple ? 1 : 3, time = time_of(layer, moment.number);
+  const int64_t blocks = (hidden + 15) / 16;
+  Range range = layer.products ? whole_panels(blocks, part, parts) : split(blocks, part, parts);
+  if (range.first == range.last) return;
+  float* out = run.at<float>(step.out[0]);
+  const float* before =
+      moment.number == 0 ? run.at<float>(step.in[1]) : out + place_of(layer, time_of(layer, moment.number - 1), 0);
+  const float* products = nullptr;
+  if (layer.products)
+    products = multiply_states(layer, {&gemm, states ? states : before, gates}, range, run.part_scratch<float>(part));
   for (int64_t block = range.first; block < range.last; ++block)
     for (int64_t b = 0; b < layer.batch; ++b) {
-      float* out = run.at<float>(step.out[0]);
-      const float* before = moment.number == 0 ? run.at<float>(step.in[1]) + b * hidden
-                                               : out + place_of(layer, time_of(layer, moment.number - 1), b);
-      const float* given = run.at<float>(step.in[0]) + (time * layer.batch + b) * gates * hidden;
+      const float* given = run.at<float>(step.in[0]) + (time * layer.batch + b) * rows * hidden;
       int64_t count = std::min<int64_t>(16, hidden - block * 16);
-      work(*moment.gru, Unit{given, before, out + place_of(layer, time, b), b, block, count});
+      const float* of_unit = products ? products + (block * gates * layer.batch + b) * 16 : nullptr;
+      work(*moment.gru, Unit{given, before + b * hidden, out + place_of(layer, time, b), b, block, count, of_unit,
+                             layer.batch * 16});
     }
 }
 
 void run_rnn(const Step& step, const Run& run, int part, int parts) {
-  each_unit(step, run, part, parts, [](const Gru& gru, const Unit& unit) {
+  const Gemm& gemm = step.as<GruMoment>().gru->layer.gemm;
+  each_unit(step, run, part, parts, gemm, nullptr, 1, [](const Gru& gru, const Unit& unit) {
     const int64_t size = gru.layer.hidden, first = unit.block * 16;
-    float sums[16], found[16];
-    gru.layer.multiply(gru.layer.weights, unit.block, unit.before, 1, sums);
-    gru.layer.kernels->gate(sums, Padded(unit.given, first, size).values, true, found);
+    const Sums sums(gru.layer, unit, gru.layer.weights, unit.before, 1);
+    float found[16];
+    gru.layer.kernels->gate(sums.gate(0), Padded(unit.given, first, size).values, true, found);
     std::copy_n(found, unit.count, unit.out + first);
   });
 }
 
 /// Compute all gates of a GRU with `linear_before_reset`; otherwise the update gate, and the state after the reset.
 void run_gates(const Step& step, const Run& run, int part, int parts) {
-  each_unit(step, run, part, parts, [&](const Gru& gru, const Unit& unit) {
-    const int64_t size = gru.layer.hidden, first = unit.block * 16, gates = gru.before_reset ? 3 : 2;
-    float sums[48], update[16], reset[16], fresh[16];
-    gru.layer.multiply(gru.layer.weights, unit.block, unit.before, gates, sums);
-    gru.layer.kernels->gate(sums, Padded(unit.given, first, size).values, false, update);
-    gru.layer.kernels->gate(sums + 16, Padded(unit.given + size, first, size).values, false, reset);
+  const Gru& whole = *step.as<GruMoment>().gru;
+  const int64_t gates = whole.before_reset ? 3 : 2;
+  each_unit(step, run, part, parts, whole.layer.gemm, nullptr, gates, [&](const Gru& gru, const Unit& unit) {
+    const int64_t size = gru.layer.hidden, first = unit.block * 16;
+    const Sums sums(gru.layer, unit, gru.layer.weights, unit.before, gates);
+    float update[16], reset[16], fresh[16], hidden[16];
+    gru.layer.kernels->gate(sums.gate(0), Padded(unit.given, first, size).values, false, update);
+    gru.layer.kernels->gate(sums.gate(1), Padded(unit.given + size, first, size).values, false, reset);
     if (!gru.before_reset) {
       float* updates = run.at<float>(step.out[1]) + unit.sequence * size + first;
       float* states = run.at<float>(step.out[2]) + unit.sequence * size + first;
       for (int64_t n = 0; n < unit.count; ++n) updates[n] = update[n], states[n] = reset[n] * unit.before[first + n];
       return;
     }
+    std::fill_n(hidden, 16, 0.0f);
     for (int64_t n = 0; n < unit.count; ++n)
-      sums[32 + n] = reset[n] * (sums[32 + n] + (gru.bias ? gru.bias[first + n] : 0));
-    gru.layer.kernels->gate(sums + 32, Padded(unit.given + 2 * size, first, size).values, true, fresh);
+      hidden[n] = reset[n] * (sums.gate(2)[n] + (gru.bias ? gru.bias[first + n] : 0));
+    gru.layer.kernels->gate(hidden, Padded(unit.given + 2 * size, first, size).values, true, fresh);
     for (int64_t n = 0; n < unit.count; ++n)
       unit.out[first + n] = (1 - update[n]) * fresh[n] + update[n] * unit.before[first + n];
   });
@@ -401,13 +467,14 @@ void run_gates(const Step& step, const Run& run, int part, int parts) {
 
 /// Compute the hidden gate from the state after the reset.
 void run_fresh(const Step& step, const Run& run, int part, int parts) {
-  each_unit(step, run, part, parts, [&](const Gru& gru, const Unit& unit) {
+  const Gemm& gemm = step.as<GruMoment>().gru->fresh_gemm;
+  const float* resets = run.at<float>(step.in[3]);
+  each_unit(step, run, part, parts, gemm, resets, 1, [&](const Gru& gru, const Unit& unit) {
     const int64_t size = gru.layer.hidden, first = unit.block * 16;
     const float* updates = run.at<float>(step.in[2]) + unit.sequence * size;
-    const float* states = run.at<float>(step.in[3]) + unit.sequence * size;
-    float sums[16], fresh[16];
-    gru.layer.multiply(gru.fresh, unit.block, states, 1, sums);
-    gru.layer.kernels->gate(sums, Padded(unit.given + 2 * size, first, size).values, true, fresh);
+    const Sums sums(gru.layer, unit, gru.fresh, resets + unit.sequence * size, 1);
+    float fresh[16];
+    gru.layer.kernels->gate(sums.gate(0), Padded(unit.given + 2 * size, first, size).values, true, fresh);
     for (int64_t n = 0; n < unit.count; ++n)
       unit.out[first + n] = (1 - updates[first + n]) * fresh[n] + updates[first + n] * unit.before[first + n];
   });
@@ -435,9 +502,15 @@ void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) 
           pack_weights(from, static_cast<float*>(to), hidden, first, last, layer.bfloat16);
         }));
   };
-  const bool together = gru->simple || gru->before_reset;
-  layer.weights = packed(0, together ? gates : 2);
-  if (!together) gru->fresh = packed(2, 3);
+  const bool once = gru->simple || gru->before_reset;
+  if (layer.batch >= kManySequences) {
+    const float* from = weights.values<float>() + direction * gates * hidden * hidden;
+    layer.gemm = pack_product(layer, from, 0, once ? gates : 2, builder);
+    if (!once) gru->fresh_gemm = pack_product(layer, from, 2, 3, builder);
+  } else {
+    layer.weights = packed(0, once ? gates : 2);
+    if (!once) gru->fresh = packed(2, 3);
+  }
   const Tensor* bias = graph.in(node, 3);
   if (gru->before_reset && bias)
     gru->bias = static_cast<const float*>(builder.pack(uint64_t(hidden) * 4, [&](void* to) {
@@ -448,6 +521,8 @@ void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) 
   Buffer updates = builder.temporary(bytes), states = builder.temporary(bytes);
   Buffer in = builder.buffer(node.inputs[size_t(7 + direction)]), out = builder.buffer(node.outputs[0]);
   const double nanoseconds = double(gates * hidden * hidden * layer.batch) * cost::kRecurrentWeightNs;
+  const int64_t words = layer.bfloat16 ? staged_words(int32_t(hidden), layer.batch) : 0;
+  const uint64_t scratch = layer.products ? uint64_t(4 * blocks * 16 * layer.batch + words) * sizeof(float) : 0;
   auto add = [&](const char* what, Step::Function fn, std::vector<Buffer> from, std::vector<Buffer> to,
                  std::shared_ptr<const void> state) {
     Step step;
@@ -456,8 +531,10 @@ void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) 
     step.in = std::move(from);
     step.out = std::move(to);
     step.state = std::move(state);
-    if (fn != run_begin && fn != run_end)
+    if (fn != run_begin && fn != run_end) {
       step.max_parts = std::min(int(blocks), parts_for(builder.settings, nanoseconds));
+      step.scratch_per_part = scratch;
+    }
     builder.add(std::move(step));
   };
   std::shared_ptr<const Lstm> whole(gru, &gru->layer);
@@ -465,7 +542,7 @@ void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) 
   for (int64_t n = 0; n < layer.steps; ++n) {
     auto moment = std::make_shared<GruMoment>(GruMoment{gru, n});
     add(gru->simple ? "Rnn " : "Gru ", gru->simple ? run_rnn : run_gates, {in, first}, {out, updates, states}, moment);
-    if (!together) add("Gru ", run_fresh, {in, first, updates, states}, {out}, moment);
+    if (!once) add("Gru ", run_fresh, {in, first, updates, states}, {out}, moment);
   }
   Buffer last = builder.buffer(node.outputs.size() > 1 ? node.outputs[1] : -1);
   add("end of ", run_end, {out, unused}, {last, Buffer()}, whole);

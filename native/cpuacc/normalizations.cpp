@@ -1,0 +1,200 @@
+// Fusion of the layers by which networks express normalizations of rows: RMS normalization and layer normalization.
+//
+// Only the last layer of a pattern is replaced. The others are dropped if nothing else reads their results.
+
+#include <algorithm>
+
+#include "cpuacc/patterns.hpp"
+#include "cpuacc/pointwise.hpp"
+
+namespace cpuacc {
+namespace {
+
+const Node* producer_of(const Graph& graph, int tensor) {
+  const int producer = tensor < 0 ? -1 : graph[tensor].producer;
+  if (producer < 0 || !is_f32(graph[tensor])) return nullptr;
+  const Node& node = graph.nodes[size_t(producer)];
+  return node.type.empty() || !node.posts.empty() ? nullptr : &node;
+}
+
+bool is_unary(const Node* node, Unary operation) {
+  return node && (node->type == "ElementwiseUnary" || node->type == "Floor") && unary_of(*node) == operation;
+}
+
+/// Return x if a tensor is x * x; otherwise -1.
+int base_of_square(const Graph& graph, int tensor) {
+  const Node* node = producer_of(graph, tensor);
+  if (!node) return -1;
+  if (is_unary(node, Unary::square)) return node->inputs[0];
+  if (node->type == "Activation" && node->text("function") == "SQUARE") return node->inputs[0];
+  const bool multiplies = is_operation(*node, "Multiplication", "MUL") && node->inputs[0] == node->inputs[1];
+  const bool raises =
+      node->type == "ElementwiseBinary" && node->text("operation") == "POWER" && is_number(graph, node->inputs[1], 2);
+  return (multiplies || raises) && graph[node->inputs[0]].shape == graph[tensor].shape ? int(node->inputs[0]) : -1;
+}
+
+/// Return x if a tensor is the mean of x over its last axes, which keep one element; otherwise -1. `first` receives the
+/// first of these axes.
+int base_of_mean(const Graph& graph, int tensor, int* first) {
+  const Node* node = producer_of(graph, tensor);
+  if (!node || node->type != "Mean") return -1;
+  const Tensor& in = *graph.in(*node, 0);
+  std::vector<char> over(size_t(in.rank()), 0);
+  for (int64_t axis : node->integers("axis")) over[size_t(axis_of(axis, in.rank()))] = 1;
+  *first = int(std::find(over.begin(), over.end(), 1) - over.begin());
+  const bool last = *first < in.rank() && std::find(over.begin() + *first, over.end(), 0) == over.end();
+  return last && graph[tensor].rank() == in.rank() && in.elements() > 0 ? int(node->inputs[0]) : -1;
+}
+
+/// Return x if a tensor is x + a constant number, which `number` receives; otherwise -1.
+int base_of_sum(const Graph& graph, int tensor, double* number) {
+  const Node* node = producer_of(graph, tensor);
+  if (!node || !is_operation(*node, "Addition", "ADD")) return -1;
+  for (size_t n : {0, 1}) {
+    const Tensor& constant = *graph.in(*node, n);
+    if (!constant.is_constant() || !is_f32(constant) || constant.elements() != 1) continue;
+    *number = double(*constant.values<float>());
+    return graph[node->inputs[1 - n]].shape == graph[tensor].shape ? int(node->inputs[1 - n]) : -1;
+  }
+  return -1;
+}
+
+/// Return x if a tensor is the square root of x; otherwise -1.
+int base_of_root(const Graph& graph, int tensor) {
+  const Node* node = producer_of(graph, tensor);
+  if (!node) return -1;
+  if (is_unary(node, Unary::sqrt)) return node->inputs[0];
+  if (node->type == "Activation" && node->text("function") == "SQRT") return node->inputs[0];
+  const bool raises = node->type == "ElementwiseBinary" && node->text("operation") == "POWER";
+  return raises && is_number(graph, node->inputs[1], 0.5) ? int(node->inputs[0]) : -1;
+}
+
+/// Return x if a tensor is the reciprocal of the square root of x; otherwise -1.
+int base_of_reciprocal_root(const Graph& graph, int tensor) {
+  const Node* node = producer_of(graph, tensor);
+  if (!node) return -1;
+  if (is_unary(node, Unary::rsqrt)) return node->inputs[0];
+  if (is_unary(node, Unary::reciprocal)) return base_of_root(graph, node->inputs[0]);
+  if (is_operation(*node, "Division", "DIV") && is_number(graph, node->inputs[0], 1))
+    return base_of_root(graph, node->inputs[1]);
+  const bool raises = node->type == "ElementwiseBinary" && node->text("operation") == "POWER";
+  return raises && is_number(graph, node->inputs[1], -0.5) ? int(node->inputs[0]) : -1;
+}
+
+/// What is under the root: mean(square of `base`) + eps, over the axes from `first` on.
+struct Measure {
+  int base = -1, first = 0;
+  double eps = 0;
+};
+
+bool find_measure(const Graph& graph, int tensor, Measure* found) {
+  const int mean = base_of_sum(graph, tensor, &found->eps);
+  const int square = mean < 0 ? -1 : base_of_mean(graph, mean, &found->first);
+  found->base = square < 0 ? -1 : base_of_square(graph, square);
+  return found->base >= 0 && found->eps >= 0;
+}
+
+/// A division of x by the root of a measure, or a product with its reciprocal.
+bool find_normalized(const Graph& graph, const Node& node, Measure* found, int* x) {
+  if (!is_f32(graph.out(node))) return false;
+  if (is_operation(node, "Division", "DIV")) {
+    *x = node.inputs[0];
+    const int under = base_of_root(graph, node.inputs[1]);
+    return under >= 0 && find_measure(graph, under, found) && graph[*x].shape == graph.out(node).shape;
+  }
+  if (!is_operation(node, "Multiplication", "MUL")) return false;
+  for (size_t n : {0, 1}) {
+    *x = node.inputs[n];
+    const int under = base_of_reciprocal_root(graph, node.inputs[1 - n]);
+    if (under >= 0 && find_measure(graph, under, found) && graph[*x].shape == graph.out(node).shape) return true;
+  }
+  return false;
+}
+
+/// Return x if a tensor is x less its mean over the axes from `first` on; otherwise -1.
+int base_of_centered(const Graph& graph, int tensor, int first) {
+  const Node* node = producer_of(graph, tensor);
+  if (!node || !is_operation(*node, "Subtraction", "SUB") || graph.in(*node, 0)->shape != graph[tensor].shape)
+    return -1;
+  int axis = 0;
+  return base_of_mean(graph, node->inputs[1], &axis) == node->inputs[0] && axis == first ? int(node->inputs[0]) : -1;
+}
+
+Node normalization(const Node& node, const char* type, int x, const Measure& measure) {
+  Node made;
+  made.type = type;
+  made.name = node.name;
+  made.layer = node.layer;
+  made.inputs = {x};
+  made.outputs = node.outputs;
+  made.set("axis", measure.first);
+  set_number(made, "eps", measure.eps);
+  return made;
+}
+
+bool replace(Graph& graph, Node& node, Node by, const Settings& settings) {
+  if (!find_lowering(graph, by, settings)) return false;
+  node = std::move(by);
+  return true;
+}
+
+bool fuse_normalized(Graph& graph, Node& node, const Settings& settings) {
+  Measure measure;
+  int x = -1;
+  if (!find_normalized(graph, node, &measure, &x)) return false;
+  const int centered = base_of_centered(graph, x, measure.first);
+  if (x == measure.base && centered < 0)
+    return replace(graph, node, normalization(node, "RmsNormalization", x, measure), settings);
+  // The deviations may be computed twice, once for their squares.
+  if (centered < 0 || base_of_centered(graph, measure.base, measure.first) != centered) return false;
+  return replace(graph, node, normalization(node, "LayerNormalization", centered, measure), settings);
+}
+
+/// Return whether a tensor has one element for each normalized element of a row.
+bool is_of_a_row(const Graph& graph, const Node& node, int tensor) {
+  const Tensor &factors = graph[tensor], &in = *graph.in(node, 0);
+  const int axes = in.rank() - axis_of(node.integer("axis", -1), in.rank());
+  int64_t length = 1;
+  for (int n = 1; n <= axes; ++n) length *= in.extent(-n);
+  if (!is_f32(factors) || factors.elements() != length || factors.rank() > in.rank()) return false;
+  for (int n = 1; n <= factors.rank(); ++n)
+    if (factors.extent(-n) != (n <= axes ? in.extent(-n) : 1)) return false;
+  return true;
+}
+
+/// Fuse the product with gamma, or the addition of beta, into the normalization before it.
+bool fuse_factor(Graph& graph, Node& node, const Settings& settings) {
+  const bool multiplies = is_operation(node, "Multiplication", "MUL");
+  if ((!multiplies && !is_operation(node, "Addition", "ADD")) || !is_f32(graph.out(node))) return false;
+  for (size_t n : {0, 1}) {
+    Node* before = private_producer(graph, node.inputs[n]);
+    const int factor = node.inputs[1 - n];
+    if (!before || (before->type != "LayerNormalization" && before->type != "RmsNormalization")) continue;
+    const size_t operand = multiplies ? 1 : 2;
+    if (before->inputs.size() > operand || (before->type == "RmsNormalization" && !multiplies)) continue;
+    if (graph.out(*before).shape != graph.out(node).shape || !is_of_a_row(graph, *before, factor)) continue;
+    Node fused = *before;
+    fused.inputs.resize(operand, -1);
+    fused.inputs.push_back(factor);
+    fused.outputs = node.outputs;
+    if (!find_lowering(graph, fused, settings)) continue;
+    before->type.clear();
+    node = std::move(fused);
+    return true;
+  }
+  return false;
+}
+
+bool fuse_normalizations(Graph& graph, const Settings& settings) {
+  bool changed = false;
+  for (Node& node : graph.nodes) changed = fuse_normalized(graph, node, settings) || changed;
+  if (changed) graph.index();
+  for (Node& node : graph.nodes) changed = fuse_factor(graph, node, settings) || changed;
+  return changed;
+}
+
+}  // namespace
+
+Family normalizations_family() { return {{}, {{"normalizations", fuse_normalizations}}}; }
+
+}  // namespace cpuacc
