@@ -104,6 +104,15 @@ std::vector<double> Program::measured(double seconds) {
   return least;
 }
 
+void Program::compute(const std::vector<char*>& border) {
+  native::Arena memory;
+  std::vector<char*> bases{nullptr, memory.take(workspace_size)};
+  bases.insert(bases.end(), border.begin(), border.end());
+  const char* fault = nullptr;
+  Run run{bases.data(), bases[1] + arena_bytes_, scratch_stride_, &fault};
+  for (const Step& step : steps_) step.fn(step, run, 0, 1);
+}
+
 void Program::execute(const ipr::Run& run) {
   char* few[kBasesOnStack];
   std::vector<char*> many;

@@ -27,6 +27,9 @@ class Program : public ipr::Executable {
 
   void execute(const ipr::Run& run) override;
 
+  /// Run with inputs and outputs in this memory, in this thread.
+  void compute(const std::vector<char*>& border);
+
   /// Measure each step on zeros or constant inputs for about `seconds`. Return the least nanoseconds of each step.
   std::vector<double> measured(double seconds);
 

@@ -48,6 +48,7 @@ Family scatter_family();
 Family select_family();
 Family sequence_family();
 Family softmax_q8_family();
+Family tabulate_family();
 Family winograd_f32_family();
 
 namespace {
@@ -61,6 +62,7 @@ const Make kFamilies[] = {
     patterns_family,
     integer_q8_family,     // before images get channels last
     channels_last_family,  // before the fusion of additions
+    tabulate_family,       // before activation functions are fused
     fusion_family,         bottleneck_f32_family,   elementwise_q8_family,
     conv_q8_family,        depthwise_q8_family,     fully_connected_q8_family,
     matmul_q8_family,      binary_q8_family,        softmax_q8_family,

@@ -15,6 +15,7 @@ using native::FixedPoint;
 
 constexpr int64_t kLeastElementsForTable = 1 << 15;  // elements from which on computing the table of 2**16 pairs pays
 constexpr uint64_t kPairs = 1 << 16;
+constexpr int64_t kLeastRow = 32;  // elements from which on sums of rows are computed in vectors
 
 /// An operation and its factors, whose meaning depends on the operation.
 struct Rule {
@@ -170,8 +171,10 @@ struct Pairs {
   Rule rule;
   Rows rows;
   const uint8_t* table;                 // results by both values, the first one as the high byte; or nullptr
-  const ElementwiseQ8Kernels* kernels;  // of products; or nullptr
+  const ElementwiseQ8Kernels* kernels;  // of products and of sums of rows; or nullptr
   Q8Multiply product;
+  Q8Add sum;
+  uint32_t flip;  // of the first operand of a sum
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Pairs& self = step.as<Pairs>();
@@ -189,6 +192,7 @@ struct Pairs {
 
  private:
   void of_row(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count) const {
+    if (kernels && rule.operation == Binary::add) return kernels->add(a, b, out, count, flip, sum);
     if (kernels) return kernels->multiply(a, b, out, count, product);
     int64_t next_a = rows.one[0] ? 0 : 1, next_b = rows.one[1] ? 0 : 1;
     if (table)
@@ -207,6 +211,12 @@ const uint8_t* table_of(Builder& builder, const Rule& rule) {
 
 /// Products that are not shifted out of 32 bits are computed in vectors.
 bool is_product(const Rule& rule) { return rule.operation == Binary::mul && rule.of_result.shift <= 14; }
+
+/// Sums of rows, such as a bias, are computed in vectors.
+bool is_sum_of_rows(const Rule& rule, const Rows& rows) {
+  return rule.operation == Binary::add && rule.signed_a == rule.signed_b && rule.signed_a == rule.signed_out &&
+         !rows.one[0] && !rows.one[1] && rows.length >= kLeastRow;
+}
 
 Q8Multiply product_of(const Rule& rule, const Rows& rows) {
   auto zero = [](bool is_signed, int64_t point) { return int32_t(point) + (is_signed ? 128 : 0); };
@@ -229,8 +239,10 @@ void lower(const Node& node, Builder& builder) {
   auto pairs = std::make_shared<Pairs>();
   pairs->rule = rule_of(graph, node);
   pairs->rows = rows_of(out.shape, {&a.shape, &b.shape});
-  pairs->kernels = is_product(pairs->rule) ? &elementwise_q8_kernels_for(builder.settings.isa) : nullptr;
+  const bool sums = is_sum_of_rows(pairs->rule, pairs->rows);
+  if (sums || is_product(pairs->rule)) pairs->kernels = &elementwise_q8_kernels_for(builder.settings.isa);
   pairs->product = product_of(pairs->rule, pairs->rows);
+  if (sums) pairs->sum = q8_addition(a, b, out, {}), pairs->flip = flip_of(a);
   const bool large = out.elements() >= kLeastElementsForTable && !pairs->kernels;
   pairs->table = large ? table_of(builder, pairs->rule) : nullptr;
   if (out.elements() == 0) pairs->rows.rows = 0;
