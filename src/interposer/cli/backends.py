@@ -32,7 +32,10 @@ def execute(args: argparse.Namespace) -> None:
 
 
 def _print(rows: list[tuple[str, ...]]) -> None:
-    """Print a table; on a terminal, the texts of the last column follow below each row, wrapped at word boundaries."""
+    """Print a table of backends; `rows` have the name, availability, version, source, and capabilities or a reason.
+
+    On a terminal, source and capabilities follow below the table, wrapped at word boundaries, as they are long.
+    """
     titles = ("backend", "available", "version", "source", "capabilities, or why not")
     if not sys.stdout.isatty():
         show(Table(titles, rows))

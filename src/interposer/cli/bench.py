@@ -119,7 +119,7 @@ def _report_absent(choices: Iterable[Sequence[str]], runtime: Runtime) -> None:
 
 
 def _completed(ids: list[str], runtime: Runtime) -> tuple[str, ...]:
-    """Return the ids with CpuRef appended, if CpuRef is available."""
+    """Return the ids with CpuRef appended, if it is available and not named already; ``auto`` stays alone."""
     if ids == [AUTO]:
         return (AUTO,)
     reference = [item for item in ("CpuRef",) if item not in ids and item in runtime.registry.available()]

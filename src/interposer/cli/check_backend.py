@@ -124,14 +124,14 @@ def _expected(path: Path | None) -> Mapping[str, str]:
 
 
 class _Progress:
-    """A progress line on a terminal."""
+    """Shows on standard error how many test cases are finished and failed, if it is a terminal."""
 
     def __init__(self, total: int) -> None:
         self.total, self.done, self.failed = total, 0, 0
         self.shown = sys.stderr.isatty()
 
     def step(self, result: Result) -> None:
-        """Count one more finished case."""
+        """Count one more finished case, and whether it failed; update the line after every 100 cases."""
         self.done += 1
         self.failed += not result.status.good
         if self.shown and self.done % 100 == 0:

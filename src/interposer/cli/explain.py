@@ -73,7 +73,7 @@ def execute(args: argparse.Namespace) -> None:
 
 
 def _left_out(model: Model) -> list[str]:
-    """Return the backends that are not available, and are therefore not used by default."""
+    """Return the ids of the backends that the model's runtime knows, but that are not available here."""
     registry = model.runtime.registry
     return [backend for backend in registry if registry.reason_absent(backend) is not None]
 

@@ -50,7 +50,10 @@ def ops_named(name: str) -> list[ForeignName]:
 
 
 def format_that_reads(name: str) -> str:
-    """Return the format whose importer reads an operator of this name without an equivalent here; empty if none."""
+    """Return the format (ONNX or TFLite) whose importer converts an operator of this name; empty if none does.
+
+    This is for names that no operator here has as an equivalent, since several layers replace such an operator.
+    """
     from interposer.frontends.onnx import onnx_converters as onnx  # noqa: PLC0415
     from interposer.frontends.onnx import onnx_families as _onnx_families  # noqa: F401, PLC0415 - they fill the tables
     from interposer.frontends.tflite import tflite_converters as tflite  # noqa: PLC0415

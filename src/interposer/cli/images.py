@@ -32,7 +32,10 @@ class Preprocessing:
 
 
 def read_image(path: str, name: str, info: TensorInfo, preprocessing: Preprocessing) -> Array:
-    """Return an image as an array for the input `name`, resized (bilinear) and converted to its color mode and type.
+    """Return an image file as an array for the input `name`, which must have the shape of an image.
+
+    The image is resized (bilinear) to the input's height and width, converted to grayscale or color as its channels
+    require, and its pixel values are converted as `preprocessing` says.
 
     Raises:
         MissingDependencyError: Pillow is not installed.

@@ -64,7 +64,10 @@ def inputs_text(args: argparse.Namespace) -> str:
 
 
 def shape_hint(infos: Infos) -> str:
-    """Return options that set the open shapes: a value for each named dimension, or an input's whole shape."""
+    """Return command-line options that set all open shapes of the inputs, as an example for a message.
+
+    A named dimension gets an option of its own; other inputs get one with a whole shape.
+    """
     options: dict[str, None] = {}
     for name, info in infos.items():
         if info.is_concrete or not info.is_tensor:
@@ -83,7 +86,7 @@ def _option_of_shape(name: str, sizes: tuple[Any, ...], named: list[str]) -> lis
 
 
 def sized_inputs(model: Model) -> dict[str, TensorInfo]:
-    """Return the inputs of a model; open dimensions have the sizes in the model's file, if it has any."""
+    """Return the infos of a model's inputs by name; open dimensions have the sizes that the file records, if any."""
     sized = {item.name: item.output.known for item in model.optimized.inputs} if model.is_prepared else {}
     return {name: sized.get(name, info) for name, info in model.inputs.items()}
 
@@ -200,7 +203,7 @@ def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocess
 
 
 def _held(info: TensorInfo) -> TensorInfo:
-    """Return the info of the array that a file provides for an input: for an optional, that of its element."""
+    """Return the info of the array that a file has for an input: that of the element for an optional, else `info`."""
     return info.element if info.dtype is DataType.OPTIONAL and info.element is not None else info
 
 
@@ -262,7 +265,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> Array:
 
 @contextmanager
 def _damage(path: str) -> Iterator[None]:
-    """Convert the exceptions of NumPy and zipfile about damaged files to an error that names the file."""
+    """Convert any exception from reading the file `path` to `InvalidArgumentError` about a damaged file."""
     try:
         yield
     except Exception as error:

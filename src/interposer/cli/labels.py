@@ -17,9 +17,9 @@ _NUMBERED: Final = re.compile(r"\s*(\d{1,9})(?:\s*[:,]\s*|\s+)(\S.*)")
 
 
 def read_labels(path: str) -> Labels:
-    """Return the labels of a file by class number, counted from zero.
+    """Return the labels in a text file by class number, counted from zero.
 
-    Either each line is a label, in order, or all lines begin with their class number.
+    Either each line is the label of the next class, or all lines begin with their class number.
 
     Raises:
         InvalidArgumentError: the file is not text, is empty, or repeats a number.
@@ -43,7 +43,7 @@ def read_labels(path: str) -> Labels:
 
 
 def check_count(labels: Labels, classes: int, path: str) -> None:
-    """Raise `InvalidArgumentError` if there are fewer labels than classes."""
+    """Raise `InvalidArgumentError` if there are fewer labels (from the file `path`) than classes."""
     count = max(labels) + 1
     if count < classes:
         raise InvalidArgumentError(f"{path}: {count} labels for {classes} classes; there must be one for each")

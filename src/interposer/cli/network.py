@@ -57,7 +57,10 @@ def network_path(text: str) -> str:
 
 
 def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFERRED) -> None:
-    """Declare the network, its shapes and limits, and the backends, whose help text is `backends`."""
+    """Declare the arguments for the network's file, its shapes and values, limits, and --backends.
+
+    `backends` is the help text of --backends.
+    """
     parser.add_argument(
         "network", type=network_path, help="the file: .tflite, .onnx, .json for NNAPI, or the text form"
     )
@@ -84,7 +87,11 @@ def add_plan_argument(parser: argparse.ArgumentParser, what: str = "place the ne
 
 
 def sources_of(args: argparse.Namespace) -> Iterator[str]:
-    """Yield the files that a command reads, including external files with the weights of an ONNX model."""
+    """Yield the paths of all files that a command reads, so that it does not overwrite one of them.
+
+    These include external files with the weights of an ONNX model. An --input of the form ``NAME=FILE`` is yielded both
+    as a whole and without its name, as a path may contain "=".
+    """
     for name in ("network", "plan", "labels"):
         if getattr(args, name, None) is not None:
             yield getattr(args, name)
@@ -104,7 +111,10 @@ def backend_ids(text: str) -> list[str]:
 
 
 def shape_argument(text: str) -> tuple[str, int | list[int]]:
-    """Parse ``NAME=1x3x8``: a name with a shape, or with one number."""
+    """Parse the text of a --shape option: ``NAME=1x3x8`` gives a name and a shape, ``NAME=1`` a name and one number.
+
+    `ArgumentTypeError` is raised for any other text.
+    """
     name, _, sizes = text.rpartition("=")
     if not name or not re.fullmatch(r"\d+([x,]\d+)*,?", sizes):
         raise argparse.ArgumentTypeError(f"expected NAME=1x3x8 or NAME=1, not {text!r}")
@@ -185,7 +195,12 @@ def report_skipped(backend: str, reason: str) -> None:
 
 @contextmanager
 def runtime_with_threads(count: int | None) -> Iterator[Runtime]:
-    """Yield a runtime with this thread budget, which all backends receive; None keeps the default."""
+    """Yield a runtime whose backends use up to `count` threads; None keeps the default.
+
+    The runtime is closed at the end.
+
+    The environment variable for the number of threads is set until then, and restored afterwards.
+    """
     before = os.environ.get(NUM_THREADS)
     if count is not None:
         os.environ[NUM_THREADS] = str(count)

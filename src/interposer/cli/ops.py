@@ -97,7 +97,10 @@ def _default(op: type[Op], name: str) -> Any:
 
 
 def _print_named(name: str, as_json: bool) -> None:
-    """Describe the operator with this name, or those with this name in other formats."""
+    """Print the operator with this name, or the operators that have this name in other formats, as text or as JSON.
+
+    `InvalidArgumentError` is raised for an unknown name, with a similar one as a hint.
+    """
     if name in registered_ops():
         _print_operator(op_class(name), as_json)
         return

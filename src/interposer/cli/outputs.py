@@ -35,7 +35,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One class with its stored score and, for quantized scores, the float value of the score."""
+    """One class of a classification: number, label (None without labels), and score as stored in the output.
+
+    `value` is the float value of a quantized score, and None if the score is not quantized.
+    """
 
     index: int
     label: str | None
@@ -55,7 +58,10 @@ def has_classes(array: Array) -> bool:
 
 
 def top(array: Array, info: TensorInfo, count: int, labels: Labels | None) -> list[Ranked]:
-    """Return the classes with the highest scores; for equal scores, the lower class number first."""
+    """Return the `count` classes with the highest scores, best first; for equal scores, the lower class number first.
+
+    `array` has one score per class, `info` gives their quantization, and `labels` the label of each class number.
+    """
     scores = _numbers(array).reshape(-1)
     best = np.argsort(scores[::-1], kind="stable")[::-1][:count]
     return [_ranked(scores.size - 1 - int(at), scores, info, labels) for at in best]
@@ -68,7 +74,10 @@ def _ranked(index: int, scores: Array, info: TensorInfo, labels: Labels | None) 
 
 
 def figures(name: str, array: Array, info: TensorInfo) -> dict[str, Any]:
-    """Return name, type, shape and, for numbers, the minimum, maximum and mean of the stored values."""
+    """Return a summary of an output as JSON-compatible data with the keys name, info, shape, min, max and mean.
+
+    Minimum, maximum and mean are those of the stored values; they are omitted for texts and empty arrays.
+    """
     result: dict[str, Any] = {"name": name, "info": str(info.with_shape(array.shape)), "shape": list(array.shape)}
     if array.size == 0 or array.dtype.kind == "O":
         return result
@@ -79,7 +88,7 @@ def figures(name: str, array: Array, info: TensorInfo) -> dict[str, Any]:
 
 
 def flat(outputs: Mapping[str, Any]) -> dict[str, Array]:
-    """Return the output arrays by name; elements of a sequence get a numeric suffix, empty optionals are omitted."""
+    """Return the output arrays by name; element 0 of a sequence ``x`` is named ``x.0``, empty optionals are omitted."""
     result: dict[str, Array] = {}
     for name, value in outputs.items():
         if isinstance(value, list):
@@ -90,7 +99,9 @@ def flat(outputs: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def save(path: str, arrays: Mapping[str, Array], option: str = "--save") -> None:
-    """Write arrays by name to a .npz, .npy or .json file; types that NumPy lacks become float32 or int8.
+    """Write arrays by name to the file `path`, in the format of its suffix: .npz, .npy or .json.
+
+    Types that NumPy lacks become float32 or int8. `option` names the command-line option in error messages.
 
     Raises:
         InvalidArgumentError: the suffix is unknown, or several arrays are given for a .npy file.
@@ -102,7 +113,10 @@ def save(path: str, arrays: Mapping[str, Array], option: str = "--save") -> None
 
 
 def check_suffix(option: str, path: str, count: int = 1) -> None:
-    """Raise `InvalidArgumentError` if `save` cannot write `count` arrays to a file of this name."""
+    """Raise `InvalidArgumentError` if `save` cannot write `count` arrays to the file `path`, because of its suffix.
+
+    `option` names the command-line option in the message.
+    """
     suffix = Path(path).suffix.lower()
     if suffix not in _SAVERS:
         raise InvalidArgumentError(f"{option} takes a file with the suffix {', '.join(_SAVERS)}, not {path!r}")
@@ -132,7 +146,10 @@ def _save_json(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
 
 
 def _values(array: Array) -> list[Any]:
-    """Return the elements in order; infinities and NaN, which JSON lacks, become the texts nan, inf and -inf."""
+    """Return the elements of an array as a flat list of Python objects for JSON.
+
+    Infinities and NaN, which JSON lacks, become the texts nan, inf and -inf.
+    """
     finite = array.dtype.kind != "f" or np.isfinite(array).all()
     elements: list[Any] = array.reshape(-1).tolist()
     return elements if finite else [element if math.isfinite(element) else str(element) for element in elements]

@@ -11,10 +11,12 @@ __all__ = ["progress_line"]
 
 
 def progress_line(last: str) -> Callable[[str, int, int], None]:
-    """Return a callback that shows progress, called with the activity, the finished steps and the total steps.
+    """Return a callback that shows progress as one line on standard error, or does nothing if that is no terminal.
+
+    It is called with the name of the activity, the number of finished steps and the number of all steps.
 
     Args:
-        last: the last activity; the line is removed when it is complete.
+        last: the name of the last activity; the line is removed when this activity is complete.
     """
 
     def show(what: str, over: int, total: int) -> None:

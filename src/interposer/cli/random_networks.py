@@ -84,7 +84,7 @@ def _arguments(args: argparse.Namespace, progress: _Progress) -> dict[str, Any]:
 
 
 class _Progress:
-    """A progress line on a terminal."""
+    """Shows on standard error how many random networks are judged and how many have findings, if it is a terminal."""
 
     def __init__(self) -> None:
         self.total, self.done, self.failed = 1, 0, 0

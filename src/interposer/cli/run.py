@@ -133,7 +133,10 @@ def _check_targets(args: argparse.Namespace) -> None:
 
 
 def _requested(args: argparse.Namespace, model: Model) -> list[str]:
-    """Return the names of the values to compute: the outputs, unless others are requested."""
+    """Return the names of the values to compute: those of --outputs, by default the model's outputs.
+
+    `InvalidArgumentError` is raised for a name that the model does not have.
+    """
     if not args.outputs:
         return list(model.outputs)
     known = model.outputs if model.needed_values else model.values
@@ -154,7 +157,7 @@ def _check_output(name: str | None, known: list[str]) -> None:
 
 
 def _intermediates(model: Model, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return the results of every layer in a run, by name, without constants and inputs."""
+    """Run the model, and return the results of all its layers by name, except for constants and inputs."""
     if model.needed_values:
         model.run(inputs)  # the first run determines the layers
     constants = {name for name, info in model.values.items() if info.constant is not None}
@@ -163,7 +166,10 @@ def _intermediates(model: Model, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _timed(model: Model, inputs: dict[str, Any], names: list[str], repeat: int) -> tuple[dict[str, Any], list[float]]:
-    """Return the outputs of the last run, and the milliseconds of each run without one-time setup."""
+    """Run the model `repeat` times, and return the outputs of the last run by name, and the milliseconds of each run.
+
+    `names` are the values to compute. Runs before these do the one-time setup, which is not timed.
+    """
     requested = None if names == list(model.outputs) else names
     if repeat > 1 or requested is not None or not all(info.is_concrete for info in model.inputs.values()):
         model.run(inputs)
@@ -219,7 +225,7 @@ def _result(
 
 
 def _info(model: Model, name: str, array: Array) -> TensorInfo:
-    """Return the info of an output: the type and shape of its array, and the quantization in the model."""
+    """Return the info of output `name`: type and actual shape of its array, and the quantization in the model."""
     known = model.outputs.get(name) or model.values.get(name)
     return TensorInfo.of(array) if known is None else known.with_shape(array.shape)
 

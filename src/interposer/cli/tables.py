@@ -26,7 +26,7 @@ class Table:
 
 
 def without_empty_columns(table: Table) -> Table:
-    """Return the table without its empty columns."""
+    """Return the table without those columns that have no text in any row."""
     cached = [column for column, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
     rows = [[row[column] for column in cached] for row in table.rows]
     return Table([table.titles[column] for column in cached], rows, table.right)

@@ -85,7 +85,10 @@ def transpose_convolution(node: Node) -> list[Value]:
 
 
 def _output_shape(node: Node) -> tuple[int, ...]:
-    """Return the shape in input 3, or the document's output shape if input 3 is computed at run time."""
+    """Return the output's shape (four dimensions) that input 3 of TRANSPOSE_CONV_2D gives.
+
+    If input 3 is computed at run time, the shape that the document declares for the output is returned.
+    """
     reported = node.reported_shape() if node.is_computed(3) else None
     shape = reported or node.integers(3, "the output's shape")
     if len(shape) != 4 or min(shape) < 0:

@@ -87,13 +87,19 @@ class Operand:
         return self.is_scalar or bool(self.dims)
 
     def info(self) -> TensorInfo:
-        """Return the declared info; the rank must be declared."""
+        """Return the type, the shape and the quantization that the document declares; the rank must be declared.
+
+        A dimension of 0 becomes an unknown one.
+        """
         return TensorInfo([dim or None for dim in self.dims], self.dtype, self.quantization)
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation with its operands as indices; `where` is its location in the document."""
+    """An operation of a model: its name, and its inputs and outputs as indices of operands.
+
+    `where` is its location in the document, for errors.
+    """
 
     name: str
     inputs: tuple[int, ...]
@@ -103,10 +109,10 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A checked document. Operations are in topological order.
+    """A model that was read from a document and checked: its operands, and its operations in topological order.
 
-    `referenced` are all models that operations run, directly or indirectly; operands of type SUBGRAPH are indices
-    into it.
+    `inputs` and `outputs` are indices of operands. `referenced` are all models that operations run, directly or
+    indirectly; operands of type SUBGRAPH are indices into it.
     """
 
     name: str
@@ -118,7 +124,10 @@ class Model:
 
 
 def read_document(document: Mapping[str, Any]) -> Model:
-    """Return a checked model of a document; raise `ParseError` with the location of an error."""
+    """Return the model that a document describes, after checking it.
+
+    `ParseError` with the location in the document is raised for the first error.
+    """
     if not isinstance(document, Mapping):
         raise ParseError(f"the document is {reprlib.repr(document)}; expected a mapping")
     model = _model(document)
@@ -300,7 +309,10 @@ def _check_border(operands: Sequence[Operand], inputs: Sequence[int], outputs: S
 
 
 def _producers(operands: Sequence[Operand], operations: Sequence[Operation]) -> dict[int, int]:
-    """Return the index of the operation that writes each operand."""
+    """Return for each operand that an operation writes (by index) the index of this operation.
+
+    `ParseError` is raised if two operations write one operand, or one writes an input or a constant.
+    """
     result: dict[int, int] = {}
     for number, operation in enumerate(operations):
         for index in operation.outputs:

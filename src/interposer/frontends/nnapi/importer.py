@@ -65,7 +65,10 @@ class Importer:
         self._converted: list[int] = [0] if outer is None else outer._converted
 
     def network(self) -> Network:
-        """Return the whole network."""
+        """Convert the whole model, and return the network.
+
+        `UnsupportedOperatorError` is raised first if the model has unknown operators.
+        """
         self._refuse_unknown()
         self._add_inputs()
         self._convert_all()
@@ -201,7 +204,7 @@ class Importer:
         return self._values[index]
 
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
-        """Return the output of a new constant layer."""
+        """Add a constant layer with this array, quantization and name to the graph, and return its output."""
         layer = self.graph.add(Constant(share(array), quantization), name=name)
         errors = infer_layer(layer)
         if errors:

@@ -15,7 +15,7 @@ Converter: TypeAlias = Callable[[Node], Value | Sequence[Value]]
 
 
 class Entry(NamedTuple):
-    """The function of an operator, and its smallest and largest number of inputs (None: no bound)."""
+    """The registered converter of an operator, and the smallest and largest number of its inputs (None: no limit)."""
 
     convert: Converter
     least: int
@@ -33,9 +33,10 @@ _TABLE: Final[dict[str, Entry]] = {}
 
 
 def operator(*names: str, inputs: int | tuple[int, int | None]) -> Callable[[Converter], Converter]:
-    """Register the decorated function for operators; `inputs` is their number of inputs, or (minimum, maximum).
+    """Register the decorated function as the converter of the NNAPI operators `names`.
 
-    The function takes a `Node` and returns the operator's output value, or a sequence of them.
+    It takes a `Node` and returns the operator's output value, or a sequence of them. `inputs` is the number of inputs
+    that these operators have, or a pair (minimum, maximum), with None for no maximum.
 
     Raises:
         InvalidArgumentError: a second function for the same operator.

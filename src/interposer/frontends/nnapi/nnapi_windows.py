@@ -16,18 +16,21 @@ _ALONG: Final = (("height", "y", "top", "bottom"), ("width", "x", "left", "right
 
 
 def image_sizes(node: Node, layout: DataLayout) -> Sizes:
-    """Return height and width of the first input."""
+    """Return (height, width) of the first input, an image in this layout."""
     return sizes_of(node.input(0, rank=4).known.shape, layout)
 
 
 def sizes_of(shape: Sizes, layout: DataLayout) -> Sizes:
-    """Return height and width from the shape of an image."""
+    """Return (height, width) from the shape of an image in this layout."""
     h, w, _ = layout.axes()
     return shape[h], shape[w]
 
 
 def dilations(node: Node, first: int) -> Sizes:
-    """Return the dilations along height and width; in the document, the width's comes first."""
+    """Return the dilations along (height, width) in inputs `first` and `first` + 1; both are 1 if they are omitted.
+
+    The document has the dilation along the width first.
+    """
     if node.operand(first) is None and node.operand(first + 1) is None:
         return 1, 1
     return positive(node, first + 1, "the dilation"), positive(node, first, "the dilation")
@@ -36,10 +39,10 @@ def dilations(node: Node, first: int) -> Sizes:
 def sliding(
     node: Node, first: int, explicit: bool, image: Sizes, window: Sizes, dilation: Sizes = (1, 1)
 ) -> dict[str, Any]:
-    """Return the attributes for a window (height, width) that slides over an image (height, width).
+    """Return the attributes for strides and pads of a layer whose window slides over an image.
 
-    From input number `first` on, there are four pads (left, right, top, bottom) or one scheme, then the strides along
-    width and height.
+    From input number `first` on, the operation has four pads (left, right, top, bottom) if `explicit`, else one padding
+    scheme, and then the strides along width and height. `image`, `window` and `dilation` are pairs (height, width).
     """
     strides = _strides(node, first + (4 if explicit else 1))
     if explicit:
@@ -60,7 +63,7 @@ def _strides(node: Node, first: int) -> Sizes:
 
 
 def positive(node: Node, index: int, what: str) -> int:
-    """Return a constant integer input that must be at least 1."""
+    """Return a constant integer input; fail if it is less than 1. `what` names the input in the message."""
     value = node.integer(index, what)
     if value < 1:
         node.fail(f"{what} (input {index}) is {value}; expected at least 1")

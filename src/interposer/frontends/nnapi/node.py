@@ -43,7 +43,7 @@ class Import(Protocol):
         """
 
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
-        """Return the output of a new constant layer."""
+        """Add a constant layer with this array, quantization and name to the graph, and return its output."""
 
     def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
         """Return referenced model `number` as a region (the graph of a control-flow layer) whose inputs have `infos`.
@@ -60,10 +60,11 @@ class Import(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operation of the document, with the network values of its inputs.
+    """An operation of the document while it is converted, with the network values of its inputs.
 
-    All its layers are named after `name` and come from `source`; errors are `ParseError` with its location.
-    Methods take the number of an input in the operation; `what` names the input in messages.
+    Converters read inputs and add layers through its methods, which take the number of an input in the operation;
+    `what` names the input in messages. All layers are named after `name` and come from `source`. Errors are
+    `ParseError` with the location of the operation.
     """
 
     importer: Import
@@ -126,12 +127,12 @@ class Node:
         return self.input(index).known
 
     def weights(self, index: int, layout: DataLayout) -> Value:
-        """Return weights, stored as (O, H, W, I), in the order of axes that layers of `layout` expect."""
+        """Return weights, which the document stores as (O, H, W, I), in the order that layers of `layout` expect."""
         weights = self.input(index, rank=4)
         return weights if layout is DataLayout.NHWC else self.transposed(weights, _TO_NCHW)
 
     def transposed(self, value: Value, permutation: tuple[int, ...]) -> Value:
-        """Return a tensor with permuted axes; a constant is transposed during the import."""
+        """Return a tensor with its axes in the order `permutation`; a constant is transposed during the import."""
         info = transposed(value.known, permutation)
         if value.constant is None:
             return self.add(Transpose(permutation), value, quantization=info.quantization)
@@ -169,34 +170,37 @@ class Node:
         return int(self._scalar(index, what, "iu"))
 
     def real(self, index: int, what: str, default: float | None = None) -> float:
-        """Return a float input, or the default if it is omitted."""
+        """Return the value of a constant float scalar, or the default if the input is omitted."""
         if default is not None and self.operand(index) is None:
             return default
         return float(self._scalar(index, what, "f"))
 
     def flag(self, index: int, what: str, default: bool | None = None) -> bool:
-        """Return a boolean input, or the default if it is omitted."""
+        """Return the value of a constant boolean scalar, or the default if the input is omitted."""
         if default is not None and self.operand(index) is None:
             return default
         return bool(self._scalar(index, what, "b"))
 
     def layout(self, index: int) -> DataLayout:
-        """Return the layout of an image, NHWC if the input is omitted."""
+        """Return the data layout that a constant boolean input selects: NCHW if true, NHWC if false or omitted."""
         return DataLayout.NCHW if self.flag(index, "the layout", False) else DataLayout.NHWC
 
     def integers(self, index: int, what: str) -> tuple[int, ...]:
-        """Return the elements of a tensor of integers."""
+        """Return the elements of a constant tensor of integers, in order."""
         return tuple(self.known(index, what, "iu").ravel().tolist())
 
     def pairs(self, index: int, what: str) -> tuple[tuple[int, int], ...]:
-        """Return the rows of a matrix of integers with two columns."""
+        """Return the rows of a constant matrix of integers with two columns, as pairs."""
         values = self.known(index, what, "iu")
         if values.shape[1:] != (2,):
             self.fail(f"{what} (input {index}) has shape {TensorShape(values.shape)}; expected two columns")
         return tuple((first, second) for first, second in values.tolist())
 
     def axis(self, index: int, rank: int, default: int | None = None) -> int:
-        """Return an axis for a tensor of rank `rank`, counted from the front; the default if it is omitted."""
+        """Return the axis that a constant input gives for a tensor of rank `rank`, counted from the front.
+
+        If the input is omitted, the result is the default, which may be negative.
+        """
         left_out = default is not None and self.operand(index) is None
         axis = default if left_out and default is not None else self.integer(index, "the axis")
         if not -rank <= axis < rank:
@@ -204,14 +208,14 @@ class Node:
         return axis % rank
 
     def reported_shape(self, index: int = 0) -> tuple[int, ...] | None:
-        """Return the shape that the document declares for an output, or None if a dimension is open."""
+        """Return the shape that the document declares for output `index`; None if a dimension or the rank is open."""
         operand = self.results[index]
         return operand.dims if operand.has_rank and all(operand.dims) else None
 
     # --- layers -------------------------------------------------------------------------------------------------------
 
     def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
-        """Return a constant that is not in the document."""
+        """Return a new constant that is not in the document, named after the operation."""
         return self.importer.constant(array, quantization, self.name)
 
     def add(self, op: Op, *values: Value | None, quantization: Quantization | None = None) -> Value:
@@ -253,7 +257,11 @@ class Node:
         return list(layer.outputs)
 
     def result(self, op: Op, *values: Value | None, activation: int | None = None) -> list[Value]:
-        """Return the outputs of a layer that computes all outputs, followed by the activation in input `activation`."""
+        """Add the layer that computes all outputs of the operation, and return them.
+
+        `activation` is the number of the input with the fused activation function, which is applied to the first
+        output.
+        """
         count = len(self.results)
         if op.num_results() != count:
             self.fail(f"it has {count} outputs; expected {op.num_results()}")
@@ -299,7 +307,10 @@ _EXPECTED: Final = {"iu": "integers", "f": "float values", "b": "a truth value"}
 
 
 def _with(inferred: TensorInfo | None, quantization: Quantization | None) -> TensorInfo | None:
-    """Return the info to declare for a tensor that is not in the document; None without quantization."""
+    """Return the info to declare for an intermediate result: only the quantization, as type and shape are inferred.
+
+    The result is None if there is no quantization to declare.
+    """
     if inferred is None or quantization is None:
         return None
     return TensorInfo([None] * inferred.rank, inferred.dtype, quantization)

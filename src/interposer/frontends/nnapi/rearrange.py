@@ -74,7 +74,10 @@ def slice_(node: Node) -> list[Value]:
 
 
 def _sliced_from(node: Node, x: Value, begin: Value, sizes: tuple[int, ...]) -> Value:
-    """Return a slice with a begin computed at run time, by gathering `sizes` elements along each sliced axis."""
+    """Return the slice of `x` with these sizes from `begin` on, which is computed at run time.
+
+    Along each axis, the elements are gathered at `begin` plus 0, 1, 2 and so on.
+    """
     if len(sizes) != x.known.rank:
         node.fail(f"the size is {list(sizes)}; expected {x.known.rank} numbers, the rank of input 0")
     for axis, size in enumerate(sizes):

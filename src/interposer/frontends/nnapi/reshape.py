@@ -48,7 +48,7 @@ def expand_dims(node: Node) -> list[Value]:
 
 
 def _reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
-    """Return the operator that reshapes the input to a shape with at most one unknown dimension."""
+    """Return the operator that reshapes the input to `shape`; fail if more than one dimension is unknown."""
     if sum(isinstance(dim, Dim) for dim in shape) > 1:
         node.fail("more than one dimension is not known; give build(..., shapes={...})")
     return Reshape(tuple(-1 if isinstance(dim, Dim) else dim for dim in shape))

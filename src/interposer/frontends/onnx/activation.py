@@ -141,7 +141,10 @@ def _softmax(op: type[Softmax | LogSoftmax | Hardmax]) -> Converter:
 
 
 def _flat_softmax(op: type[Softmax | LogSoftmax | Hardmax]) -> Converter:
-    """Return the converter for opsets before 13, which flatten all axes from the attribute axis on into one."""
+    """Return the converter of Softmax, LogSoftmax or Hardmax for opsets before 13, which creates layers of type `op`.
+
+    In these opsets, all axes from the attribute axis on are flattened into one first.
+    """
 
     def convert(node: Node) -> Value:
         x, shape = node.value(0), node.info(0).shape

@@ -62,7 +62,10 @@ def _scores(node: Node) -> AttentionScores:
 
 
 def _mask(node: Node) -> Value | None:
-    """Return the attention mask; integer masks are converted to float and added, as float masks are."""
+    """Return the attention mask (operand 3), or None if it is absent.
+
+    An integer mask is converted to float, as it is added to the scores like a float mask.
+    """
     mask = node.optional(3)
     if mask is not None and mask.known.dtype.is_integer:
         return node.step(Cast(node.info(0).dtype), mask)
@@ -116,7 +119,7 @@ def causal_convolution(node: Node) -> Sequence[Value]:
 
 
 def _last(count: int) -> Op:
-    """Return an operator that slices the last `count` elements along the third axis."""
+    """Return a slice operator that takes the last `count` elements along the third of three axes."""
     if count == 0:
         return Slice((0, 0, 0), (-1, -1, 0))
     return StridedSlice((0, 0, -count), (0, 0, 0), (1, 1, 1), begin_mask=0b011, end_mask=0b111)

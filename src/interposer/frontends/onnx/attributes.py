@@ -28,7 +28,9 @@ _TITLES: Final = {
 
 
 class Attributes:
-    """Attributes by name; an attribute that is read without a default is required.
+    """The attributes of a node by name, converted to Python types and NumPy arrays.
+
+    In all methods, an attribute that is read without a default is required.
 
     Raises from all methods:
         ParseError: an attribute is missing, or of another type.

@@ -26,7 +26,7 @@ class Bindings:
         self._shapes: Shapes = {**shapes, **self._values}
 
     def infos(self, inputs: Sequence[Message]) -> Iterator[tuple[str, TensorInfo]]:
-        """Yield the name and the info of every input.
+        """Yield the name and the info of each of `inputs` (a `ValueInfoProto`), with the caller's shapes applied.
 
         Raises:
             ParseError: an input has an unsupported type or no shape.
@@ -54,7 +54,7 @@ def _shape(dims: Sequence[int] | None) -> TensorShape:
 
 
 def declared_info(value: Message) -> TensorInfo | None:
-    """Return the info that the model declares for an output; None if it declares none."""
+    """Return the info that the model declares for an output (a `ValueInfoProto`); None if it has no supported type."""
     try:
         dims = _declared(value)
         return _info(value, UNRANKED if dims is None else dims)

@@ -84,7 +84,10 @@ def annotated_quantizations(graph: Message, arrays: Mapping[str, Array]) -> dict
 
 
 def _annotation(scale: Array, point: Array | None) -> Quantization | None:
-    """Return a quantization, or None if the numbers are invalid, as an annotation does not affect the results."""
+    """Return the quantization that an annotation states; None if its scale and zero point are invalid.
+
+    Invalid annotations are ignored, since annotations do not affect results.
+    """
     long = [axis for axis, size in enumerate(scale.shape) if size != 1]
     if len(long) > 1 or (point is not None and (point.size != scale.size or point.dtype.kind == "f")):
         return None

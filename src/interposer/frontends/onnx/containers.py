@@ -42,7 +42,10 @@ _TRACED: Final = 256
 
 
 def _tensors(sequence: Value) -> list[Value] | None:
-    """Return the tensors that a sequence consists of, or None if they are not known."""
+    """Return the tensors that a sequence consists of, or None if they are not known during the import.
+
+    They are known if a layer creates the sequence from tensors, and not from another sequence.
+    """
     op = sequence.producer.op
     if isinstance(op, SequenceEmpty):
         return []
@@ -50,7 +53,7 @@ def _tensors(sequence: Value) -> list[Value] | None:
 
 
 def _made_of(node: Node, tensors: Sequence[Value], like: Value) -> Value:
-    """Return a sequence of `tensors`; `like` is a sequence of the same element type."""
+    """Return a sequence of `tensors` as the node's result; `like` is a sequence whose type an empty one gets."""
     if tensors:
         return node.add(SequenceConstruct(), *tensors)
     element = like.known.element
@@ -148,7 +151,10 @@ def split_to_sequence(node: Node) -> Value:
 
 
 def _dimensions(op: SplitToSequence, x: Value, split: Value | None) -> list[int] | None:
-    """Return the sizes of the pieces, or None if they are not all known or too many."""
+    """Return the sizes of the pieces into which `x` is split; None if they are unknown, or too many to trace.
+
+    `split` is the operand with the sizes, or None. `ParseError` is raised if it does not fit `x`.
+    """
     if not x.known.is_ranked or (split is not None and split.constant is None):
         return None
     info = None if split is None else split.known

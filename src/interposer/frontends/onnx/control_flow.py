@@ -69,7 +69,7 @@ def if_(node: Node) -> Sequence[Value]:
 
 
 def _known(value: Value, dtype: DataType) -> Any:
-    """Return the single element of a tensor of type `dtype`, or None if it is not known."""
+    """Return the single element of a constant tensor of type `dtype`; None if the value is not such a constant."""
     constant = value.constant
     if constant is None or constant.size != 1 or value.known.dtype is not dtype:
         return None

@@ -78,7 +78,11 @@ def quantized_convolution(node: Node) -> Value:
 def _convolved(
     node: Node, x: Value, weights: Value, bias: Value | None, quantization: Quantization | None = None
 ) -> Value:
-    """Return the output of a convolution; with as many groups as channels, of a depthwise convolution."""
+    """Add the layer for a convolution node, and return its output; `quantization` is that of the output, if any.
+
+    The layer is a depthwise convolution if there are as many groups as channels, and a 3-D convolution for a volume.
+    The weights are transposed to the layer's order.
+    """
     result = windows(node, _kernel(node, x, weights), x.known.shape[2:])
     groups, rank = node.integer("group", 1), x.known.rank
     x, weights = as_image(node, x), as_image(node, weights)
@@ -109,7 +113,10 @@ def _finished(
 
 
 def _kernel(node: Node, x: Value, weights: Value) -> tuple[int, ...]:
-    """Return the spatial dimensions of the weights, after checking the attribute kernel_shape against them."""
+    """Return the spatial dimensions of the weights: the attribute kernel_shape, by default those of their shape.
+
+    `ParseError` is raised if both contradict each other, or if the ranks of `x` and the weights differ.
+    """
     shape = weights.known.shape
     if x.known.rank < 3 or len(shape) != x.known.rank:
         raise ParseError(f"its input has shape {x.known.shape} and its weights {shape}; expected one rank, 3 or more")
@@ -152,9 +159,10 @@ def transpose_convolution(node: Node) -> Value:
 
 
 def _transposed_volume(node: Node, result: Windows) -> Value:
-    """Return a transposed convolution in any number of axes.
+    """Return a transposed convolution with any number of spatial axes, as a matrix product followed by Col2Im.
 
-    The product of each weight and input element is added at the position of the weight in its window.
+    Each product of a weight and an input element is added at the position of the weight in the element's window.
+    `result` are the windows of the node.
     """
     x, weights, bias = node.value(0), node.value(1), node.optional(2)
     sizes, groups = _sizes(node, result), node.integer("group", 1)
@@ -219,7 +227,7 @@ def _larger(node: Node, result: Windows, channels: int) -> tuple[int, ...]:
 
 
 def _sizes(node: Node, result: Windows) -> tuple[int, ...]:
-    """Return the spatial dimensions of the result."""
+    """Return the spatial sizes of a transposed convolution's result: what the windows cover, less their pads."""
     shape = node.concrete(node.info(0).shape, "input")
     image = (1, *shape[2:]) if len(shape) == 3 else shape[2:]
     columns = zip(image, result.along(), strict=True)

@@ -30,9 +30,10 @@ def info_of_type(kind: Message, shape: ShapeLike) -> TensorInfo:
 
 
 def element_info(kind: Message) -> TensorInfo:
-    """Return the info of the elements of a sequence or optional, without names of dimensions.
+    """Return the info of the elements of a sequence or optional, whose element type is the `TypeProto` `kind`.
 
-    Each element may have other sizes, so the names do not identify one size.
+    Dimensions that are open in the model have no name here: elements may differ in size, so a name would not identify
+    one.
     """
     if kind.WhichOneof("value") != "tensor_type":
         return info_of_type(kind, (UNKNOWN,))

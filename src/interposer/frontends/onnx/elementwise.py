@@ -114,7 +114,7 @@ for _name, _op in _BINARY.items():
 
 
 def _chain(op: Op) -> Converter:
-    """Return a converter for an operator with any number of operands, as a chain of binary operators."""
+    """Return a converter for any number of operands, which applies the binary operator `op` from left to right."""
 
     def convert(node: Node) -> Value:
         *first, last = node.values()

@@ -18,7 +18,7 @@ __all__ = ["ExternalFiles", "files_of_weights"]
 
 
 class ExternalFiles:
-    """The external data files of one model; each is mapped once, read-only, until no array refers to it."""
+    """Reads the external data of one model: each file is memory-mapped once, read-only, until no array refers to it."""
 
     def __init__(self, model: Path | None) -> None:
         self._model = model

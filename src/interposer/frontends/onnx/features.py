@@ -48,7 +48,7 @@ def tf_idf_vectorizer(node: Node) -> Value:
 
 
 def _list(node: Node, name: str) -> Array:
-    """Return a list attribute as an array; the end of its name (such as int64s or strings) gives its type."""
+    """Return the attribute `name` as an array; the name's ending gives its type: int64s, floats, strings or tensor."""
     if name.endswith("_tensor"):
         return node.tensor_array(name)
     if name.endswith("strings"):

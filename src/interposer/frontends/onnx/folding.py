@@ -36,11 +36,11 @@ _MANY: Final = 32 << 20
 
 
 class Folder:
-    """Evaluates operators on constants with the reference kernels, within a budget of memory.
+    """Evaluates operators on constants during the import with the reference kernels, within a budget of memory.
 
-    Expensive families (convolutions ...) are left to run time, and so are results whose total size exceeds
-    the budget: 64 MiB plus four times the size of the file's own tensors. Small results are always folded.
-    Large tensors of narrow types are not unpacked, as they would take several times the memory of the file.
+    Expensive families (convolutions ...) are left to run time, and so are results whose total size exceeds the budget:
+    64 MiB plus four times the size of the file's own tensors. Small results are always folded. Large tensors of narrow
+    types are not unpacked, as they would take several times the memory of the file.
     """
 
     def __init__(self, file_bytes: int) -> None:
@@ -48,7 +48,10 @@ class Folder:
         self._collections: dict[Value, Array] = {}
 
     def note(self, value: Value, array: Array) -> None:
-        """Record the contents of a sequence or an optional, which cannot be a constant."""
+        """Record the contents of `value`, a sequence or an optional, so that its consumers can be folded.
+
+        A sequence or an optional cannot be a constant of the network.
+        """
         self._collections[value] = array
 
     def _known(self, value: Value | None) -> Array | None:
@@ -60,7 +63,10 @@ class Folder:
         return op.family in _FAMILIES or isinstance(op, Cast)
 
     def fold(self, op: Op, values: Sequence[Value | None]) -> list[tuple[TensorInfo, Array]] | None:
-        """Return the operator's results with their infos; None if the operator is not folded."""
+        """Return the results of an operator on `values`, each with its info; None if it must be computed at run time.
+
+        That is the case if an operand is not known, or if `Folder` leaves the operator to run time.
+        """
         arrays = [self._known(value) for value in values]
         if not (self.takes(op) and (values or op.family in _SIZED_BY_DATA)):
             return None
@@ -120,7 +126,7 @@ def _bytes_of_result(info: TensorInfo) -> int:
 
 
 def _unpacks_much(source: TensorInfo | None, result: TensorInfo) -> bool:
-    """Return True if folding would turn many elements of a narrow type into a wider type."""
+    """Return True if folding a cast of `source` to `result` would turn a large constant of few bits into wider ones."""
     few = source is not None and source.dtype.bits < _FEW_BITS
     return few and result.is_concrete and result.num_bytes > _MANY
 

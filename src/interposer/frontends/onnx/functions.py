@@ -21,9 +21,9 @@ FunctionKey: TypeAlias = tuple[str, str, str]
 
 
 class Body(NamedTuple):
-    """The expansion of a call: nodes with unique value names, and the versions of their operator sets.
+    """What a call of a function expands to: its nodes with unique value names, and the opset version of each domain.
 
-    `aliases` are outputs that are inputs of the function: pairs of the output's name and the input's name.
+    `aliases` are outputs of the call that are just inputs of it: pairs of the output's name and the input's name.
     """
 
     nodes: tuple[Message, ...]
@@ -43,9 +43,9 @@ def opsets_of(imports: Iterable[Message]) -> dict[str, int]:
 
 
 class Functions:
-    """The functions that the model defines.
+    """Expands calls of the functions that a model defines to the nodes of their bodies.
 
-    A call of a model's function is expanded when the importer reaches it; names never clash.
+    A call is expanded when the importer reaches it; the names of its values are unique.
 
     Raises:
         ParseError: two functions have one name, one calls itself, or they expand to too many nodes.
@@ -93,7 +93,7 @@ class Functions:
         return self._counts[key]
 
     def find(self, node: Message) -> Message | None:
-        """Return the model's function that a node calls, or None if the node is an operator."""
+        """Return the `FunctionProto` of the model that a node calls, or None if the node is an operator."""
         return self._definitions.get(_key(node, node.op_type)) if self._definitions else None
 
     def body(self, function: Message, node: Message, name: str) -> Body:
@@ -170,7 +170,7 @@ class _Names:
         return name in self._outside
 
     def actual_output(self, name: str) -> str:
-        """Return the caller's name of an output."""
+        """Return the caller's name of the function's output `name`; the output must be in use."""
         return str(self._outputs[name])
 
 
@@ -189,13 +189,16 @@ def _numbered(kind: str, numbers: Counter[str]) -> str:
 
 
 def _undefined(function: Message) -> set[str]:
-    """Return the names that nodes of a function use but that the function does not define."""
+    """Return the names that nodes of a function use, but that are neither its inputs nor computed by its nodes."""
     results = {name for inner in function.node for name in inner.output}
     return {name for inner in function.node for name in names_in(inner)} - results - {*function.input}
 
 
 def _needed(function: Message, node: Message, names: _Names) -> list[Message]:
-    """Return the nodes of the body that the outputs in use depend on, producers first."""
+    """Return the nodes of a function that a call needs, producers first: those that the outputs in use depend on.
+
+    `ParseError` is raised if they use undefined values.
+    """
     title = _title(_key(function, function.name))
     requested = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer]
     for error in _problems(function, requested, names):
@@ -222,7 +225,7 @@ def _problems(function: Message, requested: Sequence[str], names: _Names) -> Ite
 
 
 def _attributes(function: Message, node: Message) -> dict[str, Message]:
-    """Return the values of a function's attributes in one call: those of the node, or else the defaults."""
+    """Return the values of a function's attributes in the call `node`, by name: those of the node, or the defaults."""
     value = {attribute.name: attribute for attribute in getattr(function, "attribute_proto", ())}
     return value | {attribute.name: attribute for attribute in node.attribute}
 
@@ -261,7 +264,7 @@ def _rename_graph(graph: Message, names: Callable[[str], str], arguments: Mappin
 
 
 def _all_names(nodes: Iterable[Message]) -> Iterator[str]:
-    """Yield the names of all values in nodes and their graphs."""
+    """Yield the names of all values that occur in nodes and in their subgraphs, at any depth."""
     pending = list(nodes)
     while pending:
         node = pending.pop()

@@ -75,13 +75,19 @@ class Importer(ImportState):
             raise ParseError(text, where=f"node {name!r} ({message.op_type})") from error
 
     def _converter(self, message: Message, version: int | None) -> Converter | None:
-        """Return the converter for an operator in a version of its opset, or None if the operator is not known."""
+        """Return the converter for a node whose opset has this version, or None if its operator is not known.
+
+        The caller's converters take precedence. `version` is None if the model does not import the opset.
+        """
         domain = domain_of(message)
         own = self._operators.get(title(domain, message.op_type))
         return own or (None if version is None else find(domain, message.op_type, version))
 
     def _standard_function(self, message: Message, version: int | None) -> Message:
-        """Return the standard's function body for an unknown operator; `UnsupportedFormError` if there is none."""
+        """Return the `FunctionProto` by which the ONNX standard defines a node's operator, which has no converter.
+
+        `UnsupportedFormError` is raised if the standard has none for this opset version.
+        """
         result = version and standard_function(message, version, lambda name: self.value(name).known)
         if not result:
             raise UnsupportedFormError("")

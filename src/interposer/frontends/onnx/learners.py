@@ -98,7 +98,10 @@ def support_vector_regressor(node: Node) -> Value:
 
 
 def _kernel(node: Node, x: Value, vectors: Array) -> Value:
-    """Return the kernel function of every row with every support vector, of shape [rows, vectors]."""
+    """Return the kernel function of every row of `x` with every support vector, of shape [rows, vectors].
+
+    The attributes kernel_type and kernel_params select the function.
+    """
     kind, (gamma, offset, degree) = node.text("kernel_type", "LINEAR"), (*node.numbers("kernel_params", (0, 0, 0)),)[:3]
     products = node.step(BatchMatMul(transpose_y=True), x, node.constant(vectors))
     if kind == "LINEAR":

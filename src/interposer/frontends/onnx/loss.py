@@ -39,9 +39,9 @@ def softmax_cross_entropy(node: Node) -> Sequence[Value]:
 
 
 def _loss(node: Node, logarithms: Value) -> Value:
-    """Return the loss: the weighted log-probabilities of the target classes, reduced as the node asks.
+    """Return the negative log-likelihood loss for `logarithms` (log-probabilities) of the target classes in operand 1.
 
-    Targets equal to ignore_index do not count.
+    It is weighted by class and reduced as the attribute reduction says. Targets equal to ignore_index do not count.
     """
     reduction, target = node.text("reduction", "mean"), node.value(1)
     if reduction not in {"none", "sum", "mean"} or logarithms.known.rank < 2:

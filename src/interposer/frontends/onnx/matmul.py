@@ -23,7 +23,10 @@ def matmul(node: Node) -> Value:
 
 
 def _product(node: Node, a: Value, b: Value, quantization: Quantization | None = None) -> Value:
-    """Return a product: a fully connected layer for a constant matrix, else a batch matrix product."""
+    """Return the product of `a` and `b`, by a fully connected layer if `b` is a constant matrix, else by BatchMatMul.
+
+    `quantization` is that of the result, if any.
+    """
     if not _is_layer(a, b):
         return node.add(BatchMatMul(), a, b, quantization=quantization)
     _check_rows(a, b.known.shape[0])
@@ -31,7 +34,7 @@ def _product(node: Node, a: Value, b: Value, quantization: Quantization | None =
 
 
 def _check_rows(a: Value, size: int) -> None:
-    """Raise `ParseError` if the rows of `a` do not have `size` elements.
+    """Raise `ParseError` if the last dimension of `a` is not `size`, the number of rows of `b`.
 
     FullyConnected itself accepts rows that span several dimensions.
     """
@@ -98,7 +101,7 @@ def gemm(node: Node) -> Value:
 
 
 def _bias(node: Node, c: Value, outputs: int) -> Value | None:
-    """Return `c` as a vector with one number for each output, or None if it has another shape."""
+    """Return `c` as a vector with `outputs` elements; None if it has other dimensions than `outputs` and 1."""
     shape = c.known.shape
     if not shape or shape[-1] != outputs or any(dim != 1 for dim in shape[:-1]):
         return None

@@ -101,7 +101,7 @@ def _without_sizes(info: TensorInfo | None, shapes: Shapes) -> TensorInfo | None
 
 
 def _name(graph: Message) -> str:
-    """Return the graph's name; protobuf gives a name that is not valid text as bytes."""
+    """Return the graph's name, or "network" if it has none; a name that is no valid text (bytes) is decoded."""
     name = graph.name
     return (name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)) or "network"
 
@@ -140,7 +140,7 @@ def _reported_of(path: object) -> Iterator[None]:
 
 
 def _inputs(graph: Message, values: Values) -> list[Message]:
-    """Return the inputs that have no initializer, or that are given a value."""
+    """Return the graph inputs that have no default (an initializer), or for which `values` has a value."""
     defaults = {tensor.name for tensor in graph.initializer} - values.keys()
     return [value for value in graph.input if value.name not in defaults]
 
@@ -185,7 +185,10 @@ def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, 
 
 
 def _add_inputs(importer: Importer, model: _Read, shapes: Shapes, values: Values) -> None:
-    """Define the inputs of the model; inputs that are bound to values become constants."""
+    """Add an input layer for each input of the model to the importer's network, and define its name.
+
+    An input in `values` becomes a constant instead. `shapes` are the caller's.
+    """
     check_names(values, [value.name for value in model.message.graph.input])
     number = 0
     for name, info in _infos(model, shapes, values):
@@ -198,9 +201,9 @@ def _add_inputs(importer: Importer, model: _Read, shapes: Shapes, values: Values
 
 
 def _quantized(info: TensorInfo, claim: Quantization | None) -> TensorInfo:
-    """Return the input's info with the implied quantization; invalid quantizations are ignored.
+    """Return the input's info with the quantization `claim`, which nodes imply, or unchanged if that is invalid.
 
-    Converting the nodes reports the error.
+    The conversion of the nodes then reports the error.
     """
     try:
         return info.with_quantization(claim)

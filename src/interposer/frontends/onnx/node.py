@@ -36,7 +36,10 @@ _KEEPS_QUANTIZATION: Final = frozenset(
 
 
 class Node(Attributes):
-    """A node that is being converted; `version` is that of the opset its domain is imported with.
+    """An ONNX node while it is converted; converters read operands and attributes and add layers through its methods.
+
+    `version` is that of the opset with which the model imports the node's domain. Indices are those of the node's
+    inputs.
 
     Raises from all methods:
         ParseError: the node breaks the format: an operand or attribute is missing or of the wrong kind.
@@ -55,7 +58,7 @@ class Node(Attributes):
 
     @property
     def importer(self) -> ImportState:
-        """The import that the node is part of."""
+        """The state of the import that the node is part of."""
         return self._importer
 
     def inside(self, importer: ImportState) -> Node:
@@ -74,7 +77,10 @@ class Node(Attributes):
         return index < len(self._inputs) and bool(self._inputs[index])
 
     def optional(self, index: int) -> Value | None:
-        """Return an input, or None if absent; without its quantization if the operator is defined on plain integers."""
+        """Return the value of an input, or None if it is absent.
+
+        If the operator is defined on plain integers, a quantized value is returned without its quantization.
+        """
         if not self.has(index):
             return None
         if index not in self._operands:
@@ -83,7 +89,7 @@ class Node(Attributes):
         return self._operands[index]
 
     def plain(self, value: Value) -> Value:
-        """Return the quantized values as plain integers, without scale and zero point."""
+        """Return a quantized value as plain integers (a cast removes its scale and zero point), others unchanged."""
         return self.step(Cast(value.known.dtype), value) if value.known.is_quantized else value
 
     def value(self, index: int) -> Value:
@@ -102,7 +108,10 @@ class Node(Attributes):
         return self.value(index).known
 
     def array(self, index: int, title: str) -> Array:
-        """Return the value of an input that must be a constant; `title` names the input in error messages."""
+        """Return the value of an input that must be a constant; refuse the node otherwise.
+
+        `title` names the input in messages.
+        """
         value = self.value(index)
         if value.constant is None:
             self._importer.ask_for(value, title)
@@ -123,14 +132,14 @@ class Node(Attributes):
         return not known and self._importer.needs(value) is None
 
     def array_integers(self, index: int, title: str) -> tuple[int, ...]:
-        """Return the integers of an input that must be a constant of rank 0 or 1."""
+        """Return the integers of a constant input of rank 0 or 1; `title` names the input in messages."""
         array = self.array(index, title)
         if array.ndim > 1 or array.dtype.kind not in "iu":
             raise ParseError(f"its {title} is {array.dtype}{list(array.shape)}; expected a list of integers")
         return tuple(array.reshape(-1).tolist())
 
     def array_scalar(self, index: int, title: str) -> float | int | bool:
-        """Return the only element of an input that must be a constant number."""
+        """Return the only element of a constant input; `title` names the input in messages."""
         array = self.array(index, title)
         if array.size != 1 or array.dtype.kind == "O":
             raise ParseError(f"its {title} is {array.dtype}{list(array.shape)}; expected one number")
@@ -138,7 +147,10 @@ class Node(Attributes):
         return number
 
     def extents(self, index: int, title: str) -> tuple[int, ...]:
-        """Return the dimensions in an input of rank 1, some of which may be a `Dim`; their number must be known."""
+        """Return the dimensions that an input of rank 1 has as elements, for example the target shape of Reshape.
+
+        An unknown dimension is a `Dim`, but their number must be known. `title` names the input in messages.
+        """
         known = self._importer.extents(self.value(index))
         if known is None:
             self._importer.ask_for(self.value(index), title)
@@ -152,41 +164,47 @@ class Node(Attributes):
         return len(self._outputs)
 
     def wants(self, index: int) -> bool:
-        """Return True if an output has a name, so that it may be used."""
+        """Return True if the node has an output with this index and gives it a name, so that its value may be used."""
         return index < len(self._outputs) and bool(self._outputs[index])
 
     def add(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
-        """Return the output of a new layer that has the node's name; `quantization` is that of the output."""
+        """Add a layer for a result of the node, and return its first output, whose `quantization` may be given.
+
+        The layer has the node's name. If all operands are constants, the result may be a constant instead.
+        """
         return self._importer.add(op, operands, self.name, self.source, quantization)[0]
 
     def add_many(self, op: Op, *operands: Value | None) -> list[Value]:
-        """Return the outputs of a new layer that has the node's name."""
+        """Add a layer for several results of the node under its name, and return all outputs."""
         return self._importer.add(op, operands, self.name, self.source)
 
     def control(self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph]) -> list[Value]:
-        """Return the outputs of a new layer with regions that has the node's name."""
+        """Add a control-flow layer with the regions `graphs` under the node's name, and return all outputs."""
         return self._importer.add_control(op, operands, graphs, self.name, self.source)
 
     def give_up(self) -> list[Value]:
-        """Return placeholders for the results if a subgraph of the node is not supported, which is reported later."""
+        """Mark the node's outputs as missing because a subgraph is not supported, and return placeholders for them.
+
+        The error that lists all unsupported operators is raised later.
+        """
         self._importer.give_up(self._outputs)
         infos = [TensorInfo(())] * len(self._outputs)
         return list(self._importer.network.add_layer(StandIn(len(infos)), outputs=infos).outputs)
 
     def step(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
-        """Return the output of an intermediate layer, named after the node and the operator."""
+        """Add a layer for an intermediate result, named after node and operator, and return its first output."""
         return self._importer.add(op, operands, f"{self.name}/{op.op_name()}", self.source, quantization)[0]
 
     def tensor_array(self, name: str) -> Array:
-        """Return the data of a tensor attribute."""
+        """Return the attribute `name`, a tensor, as an array."""
         return self._importer.array(self.tensor(name))
 
     def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
-        """Return a new constant that is part of the node's conversion."""
+        """Return a new constant with this array, named after the node."""
         return self._importer.constant(array, f"{self.name}/constant", self.source, quantization)
 
     def scalar_like(self, value: float, like: Value) -> Value:
-        """Return a constant scalar of the type of `like`."""
+        """Return a new constant scalar `value` of the type of `like`."""
         return self.constant(np.array(value).astype(like.known.dtype.numpy))
 
     @property
@@ -199,7 +217,7 @@ class Node(Attributes):
         raise UnsupportedFormError(reason)
 
     def open_shape(self, reason: str) -> NoReturn:
-        """Refuse the node until the shapes of the model's inputs are known."""
+        """Refuse the node with a reason; the error asks the caller for the shapes of the model's inputs."""
         raise UnboundFormError(reason, Needs(shapes=True))
 
     def concrete(self, shape: TensorShape, title: str) -> tuple[int, ...]:

@@ -51,7 +51,10 @@ def batch_normalization(node: Node) -> Value | Sequence[Value]:
 
 
 def _normalized_by_batch(node: Node) -> Sequence[Value]:
-    """Return the output of training mode, and the running mean and variance updated with those of the batch."""
+    """Return the three results of training mode: the output, and the updated running mean and variance.
+
+    The input is normalized with the mean and the variance of the batch, which are also mixed into the running ones.
+    """
     x, gamma, beta, *running = (node.value(i) for i in range(5))
     reduce = Mean((0, *range(2, x.known.rank)))
     mean = node.step(reduce, x)
@@ -96,7 +99,10 @@ def _stash_type(node: Node) -> DataType:
 
 
 def _stashed(node: Node, op: Op, scale: Value, *bias: Value | None) -> Value:
-    """Return the input normalized in the stash type, then scaled and shifted in the input's own type."""
+    """Return a normalization `op` of the input in the stash type, then scaled and shifted in the input's type.
+
+    If the kernels use this precision anyway, one layer computes all of it.
+    """
     x, stash = node.value(0), _stash_type(node)
     own = x.known.dtype
     if stash is own or (stash is DataType.FLOAT32 and own.bits < 32):  # the kernels use this precision anyway

@@ -74,7 +74,10 @@ def operator(name: str, *, since: int = 1, domain: str = "") -> Callable[[Conver
 
 
 def add_custom(domain: str, name: str, since: int, convert: Converter) -> None:
-    """Register a user's function; raise `InvalidArgumentError` for an operator that is already known."""
+    """Register a user's converter for an operator of `domain`, from opset version `since` on.
+
+    `InvalidArgumentError` is raised for an operator that Interposer converts itself.
+    """
     if (domain, name) in _BUILT_IN.entries:
         raise InvalidArgumentError(
             f"{title(domain, name)} is known already; to convert it otherwise give load(..., operators={{...}})"
@@ -83,7 +86,7 @@ def add_custom(domain: str, name: str, since: int, convert: Converter) -> None:
 
 
 def find(domain: str, name: str, version: int) -> Converter | None:
-    """Return the converter of an operator in a version of its opset, or None if the operator is not known."""
+    """Return the converter for version `version` of an operator's opset, built-in ones first; None if there is none."""
     return _BUILT_IN.find(domain, name, version) or _CUSTOM.find(domain, name, version)
 
 

@@ -121,11 +121,11 @@ def _same_pads(node: Node, window: Window, size: int) -> tuple[int, int]:
 
 
 def image_shape(shape: Sequence[int]) -> list[int]:
-    """Return the shape of an image; a height of 1 is inserted if there is only one spatial axis."""
+    """Return a shape (batch, channels, sizes) with a height of 1 inserted if there is only one size, the width."""
     return [*shape[:2], 1, *shape[2:]] if len(shape) == 3 else list(shape)
 
 
 def as_image(node: Node, value: Value) -> Value:
-    """Return a value reshaped to an image of height 1 if it has only one spatial axis (also for weights)."""
+    """Return a tensor of rank 3, data or weights, reshaped to an image of height 1; others are returned unchanged."""
     shape = value.known.shape
     return value if len(shape) != 3 else reshaped(node, value, image_shape(shape))

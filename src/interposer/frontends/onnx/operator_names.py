@@ -13,5 +13,5 @@ def domain_of(message: Message) -> str:
 
 
 def title(domain: str, name: str) -> str:
-    """Return the operator with its domain, as messages and reports name it."""
+    """Return the operator's name in messages and reports, such as ``Relu`` or ``com.example.Swish``."""
     return f"{domain}.{name}" if domain else name

@@ -28,7 +28,7 @@ def graphs_in(attribute: Message) -> Sequence[Message]:
 
 
 def names_in(node: Message) -> Iterator[str]:
-    """Yield the names of the values that a node takes, including outside values that its subgraphs take."""
+    """Yield the names of the values that a node takes: its inputs, and the outside values that its subgraphs use."""
     yield from (name for name in node.input if name)
     for graph in graphs_of(node):
         yield from _from_outside(graph)

@@ -26,7 +26,7 @@ _DAMAGED: Final = "the file is truncated or damaged, or is no ONNX model"
 
 
 class Document(NamedTuple):
-    """A model and its path; the path is None if the model was given as bytes or as a message.
+    """A model that was read, and the path of its file, or None if it was given as bytes or as a message.
 
     `apart` has the data of large initializers, which `model` lacks, by their positions in the graph.
     """
@@ -63,7 +63,7 @@ def onnx_package() -> Any:
 
 
 def _content(path: str | os.PathLike[str]) -> memoryview:
-    """Return the content of a file, memory-mapped."""
+    """Return the content of a file, memory-mapped; raise `ParseError` if it cannot be read."""
     try:
         check_regular(path)
         return mapped(path).data if os.stat(path).st_size else memoryview(b"")

@@ -98,15 +98,15 @@ def _cast(node: Node, dtype: DataType) -> Value:
 
 
 def _clamped(node: Node, x: Value, dtype: DataType) -> Value:
-    """Return float values clamped to the range of a narrow float type."""
+    """Return float values clamped to the largest finite values of the narrow float type `dtype`."""
     limit = _SATURATING[dtype]
     return node.step(Activation(ActivationFunction.BOUNDED_RELU, limit, -limit), x)
 
 
 def _powers_of_two(node: Node, x: Value) -> Value:
-    """Return absolute values of float32 rounded to powers of two, for casts to float8e8m0.
+    """Return the absolute values of a float32 tensor rounded to powers of two, for casts to float8e8m0.
 
-    The bits of the significand are cleared after the rounding constant is added.
+    The attribute round_mode says in which direction. The bits of the significand are cleared after a constant is added.
     """
     mode = node.text("round_mode", "up")
     if mode not in _ROUND_MODES:
@@ -230,7 +230,7 @@ def _number_operands(node: Node, dtype: DataType) -> tuple[Value, Value, Value |
 
 
 def _axis_of_blocks(node: Node) -> int | None:
-    """Return the axis that is divided into blocks of equal size; None if there is none."""
+    """Return the axis that block scales divide into equal blocks; None if there are none, or the sizes do not fit."""
     shape, scale, size = node.info(0).shape, node.info(1).shape, node.integer("block_size", 0)
     if size < 1 or len(scale) != len(shape) or len(shape) == MAX_RANK:
         return None
@@ -273,7 +273,11 @@ def _spread(node: Node, numbers: Value) -> Value:
 
 
 def quantization(node: Node, index: int, rank: int, axis: int | None = None) -> Quantization:
-    """Return the quantization of a tensor of rank `rank`: constant scale at `index`, followed by the zero point."""
+    """Return the quantization that constant operands give to a tensor of rank `rank`.
+
+    The scale is operand `index`, and the zero point the next one, by default 0. Several scales are along `axis`, by
+    default the attribute axis.
+    """
     scale = node.array(index, "scale")
     zero_point = node.array(index + 1, "zero point") if node.has(index + 1) else np.zeros(scale.shape, np.int64)
     if scale.shape != zero_point.shape and not scale.size == zero_point.size == 1:
@@ -294,7 +298,7 @@ def requantized(node: Node, real: Value, dtype: DataType, q: Quantization) -> Va
 
 
 def with_quantization(node: Node, stored: Value, q: Quantization) -> Value:
-    """Return a constant of integers with its quantization."""
+    """Return the constant `stored` as a constant with the quantization `q`."""
     assert stored.constant is not None
     return stored if stored.known.quantization == q else node.constant(stored.constant, q)
 
@@ -320,12 +324,12 @@ def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, 
 
 
 def real(node: Node, stored: Value, q: Quantization) -> Value:
-    """Return quantized values dequantized to float, as an intermediate result of the node."""
+    """Return the integers `stored` dequantized with `q` to float32, as an intermediate result of the node."""
     return dequantized(node, stored, q, DataType.FLOAT32, final=False)
 
 
 def centered(node: Node, stored: Value, zero_point: Value | None, axis: int = 0) -> Value:
-    """Return int32 values with the zero point subtracted, which is per tensor or along `axis`."""
+    """Return `stored` as int32 with the zero point subtracted; a vector of zero points is along `axis`."""
     wide = node.step(Cast(DataType.INT32), stored)
     if zero_point is None:
         return wide
@@ -334,7 +338,7 @@ def centered(node: Node, stored: Value, zero_point: Value | None, axis: int = 0)
 
 
 def along(node: Node, zero_point: Value | None, stored: Value, axis: int) -> Value | None:
-    """Return zero points that broadcast with `stored`; those of rank 1 belong to the elements along `axis`."""
+    """Return zero points reshaped to broadcast with `stored`; a vector of them is along `axis`. None stays None."""
     if zero_point is None or zero_point.known.rank != 1:
         return zero_point
     if zero_point.known.num_elements == 1:

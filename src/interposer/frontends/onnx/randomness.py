@@ -84,7 +84,7 @@ def idle_dropout(node: Node) -> Sequence[Value | None]:
 
 
 def _undropped(node: Node) -> Sequence[Value | None]:
-    """Return the input unchanged; the mask, if it is used, is true everywhere."""
+    """Return the results of Dropout that drops nothing: the input, and if it is used a mask that is true everywhere."""
     if not node.wants(1):
         return [node.value(0)]
     shape = node.concrete(node.info(0).shape, "input")

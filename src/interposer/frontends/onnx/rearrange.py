@@ -106,7 +106,10 @@ def _sliced(node: Node, starts: Sequence[int], ends: Sequence[int], axes: Sequen
 
 
 def _strided(indices: Sequence[slice]) -> StridedSlice:
-    """Return a strided slice; starts and ends beyond the integer range are clamped, which selects the same elements."""
+    """Return the operator for a slice along each axis, in which None as start means the whole axis.
+
+    Starts and ends beyond the integer range are clamped, which selects the same elements.
+    """
     whole = [index.start is None for index in indices]
     to_end = [w or (index.step > 0 and index.stop >= _FARTHEST) for w, index in zip(whole, indices, strict=True)]
     return StridedSlice(
@@ -143,7 +146,10 @@ def pad_by_operands(node: Node) -> Value:
 
 
 def _padded(node: Node, pads: Sequence[int], axes: Sequence[int], value: float) -> Value:
-    """Return the padded tensor; negative pads crop it first."""
+    """Return the input padded along `axes`; `pads` lists the pads at all starts, then those at all ends.
+
+    Negative pads crop the input first. `value` is the padding value in mode constant.
+    """
     mode, rank = node.text("mode", "constant"), node.info(0).rank
     if len(pads) != 2 * len(axes) or mode not in _PADDING_MODES:
         raise ParseError(f"it has {len(pads)} pads for {len(axes)} axes, in mode {mode!r}")

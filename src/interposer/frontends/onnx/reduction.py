@@ -28,7 +28,10 @@ _OPERATIONS: Final = {
 
 
 def _reduction(operation: ReduceOperation) -> Converter:
-    """Return the converter of a reduction; axes are an operand since opset 18, since 13 for ReduceSum."""
+    """Return the converter of the node for a reduction such as ReduceMax.
+
+    The axes are an operand since opset 18 (since 13 for ReduceSum), and an attribute before.
+    """
     since = 13 if operation is ReduceOperation.SUM else 18
 
     def convert(node: Node) -> Value:

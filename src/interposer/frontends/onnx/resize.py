@@ -33,7 +33,7 @@ _COORDINATES: Final = frozenset(
 
 
 class _Style(NamedTuple):
-    """The attributes that define coordinates and interpolation, by the names of the format."""
+    """How a Resize node samples: its mode, coordinate transformation, rounding and cubic coefficient, as in ONNX."""
 
     mode: str
     coordinates: str
@@ -49,7 +49,11 @@ class _Style(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """An axis that is resized: its sizes before and after, the scale, and the part of the axis that is resized."""
+    """An axis that is resized from `size` to `target` elements; `number` is its position in the tensor.
+
+    `scale` is the ratio of the sizes, or the factor that the node gives. `part` is the range of the input that is
+    resized, as fractions of its size.
+    """
 
     number: int
     size: int
@@ -59,7 +63,7 @@ class _Axis(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """True unless every pixel stays at its place."""
+        """True unless the result along this axis equals the input."""
         return self.scale != 1 or self.size != self.target or self.part != (0.0, 1.0)
 
 
@@ -204,7 +208,7 @@ def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
 
 
 def _outside(node: Node, axes: Sequence[_Axis]) -> NDArray[np.bool_] | None:
-    """Return a mask of the result's pixels outside of the input; None if there are none."""
+    """Return a broadcastable mask of the result's pixels that are outside of the input; None if there are none."""
     outside = np.zeros((1,) * node.info(0).rank, bool)
     for axis in axes:
         places = _places(axis, "tf_crop_and_resize")
@@ -214,7 +218,10 @@ def _outside(node: Node, axes: Sequence[_Axis]) -> NDArray[np.bool_] | None:
 
 
 def _same_operator(node: Node, axes: Sequence[_Axis], style: _Style) -> Resize | None:
-    """Return a `Resize` operator, if one of its modes samples every pixel at the same position; else None."""
+    """Return a `Resize` operator that samples exactly as the node asks, or None if none of its modes does.
+
+    It is for images (rank 4) of which only height and width are resized.
+    """
     shape = node.info(0).shape
     if len(shape) != 4 or style.mode == "cubic" or style.crops or any(axis.number < 2 for axis in axes):
         return None
@@ -297,7 +304,10 @@ def _nearest(axis: _Axis, style: _Style) -> NDArray[np.int64]:
 
 
 def _weights(axis: _Axis, style: _Style) -> Floats:
-    """Return a row per result pixel with the weights of the input pixels; beyond the edge, the edge pixel repeats."""
+    """Return the interpolation weights along an axis as a matrix: a row per result pixel, a column per input pixel.
+
+    Beyond the edge, the edge pixel repeats, unless `style` excludes what is outside.
+    """
     places = _places(axis, style.coordinates)
     left = np.ceil(places) - 1
     scale = min(1.0, axis.scale) if style.antialias else 1.0

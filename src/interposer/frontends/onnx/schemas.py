@@ -15,9 +15,10 @@ __all__ = ["has_function", "standard_function"]
 
 
 def standard_function(node: Message, version: int, info_of: Callable[[str], TensorInfo]) -> Message | None:
-    """Return the function that defines an operator in the standard, or None if there is none.
+    """Return the `FunctionProto` that defines a node's operator in the standard, or None if there is none.
 
-    Some functions depend on the node and its inputs' types; `info_of` returns the info of an input by its name.
+    `version` is that of the node's opset. Some functions depend on the node and the types of its inputs; `info_of`
+    returns the info of an input by its name.
     """
     onnx, schema = onnx_package(), _schema(node, version)
     function = onnx.FunctionProto()

@@ -46,13 +46,16 @@ _SIGMOID: Final = Activation(ActivationFunction.SIGMOID)
 
 
 def features(node: Node) -> Value:
-    """Return the input as float32 or float64."""
+    """Return the first operand, the features, as float32 or float64: other types are cast to float32."""
     x = node.value(0)
     return x if x.known.dtype in (DataType.FLOAT32, DataType.FLOAT64) else node.step(Cast(DataType.FLOAT32), x)
 
 
 def numbers(node: Node, name: str) -> Array:
-    """Return an attribute that is a list of numbers, or a tensor with the suffix _as_tensor; empty if absent."""
+    """Return the list of numbers that the node gives as attribute `name`, or as a tensor in ``<name>_as_tensor``.
+
+    The result is empty if both are absent.
+    """
     if node.has_attribute(f"{name}_as_tensor"):
         return node.tensor_array(f"{name}_as_tensor").reshape(-1)
     return np.array(node.numbers(name, ()), np.float32)
@@ -110,7 +113,7 @@ def _probit(node: Node, scores: Value) -> Value:
 
 
 def labels(node: Node) -> Array:
-    """Return the class labels: integers or strings, from one of several attributes."""
+    """Return the class labels (integers or strings) from the attributes for them; 0 and 1 if the node has none."""
     for name in ("classlabels_int64s", "classlabels_ints"):
         if node.has_attribute(name) and node.integers(name):
             return integers(node, name)
@@ -138,5 +141,5 @@ def label_above(node: Node, names: Array, score: Value, threshold: float) -> Val
 
 
 def opposites(node: Node, score: Value) -> Value:
-    """Return the scores of two classes, given only that of the second."""
+    """Return scores [rows, 2] for two classes: the negated score for the first, the given one for the second."""
     return node.step(Concat(1), node.step(ElementwiseUnary(UnaryOperation.NEG), score), score)

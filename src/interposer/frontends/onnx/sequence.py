@@ -11,7 +11,7 @@ __all__: list[str] = []
 
 
 def _accumulation(op: type[CumSum | CumProd]) -> Converter:
-    """Return the converter of a cumulative operator, whose axis is an operand."""
+    """Return the converter of CumSum or CumProd, which adds a layer of type `op`; the axis is a constant operand."""
 
     def convert(node: Node) -> Value:
         created = op(int(node.array_scalar(1, "axis")), node.flag("exclusive"), node.flag("reverse"))

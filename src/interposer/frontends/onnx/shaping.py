@@ -15,19 +15,20 @@ __all__ = ["axes_of", "checked_axes", "checked_axis", "final_reshape", "reshaped
 
 
 def final_reshape(node: Node, value: Value, sizes: Sequence[int]) -> Value:
-    """Return the value reshaped as the node's own result; one size may be -1 and some a `Dim`."""
+    """Return the value reshaped to `sizes`, as the node's own result; one size may be -1 and some an unknown `Dim`."""
     return node.add(_reshape(node, value.known.shape, sizes), value)
 
 
 def reshaped(node: Node, value: Value, sizes: Sequence[int]) -> Value:
-    """Return the value reshaped like by `final_reshape`, as an intermediate result of the node."""
+    """Return the value reshaped to `sizes`, like `final_reshape`, as an intermediate result of the node."""
     return node.step(_reshape(node, value.known.shape, sizes), value)
 
 
 def _reshape(node: Node, shape: TensorShape, sizes: Sequence[int]) -> Reshape:
-    """Return the reshape operator.
+    """Return the operator that reshapes a tensor of shape `shape` to `sizes`.
 
-    An unknown size is copied if the input has it at the same axis; at most one other unknown size is inferred.
+    An unknown size is copied if the input has it at the same axis; at most one other unknown size is inferred. The node
+    is refused if more of them are unknown.
     """
     copied = [i for i, dim in enumerate(sizes) if _is_copied(shape, sizes, i)]
     target = [0 if i in copied else -1 if isinstance(dim, Dim) else dim for i, dim in enumerate(sizes)]
