@@ -242,7 +242,7 @@ void lower(const Node& node, Builder& builder) {
   const bool sums = is_sum_of_rows(pairs->rule, pairs->rows);
   if (sums || is_product(pairs->rule)) pairs->kernels = &elementwise_q8_kernels_for(builder.settings.isa);
   pairs->product = product_of(pairs->rule, pairs->rows);
-  if (sums) pairs->sum = q8_addition(a, b, out, {}), pairs->flip = flip_of(a);
+  if (sums) pairs->sum = q8_addition(builder, a, b, out, {}), pairs->flip = flip_of(a);
   const bool large = out.elements() >= kLeastElementsForTable && !pairs->kernels;
   pairs->table = large ? table_of(builder, pairs->rule) : nullptr;
   if (out.elements() == 0) pairs->rows.rows = 0;
