@@ -349,7 +349,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A subgraph that a backend has compiled: the backend's opaque object."""
+        """A subgraph that a backend has compiled, as one layer that holds the backend's opaque object."""
     def add_stand_in_layer(
         self,
         *inputs: Value | Layer | None,
@@ -358,7 +358,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Placeholder for an operator that a front end does not know; it can be inspected, but not executed."""
+        """Placeholder for an operator of a model file that a front end does not know."""
     def add_switch_layer(
         self,
         data: Value | Layer | None,
@@ -367,7 +367,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Pass the data to both outputs; the condition determines which output is live."""
+        """Pass the data to both outputs; the condition is meant to select one of them, but both are computed."""
     def add_if_layer(
         self,
         condition: Value | Layer | None,
@@ -609,7 +609,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Place anchors over an image, transform them by the network's deltas, and keep the best by suppression."""
+        """Propose boxes: place anchors over an image, transform them by deltas."""
     def add_non_max_suppression_layer(
         self,
         boxes: Value | Layer | None,
@@ -832,7 +832,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Select rows of a table by their keys; a missing key gives a row of zeros (as stored) and no hit."""
+        """Select rows of a table by their keys; a missing key gives a row of zeros and no hit."""
     def add_lsh_projection_layer(
         self,
         seeds: Value | Layer | None,
@@ -1180,7 +1180,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A matrix with ones along a diagonal and the shape of the input."""
+        """A matrix with the shape of the input, ones along a diagonal, and zeros elsewhere."""
     def add_matrix_diag_layer(
         self,
         input: Value | Layer | None,
@@ -2162,7 +2162,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Max pooling that also returns the index of each maximum; the first one of several equal elements."""
+        """Max pooling that also returns the index of each maximum."""
     def add_max_unpooling_layer(
         self,
         input: Value | Layer | None,

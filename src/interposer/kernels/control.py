@@ -19,5 +19,5 @@ def merge(op: Merge, a: Array, b: Array) -> Array:
 
 @kernel(Switch)
 def switch(op: Switch, data: Array, condition: Array) -> tuple[Array, Array]:
-    """Compute `Switch`: both outputs get the data, since the runtime ignores the output that is not live."""
+    """Compute `Switch`: both outputs get the data, since a graph is run as a whole; the condition decides nothing."""
     return data, np.copy(data)

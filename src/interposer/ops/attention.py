@@ -19,7 +19,7 @@ _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
 
 
 class AttentionScores(Enum):
-    """The scores that `Attention` returns in addition to its output."""
+    """The scores that `Attention` returns as its last result: none, or those of one stage of the computation."""
 
     NONE = 0
     """No scores."""
@@ -34,7 +34,10 @@ class AttentionScores(Enum):
 
 
 def by_heads(shape: TensorShape, heads: int) -> TensorShape:
-    """Return the shape (batch, heads, length, size) of a tensor of that shape, or of (batch, length, heads * size)."""
+    """Return the shape (batch, heads, length, size) of a tensor (batch, length, heads * size).
+
+    A shape of another rank than 3, such as (batch, heads, length, size), is returned unchanged.
+    """
     if len(shape) != 3:
         return shape
     batch, length, width = shape
@@ -134,7 +137,7 @@ class Attention(Op):
         return 3 if self.present else 1
 
     def _by_heads(self, infos: Infos) -> dict[str, TensorInfo | None]:
-        """Return the operands' infos reshaped to (batch, heads, length, size)."""
+        """Return the operands' infos by name, with query, key and value reshaped to (batch, heads, length, size)."""
         heads = {"query": self.q_num_heads, "key": self.kv_num_heads, "value": self.kv_num_heads}
         return {
             name: info and (info.with_shape(by_heads(info.shape, heads[name])) if name in heads else info)

@@ -30,7 +30,10 @@ def normal_axes(axes: Iterable[int], rank: int) -> tuple[int, ...]:
 
 
 def axes_problems(axes: Sequence[int], rank: int, name: str = "axis") -> Iterator[str]:
-    """Yield an error message if an axis is out of range for this rank, or if an axis is repeated."""
+    """Yield an error message if an axis is out of range for an input of this rank, or if an axis is repeated.
+
+    `name` is the attribute that the message names. Axes may be negative, counted from the end.
+    """
     for axis in axes:
         if not -rank <= axis < rank:
             allowed = f"{-rank} to {rank - 1}" if rank else "none, as it is a scalar"
@@ -64,7 +67,7 @@ def _broadcast_dim(dims: Iterable[int]) -> int | None:
 def quantized_axis_problems(info: TensorInfo, changed: Iterable[int], verb: str) -> Iterator[str]:
     """Yield an error message if the input is quantized per axis along one of the `changed` axes.
 
-    `verb` says what the operator does to these axes, such as "reduce".
+    These axes are counted from the front. `verb` says what the operator does to these axes, such as "reduce".
     """
     axis = info.quantization.axis if info.quantization else None
     if axis is not None and axis in changed:
@@ -81,7 +84,10 @@ def transposed(info: TensorInfo, permutation: Sequence[int]) -> TensorInfo:
 
 
 def same_shapes(shapes: Sequence[TensorShape], free_axis: int | None = None) -> bool:
-    """Return True if all shapes have the same rank and agree in every known dimension, except along `free_axis`."""
+    """Return True if all shapes have the same rank and no known dimensions that differ, except along `free_axis`.
+
+    Unknown dimensions are compatible with all others.
+    """
     first = shapes[0]
     return all(
         len(shape) == len(first)
@@ -91,7 +97,10 @@ def same_shapes(shapes: Sequence[TensorShape], free_axis: int | None = None) -> 
 
 
 def zero_point_problems(name: str, info: TensorInfo, zero_point: TensorInfo | None) -> Iterator[str]:
-    """Yield an error message if the zero points of the operand `name` do not broadcast to the operand's shape."""
+    """Yield an error message if the zero points of the operand `name` do not broadcast to the operand's shape.
+
+    `info` is the operand's, `zero_point` that of the tensor of zero points, or None if it is absent.
+    """
     if zero_point is None:
         return
     common = broadcast_shapes(info.shape, zero_point.shape)

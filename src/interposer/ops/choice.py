@@ -63,8 +63,8 @@ class TopK(Op):
 class RandomMultinomial(Op):
     """Sample classes at random from the distribution ``softmax(logits)`` of each row.
 
-    On one backend, the same seeds give the same classes. Without seeds, or with two zeros, every run gives different
-    classes.
+    The same seeds give the same classes in every run on the same backend. Without seeds, or with two zeros, every run
+    gives different classes.
 
     Shapes:
         logits: (B, C)

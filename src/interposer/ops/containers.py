@@ -306,7 +306,7 @@ class SplitToSequence(Op):
     keepdims: bool = attribute(default=True, doc="Keep the axis with size 1 if ``split`` is absent.")
 
     def piece_sizes(self, dimension: int, split: Array | None) -> list[int]:
-        """Return the dimensions of the pieces along an axis of this dimension.
+        """Return the sizes of the pieces of an axis of this dimension; `split` is the operand's value, None if absent.
 
         Raises:
             InvalidArgumentError: the sizes do not match the axis.
@@ -327,7 +327,10 @@ class SplitToSequence(Op):
         return sizes
 
     def pieces(self, size: int, split: TensorInfo | None) -> tuple[int, int]:
-        """Return the number of pieces and their common size; each is unknown if it varies or is not constant.
+        """Return the number of pieces of an axis of this size, and the size of each piece.
+
+        Each is an unknown dimension if it depends on a split that is not constant, or if the pieces have different
+        sizes.
 
         Raises:
             InvalidArgumentError: the sizes do not match the axis.

@@ -139,7 +139,7 @@ class Merge(Op):
 
 @op
 class Switch(Op):
-    """Pass the data to both outputs; the condition determines which output is live.
+    """Pass the data to both outputs; the condition is meant to select one of them, but both are computed.
 
     Shapes:
         data, output_false, output_true: any, the same
@@ -162,7 +162,9 @@ class Switch(Op):
 
 @op(executable=False)
 class StandIn(Op):
-    """Placeholder for an operator that a front end does not know; it can be inspected, but not executed.
+    """Placeholder for an operator of a model file that a front end does not know.
+
+    A network with such a layer can be inspected, but not executed.
 
     Shapes:
         inputs, outputs: any; outputs as declared where the layer is added
@@ -183,7 +185,9 @@ class StandIn(Op):
 
 @op(executable=False)
 class PreCompiled(Op):
-    """A subgraph that a backend has compiled: the backend's opaque object, with the inputs and outputs of the subgraph.
+    """A subgraph that a backend has compiled, as one layer that holds the backend's opaque object.
+
+    The optimizer replaces the subgraph with this layer.
 
     Shapes:
         inputs, outputs: those of the subgraph that it replaces

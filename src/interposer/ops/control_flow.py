@@ -25,7 +25,9 @@ Infos: TypeAlias = tuple[TensorInfo, ...]
 
 
 def merged_carried(before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> Infos:
-    """Return the infos of carried values that hold both before and after an iteration.
+    """Return infos of the values that a loop carries between iterations, valid both before and after an iteration.
+
+    Dimensions that an iteration changes become unknown.
 
     Raises:
         InvalidArgumentError: the type or quantization of a value changes in the iteration.
@@ -39,9 +41,9 @@ def merged_carried(before: Sequence[TensorInfo], after: Sequence[TensorInfo]) ->
 class ControlFlow(Op):
     """Base class of operators with regions, which describes how tensors are passed between layer and regions.
 
-    In the methods, `operands` is the result of `Op.arguments` for the infos of the layer's inputs. `carried` holds the
-    infos of the carried values that are valid in every iteration. `infoses` holds, for each region, the infos of its
-    outputs.
+    Shape inference and verification call the methods. In these, `operands` is the result of `Op.arguments` for the
+    infos of the layer's inputs. `carried` holds the infos of the carried values that are valid in every iteration.
+    `infoses` holds, for each region, the infos of its outputs.
     """
 
     region_names: ClassVar[tuple[str, ...]] = ()
@@ -51,42 +53,42 @@ class ControlFlow(Op):
     @property
     @abstractmethod
     def first_captured(self) -> int:
-        """The position of the first captured operand."""
+        """The position of the first captured operand among the layer's inputs."""
 
     @abstractmethod
     def region_inputs(self, count: int) -> tuple[int, ...]:
-        """Return the number of inputs of each region if the layer's last, variadic operand has `count` values."""
+        """Return the number of inputs of each region for a layer whose last, variadic operand has `count` tensors."""
 
     @abstractmethod
     def region_outputs(self) -> tuple[int, ...]:
         """Return the number of outputs of each region."""
 
     def initial(self, operands: Sequence[Any]) -> Infos:
-        """Return the infos of the carried values before the first iteration."""
+        """Return the infos of the carried values before the first iteration, which are among the operands."""
         return ()
 
     @abstractmethod
     def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
-        """Return, for each region, the infos that its inputs are bound to."""
+        """Return for each region the infos of the tensors that its inputs are bound to, in the order of binding ids."""
 
     def carried_on(self, infoses: Sequence[Infos]) -> Infos:
-        """Return the infos of the carried values after an iteration."""
+        """Return the infos of the carried values after an iteration, which are among the outputs of the regions."""
         return ()
 
     @abstractmethod
     def gives(self, operands: Sequence[Any], carried: Infos, infoses: Sequence[Infos]) -> Infos:
-        """Return the infos of the layer's results.
+        """Return the infos of the layer's results, which follow from the operands and from the regions' outputs.
 
         Raises:
             InvalidArgumentError: the outputs of the regions are inconsistent.
         """
 
     def iterations(self, operands: Sequence[Any]) -> int | None:
-        """Return the maximum number of iterations, or None if it is not known."""
+        """Return the maximum number of iterations if it follows from constant operands or known shapes, else None."""
         return 1
 
     def infer(self, *operands: Any) -> tuple[TensorInfo | None, ...]:
-        """Return None for every result, as nothing is known without the regions."""
+        """Return None for every result, as nothing is known without the regions; `gives` infers with them."""
         return (None,) * self.num_results()
 
 
@@ -110,7 +112,12 @@ def _checked_condition(info: TensorInfo, region: str) -> None:
 
 
 def _stacked(info: TensorInfo, axis: int, size: int | None, title: str) -> TensorInfo:
-    """Return the info of tensors like `info` that are stacked along a new axis; `size` is the number of tensors."""
+    """Return the info of `size` tensors like `info` that are stacked along a new axis; None is an unknown number.
+
+    Raises:
+        InvalidArgumentError: the axis is out of range, or the tensors are quantized per axis. The message calls the
+            tensors `title`.
+    """
     if not info.is_ranked:
         return info.with_constant(None)
     rank = info.rank + 1
@@ -123,7 +130,7 @@ def _stacked(info: TensorInfo, axis: int, size: int | None, title: str) -> Tenso
 
 
 def _known(info: TensorInfo | None) -> Any:
-    """Return the only element of a tensor if it is a known constant, else None."""
+    """Return the element of a tensor as a Python number or bool if it is a constant with one element, else None."""
     if info is None or info.constant is None or info.constant.size != 1:
         return None
     return info.constant.reshape(-1)[0].item()
@@ -320,9 +327,10 @@ class Scan(ControlFlow):
                 yield f"{name} has {len(getattr(self, name))} entries; expected {count}, or none"
 
     def axis(self, index: int, rank: int) -> int:
-        """Return the axis of a scanned input, counted from the front.
+        """Return the scanned axis of the scanned input number `index`, which has this rank, counted from the front.
 
-        Raises `InvalidArgumentError` if the axis is out of range for this rank.
+        Raises:
+            InvalidArgumentError: the axis is out of range for this rank.
         """
         axis = self.input_axes[index] if self.input_axes else 0
         if not -rank <= axis < rank:

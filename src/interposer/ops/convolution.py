@@ -17,7 +17,7 @@ _BYTES = (DataType.INT8, DataType.UINT8)
 
 @op(register=False)
 class _Windowed(Op):
-    """Common attributes of the operators whose weights slide over an image."""
+    """Base class of the 2D convolutions, whose weights slide over an image: padding, strides, dilations and layout."""
 
     pad_left: int = attribute(default=0, ge=0, doc="Number of zero columns added on the left.")
     pad_right: int = attribute(default=0, ge=0, doc="Number of zero columns added on the right.")
@@ -37,13 +37,16 @@ class _Windowed(Op):
         )
 
     def image_shape(self, batch: int, height: int, width: int, channels: int) -> TensorShape:
-        """Return the shape of an image in this operator's layout."""
+        """Return the shape of images with these sizes in this operator's layout, NHWC or NCHW."""
         last = self.data_layout.channels_last
         return TensorShape((batch, height, width, channels) if last else (batch, channels, height, width))
 
 
 def _products(inputs: Sequence[TensorInfo | None], sums: int, axis: int) -> int:
-    """Return the number of operations: two for each product of `sums` sums over one channel's weights (`axis`)."""
+    """Return the number of operations of a convolution that computes `sums` sums: two for each product.
+
+    Each sum has as many products as the weights (the second input) have elements for one index along `axis`.
+    """
     weights = inputs[1]
     assert weights is not None
     return 2 * sums * (int(weights.num_elements) // max(1, weights.shape[axis]))
@@ -55,7 +58,10 @@ def _window_problems(windows: tuple[Window, Window], height: int, width: int) ->
 
 
 def _weight_problems(weights: TensorInfo, bias: TensorInfo | None, axis: int, channels: int) -> Iterator[str]:
-    """Yield errors in the quantization axis of the weights (expected `axis`) and in the length of the bias."""
+    """Yield an error if the weights are quantized along another axis than `axis`, and if the bias has a wrong length.
+
+    `channels` is the expected length, the number of output channels.
+    """
     q = weights.quantization
     if q is not None and q.axis not in {None, axis}:
         yield f"weights are quantized along axis {q.axis}; expected axis {axis}, the axis of the output channels"
@@ -65,7 +71,10 @@ def _weight_problems(weights: TensorInfo, bias: TensorInfo | None, axis: int, ch
 
 @op(register=False)
 class _Convolution(_Windowed):
-    """Common rules of the convolutions whose output channels sum over all input channels of a group."""
+    """Base class of the convolutions whose output channels sum over all input channels of a group.
+
+    It checks the shapes of input and weights and infers the output shape.
+    """
 
     groups: int = attribute(default=1, ge=1, doc="Number of groups of channels, which are convolved independently.")
 
@@ -282,7 +291,10 @@ class TransposeConvolution2d(_Windowed):
             yield f"output_shape is {expected}; expected batch {natural[0]} and {natural[c]} channels"
 
     def _natural_shape(self, input: TensorInfo, weights: TensorInfo) -> tuple[int, ...]:
-        """Return the output shape that follows from strides and padding; its height and width may be below 1."""
+        """Return the output shape that follows from strides and padding if `output_shape` is not set.
+
+        Its height and width may be below 1.
+        """
         h, w, c = self.data_layout.axes()
         shape = [input.shape[0]] * 4
         shape[c] = weights.shape[0] * self.groups

@@ -30,7 +30,10 @@ _INT32: Final = (DataType.INT32,)
 
 
 class NmsKernel(Enum):
-    """The factor on the score of a box for every better box that was selected, as a function of their overlap."""
+    """How non-maximum suppression reduces the score of a box for every better box that was selected.
+
+    The score is multiplied by a function of the overlap of both boxes, their intersection over union.
+    """
 
     HARD = 0
     """1 below the threshold, else 0."""
@@ -41,7 +44,7 @@ class NmsKernel(Enum):
 
 
 class DetectionRules(Enum):
-    """The two implementations that `DetectionPostProcess` can follow."""
+    """The implementation that `DetectionPostProcess` follows where TFLite's and NNAPI's differ."""
 
     TFLITE = "tflite"
     """TFLite: a score equal to its threshold counts, an overlap equal to its threshold does not suppress, every box has
@@ -67,7 +70,10 @@ def _image_problems(image_info: TensorInfo) -> Iterator[str]:
 
 
 def _pairs(boxes: TensorInfo | None, times: int = 1) -> int:
-    """Return the number of operations for comparing every box with every other box, `times` times."""
+    """Return the number of operations for comparing every box with every other box, `times` times.
+
+    `boxes` is the info of a tensor with four numbers for each box; None counts as no boxes.
+    """
     count = int(boxes.num_elements) // 4 if boxes is not None else 0
     return 16 * times * count * count
 
@@ -329,7 +335,7 @@ class AxisAlignedBboxTransform(Op):
 
 @op
 class GenerateProposals(Op):
-    """Place anchors over an image, transform them by the network's deltas, and keep the best by suppression.
+    """Propose boxes: place anchors over an image, transform them by deltas, and select by non-maximum suppression.
 
     An anchor is placed at every cell of the network's result, shifted by the cell's position times the strides. It is
     transformed like in `AxisAlignedBboxTransform`. The ``pre_nms_max`` best boxes are considered. Boxes that do not

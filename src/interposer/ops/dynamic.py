@@ -33,10 +33,15 @@ _FARTHEST: Final = (1 << 31) - 1
 
 
 class DynamicOp(Op):
-    """Base class of operators whose further operands are the attributes of another operator."""
+    """Base class of operators that take as tensors what are attributes of another operator, such as `Reshape`.
+
+    The first operand is the data. Once the other operands are constant, the other operator can replace this one.
+    """
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
-        """Return the equivalent operator for an input of this shape and these values of the further operands.
+        """Return the equivalent operator on the data alone, whose attributes are the values of the further operands.
+
+        `shape` is the shape of the data. A value is None if the operand is absent.
 
         Raises:
             InvalidArgumentError: the values are invalid.
@@ -44,7 +49,9 @@ class DynamicOp(Op):
         raise NotImplementedError
 
     def settled(self, *infos: TensorInfo | None) -> Op | None:
-        """Return the equivalent operator on the first operand alone, or None if a further operand is not constant.
+        """Return the equivalent operator on the data alone for these infos of all operands, or None.
+
+        It is None if a further operand is not constant.
 
         Raises:
             InvalidArgumentError: the values are invalid.
@@ -55,12 +62,15 @@ class DynamicOp(Op):
         return self.settle(first.shape, *(None if info is None else info.constant for info in rest))
 
     def infer(self, *infos: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
-        """Return what the equivalent operator infers if `settled` finds one, else what `unsettled` returns."""
+        """Return what the equivalent operator infers if `settled` returns one, else what `unsettled` returns."""
         static = self.settled(*infos)
         return self.unsettled(*infos) if static is None else tuple(static.infer_infos(infos[0]))
 
     def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
-        """Return the results' infos while a further operand is not constant; by default with the rank of the input."""
+        """Return the infos of the results if a further operand is not constant.
+
+        By default, there is one result, with the rank of the input and unknown dimensions.
+        """
         return _moved(input, input.rank)
 
     def _problems(self, *infos: TensorInfo | None) -> Iterator[str]:
@@ -84,7 +94,7 @@ def _count(info: TensorInfo, title: str, rank: int | None = None) -> Iterator[st
 
 
 def _moved(input: TensorInfo, rank: int, axes: Sequence[int] = ()) -> TensorInfo:
-    """Return a result of unknown dimensions, except along the axes that keep their size from the input."""
+    """Return the info of a result of this rank like `input`, with unknown dimensions except along `axes`."""
     sizes = [input.shape[axis] if axis in axes else UNKNOWN for axis in range(rank)]
     per_axis = input.quantization is not None and input.quantization.per_axis
     return TensorInfo(sizes, input.dtype, None if per_axis else input.quantization)
@@ -247,7 +257,7 @@ class DynamicSlice(DynamicOp):
 
 
 def _near(number: int) -> int:
-    """Clamp an index to a range that fits the formats; an index far out of range has the same effect."""
+    """Clamp an index to the range of int32; no axis is that long, so an index farther out has the same effect."""
     return max(-_FARTHEST, min(number, _FARTHEST))
 
 

@@ -48,7 +48,7 @@ class Einsum(Op):
     equation: str = attribute(doc='The equation, such as "ij,jk->ik".')
 
     def words(self) -> tuple[tuple[str, ...], str]:
-        """Return the terms of the inputs, and the term of the result."""
+        """Return the terms of the inputs, and the term of the result: "ij,jk->ik" gives ``(("ij", "jk"), "ik")``."""
         left, arrow, right = self.equation.replace(" ", "").partition("->")
         return tuple(left.split(",")), right if arrow else _implied(left)
 
@@ -92,7 +92,10 @@ class Einsum(Op):
             yield f"the result has rank {len(self._shape(inputs))}; ranks 0 to {MAX_RANK} are supported"
 
     def _by_letter(self, inputs: tuple[TensorInfo, ...]) -> dict[str, list[TensorShape]]:
-        """Return the sizes that every letter, and the ellipsis, has in the inputs."""
+        """Return for every letter its sizes in the inputs, as shapes of one dimension.
+
+        The key "..." has the shapes that the ellipsis stands for.
+        """
         match: dict[str, list[TensorShape]] = {}
         for word, info in zip(self.words()[0], inputs, strict=True):
             before, dots, consumers = word.partition(_ELLIPSIS)
@@ -118,7 +121,7 @@ class Einsum(Op):
 
 
 def _implied(left: str) -> str:
-    """Return the term of the result for an equation without ``->``."""
+    """Return the term of the result for an equation without ``->``; `left` has the terms of the inputs."""
     letters = left.replace(_ELLIPSIS, "")
     once = sorted(letter for letter in set(letters) - {","} if letters.count(letter) == 1)
     return (_ELLIPSIS if _ELLIPSIS in left else "") + "".join(once)

@@ -153,7 +153,7 @@ class ElementwiseBinary(Op):
     SHIFT_LEFT SHIFT_RIGHT    by b bits, arithmetic to the right; shifting by the width or more gives 0 or -1
     ========================= ==========================================================================
 
-    An integer divided by zero gives 0, quotient and remainder alike; so does zero to a negative power.
+    For integers, the quotient and the remainder of a division by zero are 0, and so is zero to a negative power.
 
     Shapes:
         a, b: any that broadcast as in NumPy

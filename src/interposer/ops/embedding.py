@@ -50,7 +50,9 @@ class EmbeddingLookup(Op):
 
 @op
 class HashtableLookup(Op):
-    """Select rows of a table by their keys; a missing key gives a row of zeros (as stored) and no hit.
+    """Select rows of a table by their keys; a missing key gives a row of zeros and no hit.
+
+    In a quantized table, the zeros are the stored integers 0, not the zero point.
 
     Shapes:
         lookups: (K,)

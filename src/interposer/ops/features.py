@@ -58,7 +58,7 @@ class LabelEncoder(Op):
 
 
 class TermWeighting(Enum):
-    """The number that `TfIdfVectorizer` returns for a term."""
+    """What `TfIdfVectorizer` returns for a term: its count (TF), its weight if it occurs (IDF), or their product."""
 
     TF = "TF"
     IDF = "IDF"

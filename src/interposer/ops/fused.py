@@ -13,7 +13,7 @@ __all__ = ["Fused", "FusedKernelType"]
 
 
 class FusedKernelType(Enum):
-    """The operators that `Fused` replaces."""
+    """The sequence of operators that a `Fused` operator computes at once."""
 
     ADD_MUL_ADD = 0
     """Addition, Multiplication, Addition."""
@@ -23,7 +23,8 @@ class FusedKernelType(Enum):
 class Fused(Op):
     """Add two tensors, multiply by a third one and add a fourth one: ``(a + b) * multiplier + addend``.
 
-    With two outputs, the first one is the sum ``a + b``. Nothing is rounded between the steps.
+    With two outputs, the first one is the sum ``a + b``. The sum and the product are not rounded to the type of the
+    outputs, or quantized, between the steps.
 
     Shapes:
         a, b: any that broadcast by NumPy's rule

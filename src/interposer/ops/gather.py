@@ -17,7 +17,8 @@ _INDEX_TYPES = (DataType.INT32, DataType.INT64)
 class Gather(Op):
     """Select slices of a tensor along an axis: ``params[..., indices, ...]``.
 
-    Negative indices count from the end. The first ``batch_dims`` axes of both tensors are batch axes, which are paired.
+    Negative indices count from the end. The first ``batch_dims`` axes of both tensors are batch axes: the indices at
+    one batch position select from the part of ``params`` at the same position.
 
     Shapes:
         params: any of rank 1 or more
@@ -62,7 +63,8 @@ class Gather(Op):
 class GatherNd(Op):
     """Select slices of a tensor by index tuples, which are stored along the last axis of ``indices``.
 
-    Negative indices count from the end. The first ``batch_dims`` axes of both tensors are batch axes, which are paired.
+    Negative indices count from the end. The first ``batch_dims`` axes of both tensors are batch axes: the indices at
+    one batch position select from the part of ``params`` at the same position.
 
     Shapes:
         params: any of rank 1 or more
@@ -148,7 +150,11 @@ class GatherElements(Op):
 
 
 def elements_problems(tensor: TensorInfo, indices: TensorInfo, name: str, axis: int) -> Iterator[str]:
-    """Yield errors if the shape of element-wise indices does not fit the tensor that they index along an axis."""
+    """Yield an error if indices of single elements along an axis do not fit the tensor: their ranks must be equal.
+
+    No dimension of the indices may be greater than that of the tensor, except along `axis`. The error calls the tensor
+    `name`.
+    """
     if indices.rank != tensor.rank:
         yield f"indices has rank {indices.rank}; expected {tensor.rank}, the rank of {name}"
     elif any(i > dim for k, (i, dim) in enumerate(zip(indices.shape, tensor.shape, strict=True)) if k != axis):
@@ -168,7 +174,10 @@ def _rank_problems(rank: int) -> Iterator[str]:
 
 
 def _range_problems(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
-    """Yield an error if constant indices are out of range; the last axis of `indices` has one index per dimension."""
+    """Yield an error if constant indices are out of range for axes of the sizes `dims`.
+
+    With several sizes, the last axis of `indices` has one index for each.
+    """
     if indices.constant is None or indices.constant.size == 0:
         return
     columns = indices.constant.reshape(-1, len(dims)).T if len(dims) > 1 else indices.constant.reshape(1, -1)

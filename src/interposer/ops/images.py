@@ -11,7 +11,7 @@ __all__ = ["ImageDecoder", "PixelFormat"]
 
 
 class PixelFormat(Enum):
-    """The channels of a pixel."""
+    """The channels of a pixel in the output of `ImageDecoder`, in their order."""
 
     RGB = "RGB"
     """Red, green, blue."""

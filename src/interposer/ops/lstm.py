@@ -36,14 +36,17 @@ _WORDS: Final = {
 
 
 class Feature(NamedTuple):
-    """An optional feature of an LSTM: whether it is used, and the part of the declaration that decides this."""
+    """An optional feature of an LSTM, such as projection: if it is used, and why, for error messages.
+
+    The reason is a phrase such as "projection_enabled is False" or "projection_weights is not connected".
+    """
 
     on: bool
     reason: str
 
 
 class Features(NamedTuple):
-    """The optional features of an LSTM."""
+    """The optional features of an LSTM, which determine its operands and their shapes."""
 
     cifg: Feature
     peephole: Feature
@@ -52,7 +55,10 @@ class Features(NamedTuple):
 
     @classmethod
     def found(cls, infos: Infos, prefix: str) -> Features:
-        """Return the features that follow from the connected operands."""
+        """Return the features of one direction of a bidirectional LSTM: they are used if their operands are connected.
+
+        The operands' names in `infos` have no prefix; `prefix`, such as "forward_", is added to them in messages.
+        """
 
         def there(name: str) -> Feature:
             connected = infos.get(name) is not None
@@ -67,12 +73,18 @@ class Features(NamedTuple):
         )
 
     def words(self, sequence: str) -> dict[str, str]:
-        """Return the operands' shapes as words of letters; without projection there are as many outputs as units."""
+        """Return every operand's shape as a word with a letter for each dimension, such as "UI" for (units, inputs).
+
+        `sequence` is the word of the input. Without projection, outputs have the letter of the units.
+        """
         words = _WORDS | {"input": sequence, "aux_input": f"{sequence[:-1]}A"}
         return words if self.projection.on else {name: word.replace("O", "U") for name, word in words.items()}
 
     def problems(self, infos: Infos, prefix: str = "") -> Iterator[str]:
-        """Yield an error for every operand that is missing or superfluous with these features."""
+        """Yield an error for every operand that is missing or superfluous with these features.
+
+        `infos` has the operands by name without `prefix`, which messages put before the name.
+        """
         if self.cifg.on and infos.get("aux_input_to_input_weights") is not None:
             yield f"{prefix}aux_input_to_input_weights is connected, but {self.cifg.reason}"
         for names, feature, expected in self._rules():
@@ -83,7 +95,7 @@ class Features(NamedTuple):
             yield f"{prefix}projection_bias is connected, but {self.projection.reason}"
 
     def _rules(self) -> Iterator[tuple[Sequence[str], Feature, bool]]:
-        """Yield operands, the feature of each, and whether it must be connected (True) or absent (False)."""
+        """Yield names of operands, the feature that decides about them, and whether they must be connected."""
         cifg, peephole, projection, norm = self
         yield ("input_to_input_weights", "recurrent_to_input_weights", "input_gate_bias"), cifg, not cifg.on
         yield ("cell_to_forget_weights", "cell_to_output_weights"), peephole, peephole.on
@@ -95,7 +107,10 @@ class Features(NamedTuple):
 
 @op(register=False)
 class LstmOperands(Op):
-    """Base class of the unidirectional LSTMs: operands as in Arm NN's LstmInputParams, and feature flags."""
+    """Base class of the unidirectional LSTMs: the operands of Arm NN's LstmInputParams, and attributes for features.
+
+    It checks the operands' shapes and which of them are connected.
+    """
 
     input = operand(rank=2)
     output_state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
@@ -148,7 +163,7 @@ class LstmOperands(Op):
         yield from dimension_problems(infos, self._words())
 
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
-        """Return the infos of output state, cell state and output."""
+        """Return the inferred infos of output state, cell state and output; `operands` are the operands' infos."""
         words, infos = self._words(), by_name(self, operands)
         match, input = sizes_by_letter(infos, words), infos["input"]
         assert input is not None
@@ -397,7 +412,10 @@ class BidirectionalSequenceLstm(Op):
         return 5 if self.merge_outputs else 6
 
     def _sides(self, infos: Infos) -> Iterator[tuple[str, dict[str, TensorInfo | None], Features]]:
-        """Yield for each direction its prefix, its operands (with the input it reads) and its features."""
+        """Yield for each direction its prefix, such as "forward_", the infos of its operands, and its features.
+
+        The operands' names have no prefix; "input" and "aux_input" are the tensors that the direction reads.
+        """
         aux, crossed = infos["aux_input"], infos["forward_aux_input_to_output_weights"] is not None
         inputs = {"input": infos["input"], "aux_input": aux if crossed else None}
         for direction in DIRECTIONS:

@@ -48,7 +48,7 @@ class FullyConnected(Op):
 
     @property
     def output_axis(self) -> int:
-        """The axis of the weights that corresponds to the outputs."""
+        """The axis of the weights that counts the outputs: 0 or 1."""
         return 0 if self.transpose_weight_matrix else 1
 
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
@@ -76,7 +76,10 @@ class FullyConnected(Op):
 
 
 def _rows(shape: TensorShape, size: int) -> int:
-    """Return the number of rows of `size` elements; the first dimension if the others multiply to `size`."""
+    """Return the number of rows of `size` elements into which a tensor of this shape can be divided.
+
+    If the dimensions after the first multiply to `size`, this is the first dimension, which may be unknown.
+    """
     if not shape[1:] or math.prod(shape[1:]) != size:
         return shape.num_elements // size
     return shape[0]
@@ -121,7 +124,7 @@ class BatchMatMul(Op):
                 yield f"{name} has shape {info.shape}; only square matrices have an adjoint"
 
     def _matrices(self, a: TensorInfo, b: TensorInfo) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the two shapes after transposition, with rank 2 or more."""
+        """Return the shapes of the matrices that are multiplied: both operands', transposed, with rank 2 or more."""
         return _turned(a.shape, self.transpose_x, (1, *a.shape)), _turned(b.shape, self.transpose_y, (*b.shape, 1))
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
@@ -141,7 +144,10 @@ def _turned(shape: TensorShape, transpose: bool, vector: tuple[int, ...]) -> tup
 
 
 def _product_problems(a: TensorInfo, b: TensorInfo, left: Sequence[int], right: Sequence[int]) -> Iterator[str]:
-    """Yield errors in the shapes of two operands, whose matrices have the shapes `left` and `right`."""
+    """Yield errors if the matrices of `a` and `b`, of the shapes `left` and `right`, cannot be multiplied.
+
+    These shapes are transposed and have rank 2 or more; those of `a` and `b` are for the messages.
+    """
     if differ(left[-1], right[-2]):
         yield f"a {a.shape} has rows of {left[-1]} elements, but b {b.shape} has columns of {right[-2]}"
     if broadcast_shapes(TensorShape(left[:-2]), TensorShape(right[:-2])) is None:
@@ -149,7 +155,10 @@ def _product_problems(a: TensorInfo, b: TensorInfo, left: Sequence[int], right: 
 
 
 def _product_shape(a: TensorInfo, b: TensorInfo, left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of the product, without the dimensions that an operand of rank 1 does not have."""
+    """Return the shape of the product of matrices of the shapes `left` and `right`.
+
+    The row or column dimension is left out if `a` or `b` itself has rank 1.
+    """
     batch = broadcast_shapes(TensorShape(left[:-2]), TensorShape(right[:-2])) or ()
     rows = left[-2:-1] if a.rank > 1 else ()
     columns = right[-1:] if b.rank > 1 else ()

@@ -45,7 +45,7 @@ class Trilu(Op):
 
 @op
 class EyeLike(Op):
-    """A matrix with ones along a diagonal and the shape of the input.
+    """A matrix with the shape of the input, ones along a diagonal, and zeros elsewhere.
 
     Shapes:
         input: (M, N)

@@ -20,7 +20,9 @@ def by_name(op: Op, operands: Sequence[TensorInfo | None]) -> dict[str, TensorIn
 
 
 def sizes_by_letter(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
-    """Return the size of every letter; a known size is preferred over an unknown one.
+    """Return the size of every letter in `words`, which have a letter for each dimension of the tensors in `infos`.
+
+    A known size is preferred over an unknown one.
 
     >>> sizes_by_letter({"x": TensorInfo((None, 3)), "w": TensorInfo((4, 3))}, {"x": "BI", "w": "UI"})
     {'B': ?, 'I': 3, 'U': 4}
@@ -33,7 +35,10 @@ def sizes_by_letter(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
 
 
 def dimension_problems(infos: Infos, words: Mapping[str, str]) -> Iterator[str]:
-    """Yield an error for every letter with different sizes, compared with the first tensor that has a known size."""
+    """Yield an error for every dimension whose size differs from an earlier one with the same letter in `words`.
+
+    `words` maps the name of a tensor to a letter for each of its dimensions. Unknown sizes are never wrong.
+    """
     first: dict[str, tuple[int, str]] = {}
     for letter, size, name in _lettered(infos, words):
         if isinstance(size, Dim):
@@ -54,14 +59,15 @@ def _lettered(infos: Infos, words: Mapping[str, str]) -> Iterator[tuple[str, int
 
 
 def shape_of(word: str, result: Mapping[str, int]) -> TensorShape:
-    """Return the shape of a word of letters."""
+    """Return the shape with a dimension for every letter of a word; `result` has the size of each letter."""
     return TensorShape(result[letter] for letter in word)
 
 
 def matrix_operations(op: Op, inputs: Sequence[TensorInfo | None]) -> int:
     """Return the number of operations if every row of the first operand is multiplied by all weights.
 
-    Each multiplication and each addition counts as one operation.
+    Weights are the operands whose names end in "weights". Each multiplication and each addition counts as one
+    operation.
     """
     [first, *_] = inputs
     assert first is not None

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class NormalizationAlgorithmChannel(Enum):
-    """Whether `Normalization` sums over channels or within one."""
+    """The window of `Normalization`: neighbouring channels (ACROSS), or height and width of one channel (WITHIN)."""
 
     ACROSS = "across"
     WITHIN = "within"
@@ -156,9 +156,9 @@ class L2Normalization(Op):
 class Normalization(Op):
     """Local response normalization: x / (k + alpha * sum of x**2 over a window)**beta.
 
-    ACROSS: the window spans ``norm_size`` channels around the element's own. WITHIN: it is a square of ``norm_size``
-    in height and width. Elements outside the tensor are 0. A window of even size has
-    one more element after the center than before it.
+    With ACROSS, the window of an element spans ``norm_size`` channels, centered at the element's own. With WITHIN, it
+    is a square of ``norm_size`` by ``norm_size`` elements of the same channel, centered at the element. Elements
+    outside the tensor are 0. A window of even size has one more element after the center than before it.
 
     Shapes:
         input, output: rank 1 or more for ACROSS, 4 for WITHIN, the same

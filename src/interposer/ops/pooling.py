@@ -13,7 +13,7 @@ __all__ = ["OutputShapeRounding", "PaddingMethod", "Pooling2d", "PoolingAlgorith
 
 
 class PoolingAlgorithm(Enum):
-    """The function that reduces the elements of a window."""
+    """The function that reduces the elements of a window: maximum, mean (AVERAGE) or root of the mean square (L2)."""
 
     MAX = "max"
     AVERAGE = "average"
@@ -124,14 +124,20 @@ class Pooling2d(Op):
 
 
 def places_of_pool(window: Window, size: int, rounding: OutputShapeRounding, moves: bool) -> int:
-    """Return the number of window positions along an axis of size `size`; 1 if the stride is 0."""
+    """Return the number of window positions along an axis of size `size`; 1 if the window does not move.
+
+    `rounding` says if a last window may exceed the padded image.
+    """
     if not moves:
         return 1
     return window.places(size) if rounding is OutputShapeRounding.FLOOR else window.places_rounded_up(size)
 
 
 def pool_window(size: int, dimension: int, stride: int, dilation: int, before: int, after: int) -> Window:
-    """Return the window along one axis; size 0 means the whole dimension, and stride 0 a single position."""
+    """Return the window of this size along an axis of size `dimension`, with padding `before` and `after` the image.
+
+    Size 0 means the whole dimension without padding. Stride 0, for a single position, becomes 1.
+    """
     if size == 0:
         return Window(dimension, 1, 1, 0, 0)
     return Window(size, stride or 1, dilation, before, after)

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class RoundingMethod(Enum):
-    """The rounding of numbers half-way between two integers."""
+    """How `Quantize` rounds numbers half-way between two integers; all others are rounded to the nearest."""
 
     HALF_AWAY_FROM_ZERO = "half_away_from_zero"
     HALF_TO_EVEN = "half_to_even"

@@ -28,7 +28,7 @@ class Distribution(Enum):
 class RandomFill(Op):
     """Random numbers in a tensor whose shape is an operand.
 
-    On one backend, the same seed gives the same numbers in every run. Without a seed, every run gives different
+    The same seed gives the same numbers in every run on the same backend. Without a seed, every run gives different
     numbers.
 
     Shapes:

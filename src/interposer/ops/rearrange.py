@@ -26,7 +26,7 @@ __all__ = [
 
 
 class PaddingMode(Enum):
-    """How `Pad` fills the border."""
+    """How `Pad` fills the border that it adds."""
 
     CONSTANT = 0
     """A constant value."""
@@ -265,7 +265,10 @@ class Slice(Op):
         yield from quantized_axis_problems(input, cut, "split")
 
     def sizes(self, shape: TensorShape) -> tuple[int, ...]:
-        """Return the sizes for an input of this shape, with -1 replaced by the actual size."""
+        """Return the dimensions of the slice of an input of this shape.
+
+        They are ``size``, with -1 replaced by the number of elements from ``begin`` on.
+        """
         return tuple(
             dim - begin if size == -1 and begin else dim if size == -1 else size
             for begin, size, dim in zip(self.begin, self.size, shape, strict=True)
@@ -351,7 +354,7 @@ class StridedSlice(Op):
         return sum(not isinstance(index, int) for index in self.index(rank))
 
     def index(self, rank: int) -> tuple[Index, ...]:
-        """Return the index tuple for a tensor of this rank: a slice or integer for each axis, None for a new axis."""
+        """Return the index for a NumPy array of this rank: slices, integers for shrunk axes, None for new axes."""
         items = [self._item(i) for i in range(len(self.begin))]
         left = rank - sum(item is not None and item is not ... for item in items)
         whole = [slice(None, None, 1)] * left

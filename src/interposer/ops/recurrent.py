@@ -20,7 +20,7 @@ __all__ = [
 
 
 class FusedActivation(Enum):
-    """The activation function of a recurrent layer; the values are those of TFLite, NNAPI and Arm NN."""
+    """The activation function of a recurrent layer; the numbers are those of TFLite, NNAPI and Arm NN."""
 
     NONE = 0
     RELU = 1
@@ -34,23 +34,32 @@ DIRECTIONS: Final = ("forward", "backward")
 
 
 def sequence_word(time_major: bool, last: str) -> str:
-    """Return the letters of a sequence's shape (T steps, B batches) whose last axis has the letter `last`."""
+    """Return the letters of a sequence's dimensions, "TB" or "BT" (T steps, B batches) and the letter `last`.
+
+    With `time_major`, time is the first axis. `named_sizes` explains such words.
+    """
     return f"TB{last}" if time_major else f"BT{last}"
 
 
 def of_direction(infos: Infos, direction: str) -> dict[str, TensorInfo | None]:
-    """Return the operands of one direction by their names without the direction's prefix."""
+    """Return the infos of one direction's operands by their names without the prefix, "forward_" or "backward_"."""
     return {name.removeprefix(f"{direction}_"): i for name, i in infos.items() if name.startswith(f"{direction}_")}
 
 
 def frame_problems(infos: Infos, time_major: bool) -> Iterator[str]:
-    """Yield an error if input and auxiliary input differ in batch size or number of steps."""
+    """Yield an error if the operands "input" and "aux_input" differ in batch size or number of steps.
+
+    With `time_major`, the first axis is time, else the batch.
+    """
     words = {"input": sequence_word(time_major, "I"), "aux_input": sequence_word(time_major, "A")}
     yield from dimension_problems({name: infos[name] for name in words}, words)
 
 
 def aux_problems(infos: Infos, weights: Sequence[str]) -> Iterator[str]:
-    """Yield an error if the auxiliary weights are connected for one direction only, or without an auxiliary input."""
+    """Yield an error if only some of these auxiliary weights are connected, or if they are without an auxiliary input.
+
+    `infos` has the operands by name, and `weights` the names of the auxiliary weights of both directions.
+    """
     there = [name for name in weights if infos[name] is not None]
     absent = [name for name in weights if infos[name] is None]
     if there and absent:
@@ -76,7 +85,7 @@ def _sequence(time_major: bool) -> dict[str, str]:
 
 @op(register=False)
 class _OneDirection(Op):
-    """Common operands and attributes of the unidirectional RNNs."""
+    """Base class of `Rnn` and `UnidirectionalSequenceRnn`, with the operands, attributes and checks that both have."""
 
     input = operand()
     weights = operand(rank=2)
@@ -95,7 +104,7 @@ class _OneDirection(Op):
         yield from dimension_problems(by_name(self, operands), self._words())
 
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo]:
-        """Return the infos of the output and of the hidden state."""
+        """Return the inferred infos of the output and of the hidden state; `operands` are the operands' infos."""
         words, infos = self._words(), by_name(self, operands)
         match, input = sizes_by_letter(infos, words), infos["input"]
         assert input is not None
@@ -235,7 +244,10 @@ class BidirectionalSequenceRnn(Op):
         return 3 if self.merge_outputs else 4
 
     def _sides(self, operands: Sequence[TensorInfo | None]) -> list[dict[str, TensorInfo | None]]:
-        """Return the operands of each direction, with the input that the direction reads."""
+        """Return the infos of the operands of the forward and of the backward direction, by name without the prefix.
+
+        "input" and "aux_input" are the tensors that the direction reads.
+        """
         infos = by_name(self, operands)
         forward, backward = (of_direction(infos, direction) for direction in DIRECTIONS)
         crossed = infos["forward_aux_weights"] is not None

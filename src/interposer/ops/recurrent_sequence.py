@@ -16,7 +16,7 @@ __all__ = ["GruSequence", "LstmSequence", "RecurrentDirection", "RnnSequence"]
 
 
 class RecurrentDirection(Enum):
-    """The direction in which a layer processes a sequence."""
+    """The direction in which a layer processes sequences in time: forward, reverse, or both (bidirectional)."""
 
     FORWARD = "forward"
     REVERSE = "reverse"
@@ -24,13 +24,16 @@ class RecurrentDirection(Enum):
 
     @property
     def reversals(self) -> tuple[bool, ...]:
-        """For each direction, whether the sequence is processed in reverse."""
+        """For each direction that is computed, True if it processes the sequence in reverse."""
         return {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[self.value]
 
 
 @op(register=False)
 class _Sequence(Op):
-    """Base class of the layers; `gates` is the number of gates, `defaults` are their default functions."""
+    """Base class of ONNX's recurrent layers: operands, attributes, checks and shape inference.
+
+    A subclass sets `gates`, the number of gates, and `defaults`, the default activation functions of one direction.
+    """
 
     gates: ClassVar[int]
     defaults: ClassVar[tuple[ActivationFunction, ...]]
@@ -70,7 +73,10 @@ class _Sequence(Op):
         return len(self.direction.reversals)
 
     def functions(self) -> tuple[tuple[ActivationFunction, float, float], ...]:
-        """Return all activation functions with their parameters, those of the first direction first."""
+        """Return the activation functions of all directions, each with its parameters a and b.
+
+        Those of the first direction come first.
+        """
         functions = self.activations or self.defaults * self.directions
         ones = (1.0,) * len(functions)
         return tuple(zip(functions, self.activation_a or ones, self.activation_b or ones, strict=True))

@@ -37,7 +37,10 @@ class ArgMinMaxFunction(Enum):
 
 
 def reduced_axes(axis: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """Return the reduced axes, counted from the front, each once; an empty tuple means all axes."""
+    """Return the axes that are reduced in a tensor of this rank, counted from the front and in increasing order.
+
+    An empty tuple means all axes, and an axis that is listed twice counts once.
+    """
     return tuple(sorted(set(normal_axes(axis, rank)))) if axis else tuple(range(rank))
 
 
@@ -48,7 +51,7 @@ def _reduced_shape(shape: TensorShape, axes: tuple[int, ...], keep_dims: bool) -
 
 
 class _Reduction(Op):
-    """Base class of the operators that reduce a set of axes: shape inference and checks."""
+    """Base class of the operators that reduce a set of axes, `Mean` and `Reduce`: shape inference and checks."""
 
     input = operand()
     output = result(dtype_of="input")

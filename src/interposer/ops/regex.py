@@ -55,7 +55,11 @@ _CATEGORIES: Final = frozenset(
 
 @dataclass(frozen=True)
 class _Set:
-    """A set of characters: ranges and general categories (possibly negated), or the complement of these."""
+    """A set of characters, which matches one character: ranges of code points, and general categories of Unicode.
+
+    A category is paired with True if it is negated. `negated` stands for the complement of the whole set, and `folds`
+    for ignoring case.
+    """
 
     ranges: Ranges = ()
     categories: tuple[tuple[str, bool], ...] = ()
@@ -95,7 +99,10 @@ class _Repeat:
 
 @dataclass(frozen=True)
 class _Place:
-    """A zero-width condition on the characters before and after a position; None means an end of the text."""
+    """A condition that matches between two characters, such as a word boundary.
+
+    `holds` receives the characters before and after the position, None at an end of the text.
+    """
 
     holds: Callable[[str | None, str | None], bool]
 
@@ -201,7 +208,10 @@ class _Reader:
         return self.counts() if self.sees("{") else None
 
     def counts(self) -> tuple[int, int | None] | None:
-        """Return the bounds of ``{2}``, ``{2,}`` or ``{2,5}``, or None if the braces are plain characters."""
+        """Read ``{2}``, ``{2,}`` or ``{2,5}``, and return the least and the most repetitions (None: no limit).
+
+        Return None, and read nothing, if the braces are plain characters.
+        """
         text, brace, _ = self.pattern[self.at + 1 :].partition("}")
         low, comma, high = text.partition(",")
         if not brace or not _is_number(low) or (high and not _is_number(high)):
@@ -254,7 +264,10 @@ class _Reader:
             self.refuse(f"{name!r} is not a valid group name")
 
     def read_flags(self) -> bool:
-        """Read flags such as ``i`` or ``i-s:``; return False if the flags apply to the rest and open no group."""
+        """Read the flags of a group such as ``(?i)`` or ``(?i-s:``, and apply them.
+
+        Return True if they open a group (``:``), False if they apply to the rest of the surrounding one (``)``).
+        """
         value = True
         while True:
             letter = self.next()
@@ -358,14 +371,14 @@ def _others(ranges: Ranges) -> Iterator[tuple[int, int]]:
 
 @dataclass
 class _State:
-    """A state of the automaton: the condition to pass it (a character set or a position) and the next states."""
+    """A state of the automaton: what must match to leave it (None: nothing), and the numbers of the next states."""
 
     needs: _Set | _Place | None
     following: list[int]
 
 
 class Pattern:
-    """A regular expression in RE2's syntax.
+    """A regular expression in RE2's syntax, compiled when it is created.
 
     Raises:
         InvalidArgumentError: the pattern is invalid or unsupported; the message has the position.
@@ -386,7 +399,7 @@ class Pattern:
         return len(self._states) - 1
 
     def _add(self, node: _Node, after: int) -> int:
-        """Add the states of the node, followed by the state `after`, and return the first one."""
+        """Add states that match the syntax tree `node` and lead to the state number `after`; return the first one."""
         if isinstance(node, _Sequence):
             for item in reversed(node.items):
                 after = self._add(item, after)
@@ -419,7 +432,10 @@ class Pattern:
         return self._states[0] in reached
 
     def _reached(self, entered: list[int], before: str | None, after: str | None) -> list[_State]:
-        """Return the states that can be reached without consuming a character."""
+        """Return the entered states, and those that can be reached from them without consuming a character.
+
+        `before` and `after` are the characters around the current position, None at an end of the text.
+        """
         seen, pending, reached = set(entered), list(entered), list[_State]()
         while pending:
             state = self._states[pending.pop()]

@@ -27,7 +27,7 @@ class RoiAlignMode(Enum):
 
 @op(register=False)
 class _OfRegions(Op):
-    """Base class of the operators that extract regions."""
+    """Base class of `RoiAlign` and `RoiPooling`, which extract regions of images: operands, attributes and checks."""
 
     input = operand(rank=4)
     regions = operand(rank=2)

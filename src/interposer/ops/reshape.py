@@ -83,7 +83,11 @@ def _is_rest(dim: int) -> bool:
 
 
 def _left_over(shape: TensorShape, expected: tuple[int, ...]) -> int:
-    """Return the dimension that -1 stands for; equal dimensions on both sides cancel out, even unknown ones."""
+    """Return the dimension that -1 stands for if a tensor of this shape is reshaped to the `expected` dimensions.
+
+    Equal dimensions on both sides cancel out, even unknown ones. The result is an unknown dimension if it depends on
+    others.
+    """
     left = list(shape)
     known = 1
     for dim in expected:

@@ -99,7 +99,7 @@ class ScatterNd(Op):
             yield f"input is {input.constant.tolist()}; a dimension must not be negative"
 
     def _shape(self, input: TensorInfo) -> TensorShape:
-        """Return the shape of the result; dimensions may be unknown."""
+        """Return the shape of the result for the info of the first operand; dimensions may be unknown."""
         if self.input_enabled:
             return input.shape
         return TensorShape([UNKNOWN] * input.shape[0] if input.constant is None else input.constant.tolist())
@@ -109,7 +109,10 @@ class ScatterNd(Op):
 
 
 def _range_problems(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
-    """Yield an error for every column of constant indices that is out of range."""
+    """Yield an error for every column of constant index tuples that is out of range for its axis.
+
+    The last axis of `indices` holds the tuples, and `dims` are the sizes of the indexed axes.
+    """
     if indices.constant is None or indices.constant.size == 0:
         return
     for column, dim in zip(indices.constant.reshape(-1, len(dims)).T, dims, strict=True):

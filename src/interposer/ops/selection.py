@@ -90,9 +90,9 @@ class Compress(Op):
 class Unique(Op):
     """The distinct elements (with ``axis``: the distinct slices along this axis) and their indices.
 
-    The results are sorted, or in the order of their first occurrence. ``indices`` are the indices of the first
-    occurrences. ``inverse_indices`` map every element of the input to an index in ``values``. ``counts`` are the
-    numbers of occurrences.
+    With ``sorted`` (the default), the values are in increasing order, else in the order of their first occurrence.
+    ``indices`` has the index of the first occurrence of each value in the input. ``inverse_indices`` has the index in
+    ``values`` of each element of the input. ``counts`` has the number of occurrences of each value.
 
     Shapes:
         input: any of rank 1 or more
@@ -133,7 +133,7 @@ class Unique(Op):
 
 
 def _replaced(shape: TensorShape, axis: int | None, size: int) -> list[int]:
-    """Return the shape with `size` at the axis, or the shape (size,) if the axis is None."""
+    """Return the shape with `size` at the axis, or the shape (size,) if the axis is None; the axis may be negative."""
     if axis is None:
         return [size]
     place = normal_axis(axis, len(shape))

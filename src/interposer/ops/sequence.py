@@ -18,7 +18,7 @@ _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
 
 
 class _Accumulation(Op):
-    """Base class of cumulative sum and product."""
+    """Base class of `CumSum` and `CumProd`, which have one axis and an output like their input."""
 
     input = operand(rank=(1, MAX_RANK))
     output = result(like="input")
@@ -146,7 +146,10 @@ class Range(Op):
 
 
 def range_length(start: Array, limit: Array, delta: Array) -> int:
-    """Return the length of a range; exact for integers, 0 if one of the numbers is not finite."""
+    """Return the number of elements of `Range` from start to limit (exclusive) in steps of delta, which is not 0.
+
+    It is exact for integers, and 0 if one of the numbers is not finite.
+    """
     if start.dtype.kind in "iu":
         return max(0, -int((start.item() - limit.item()) // delta.item()))
     first, last, step = (number.astype(np.float64).item() for number in (start, limit, delta))

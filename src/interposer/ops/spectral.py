@@ -17,7 +17,7 @@ _FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataTyp
 
 
 class WindowFunction(Enum):
-    """The formula of a window of N elements, n = 0 ... N - 1; M is N if periodic, else N - 1."""
+    """The formula of the windows of `SignalWindow`, with N elements n = 0 ... N - 1; M is N if periodic, else N - 1."""
 
     HANN = "hann"
     """0.5 - 0.5 * cos(2 * pi * n / M)"""
@@ -28,7 +28,10 @@ class WindowFunction(Enum):
 
 
 def _complex_problems(name: str, info: TensorInfo, real: bool) -> Iterator[str]:
-    """Yield an error if the last axis is not 1 (real) or 2 (complex); `real` allows only 1."""
+    """Yield an error unless the last dimension of the operand `name` is 1 (real) or 2 (complex).
+
+    With `real`, only 1 is allowed.
+    """
     parts = info.shape[-1]
     if isinstance(parts, Dim) or parts not in ((1,) if real else (1, 2)):
         yield f"{name} has shape {info.shape}; expected {'1' if real else '1 or 2'} as its last dimension"
@@ -65,7 +68,11 @@ class Dft(Op):
     onesided: bool = attribute(default=False, doc="Omit the redundant frequencies of a real signal.")
 
     def signal_length(self, size: int) -> int:
-        """Return the length of the signal in the time domain for an axis of this size."""
+        """Return the length N of the signal in time for an input with this size along the operator's axis.
+
+        It is `length` if it is set. Else it is the size itself, or for an inverse onesided transform twice the size
+        less 2.
+        """
         if self.length is not None:
             return self.length
         return 2 * (size - 1) if self.onesided and self.inverse else size

@@ -79,7 +79,7 @@ class StringSplit(Op):
 
 
 class CaseChange(Enum):
-    """The case conversion of `StringNormalizer`."""
+    """The case conversion of `StringNormalizer`: none, to lower case or to upper case."""
 
     NONE = "NONE"
     LOWER = "LOWER"

@@ -18,7 +18,10 @@ _DEEPEST: Final = 4096
 
 
 class TreeComparison(Enum):
-    """The comparison of the feature with the node's threshold that selects the true branch."""
+    """How a node of `TreeEnsemble` compares a feature (left side) with its threshold (right side).
+
+    If the comparison holds, the true branch is taken.
+    """
 
     LESS_OR_EQUAL = 0
     LESS = 1
@@ -29,7 +32,7 @@ class TreeComparison(Enum):
 
 
 class TreeAggregation(Enum):
-    """How the weights of the trees' leaves are aggregated for a target."""
+    """How `TreeEnsemble` combines the weights that the reached leaves of all trees have for a target."""
 
     AVERAGE = 0
     """The sum of the weights, divided by the number of trees."""
@@ -44,8 +47,10 @@ class TreeAggregation(Enum):
 class TreeEnsemble(Op):
     """A decision tree ensemble: find the leaf of every tree for each row, and aggregate the leaves' weights.
 
-    The nodes of all trees are numbered together, and so are the leaves. A branch n >= 0 leads to node n, and -1 - n
-    leads to leaf n. Leaf n adds the weights from ``leaf_starts[n]`` to ``leaf_starts[n + 1]`` to their targets.
+    The nodes of all trees are numbered together, and so are the leaves. Every node compares a feature (a column of the
+    input) with a threshold, and has two branches. A branch with the number n >= 0 leads to node n, and one with the
+    number -1 - n leads to leaf n. Leaf n has the elements of ``weights`` from ``leaf_starts[n]`` on and before
+    ``leaf_starts[n + 1]``. Each of them contributes to the target at the same position of ``targets``.
 
     Shapes:
         input: (N, F)

@@ -15,17 +15,20 @@ Windows = tuple[Window, Window, Window]
 
 
 def spatial_axes(layout: DataLayout) -> tuple[int, int, int]:
-    """Return the indices of the axes depth, height and width."""
+    """Return the indices of the axes depth, height and width in NDHWC or NCDHW."""
     first = 1 if layout.channels_last else 2
     return first, first + 1, first + 2
 
 
 def volume_shape(layout: DataLayout, batch: int, sizes: Sequence[int], channels: int) -> TensorShape:
-    """Return the shape of a volume in the layout; `sizes` are depth, height and width."""
+    """Return the shape of volumes in the layout NDHWC or NCDHW; `sizes` are depth, height and width."""
     return TensorShape((batch, *sizes, channels) if layout.channels_last else (batch, channels, *sizes))
 
 
 def window_problems(windows: Windows, sizes: Sequence[int]) -> Iterator[str]:
-    """Yield an error for every axis on which the window does not fit into the volume."""
+    """Yield an error for every axis on which the window is empty or does not fit into the padded volume.
+
+    `windows` and `sizes` are those of depth, height and width.
+    """
     for window, size, name in zip(windows, sizes, ("depth", "height", "width"), strict=True):
         yield from window.problems(size, name)

@@ -11,7 +11,11 @@ __all__ = ["Window"]
 
 
 class Window(NamedTuple):
-    """A sliding window along one axis of an image; all sizes are in elements."""
+    """A sliding window along one axis of an image; all sizes are in elements.
+
+    `size` is the number of elements in the window, `stride` the distance of its positions, `dilation` the distance of
+    its elements, and the paddings are added before and after the axis.
+    """
 
     size: int
     stride: int
@@ -25,11 +29,14 @@ class Window(NamedTuple):
         return (self.size - 1) * self.dilation + 1
 
     def places(self, size: int) -> int:
-        """Return the number of window positions along an axis of this size, including padding."""
+        """Return the number of positions of the window along an axis of this size with padding, all within it."""
         return (size + self.pad_before + self.pad_after - self.reach) // self.stride + 1
 
     def places_rounded_up(self, size: int) -> int:
-        """Return the number of positions if the last may pass the end; one that begins in the end pad is left out."""
+        """Return the number of positions along an axis of this size if the last one may exceed the end padding.
+
+        A last position that would begin in the end padding, or after it, is left out.
+        """
         if isinstance(size, Dim):
             return self.places(size)
         room = size + self.pad_before + self.pad_after - self.reach
@@ -37,17 +44,24 @@ class Window(NamedTuple):
         return places - 1 if (places - 1) * self.stride >= size + self.pad_before else places
 
     def covered(self, places: int) -> int:
-        """Return the number of elements that this many positions span, including padding."""
+        """Return the number of elements from the start of the first to the end of the last of `places` positions.
+
+        This is the size of the axis that they need, including padding.
+        """
         return (places - 1) * self.stride + self.reach
 
     def pad_after_for(self, size: int, places: int) -> int:
-        """Return the smallest end padding with which an axis of this size has this many positions."""
+        """Return the smallest end padding with which an axis of this size has this many positions of the window.
+
+        The start padding is `pad_before`.
+        """
         return max(0, self.covered(places) - size - self.pad_before)
 
     def same_pads(self, size: int) -> tuple[int, int] | None:
-        """Return the pads before and after an axis with which the window has ceil(size / stride) positions.
+        """Return the padding before and after an axis of this size with which there are ceil(size / stride) positions.
 
-        An odd number puts the extra element at the end. None if the pads follow from a size that is not known.
+        If the total is odd, the extra element is at the end. None if the size matters and is not known, or if the
+        stride is 0.
         """
         if self.stride == 1:
             total = max(0, self.reach - 1)
@@ -58,7 +72,10 @@ class Window(NamedTuple):
         return total // 2, total - total // 2
 
     def problems(self, size: int, axis: str) -> Iterator[str]:
-        """Yield an error if the window is empty, or does not fit on an axis of this size."""
+        """Yield an error if the window is empty, or does not fit on an axis of this size with padding.
+
+        `axis` is the name of the axis for the message, such as "height".
+        """
         padded = size + self.pad_before + self.pad_after
         if self.size == 0:
             yield f"the window has {axis} 0"

@@ -15,7 +15,7 @@ __all__ = ["Col2Im", "LpPooling", "MaxPoolingWithIndices", "MaxUnpooling"]
 
 @op(register=False)
 class _Windowed(Op):
-    """Base class of operators with a window along all axes except the first two."""
+    """Base class of operators with a window along all axes except batch and channels: attributes and checks."""
 
     window_shape: tuple[int, ...] = attribute(ge=1, doc="The size of the window along each spatial axis.")
     strides: tuple[int, ...] = attribute(default=(), ge=1, doc="The stride along each spatial axis; empty means 1.")
@@ -25,7 +25,7 @@ class _Windowed(Op):
     )
 
     def windows(self) -> list[Window]:
-        """Return the sliding windows, one per spatial axis."""
+        """Return the sliding windows, one for each spatial axis."""
         axes = len(self.window_shape)
         ones = (1,) * axes
         pads = self.pad_list or ((0, 0),) * axes
@@ -41,7 +41,7 @@ class _Windowed(Op):
 
 @op(register=False)
 class _Pooling(_Windowed):
-    """Base class of the pooling operators."""
+    """Base class of `MaxPoolingWithIndices` and `LpPooling`: checks and the output shape."""
 
     input = operand(rank=(3, MAX_RANK))
 
@@ -70,7 +70,9 @@ class _Pooling(_Windowed):
 
 @op
 class MaxPoolingWithIndices(_Pooling):
-    """Max pooling that also returns the index of each maximum; the first one of several equal elements.
+    """Max pooling that also returns the index of each maximum.
+
+    Among several equal maxima, the first one in the window is returned.
 
     Indices refer to the flattened tensor in row-major order; with ``column_major``, each channel is flattened in
     column-major order. A window that contains only padding gives 0 with index -1.
