@@ -77,7 +77,10 @@ def _given(name: str, declared: TensorShape, value: Any) -> TensorShape:
 
 
 def _learn(sizes: dict[str, int], declared: TensorShape, tensor_shape: TensorShape) -> None:
-    """Record in `sizes` the sizes of the named dimensions that a shape from the caller fixes."""
+    """Record in `sizes`, by dimension name, the sizes that a caller's shape gives to named dimensions of an input.
+
+    `declared` is the model's shape of the input. `InvalidArgumentError` is raised if a dimension gets two sizes.
+    """
     if not declared.is_ranked:
         return
     for dim, size in zip(declared, tensor_shape, strict=True):

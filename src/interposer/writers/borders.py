@@ -27,7 +27,9 @@ class Border(NamedTuple):
 
 
 def border_of(network: Network | Graph | SubgraphView) -> Border:
-    """Return the border of a network, a graph, or a part of a graph; a network is validated.
+    """Return what to write for a network, a graph, or a part of a graph: layers, and named inputs and outputs.
+
+    A network is validated first.
 
     Raises:
         InvalidNetworkError: the network or graph has errors or no output.

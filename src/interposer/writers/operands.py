@@ -28,21 +28,21 @@ class Operands(Generic[TensorT]):
         self._operands = tuple(operands)
 
     def optional(self, index: int) -> TensorT | None:
-        """Return an operand, or None if it is absent."""
+        """Return operand `index` of the layer as a tensor of the format, or None if it is absent."""
         return self._operands[index] if index < len(self._operands) else None
 
     def operand(self, index: int) -> TensorT:
-        """Return a required operand."""
+        """Return operand `index` of the layer, which must be present, as a tensor of the format."""
         result = self.optional(index)
         assert result is not None, "violations() comes first"
         return result
 
     def tensors(self) -> list[TensorT]:
-        """Return all operands, all of which are required."""
+        """Return all operands of the layer, all of which must be present, as tensors of the format."""
         return [self.operand(index) for index in range(len(self._operands))]
 
     def info(self, index: int) -> TensorInfo:
-        """Return the info of a required operand."""
+        """Return the info of operand `index`, which must be present."""
         result = self.infos[index]
         assert result is not None, "violations() comes first"
         return result

@@ -10,7 +10,10 @@ __all__ = ["RefusedError", "refuse"]
 
 
 class RefusedError(InterposerError):
-    """A layer that the format cannot express; collected, so that a user sees all of them."""
+    """The format that is written cannot express a layer.
+
+    The writer catches and collects these errors, so that a user sees all such layers at once.
+    """
 
 
 def refuse(reason: str) -> NoReturn:

@@ -33,7 +33,7 @@ __all__ = ["ImportState"]
 
 
 class ImportState:
-    """The network, the value of every name of the model, and the unsupported operators.
+    """What is known during the import of a graph: the network, the value of every name, and unsupported operators.
 
     `operators` has the caller's converters by the name of the operator; they precede those of Interposer.
     """
@@ -70,20 +70,20 @@ class ImportState:
         self._reserved = names
 
     def define_constants(self, arrays: Mapping[str, Array]) -> None:
-        """Define constants by name: the initializers."""
+        """Define the initializers by name; an initializer becomes a constant of the network when it is first used."""
         self._arrays.update(arrays)
         self._folder = Folder(sum(array.nbytes for array in self._arrays.values()))
 
     def annotate(self, notes: Mapping[str, Quantization]) -> None:
-        """Record the model's quantization annotations, which apply to constants and outputs."""
+        """Record quantization annotations by the name of the tensor; they apply to constants and outputs."""
         self._notes_of_scales = dict(notes)
 
     def define(self, name: str, value: Value) -> None:
-        """Define the value of a name."""
+        """Record which value of the network a name of the model stands for."""
         self._values[name] = value
 
     def define_input(self, name: str, value: Value) -> None:
-        """Define the value of a name that is an input of the model."""
+        """Record which value of the network the name of a model's input stands for."""
         self._inputs.add(value.producer)
         self.define(name, value)
 
@@ -92,7 +92,10 @@ class ImportState:
         return array_of(tensor, self._files)
 
     def value(self, name: str) -> Value:
-        """Return the value of a name; an array becomes a constant of the network on first use."""
+        """Return the network value of a name of the model; an initializer becomes a constant on first use.
+
+        `ParseError` is raised if the name is not defined.
+        """
         if name not in self._values and name in self._arrays:
             self._values[name] = self._initializer(name)
         if name not in self._values:
@@ -104,7 +107,10 @@ class ImportState:
         return self.constant(array, name, f"initializer {name!r}", note if _fits(TensorInfo.of(array), note) else None)
 
     def annotated(self, name: str) -> Value:
-        """Return the value of a name, quantized as the model's annotations say."""
+        """Return the value of a name, with the quantization that the model's annotation gives it, if any fits.
+
+        A cast adds the quantization.
+        """
         value, note = self.value(name), self._notes_of_scales.get(name)
         if note is None or value.known.quantization == note or not _fits(value.known, note):
             return value
@@ -116,7 +122,10 @@ class ImportState:
         return self._arrays
 
     def extents(self, value: Value) -> Array | None:
-        """Return the elements of a tensor of dimensions, each an integer or a `Dim`; None if they are unknown."""
+        """Return the elements of a tensor that holds dimensions, such as a Reshape's shape; None if they are not known.
+
+        Each element is an integer, or a `Dim` for an unknown dimension.
+        """
         if value.constant is not None:
             return value.constant.astype(object) if value.constant.dtype.kind in "iu" else None
         return self._dimensions.get(value)
@@ -134,11 +143,14 @@ class ImportState:
         raise UnboundFormError(f"its operand {title!r} is no constant", needs)
 
     def needs(self, value: Value) -> Needs | None:
-        """Return the inputs that must be known to determine a value; None if it is computed at run time."""
+        """Return which inputs must have known values or shapes so that a value is known during the import.
+
+        The result is None if the value is always computed at run time.
+        """
         return needs_of(value, self._inputs, self._folder.takes)
 
     def give_up(self, outputs: Sequence[str]) -> None:
-        """Mark these values as missing, as they depend on an unsupported operator."""
+        """Mark the values with these names as missing, as they depend on an unsupported operator."""
         self._missing.update(name for name in outputs if name)
 
     def mark(self) -> int:
@@ -155,13 +167,16 @@ class ImportState:
                 self.network.graph.erase(layer)
 
     def keep_names(self) -> None:
-        """Record the model's names on the values of the network."""
+        """Record on the values of the network the names that they have in the model."""
         keep_names(self.network.graph, self._values.items())
 
     # --- layers -------------------------------------------------------------------------------------------------------
 
     def constant(self, array: Array, name: str, source: str = "", quantization: Quantization | None = None) -> Value:
-        """Return a new constant of the network."""
+        """Add a constant with this array and quantization to the network, and return its value.
+
+        `name` may get a number appended; `source` says in messages where the constant comes from.
+        """
         return self.network.add_layer(Constant(share(array), quantization), name=self._name(name), source=source).output
 
     def add(
@@ -172,7 +187,11 @@ class ImportState:
         source: str,
         quantization: Quantization | None = None,
     ) -> list[Value]:
-        """Return the outputs of a new layer, or constants if all results are already known."""
+        """Add a layer to the network, and return its outputs; results that are known already become constants instead.
+
+        `source` says in messages where the layer comes from, and `quantization` is that of the outputs. `ParseError` is
+        raised if the operator does not accept the operands.
+        """
         op = op.canonical()
         folded = None if quantization else self._folder.fold(op, operands)
         if folded is not None and all(info.is_tensor for info, _ in folded):
@@ -189,7 +208,10 @@ class ImportState:
     def add_control(
         self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph], name: str, source: str
     ) -> list[Value]:
-        """Return the outputs of a new control-flow layer with `graphs` as its regions."""
+        """Add a control-flow layer with the regions `graphs` to the network, and return its outputs.
+
+        `source` says in messages where the layer comes from.
+        """
         layer = self.network.graph.add(op, operands, name=self._name(name), source=source, regions=graphs)
         for error in infer_layer(layer):
             raise ParseError(error)

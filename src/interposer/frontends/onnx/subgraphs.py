@@ -27,10 +27,10 @@ _MOST_NODES: Final = 1 << 18
 
 
 class Scope(Importer):
-    """The import of a subgraph; names that the subgraph does not define are looked up in the outer importer.
+    """Converts a subgraph of a node; names that the subgraph does not define are looked up in the outer importer.
 
-    Without a separate `network`, layers are added to the outer network. With one, a value from outside becomes
-    an input and is listed in `captured`; a constant is added again, without a copy of its array.
+    Without a separate `network`, layers are added to the outer network. With one, a value from outside becomes an input
+    and is listed in `captured`; a constant is added again, without a copy of its array.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class Scope(Importer):
         self._arrays = dict(initializers(outer, graph) if arrays is None else arrays)
 
     def bind(self, values: Sequence[Value]) -> None:
-        """Set the values of the graph's inputs."""
+        """Let the inputs of the subgraph stand for `values`, in order."""
         for declared, value in zip(self.graph.input, values, strict=True):
             self.define(declared.name, value)
 
     def converted(self) -> list[Value] | None:
-        """Return the graph's results; None if one depends on an unsupported operator."""
+        """Convert the subgraph's nodes, and return its outputs; None if one depends on an unsupported operator."""
         names = [output.name for output in self.graph.output]
         for message in in_running_order(self.graph.node, names):
             self._convert_node(message, self._node_name(message))
@@ -86,9 +86,11 @@ class Scope(Importer):
 
 
 class Region(NamedTuple):
-    """A subgraph as a region: captured values follow its own inputs; `infos` are those of its results.
+    """A converted subgraph as the region of a control-flow layer.
 
-    `held` are the indices of carried values that are optionals, but that its nodes return unwrapped.
+    `graph` has the subgraph's own inputs, and after them one for each of `captured`, the values of the outer graph that
+    it uses. `infos` are those of its outputs. `held` are the indices of carried values that are optionals, but that the
+    subgraph's nodes return unwrapped.
     """
 
     graph: Graph
@@ -98,7 +100,10 @@ class Region(NamedTuple):
 
 
 def initializers(outer: ImportState, graph: Message) -> Arrays:
-    """Return the initializers of a graph; callers that convert it several times call this once."""
+    """Return the initializers of a subgraph as arrays by name; `outer` is the import of the enclosing graph.
+
+    Callers that convert the subgraph several times call this once.
+    """
     return {tensor.name: outer.array(tensor) for tensor in graph.initializer}
 
 
@@ -141,7 +146,9 @@ def _plain(scope: Scope, value: Value) -> Value:
 def in_place(
     outer: ImportState, graph: Message, values: Sequence[Value], arrays: Arrays | None = None
 ) -> list[Value] | None:
-    """Return the results of a graph converted in place of its node; None if it has unsupported operators.
+    """Convert a subgraph into the network of `outer`, applied to `values`, and return its outputs.
+
+    The result is None if it has unsupported operators. `arrays` are its initializers if they have been read already.
 
     Raises:
         ParseError: the graph violates the format.
@@ -152,7 +159,10 @@ def in_place(
 
 
 def rebound(result: Region, captured: Sequence[Value]) -> Graph:
-    """Return the region's graph with inputs for exactly the values in `captured`, in this order."""
+    """Return the region's graph with inputs for exactly the outer values in `captured`, in this order.
+
+    The regions of one layer must capture the same values.
+    """
     mine = dict(zip(result.captured, result.graph.inputs, strict=True))
     for number, value in enumerate(captured):
         if value in mine:

@@ -128,7 +128,7 @@ def _from_bytes(dtype: DataType, shape: tuple[int, ...], read: Callable[[int], A
 
 
 def _unpacked(data: Array, count: int, bits: int) -> Array:
-    """Return the elements of a tensor with several elements per byte, lowest bits first, one per byte."""
+    """Return `count` elements of `bits` bits as one byte each; they are packed from the lowest bit of each byte on."""
     if 8 % bits:
         stream = np.unpackbits(data, bitorder="little")[: count * bits].reshape(count, bits)
         return np.packbits(stream, axis=-1, bitorder="little").reshape(-1)

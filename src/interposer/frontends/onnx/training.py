@@ -32,7 +32,10 @@ Step = Callable[["_Arithmetic", Value, Value, Sequence[Value]], Sequence[Value]]
 
 
 class _Arithmetic:
-    """Arithmetic on the values of one node and on numbers, which adds the layers for it."""
+    """Adds layers for arithmetic on the values of a training operator, on behalf of its node.
+
+    `rate` is the operand with the learning rate, and `count` the operand with the number of steps so far.
+    """
 
     def __init__(self, node: Node) -> None:
         self.node, self.rate, self.count = node, node.value(0), node.value(1)
@@ -63,15 +66,15 @@ class _Arithmetic:
         return self.add(self.times(share, old), self.times(1 - share, new))
 
     def regularized(self, x: Value, gradient: Value) -> Value:
-        """Return the gradient plus that of the L2 regularization term."""
+        """Return the gradient of a parameter `x` plus that of the L2 regularization term, norm_coefficient * x."""
         return self.add(self.times(self.node.number("norm_coefficient", 0.0), x), gradient)
 
     def counted(self, like: Value) -> Value:
-        """Return the number of steps so far, in the type of `like`."""
+        """Return the operand with the number of steps so far, cast to the type of `like`."""
         return self.node.step(Cast(like.known.dtype), self.count)
 
     def unless_first(self, later: Value, first: Value) -> Value:
-        """Return one number from the second step on, and another one in the first."""
+        """Return `later` from the second optimizer step on, and `first` in the first step, when the step count is 0."""
         zero = self.node.scalar_like(0, self.count)
         started = self.node.step(Comparison(ComparisonOperation.GREATER), self.count, zero)
         return self.node.step(Where(), started, later, first)

@@ -55,7 +55,7 @@ class _Nodes(NamedTuple):
     missing_true: Array
 
     def attributes(self) -> dict[str, Array]:
-        """Return the columns as attributes of the operator."""
+        """Return the columns by the names of the attributes of `TreeEnsemble`."""
         return {**self._asdict(), "missing_true": self.missing_true.astype(np.bool_)}
 
 
@@ -98,7 +98,10 @@ def _branches(node: Node, side: str) -> Array:
 
 
 def _with_members(nodes: _Nodes, members: Array) -> _Nodes:
-    """Return the nodes with each membership test replaced by a chain of comparisons with its members."""
+    """Return the nodes with each membership test replaced by a chain of comparisons with its members.
+
+    `members` lists the members of all such nodes in order, with NaN after the last member of each node.
+    """
     rows = [list(row) for row in zip(*(column.tolist() for column in nodes), strict=True)]
     ends = np.flatnonzero(np.isnan(members))
     lists = [part[~np.isnan(part)].tolist() for part in np.split(members, ends + 1)]
@@ -197,7 +200,7 @@ class _Forest:
         self._numbers = dict(zip(self._names, places.tolist(), strict=True))
 
     def attributes(self) -> dict[str, Array]:
-        """Return the nodes as attributes of the operator."""
+        """Return the inner nodes and the roots by the names of the attributes of `TreeEnsemble`."""
         missing = integers(self._node, "nodes_missing_value_tracks_true")
         true, false = self._ends("true"), self._ends("false")
         nodes = _Nodes(

@@ -9,11 +9,14 @@ __all__ = ["UnboundFormError", "UnsupportedFormError"]
 
 
 class UnsupportedFormError(InterposerError):
-    """An operator that is known, in a form that is not supported; collected, so that a user sees all such forms."""
+    """An operator is known, but the node has a form that is not supported, such as an attribute's value.
+
+    The importer catches and collects these errors, so that a user sees all of them at once.
+    """
 
 
 class UnboundFormError(UnsupportedFormError):
-    """A form that is supported once `needs`, values or shapes of the model's inputs, are given."""
+    """A node has a form that is supported once `needs` (values or shapes of the model's inputs) are given."""
 
     def __init__(self, reason: str, needs: Needs) -> None:
         self.reason, self.needs = reason, needs

@@ -17,14 +17,17 @@ _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
 
 
 class Apart(NamedTuple):
-    """A model's bytes without the raw data of large initializers, and that data by the initializers' positions."""
+    """The bytes of a model file without the raw data of large initializers, and this data by initializer number."""
 
     message: bytes | memoryview
     data: dict[int, memoryview]
 
 
 class _Field(NamedTuple):
-    """A field of a message: its number, the offset of its tag, and the range of its content."""
+    """A field of an encoded protobuf message: its number, its wire type `kind`, and where it is in the bytes.
+
+    `begin` is the offset of its tag; its content is from `start` to `end`.
+    """
 
     number: int
     kind: int
@@ -67,14 +70,17 @@ def _without_data(view: memoryview, graph: _Field) -> tuple[list[bytes | memoryv
 
 
 def _raw_data(view: memoryview, tensor: _Field) -> _Field | None:
-    """Return the field with the tensor's raw data if it is large and unique, else None."""
+    """Return the field with the raw data of an encoded `TensorProto`; None if the data is small or not in one field."""
     fields = [field for field in _fields(view, tensor.start, tensor.end) if field.number == _RAW_DATA]
     large = len(fields) == 1 and fields[0].kind == _BYTES and fields[0].end - fields[0].start > LEAST_TENSOR
     return fields[0] if large else None
 
 
 def _fields(view: memoryview, at: int, end: int) -> Iterator[_Field]:
-    """Yield the fields of a message in order; raise ValueError or IndexError if it is damaged."""
+    """Yield the fields of the encoded message between the offsets `at` and `end`, in order.
+
+    ValueError or IndexError is raised if the message is damaged.
+    """
     while at < end:
         begin = at
         tag, at = _number(view, at)
@@ -95,7 +101,7 @@ def _fields(view: memoryview, at: int, end: int) -> Iterator[_Field]:
 
 
 def _number(view: memoryview, at: int) -> tuple[int, int]:
-    """Return a variable-length integer, and the offset after it."""
+    """Return the variable-length integer at the offset `at`, and the offset after it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = view[at]

@@ -122,7 +122,7 @@ def _check_quantization(tensor: Tensor, quantization_parameters: QuantizationPar
 
 
 def _integer_range(dtype: str) -> tuple[float, float]:
-    """Return the smallest and largest value of an integer type; infinite bounds for any other type."""
+    """Return the smallest and largest value of the tensor type `dtype`; infinite bounds if it is no integer type."""
     if dtype == "int4":
         return -8, 7
     known = numpy_dtype(dtype)
@@ -132,7 +132,7 @@ def _integer_range(dtype: str) -> tuple[float, float]:
 
 
 def _check_order(model: Model, subgraph: Subgraph, where: str) -> None:
-    """Raise a `ParseError` unless every tensor has one producer at most, which comes before its consumers."""
+    """Raise a `ParseError` unless every tensor of a subgraph has at most one producer, which precedes its consumers."""
     if len(set(subgraph.inputs)) != len(subgraph.inputs):
         _fail("a tensor is an input twice", f"{where}.inputs")
     constant = {i for i, tensor in enumerate(subgraph.tensors) if model.buffer_data(tensor.buffer) is not None}
@@ -163,7 +163,7 @@ def _check_signature(model: Model, signature: Signature, where: str) -> None:
 
 
 def called(operator: Operator) -> Iterator[tuple[str, int]]:
-    """Yield pairs of an option's name and the subgraph that it refers to."""
+    """Yield a pair for each subgraph that the operator runs: the name of the option with its index, and the index."""
     for name, value in operator.attributes.items():
         if name.endswith("subgraph_index") or name == "subgraph":
             yield name, value

@@ -118,7 +118,10 @@ class _ModelBuilder:
         return self._bytes(record["data"], record["offset"], record["size"], where)
 
     def _bytes(self, inline: memoryview | None, offset: int, size: int, where: str) -> memoryview | None:
-        """Return a buffer's bytes, from the FlatBuffers part or (in large files) from after it; None if absent."""
+        """Return the bytes of a buffer, or None if it is empty.
+
+        They are `inline` in the FlatBuffers part, or in large files `size` bytes at position `offset` after this part.
+        """
         if inline is None and offset > 1:
             inline = self._reader.region(offset, size, where)
         return inline or None
@@ -194,7 +197,7 @@ class _ModelBuilder:
         return Signature(record["signature_key"] or "", record["subgraph_index"], inputs, outputs)
 
     def _tuple(self, values: Any, where: str) -> tuple[Any, ...]:
-        """Return the elements of a vector as a tuple; empty if the vector is absent."""
+        """Return the elements of the FlatBuffers vector `values` as a tuple; empty if the vector is absent (None)."""
         if values is None:
             return ()
         self._reader.spend(len(values), where)

@@ -52,9 +52,10 @@ class Record:
 
 
 class Reader:
-    """A reader of records from `data`, which must not change while the records are in use.
+    """Reads the tables of a FlatBuffers file as `Record` objects, and checks that they are inside of the file.
 
-    The argument `where` of the methods names what is being read, for error messages.
+    The bytes `data` must not change while the records are in use. The argument `where` of the methods names what is
+    being read, for error messages.
     """
 
     def __init__(self, data: memoryview) -> None:
@@ -106,7 +107,10 @@ class Reader:
             self._fail("two parts of the file overlap", f"byte {int(starts[order][clashes[0] + 1]):#x}")
 
     def _claim(self, start: int, end: int, where: str) -> None:
-        """Record that these bytes belong to one object; `refuse_overlaps` compares it with all others."""
+        """Record that the bytes from `start` to `end` belong to one object, for `refuse_overlaps`.
+
+        `ParseError` is raised if they are not in the file, or if all objects together have more bytes than it.
+        """
         if not 0 <= start <= end <= self._size:
             self._fail(f"bytes {start:#x} to {end:#x} are not in the file of {self._size} bytes", where)
         self._claimed += end - start
@@ -160,7 +164,10 @@ class Reader:
         return present
 
     def _vtable(self, position: int, where: str) -> tuple[int, tuple[int, ...]]:
-        """Return the size of the table at `position`, and the offsets of its fields (0 for absent fields)."""
+        """Return the size of the table at `position` in bytes, and the offset of each field in it (0 if absent).
+
+        The order of the fields is that of the schema.
+        """
         vtable = position - _I32.unpack_from(self.data, position)[0]
         if vtable not in self._vtables:
             self._vtables[vtable] = self._new_vtable(vtable, where)

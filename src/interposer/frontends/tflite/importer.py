@@ -141,7 +141,10 @@ class Importer:
         self._converted = [0]
 
     def network(self) -> Network:
-        """Return the whole network."""
+        """Convert the whole subgraph, and return the network.
+
+        `UnsupportedOperatorError` is raised first if there are unknown operators.
+        """
         self._refuse_unknown()
         self._add_inputs()
         self._convert_all()
@@ -149,18 +152,21 @@ class Importer:
         return Network(graph=self.graph)
 
     def inputs(self) -> dict[str, TensorInfo]:
-        """Return the inputs' infos by name, from the file and the caller."""
+        """Return the infos of the inputs by name: types from the file, and shapes from the caller or the file."""
         pairs = zip(self.subgraph.inputs, self._input_names(), strict=True)
         return {name: self._input_info(index, name) for index, name in pairs}
 
     def outputs(self) -> dict[str, TensorInfo | None]:
-        """Return the outputs' infos by name, with what is known independently of the inputs: their types."""
+        """Return the infos of the outputs by name: their types, with unknown rank, as shapes depend on the inputs."""
         infos = (tensor_info(self.subgraph.tensors[index], "outputs") for index in self.subgraph.outputs)
         pairs = zip(self._output_names(), infos, strict=True)
         return {name: TensorInfo(UNRANKED, info.dtype) for name, info in pairs}
 
     def needs(self, value: Value) -> Needs | None:
-        """Return the model inputs that must be known to determine a value; None if it is computed at run time."""
+        """Return which model inputs must have known values or shapes so that a value is known during the import.
+
+        The result is None if the value is always computed at run time.
+        """
         return needs_of(value, self._inputs, lambda op: op.pure)
 
     @property
@@ -357,7 +363,7 @@ class Importer:
         return self._values[index]
 
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
-        """Return the output of a new constant layer."""
+        """Add a constant layer with this array, quantization and name to the graph, and return its output."""
         layer = self.graph.add(Constant(share(array), quantization), name=name)
         infer_layer(layer)
         return layer.output

@@ -46,13 +46,16 @@ class Import(Protocol):
         """
 
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
-        """Return the output of a new constant layer."""
+        """Add a constant layer with this array, quantization and name to the graph, and return its output."""
 
     def output_info(self, operator: Operator, number: int, where: str) -> TensorInfo:
         """Return the info that the file declares for output `number` of an operator; `where` is for errors."""
 
     def needs(self, value: Value) -> Needs | None:
-        """Return the model inputs that must be known to determine a value; None if it is computed at run time."""
+        """Return which model inputs must have known values or shapes so that a value is known during the import.
+
+        The result is None if the value is always computed at run time.
+        """
 
     def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
         """Return subgraph `number` as a region (the graph of a control-flow layer) whose inputs have `infos`.
@@ -69,10 +72,11 @@ class Import(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator of the file, with the network values of its inputs.
+    """An operator of the file while it is converted, with the network values of its inputs.
 
-    `options` are its options by the schema's names, defaults filled in. All its layers are named after `name` and come
-    from `source`; errors are `ParseError` with the location `where`.
+    Converters read inputs and add layers through its methods; an `index` is the number of an input. `options` are the
+    operator's options by the schema's names, defaults filled in. All layers are named after `name` and come from
+    `source`; errors are `ParseError` with the location `where`.
     """
 
     importer: Import
@@ -136,11 +140,16 @@ class Node:
         return self.dequantized(index, other.known.dtype, fold=fold)
 
     def dequantized(self, index: int, dtype: DataType, *, fold: bool = True) -> Value:
-        """Return a quantized input as float values."""
+        """Return a quantized input as floats of type `dtype`; without `fold`, a layer dequantizes even a constant."""
         return self.add(Dequantize(dtype), self.input(index), fold=fold)
 
     def known(self, index: int, what: str) -> Array:
-        """Return the value of an input that must be known before running."""
+        """Return the value of an input that must be known during the import; `what` names the input in messages.
+
+        Raises:
+            UnboundInputError: it would be known if inputs of the model had values or shapes.
+            ParseError: it is computed from data.
+        """
         value = self.input(index)
         if value.constant is None:
             reason = f"{what} (input {index}) is computed while running"
@@ -149,12 +158,15 @@ class Node:
         return value.constant
 
     def open_shape(self, reason: str) -> NoReturn:
-        """Refuse the operator until the shapes of the model's inputs are known."""
+        """Refuse the operator because a shape is unknown; the error asks for inputs' shapes that are still open."""
         self._ask_for(Needs(shapes=True), reason)
         self.fail(reason)
 
     def _ask_for(self, needs: Needs | None, reason: str) -> None:
-        """Raise `UnboundInputError` if the operator becomes supported once `needs` are given; else return."""
+        """Raise `UnboundInputError` with a reason if the caller can give `needs`, so that the operator is supported.
+
+        Return if `needs` is None, or if all that it asks for is known already.
+        """
         open_shapes = needs is not None and needs.shapes and self.importer.has_open_inputs
         if needs is not None and (needs.values or open_shapes):
             note = f"{self.where}: {reason}; give {needs}"
@@ -162,21 +174,24 @@ class Node:
             raise UnboundInputError({name: 1}, sorted(needs.values), shapes=needs.shapes, notes={name: note})
 
     def ints(self, index: int, what: str) -> tuple[int, ...]:
-        """Return the elements of an input that must be known integers."""
+        """Return the elements of an input, which must be known integers; `what` names the input in messages."""
         value = self.known(index, what)
         if value.dtype.kind not in "iu":
             self.fail(f"{what} (input {index}) is {value.dtype}; expected integers")
         return tuple(value.ravel().tolist())
 
     def number(self, index: int, what: str) -> int:
-        """Return an input that must be one known integer."""
+        """Return the value of an input, which must be one known integer; `what` names the input in messages."""
         values = self.ints(index, what)
         if len(values) != 1:
             self.fail(f"{what} (input {index}) has {len(values)} elements; expected one")
         return values[0]
 
     def pairs(self, index: int, what: str) -> tuple[tuple[int, int], ...]:
-        """Return the rows of an input that must be a known matrix of integers with two columns."""
+        """Return the rows of an input as pairs; it must be a known matrix of integers with two columns.
+
+        `what` names the input in messages.
+        """
         values = self.ints(index, what)
         if self.info(index).shape[1:] != (2,):
             self.fail(f"{what} (input {index}) has shape {self.info(index).shape}; expected two columns")

@@ -79,7 +79,7 @@ def split_sizes(node: Node) -> list[Value]:
 
 
 def _axis(node: Node, axis: int, of: int = 0) -> int:
-    """Return an axis of input `of`, counted from the front."""
+    """Return an axis of input number `of`, counted from the front; fail if it is out of range."""
     rank = node.info(of).rank
     if not -rank <= axis < rank:
         node.fail(f"axis {axis} is not one of shape {node.info(of).shape}")

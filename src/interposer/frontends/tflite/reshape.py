@@ -57,7 +57,7 @@ def expand_dims(node: Node) -> list[Value]:
 
 
 def reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
-    """Return the operator that reshapes the input to a shape with at most one unknown dimension."""
+    """Return the operator that reshapes the input to `shape`; refuse the node if several dimensions are unknown."""
     if sum(isinstance(dim, Dim) for dim in shape) > 1:
         node.open_shape("more than one dimension is not known")
     return Reshape(tuple(-1 if isinstance(dim, Dim) else dim for dim in shape))

@@ -62,6 +62,6 @@ def constant_array(values: Array, tensor: Tensor, where: str) -> Array:
 
 
 def _nibbles(packed: Array, count: int) -> Array:
-    """Return packed signed 4-bit integers as int8: the lower half of each byte first."""
+    """Return `count` signed 4-bit integers as int8; two are packed in each byte, the first one in the lower half."""
     pairs = np.stack([packed << 4, packed], axis=-1).view(np.int8) >> 4
     return pairs.reshape(-1)[:count]

@@ -30,10 +30,11 @@ _TABLE: Final[dict[tuple[str, bool], Entry]] = {}
 
 
 def operator(*names: str, options: bool = False, custom: bool = False) -> Callable[[Converter], Converter]:
-    """Register the decorated function for operators of these names.
+    """Register the decorated function as the converter of the TFLite operators `names`.
 
-    The function takes a `Node` and returns the operator's output value, or a sequence of them. With `options`, it reads
-    the node's options; an operator with options of another type than the schema's is then refused.
+    It takes a `Node` and returns the operator's output value, or a sequence of them. With `options`, it reads the
+    node's options; an operator with options of another type than the schema's is then refused. `custom` says that the
+    names are those of custom operators.
 
     Raises:
         InvalidArgumentError: a second function for the same operator.
@@ -50,7 +51,7 @@ def operator(*names: str, options: bool = False, custom: bool = False) -> Callab
 
 
 def find(name: str, custom: bool) -> Entry | None:
-    """Return the entry of an operator, or None if the operator is not known."""
+    """Return the entry of an operator, or of a custom operator if `custom`; None if it is not known."""
     return _TABLE.get((name, custom))
 
 

@@ -41,7 +41,7 @@ def _tanh(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def scaled(draft: Draft, x: Tensor, factor: float) -> Tensor:
-    """Return a tensor multiplied by a number."""
+    """Return the tensor `x` multiplied by the number `factor`."""
     return x if factor == 1 else draft.node("Mul", x, draft.like(factor, x))
 
 

@@ -50,7 +50,11 @@ def space_to_batch(draft: Draft, op: SpaceToBatchNd) -> Tensor:
 
 
 def _divided(shape: Sequence[int], axes: Sequence[int], block: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
-    """Return the shape with the axes split, and the positions of their inner and outer parts."""
+    """Return a shape with each of `axes` split in two, and the positions of the new axes.
+
+    The outer new axis has the number of blocks, the inner one the size from `block`. The results are the shape, the
+    positions of the inner axes, and those of the outer axes.
+    """
     divided: list[int] = []
     inner, outer = [], []
     for axis, dimension in enumerate(shape):

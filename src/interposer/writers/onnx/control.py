@@ -13,13 +13,13 @@ __all__: list[str] = []
 
 @writer(Debug, MemCopy, MemImport, Merge, moves=True)
 def passed_on(draft: Draft, op: Debug | MemCopy | MemImport | Merge) -> Tensor:
-    """Return the first operand."""
+    """Write a layer that does not change its input as no node: return the first operand."""
     return draft.operand(0)
 
 
 @writer(Switch, moves=True)
 def switch(draft: Draft, op: Switch) -> list[Tensor]:
-    """Return the data operand for both outputs."""
+    """Write Switch as no node: return the data operand for both outputs."""
     return [draft.operand(0)] * 2
 
 

@@ -29,5 +29,5 @@ _REASONS: Final = {
 @writer(*_REASONS, quantized=True)
 @writer(*_REASONS)
 def refused(draft: Draft, op: Any) -> Tensor:
-    """Refuse the layer with the reason for its operator."""
+    """Refuse the layer, as ONNX has no operators for it; the reason is listed by operator."""
     refuse(_REASONS[type(op)])

@@ -30,7 +30,9 @@ _MOVING: Final = frozenset(
 
 
 class Draft(Operands[Tensor]):
-    """The operands and results of a layer, and the nodes that are written for the layer.
+    """Writes one layer: it has the layer's operands as tensors, and collects the nodes that writer functions add.
+
+    `results` are the infos of the layer's outputs. The nodes become part of the model in `finish`.
 
     Raises from all methods:
         RefusedError: the format cannot express the requested node or value.
@@ -42,20 +44,20 @@ class Draft(Operands[Tensor]):
         self._steps: list[Step] = []
 
     def again(self, operands: Sequence[Tensor | None]) -> Draft:
-        """Return a draft for the same layer with other operands, without the nodes so far."""
+        """Return a new draft without nodes for the same layer with other operands, to write it in another way."""
         draft = Draft(self.sheet, self.layer, operands)
         draft.infos, draft.results = self.infos, self.results
         return draft
 
     def take_over(self, other: Draft) -> None:
-        """Add the nodes of another draft to this one."""
+        """Add the nodes of another draft of the same layer to this one."""
         self._steps += other._steps
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
     @property
     def operands(self) -> tuple[Tensor | None, ...]:
-        """All operands; None for absent ones."""
+        """All operands of the layer as tensors; None for absent ones."""
         return self._operands
 
     def shape(self, index: int) -> tuple[int, ...]:
@@ -73,11 +75,11 @@ class Draft(Operands[Tensor]):
         return Tensor(f"{self.layer.name}/{name}", dtype, np.asarray(values).astype(dtype.numpy))
 
     def ints(self, values: Sequence[int] | int, name: str = "constant") -> Tensor:
-        """Return a constant of int64: a vector, or a scalar for one number."""
+        """Return an int64 constant of `values`: a vector, or a scalar for one number."""
         return self.constant(np.array(values, np.int64), DataType.INT64, name)
 
     def like(self, value: float, tensor: Tensor) -> Tensor:
-        """Return a scalar constant of the type of `tensor`."""
+        """Return a constant scalar `value` of the type of `tensor`."""
         return self.constant(value, tensor.dtype)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
@@ -173,7 +175,7 @@ class Draft(Operands[Tensor]):
         return known is not None and known.takes(known.result(0), dtype)
 
     def name_of(self, tensor: Tensor) -> str:
-        """Return the name of a tensor in the model; a constant is added on first use."""
+        """Return the name of a tensor in the model; a constant is added to the model at the first call for it."""
         if tensor.array is None:
             return tensor.name
         if tensor not in self.sheet.placed:
@@ -198,21 +200,21 @@ class Draft(Operands[Tensor]):
         return self.constant(values, dtype, "scale"), self.constant(points, zero, "zero_point")
 
     def dequantized(self, x: Tensor, q: Quantization, dtype: DataType = DataType.FLOAT32) -> Tensor:
-        """Return quantized values dequantized to float."""
+        """Return the integers `x`, which have the quantization `q`, dequantized to floats of type `dtype`."""
         scale, point = self.scale(q, dtype, x.dtype)
         needed = any(q.zero_points) or x.dtype is not DataType.INT32
         created = self.node("DequantizeLinear", x, scale, point if needed else None, giving=dtype, axis=q.axis)
         return replace(created, codes=x, codes_as=q)
 
     def quantized(self, x: Tensor, q: Quantization, dtype: DataType) -> Tensor:
-        """Return float values quantized to integers, rounded half to even."""
+        """Return the floats `x` quantized with `q` to integers of type `dtype`, ties to even."""
         scale, point = self.scale(q, x.dtype, dtype)
         return self.node("QuantizeLinear", x, scale, point, axis=q.axis)
 
     # --- what every family needs --------------------------------------------------------------------------------------
 
     def cast(self, x: Tensor, dtype: DataType) -> Tensor:
-        """Return a tensor cast to another type; out-of-range integers keep their low bits."""
+        """Return `x` cast to the type `dtype`; integers that are out of its range keep their low bits."""
         if x.dtype is dtype:
             return x
         if x.array is not None and x.codes_as is None and DataType.STRING not in (x.dtype, dtype):
@@ -221,7 +223,7 @@ class Draft(Operands[Tensor]):
         return self.node("Cast", x, giving=dtype, to=dtype, saturate=saturate)
 
     def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
-        """Return a tensor with permuted axes."""
+        """Return `x` with its axes in the order `permutation`; a constant is permuted without a node."""
         order = tuple(permutation)
         if order == tuple(range(len(order))):
             return x
@@ -232,7 +234,7 @@ class Draft(Operands[Tensor]):
         return self.node("Transpose", x, perm=order)
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return a reshaped tensor; at most one dimension may be -1 or unknown."""
+        """Return `x` with the shape `shape`, of which at most one dimension may be -1 or unknown."""
         if sum(isinstance(dim, Dim) or dim == -1 for dim in shape) > 1:
             refuse(f"it would give a tensor the shape {TensorShape(shape)}, of which several dimensions are not known")
         sizes = tuple(-1 if isinstance(dim, Dim) else int(dim) for dim in shape)
@@ -241,15 +243,18 @@ class Draft(Operands[Tensor]):
         return created or self.node("Reshape", x, self.ints(sizes, "shape"), allowzero=allow_zero)
 
     def unsqueeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """Return a tensor with new axes of size 1, counted in the result."""
+        """Return `x` with new axes of size 1 at the positions `axes`, counted in the result."""
         return self.node("Unsqueeze", x, self.ints(axes, "axes")) if axes else x
 
     def squeeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """Return a tensor without the given axes of size 1."""
+        """Return `x` without those of its axes that are in `axes`, which must have size 1."""
         return self.node("Squeeze", x, self.ints(axes, "axes")) if axes else x
 
     def reduce(self, kind: str, x: Tensor, axes: Sequence[int], *, keep: bool = True) -> Tensor:
-        """Return a reduction (ReduceSum or similar) over the given axes; an empty list means all axes."""
+        """Return `x` reduced by the ONNX operator `kind`, such as ReduceSum, over `axes`; an empty list means all axes.
+
+        With `keep`, reduced axes have size 1 in the result; otherwise they are removed.
+        """
         if self.opset >= 18 or kind == "ReduceSum":
             numbers = self.ints(axes, "axes") if axes else None
             return self.node(kind, x, numbers, keepdims=int(keep))
@@ -263,18 +268,18 @@ class Draft(Operands[Tensor]):
         axes: Sequence[int],
         steps: Sequence[int] | None = None,
     ) -> Tensor:
-        """Return a slice of a tensor along some axes."""
+        """Return the slice of `x` from `starts` to `ends` along `axes`, by default with steps of 1."""
         if not axes:
             return x
         numbers = [self.ints(item, "slice") for item in (starts, ends, axes)]
         return self.node("Slice", x, *numbers, None if steps is None else self.ints(steps, "slice"))
 
     def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
-        """Return tensors concatenated along an axis."""
+        """Return the tensors `parts` concatenated along an axis."""
         return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=axis)
 
     def clip(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
-        """Return a tensor clipped to two bounds, each of which may be None."""
+        """Return `x` clipped to the range from `low` to `high`; None stands for no bound."""
         bounds = [None if bound is None else self.like(bound, x) for bound in (low, high)]
         if low is None and high is None:
             return x
@@ -296,7 +301,7 @@ class Draft(Operands[Tensor]):
 
     @property
     def arithmetic(self) -> int:
-        """The number of nodes so far that compute something, instead of moving or converting elements."""
+        """The number of nodes in this draft that compute something, instead of moving or converting elements."""
         return sum(step.kind not in _MOVING for step in self._steps)
 
     # --- the end ------------------------------------------------------------------------------------------------------

@@ -45,7 +45,10 @@ _OF_TRUTHS: Final = {**_BITWISE, B.MAXIMUM: "Or", B.MINIMUM: "And"}
 
 
 def _divisor(draft: Draft, b: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return an integer divisor with zeros replaced, and a mask of the zeros; a division by zero gives 0."""
+    """Return an integer divisor with its zeros replaced by 1, and a boolean mask of the zeros.
+
+    The mask is None if there are none. Where it is true, callers return 0 for the division.
+    """
     if b.array is not None and b.array.all():
         return b, None
     zero = draft.node("Equal", b, draft.like(0, b))
@@ -83,7 +86,7 @@ def _fmod(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _floor_div(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-    """Return the floor of a quotient: the remainder is subtracted first, so that the division is exact."""
+    """Return floor(a / b): the remainder is subtracted first, so that the division is exact."""
     if a.dtype.is_float:
         whole = draft.node("Round", draft.node("Div", draft.node("Sub", a, _mod(draft, a, b)), b))
         return draft.node("Where", draft.node("Equal", b, draft.like(0, b)), draft.node("Div", a, b), whole)
@@ -98,7 +101,7 @@ def _squared_difference(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _power(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-    """Return a power; of integer bases, only 1 and -1 have nonzero powers with negative exponents."""
+    """Return `a` to the power of `b`; integers with negative exponents give 0, unless the base is 1 or -1."""
     if a.dtype.is_float:
         return draft.node("Pow", a, draft.cast(b, a.dtype))
     if b.dtype.is_float or b.dtype in UNSIGNED_INTEGERS or (b.array is not None and (b.array >= 0).all()):
@@ -112,7 +115,7 @@ def _power(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _atan2(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-    """Return atan2: the arc tangent of the quotient, plus or minus pi for negative x; 0 for the origin."""
+    """Return atan2(a, b): the arc tangent of a / b, plus or minus pi where b is negative; 0 where both are 0."""
     zero, origin = (
         draft.like(0, a),
         draft.node("And", *(draft.node("Equal", item, draft.like(0, item)) for item in (a, b))),
@@ -125,7 +128,10 @@ def _atan2(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _shift(draft: Draft, a: Tensor, b: Tensor, direction: str) -> Tensor:
-    """Return a shift of unsigned numbers; shifts by the width or more give 0."""
+    """Return the unsigned integers `a` shifted by `b` bits in a direction, LEFT or RIGHT.
+
+    Shifts by the width of the type or more give 0.
+    """
     width = draft.constant(a.dtype.bits, a.dtype)
     far = draft.node("GreaterOrEqual", b, width)
     by = draft.node("Where", far, draft.like(0, b), b)
@@ -138,7 +144,7 @@ def _shift_left(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _shift_right(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-    """Return an arithmetic right shift; a negative number is shifted as its complement."""
+    """Return `a` arithmetically shifted to the right by `b` bits; a negative number is shifted as its complement."""
     bits = _bits(a.dtype)
     if bits is a.dtype:
         return _shift(draft, a, b, "RIGHT")

@@ -76,7 +76,10 @@ def _is_large(tensor: Message) -> bool:
 
 
 def _move_apart(tensor: Message, weights: BinaryIO, location: str) -> None:
-    """Move the data of a tensor to the end of the file of weights, at a multiple of 64 bytes."""
+    """Move the raw data of a `TensorProto` to the end of the file `weights`, at a multiple of 64 bytes.
+
+    The tensor then refers to the data by `location`, the name of the file.
+    """
     weights.write(bytes(-weights.tell() % _ALIGNMENT))
     facts = {"location": location, "offset": weights.tell(), "length": len(tensor.raw_data)}
     weights.write(tensor.raw_data)

@@ -46,7 +46,10 @@ class Factor(NamedTuple):
 
 
 def factor_of(real: ArrayLike) -> Factor:
-    """Return the nearest fixed-point number to each positive float: 0 below the range, the largest one above it."""
+    """Return the nearest fixed-point number to each positive float in `real`.
+
+    The result is 0 below the range, and the largest fixed-point number above it.
+    """
     mantissa, exponent = np.frexp(np.asarray(real, np.float64))
     multiplier = np.floor(mantissa * _UNIT + 0.5).astype(np.int64)
     carried = multiplier == _UNIT
@@ -94,12 +97,12 @@ def single(info: TensorInfo, *dtypes: DataType) -> Quantization:
 
 
 def scale32(info: TensorInfo) -> np.float32:
-    """Return the scale of a tensor rounded to float32, as files store it."""
+    """Return the per-tensor scale of a tensor rounded to float32, as files store it."""
     return np.float32(info.scale)
 
 
 def offset(draft: Draft, x: Tensor, info: TensorInfo) -> Tensor:
-    """Return quantized values minus the zero point as int64."""
+    """Return the quantized values `x` minus the zero point of `info`, as int64."""
     wide = draft.cast(x, DataType.INT64)
     return draft.node("Sub", wide, draft.ints(info.zero_point)) if info.zero_point else wide
 
@@ -122,7 +125,10 @@ def rescaled(draft: Draft, steps: Tensor, factor: ArrayLike, info: TensorInfo) -
 
 
 def rounded_away(draft: Draft, x: Tensor) -> Tensor:
-    """Return the nearest integers, ties away from zero; exact, as the fraction is compared with one half."""
+    """Return the floats `x` rounded to the nearest integer, ties away from zero.
+
+    This is exact, as the fraction is compared with one half.
+    """
     cut = draft.node("Floor", draft.node("Abs", x))
     rest = draft.node("Sub", draft.node("Abs", x), cut)
     up = draft.cast(draft.node("GreaterOrEqual", rest, draft.like(0.5, x)), x.dtype)

@@ -51,11 +51,11 @@ class Form(NamedTuple):
         return self.variadic or index < len(self.inputs)
 
     def operand(self, index: int) -> str:
-        """Return the type of an operand, or its type variable."""
+        """Return the type of operand number `index`, or the name of its type variable, such as ``T``."""
         return self.inputs[min(index, len(self.inputs) - 1) if self.variadic else index]
 
     def result(self, index: int) -> str:
-        """Return the type of a result, or its type variable."""
+        """Return the type of result number `index`, or the name of its type variable, such as ``T``."""
         return self.outputs[min(index, len(self.outputs) - 1)]
 
     def takes(self, name: str, dtype: DataType) -> bool:
@@ -68,7 +68,7 @@ class Form(NamedTuple):
 
 @cache
 def form(kind: str, opset: int) -> Form | None:
-    """Return the form of an operator at an opset; None if the opset does not have it."""
+    """Return what the ONNX operator `kind` accepts in an opset; None if the opset does not have it."""
     result = schema(kind, opset)
     if result is None:
         return None
@@ -89,11 +89,14 @@ def _types(formals: Sequence[object]) -> tuple[str, ...]:
 
 
 def has_type(dtype: DataType, opset: int) -> bool:
-    """Return True if an opset has an element type, which is the case if its Cast accepts it."""
+    """Return True if an opset has tensors of type `dtype`: its Cast then accepts the type."""
     known = form("Cast", opset)
     return known is not None and known.takes(known.operand(0), dtype)
 
 
 def widened(form: Form, name: str, dtype: DataType) -> DataType | None:
-    """Return the type if the type variable accepts it, else the narrowest accepted type that holds all its values."""
+    """Return a type that an operand or result accepts and that holds all values of `dtype`; None if there is none.
+
+    `name` is its type or type variable in the form. The result is `dtype` itself if possible, else the narrowest type.
+    """
     return next((item for item in (dtype, *_WIDER.get(dtype, ())) if form.takes(name, item)), None)

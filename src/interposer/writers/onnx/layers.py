@@ -76,7 +76,10 @@ def _is_quantized(draft: Draft) -> bool:
 
 
 def _keeps_scales(draft: Draft) -> bool:
-    """Return True if quantized values can be moved unchanged: all quantized tensors have the same scale."""
+    """Return True if a layer that only moves elements can move quantized values unchanged.
+
+    All its quantized operands and results must then have the same quantization.
+    """
     data = [info for info in draft.infos if info is not None and info.is_quantized]
     inferred = draft.layer.op.infer_infos(*draft.infos)
     cached = all(item is None or item.quantization == own.quantization for item, own in zip(inferred, draft.results))  # noqa: B905
@@ -97,7 +100,10 @@ def _quantized(entry: Entry, draft: Draft) -> list[Tensor]:
 
 
 def _by_reals(function: Writer, draft: Draft) -> list[Tensor]:
-    """Return the operator's results on float values, between dequantized operands and quantized results."""
+    """Call `function` to write a quantized layer in float, and return the layer's results.
+
+    Quantized operands are dequantized before it, and its results are quantized after it.
+    """
     operands = [operand and _real(draft, index, operand) for index, operand in enumerate(draft.operands)]
     reals = draft.again(operands)
     pairs = zip(operands, draft.infos, strict=True)

@@ -27,13 +27,16 @@ _LINEAR: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
 
 
 def without_needless_transposes(sheet: Sheet, outputs: Iterable[str], shapes: Mapping[str, TensorShape]) -> list[Step]:
-    """Return the nodes with fewer transposes, or unchanged if their number does not decrease."""
+    """Return the sheet's nodes rewritten with fewer transposes, or unchanged if their number does not decrease.
+
+    `outputs` are the names of tensors that must be computed, and `shapes` the known shapes of tensors by name.
+    """
     result = _Layouts(sheet, set(outputs), shapes).rewritten()
     return result if _transposes(result, outputs) < _transposes(sheet.steps, outputs) else sheet.steps
 
 
 def _transposes(steps: Sequence[Step], outputs: Iterable[str]) -> int:
-    """Return the number of transposes among the nodes that the outputs depend on."""
+    """Return the number of transposes among those of the nodes `steps` that the outputs depend on."""
     needed, count = set(outputs), 0
     for step in reversed(steps):
         if needed.intersection(step.outputs):

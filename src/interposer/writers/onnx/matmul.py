@@ -72,7 +72,7 @@ def zero_point(draft: Draft, index: int, info: TensorInfo, *, from_end: int | No
 
 
 def turned(draft: Draft, index: int, *, turn: bool) -> Tensor:
-    """Return an operand, with its matrices transposed if `turn` is set."""
+    """Return operand `index`, with the last two axes exchanged if `turn` is set."""
     rank = draft.info(index).rank
     if not turn or rank < 2:
         return draft.operand(index)

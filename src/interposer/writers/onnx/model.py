@@ -109,7 +109,11 @@ def _opsets(opset: int | None, oldest: int = OLDEST_OPSET) -> list[int]:
 
 
 def _written(border: Border, opset: int | None, *, exact: bool) -> Sheet:
-    """Return all layers on a sheet, for the first opset that can express them."""
+    """Write all layers of `border` to a sheet, for the first opset that can express them, and return the sheet.
+
+    `opset` is the only one to try, or None. `UnwritableError` is raised if no opset can express all layers. `exact` is
+    as for `write`.
+    """
     import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415 - the families fill the table
 
     refusals = {}
@@ -126,7 +130,10 @@ def _written(border: Border, opset: int | None, *, exact: bool) -> Sheet:
 
 
 def _annotate(graph: Message, border: Border, sheet: Sheet) -> None:
-    """Add the quantization of inputs, outputs, and constants that are used without dequantization as annotations."""
+    """Add quantization annotations to a `GraphProto` for inputs, outputs, and constants that are not dequantized.
+
+    Their scales and zero points become constants of the sheet.
+    """
     borders = [(name, value.known) for name, value in (*border.inputs, *border.outputs)]
     constants = [
         (sheet.placed[tensor], value.known) for value, tensor in sheet.values.items() if tensor in sheet.placed
@@ -140,14 +147,17 @@ def _annotate(graph: Message, border: Border, sheet: Sheet) -> None:
 
 
 def _annotated(graph: Message) -> list[str]:
-    """Return the names in annotations: tensors, scales and zero points."""
+    """Return the names of the tensors in the graph's quantization annotations, with their scales and zero points."""
     notes = graph.quantization_annotation
     parameters = [entry.value for note in notes for entry in note.quant_parameter_tensor_names]
     return [note.tensor_name for note in notes] + parameters
 
 
 def _parameters(info: TensorInfo) -> Iterable[tuple[str, np.ndarray]]:
-    """Return scale and zero point; per-channel ones are shaped so that they broadcast with the tensor."""
+    """Yield the parameters of a quantized tensor's annotation as pairs of a key (such as SCALE_TENSOR) and an array.
+
+    Per-channel parameters are shaped so that they broadcast with the tensor.
+    """
     q = info.quantization
     assert q is not None
     shape = [] if q.axis is None else [len(q.scales) if axis == q.axis else 1 for axis in range(info.rank)]

@@ -17,9 +17,10 @@ _W = TypeVar("_W", bound="Callable[..., Any]")
 
 
 class Entry(NamedTuple):
-    """The functions of an operator: `write` for float values (or any elements), `exact` for quantized values.
+    """The registered functions that write an operator: `write` for float values, `exact` for quantized values.
 
-    `computes` says that the latter computes in integer arithmetic, which is only used for exact results.
+    `moves` says that `write` only moves elements, and so also takes quantized values with one scale. `computes` says
+    that `exact` computes in integer arithmetic, which is only used for exact results.
     """
 
     write: Writer | None

@@ -11,7 +11,7 @@ __all__ = ["attributes", "kernel_attributes"]
 
 
 def attributes(windows: Sequence[Window]) -> dict[str, Any]:
-    """Return strides, dilations and pads, without those that have the default value."""
+    """Return the attributes strides, dilations and pads of an ONNX node with these windows; None for default values."""
     strides, dilations = [w.stride for w in windows], [w.dilation for w in windows]
     pads = [w.pad_before for w in windows] + [w.pad_after for w in windows]
     return {
@@ -22,5 +22,5 @@ def attributes(windows: Sequence[Window]) -> dict[str, Any]:
 
 
 def kernel_attributes(windows: Sequence[Window]) -> dict[str, Any]:
-    """Return the attributes and, in addition, the kernel_shape."""
+    """Return the attributes kernel_shape, strides, dilations and pads of an ONNX node; None for default values."""
     return {"kernel_shape": [w.size for w in windows], **attributes(windows)}

@@ -157,7 +157,10 @@ def _largest(draft: Draft, x: Tensor, places: _Places) -> Tensor:
 
 
 def comparable(draft: Draft, x: Tensor) -> Tensor:
-    """Return integers as floats for MaxPool, except 8-bit ones; exact for all but 64-bit integers."""
+    """Return a tensor in a type that MaxPool can compare exactly: integers of 16 and 32 bits are cast to float64.
+
+    Others are returned unchanged.
+    """
     if x.dtype.is_integer and x.dtype.bits < 64 and x.dtype not in (DataType.INT8, DataType.UINT8):
         return draft.cast(x, DataType.FLOAT64)
     return x

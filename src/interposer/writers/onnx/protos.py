@@ -90,13 +90,13 @@ def full_type_name(info: TensorInfo) -> str:
 
 
 def type_of(name: str) -> DataType:
-    """Return the data type for a type name of the schemas."""
+    """Return the data type for a type name of the schemas, such as ``tensor(float)``."""
     return _BY_NAME[name.removeprefix("tensor(").removesuffix(")")]
 
 
 @cache
 def schema(kind: str, opset: int) -> Message | None:
-    """Return the schema of an operator in an opset; None if there is none."""
+    """Return the schema of the ONNX operator `kind` in an opset; None if it does not exist there or is deprecated."""
     package = onnx()
     try:
         result = package.defs.get_schema(kind, opset, "")
@@ -106,7 +106,7 @@ def schema(kind: str, opset: int) -> Message | None:
 
 
 def tensor_proto(name: str, array: Array) -> Message:
-    """Return an array as a `TensorProto`."""
+    """Return a `TensorProto` with this name and the elements of an array."""
     dtype = DataType.of(array.dtype)
     proto = onnx().TensorProto(name=name, data_type=CODES[dtype], dims=array.shape)
     if dtype is DataType.STRING:
@@ -117,7 +117,10 @@ def tensor_proto(name: str, array: Array) -> Message:
 
 
 def external_tensor_proto(name: str, array: Array) -> Message:
-    """Return a `TensorProto` without data, for a tensor that the application provides when it loads the model."""
+    """Return a `TensorProto` that declares the type and shape of an array without containing its elements.
+
+    The application provides them when it loads the model.
+    """
     package = onnx()
     proto = package.TensorProto(name=name, data_type=CODES[DataType.of(array.dtype)], dims=array.shape)
     proto.data_location = package.TensorProto.EXTERNAL
@@ -127,7 +130,10 @@ def external_tensor_proto(name: str, array: Array) -> Message:
 
 
 def _raw(array: Array, dtype: DataType) -> bytes:
-    """Return little-endian bytes; elements of fewer than 8 bits are packed, lowest bits first."""
+    """Return the elements of an array as the raw data of a `TensorProto` of type `dtype`.
+
+    The bytes are little-endian; elements of fewer than 8 bits are packed, lowest bits first.
+    """
     if dtype is DataType.BOOL or dtype.bits >= 8:
         return array.astype(array.dtype.newbyteorder("<") if array.dtype.kind in "iuf" else array.dtype).tobytes()
     codes = (array.view(np.uint8) if dtype.is_float else array.astype(np.int8).view(np.uint8)).reshape(-1, 1)
@@ -163,7 +169,10 @@ def _describe(proto: Message, info: TensorInfo) -> None:
 def node_proto(
     kind: str, name: str, inputs: Iterable[str], outputs: Iterable[str], attributes: Mapping[str, Any]
 ) -> Message:
-    """Return a node; attributes are numbers, strings, types, infos, arrays, or lists of numbers or strings."""
+    """Return a `NodeProto` of the ONNX operator `kind`; `inputs` and `outputs` are names of tensors.
+
+    Attributes are numbers, strings, types, infos, arrays, or lists of numbers or strings.
+    """
     proto = onnx().NodeProto(op_type=kind, name=name, input=list(inputs), output=list(outputs))
     make = onnx().helper.make_attribute
     for key, value in sorted(attributes.items()):

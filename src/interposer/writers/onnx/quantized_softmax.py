@@ -49,7 +49,7 @@ def _divided(x: Ints, exponent: int) -> Ints:
 
 
 def _exp_near_eighth(x: Ints) -> Ints:
-    """Return exp(x) for -1/4 <= x < 0 in Q0, by the series around -1/8 up to the fourth power."""
+    """Return exp(x) for -1/4 <= x < 0 in Q0 (2**31 stands for 1), by the Taylor series around -1/8 up to degree 4."""
     x = x + _code(1 / 8)
     square = _product(x, x)
     fourth = _divided(_product(square, square), 2)
@@ -59,7 +59,10 @@ def _exp_near_eighth(x: Ints) -> Ints:
 
 
 def _exp_of_negative(x: Ints) -> Ints:
-    """Return exp(x) in Q0 for x <= 0: a series for the remainder modulo 1/4, times a factor for every bit above it."""
+    """Return exp(x) in Q0 (2**31 stands for 1) for x <= 0 in Q5 (2**26 stands for 1).
+
+    It is a series for the remainder modulo 1/4, times a factor for every bit above it.
+    """
     quarter = _code(0.25, _INPUT_BITS)
     within = (x & (quarter - 1)) - quarter
     result = _exp_near_eighth(np.clip(within << _INPUT_BITS, -_UNIT, _ONE))
@@ -103,7 +106,7 @@ class _Rows:
         return self._draft.node("Sub", self._one(a), self._one(b))
 
     def divided(self, a: Tensor, b: Tensor | int) -> Tensor:
-        """Return the truncated quotient; operands must be non-negative."""
+        """Return a / b truncated to an integer; both must be non-negative."""
         return self._draft.node("Div", a, self._one(b))
 
     def product(self, a: Tensor, b: Tensor | int) -> Tensor:
@@ -124,14 +127,17 @@ class _Rows:
         return self._draft.node("Gather", table, exponent)
 
     def leading_zeros(self, x: Tensor) -> Tensor:
-        """Return the number of leading zeros in 32 bits: the number of greater powers of two."""
+        """Return the number of leading zeros of each element of `x` as an integer of 32 bits.
+
+        It equals the number of powers of two that are greater than the element.
+        """
         powers = self._draft.ints([1 << bits for bits in range(32)], "powers")
         greater = self._draft.node("Less", self._draft.unsqueeze(x, [-1]), powers)
         count = self._draft.cast(greater, DataType.INT64)
         return self._draft.reduce("ReduceSum", count, [-1], keep=False)
 
     def one_over_one_plus(self, x: Tensor) -> Tensor:
-        """Return 1 / (1 + x) for 0 <= x < 1 in Q0, by three steps of Newton's iteration in Q2."""
+        """Return 1 / (1 + x) for 0 <= x < 1 in Q0 (2**31 stands for 1), by three steps of Newton's iteration in Q2."""
         half = self.divided(self.add(x, _UNIT), 2)
         result = self.add(self.product(half, _code(-32 / 17, 2)), _code(48 / 17, 2))
         for _ in range(3):

@@ -51,7 +51,10 @@ def whole_layer(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> l
 
 
 def _attributes(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> dict[str, Any]:
-    """Return the attributes; functions are given by name, and their parameters are in two lists."""
+    """Return the attributes of the ONNX operator (RNN, GRU or LSTM) for a layer.
+
+    Activation functions are given by name, and their parameters alpha and beta are in two lists.
+    """
     result: dict[str, Any] = {
         "hidden_size": draft.known(draft.info(2).shape[2], "number of units"),
         "direction": op.direction.value,

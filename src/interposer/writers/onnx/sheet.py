@@ -36,7 +36,7 @@ class Step:
     """The outer tensors that subgraphs among its attributes use."""
 
     def rename(self, names: Callable[[str], str]) -> None:
-        """Rename the tensors of the node."""
+        """Replace each name of an input or output tensor by what `names` returns for it."""
         self.inputs = [names(name) for name in self.inputs]
         self.outputs = [names(name) for name in self.outputs]
 
@@ -86,7 +86,10 @@ class Sheet:
         return name
 
     def constant(self, array: Array, requested: str) -> str:
-        """Return the name of a constant tensor; small constants of equal content share one."""
+        """Add a constant with the elements of `array`, and return its name: `requested`, or with a number appended.
+
+        Small constants of equal type, shape and content share one.
+        """
         if array.size > _SHARED or array.dtype == object:
             return self._cached(array, requested)
         key = (DataType.of(array.dtype), array.shape, array.tobytes())

@@ -27,13 +27,13 @@ class Tensor:
     codes: Tensor | None = None
 
     def transposed(self, permutation: tuple[int, ...]) -> Tensor:
-        """Return a constant with permuted axes."""
+        """Return a constant with its axes in the order `permutation`, and its per-channel scales along with them."""
         assert self.array is not None
         q = turned(self.codes_as, permutation)
         return replace(self, name=f"{self.name}/transposed", array=self.array.transpose(permutation), codes_as=q)
 
     def reshaped(self, shape: tuple[int, ...]) -> Tensor | None:
-        """Return a reshaped constant, whose shape may have one -1; None if its per-channel scales do not allow it."""
+        """Return a constant with the shape `shape`, which may have one -1; None if it has per-channel scales."""
         assert self.array is not None
         if self.codes_as is not None and self.codes_as.per_axis:
             return None

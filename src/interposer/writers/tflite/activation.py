@@ -79,7 +79,7 @@ def check_scale(draft: Draft, rule: tuple[float, int, float]) -> None:
 
 
 def scaled(draft: Draft, x: Tensor, factor: float) -> Tensor:
-    """Return a tensor multiplied by a number."""
+    """Return the tensor `x` multiplied by the number `factor`."""
     return x if factor == 1 else _binary(draft, "MUL", x, factor)
 
 
@@ -101,7 +101,7 @@ def _tanh(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _bounded(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    """Return the tensor bounded to [b, a]; NaN stays NaN."""
+    """Return `x` clamped to the range from `b` to `a`; NaN stays NaN."""
     if x.dtype.is_integer:
         low, high = integer_range(x.dtype)
         a, b = math.floor(min(a, high)), math.ceil(max(b, low))

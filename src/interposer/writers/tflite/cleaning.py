@@ -28,7 +28,7 @@ def clean(sheet: Sheet) -> None:
 
 
 def drop_dead(sheet: Sheet) -> None:
-    """Remove operators that the outputs do not depend on."""
+    """Remove the operators of a sheet that its outputs do not depend on."""
     needed: set[Tensor | None] = set(sheet.outputs)
     cached = []
     for step in reversed(sheet.steps):
@@ -39,7 +39,10 @@ def drop_dead(sheet: Sheet) -> None:
 
 
 def _fuse_activations(sheet: Sheet) -> None:
-    """Fuse an activation into the preceding operator if nothing else uses that operator's result."""
+    """Fuse each activation operator of a sheet into the operator before it, as the option fused_activation_function.
+
+    This requires that nothing else uses the result of the operator before it.
+    """
     uses: dict[Tensor | None, int] = dict.fromkeys(sheet.outputs, 1)
     for item in (element for step in sheet.steps for element in step.inputs):
         uses[item] = uses.get(item, 0) + 1

@@ -20,7 +20,9 @@ _INT32: Final = DataType.INT32
 
 
 class Draft(Operands[Tensor]):
-    """The operands and results of a layer, and the operators that are written for the layer.
+    """Writes one layer: it has the layer's operands as tensors, and collects the operators that writer functions add.
+
+    `results` are the infos of the layer's outputs. The operators become part of the file in `finish`.
 
     Raises from all methods:
         RefusedError: the format cannot express the requested operator or value.
@@ -43,13 +45,13 @@ class Draft(Operands[Tensor]):
         return draft
 
     def take_over(self, other: Draft) -> None:
-        """Add the operators of another draft to this one."""
+        """Add the operators of another draft of the same layer to this one."""
         self._steps += other._steps
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
     def with_operand(self, index: int, tensor: Tensor) -> Draft:
-        """Return the same draft with another operand of the same shape and type."""
+        """Replace operand `index` by a tensor of the same shape and type, and return this draft."""
         self._operands = (*self._operands[:index], tensor, *self._operands[index + 1 :])
         return self
 
@@ -60,12 +62,12 @@ class Draft(Operands[Tensor]):
 
     @property
     def result(self) -> TensorInfo:
-        """The info of the first result."""
+        """The info of the layer's first result."""
         return self.results[0]
 
     @property
     def is_quantized(self) -> bool:
-        """True if any operand or result is quantized."""
+        """True if any operand or result of the layer is quantized."""
         return any(info is not None and info.is_quantized for info in (*self.infos, *self.results))
 
     def concrete(self, x: Tensor, title: str = "its input") -> tuple[int, ...]:
@@ -80,28 +82,28 @@ class Draft(Operands[Tensor]):
     # --- constants ----------------------------------------------------------------------------------------------------
 
     def constant(self, values: Any, dtype: DataType, name: str = "constant", q: Quantization | None = None) -> Tensor:
-        """Return a constant with these values."""
+        """Return a constant of type `dtype` with the quantization `q`; `name` is appended to the layer's name."""
         with np.errstate(all="ignore"):
             array = np.asarray(values).astype(dtype.numpy)
         return self.sheet.constant(array, q, f"{self.layer.name}/{name}")
 
     def ints(self, values: Any, name: str = "constant") -> Tensor:
-        """Return a constant of int32: a vector, a matrix, or a scalar; numbers out of range are clamped."""
+        """Return an int32 constant of `values`: a vector, a matrix or a scalar; numbers out of range are clamped."""
         low, high = integer_range(_INT32)
         return self.constant(np.clip(np.asarray(values, np.int64), low, high), _INT32, name)
 
     def like(self, value: float, tensor: Tensor) -> Tensor:
-        """Return a scalar constant of the type of `tensor`."""
+        """Return a constant scalar `value` of the type of `tensor`."""
         return self.constant(value, tensor.dtype)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
     def finals(self, kind: str, *inputs: Tensor | None, **options: Any) -> list[Tensor]:
-        """Return the results of an operator that computes all results of the layer."""
+        """Add the TFLite operator `kind` that computes all results of the layer, and return them."""
         return self.nodes(kind, *inputs, giving=self.results, **options)
 
     def final(self, kind: str, *inputs: Tensor | None, **options: Any) -> Tensor:
-        """Return the result of an operator that computes the layer's only result."""
+        """Add the TFLite operator `kind` that computes the layer's only result, and return it."""
         return self.nodes(kind, *inputs, giving=[self.result], **options)[0]
 
     def node(self, kind: str, *inputs: Tensor | None, giving: TensorInfo, **options: Any) -> Tensor:
@@ -109,7 +111,7 @@ class Draft(Operands[Tensor]):
         return self.nodes(kind, *inputs, giving=[giving], **options)[0]
 
     def nodes(self, kind: str, *inputs: Tensor | None, giving: Sequence[TensorInfo], **options: Any) -> list[Tensor]:
-        """Return the results of a new operator, whose infos are `giving`.
+        """Add the TFLite operator `kind`, and return its results, whose infos are `giving`.
 
         Operands of types that the operator does not accept are cast to wider types, and the results are cast back.
         """
@@ -151,7 +153,7 @@ class Draft(Operands[Tensor]):
     # --- what every family needs --------------------------------------------------------------------------------------
 
     def cast(self, x: Tensor, dtype: DataType) -> Tensor:
-        """Return a tensor cast to another type; out-of-range integers keep their low bits."""
+        """Return `x` cast to the type `dtype`; integers that are out of its range keep their low bits."""
         if x.dtype is dtype:
             return x
         if x.array is not None:
@@ -159,7 +161,7 @@ class Draft(Operands[Tensor]):
         return self.node("CAST", x, giving=x.info.with_dtype(dtype), in_data_type=x.dtype, out_data_type=dtype)
 
     def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
-        """Return a tensor with permuted axes."""
+        """Return `x` with its axes in the order `permutation`; a constant is permuted without an operator."""
         order = tuple(permutation)
         if order == tuple(range(len(order))):
             return x
@@ -188,7 +190,7 @@ class Draft(Operands[Tensor]):
         return info if last else turned(info, (0, *range(2, info.rank), 1))
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return a reshaped tensor; at most one dimension may be unknown."""
+        """Return `x` with the shape `shape`, of which at most one dimension may be unknown."""
         if tuple(x.shape) == tuple(shape):
             return x
         q = x.info.quantization
@@ -201,7 +203,7 @@ class Draft(Operands[Tensor]):
         return self.reshape_to(x, TensorInfo(shape, x.dtype, q))
 
     def reshape_to(self, x: Tensor, info: TensorInfo) -> Tensor:
-        """Return a tensor reshaped to the shape of `info`, of which at most one dimension may be unknown."""
+        """Return `x` with the shape and the quantization of `info`; at most one dimension may be unknown."""
         if sum(isinstance(size, Dim) for size in info.shape) > 1:
             refuse(f"its result has the shape {info.shape}; more than one dimension is not known")
         shape = [-1 if isinstance(size, Dim) else size for size in info.shape]
@@ -211,7 +213,7 @@ class Draft(Operands[Tensor]):
         return self.node("RESHAPE", x, requested, giving=info, new_shape=shape)
 
     def broadcast(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return a tensor broadcast to `shape`."""
+        """Return the tensor `x` broadcast to `shape`; a constant is broadcast without an operator."""
         if tuple(x.shape) == tuple(shape):
             return x
         info = TensorInfo(shape, x.dtype, x.info.quantization)
@@ -236,7 +238,11 @@ class Draft(Operands[Tensor]):
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def finish(self, results: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
-        """Add the operators to the sheet; results get these names if an operator of this layer produces them."""
+        """Add the operators of the layer to the sheet, and return the results under their final names.
+
+        `names` are the requested names of the results. A result that no operator of this layer computes, such as an
+        operand that is passed on, has its own name.
+        """
         created = {output for step in self._steps for output in step.outputs}
         new: dict[Tensor, Tensor] = {}
         for result, name in zip(results, names, strict=True):

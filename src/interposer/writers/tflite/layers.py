@@ -39,7 +39,7 @@ def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
 
 
 def _unwritable(info: TensorInfo) -> str | None:
-    """Return why the file cannot have a tensor with this info; None if it can."""
+    """Return why a TFLite file cannot have a tensor with this info (its type, or an unknown rank); None if it can."""
     if not info.is_tensor or type_code(info.dtype) is None or info.dtype is DataType.INT4:
         return f"TFLite has no type {info.dtype}"
     return None if info.is_ranked else "its rank is not known"
@@ -120,12 +120,15 @@ def _is_narrow(info: TensorInfo | None) -> bool:
 
 
 def _is_packed(info: TensorInfo | None) -> bool:
-    """Return True for 4-bit weights, packed two in a byte; no other tensors can have this type."""
+    """Return True for constant quantized 4-bit integers (weights), which are packed two in a byte.
+
+    No other tensor of a file can have this type.
+    """
     return info is not None and info.dtype is DataType.INT4 and info.constant is not None and info.is_quantized
 
 
 def _check_scales(draft: Draft) -> None:
-    """Refuse a layer that moves elements to a tensor with another scale."""
+    """Refuse a layer that moves elements between tensors whose quantization differs."""
     data = {info.quantization for info in draft.infos if info is not None and info.is_quantized}
     inferred = draft.layer.op.infer_infos(*draft.infos)
     cached = all(item is None or item.quantization == own.quantization for item, own in zip(inferred, draft.results))  # noqa: B905

@@ -31,7 +31,7 @@ _REDUCTIONS: Final = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", 
 
 
 def without_needless_transposes(sheet: Sheet) -> None:
-    """Replace the operators by ones with fewer transposes, unless their number does not decrease."""
+    """Rewrite the sheet's operators with fewer transposes; they stay unchanged if their number does not decrease."""
     result = _Layouts(sheet).rewritten()
     if _transposes(result, sheet.outputs) < _transposes(sheet.steps, sheet.outputs):
         sheet.steps = result
@@ -39,7 +39,7 @@ def without_needless_transposes(sheet: Sheet) -> None:
 
 
 def _transposes(steps: Sequence[Step], outputs: Iterable[Tensor]) -> int:
-    """Return the number of transposes among the operators that the outputs depend on."""
+    """Return the number of transposes among those of the operators `steps` that the outputs depend on."""
     needed: set[Tensor | None] = set(outputs)
     count = 0
     for step in reversed(steps):
@@ -141,7 +141,10 @@ class _Layouts:
         return True
 
     def _put_identity(self, source: Tensor, result: Tensor, layer: str) -> None:
-        """Add an operator that copies an input to an output with another name."""
+        """Add an operator that copies `source`, an unchanged tensor, to `result`, an output with a name of its own.
+
+        `layer` is the name of the layer that the operator is written for.
+        """
         if source.shape.is_concrete:
             shape = list(source.shape)
             requested = self._constant(np.array(shape, np.int32), f"{result.name}/shape")

@@ -39,7 +39,7 @@ def write(network: Network | Graph | SubgraphView, *, name: str | None = None) -
 
 
 class Traced(NamedTuple):
-    """A file, and the layer name for each operator of its main subgraph."""
+    """A written file, and for each operator of its main subgraph the name of the layer that it was written for."""
 
     content: bytes
     layers: tuple[str, ...]
@@ -47,7 +47,7 @@ class Traced(NamedTuple):
 
 @memory_to("write the network", ExecutionError)
 def traced(network: Network | Graph | SubgraphView, *, name: str | None = None) -> Traced:
-    """Return the file and the origin of its operators; arguments and errors are those of `write`."""
+    """Return the file for a network, with the layer that each operator was written for; otherwise like `write`."""
     import interposer.writers.tflite.tflite_writer_families  # noqa: F401, PLC0415 - the families fill the table
 
     border = border_of(network)

@@ -77,7 +77,7 @@ def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
 
 
 def _standardized(draft: Draft, x: Tensor, axes: Sequence[int], eps: float) -> Tensor:
-    """Return (x - mean) / deviation over some axes."""
+    """Return (x - mean) / sqrt(variance + eps), with mean and variance over `axes`."""
     below = draft.node("SUB", x, _mean(draft, x, axes), giving=x.info)
     variance = _mean(draft, draft.node("MUL", below, below, giving=x.info), axes)
     return draft.node("MUL", below, _inverse_root(draft, variance, eps), giving=x.info)

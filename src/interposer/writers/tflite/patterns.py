@@ -18,7 +18,7 @@ B = BinaryOperation
 
 
 def gelu_input(layer: Layer) -> Value | None:
-    """Return the x of ``x * (1 + erf(x / sqrt(2))) / 2`` if the product has this form, in any order; else None."""
+    """Return the x if a multiplication layer computes ``x * (1 + erf(x / sqrt(2))) / 2``, in any order; else None."""
     factors = list(_factors(layer, deep=True))
     halves = [value for value in factors if _is_number(value, 0.5)]
     sources = [(value, _raised_error(value)) for value in factors]

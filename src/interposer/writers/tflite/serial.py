@@ -103,7 +103,10 @@ class _Serializer:
         )
 
     def _buffer(self, array: Array | None) -> int:
-        """Return the number of a constant's buffer; an array that several tensors share is written once."""
+        """Return the index of the buffer with a constant's elements, which is added on first use; 0 for no constant.
+
+        An array that several tensors share is written once.
+        """
         if array is None:
             return 0
         if id(array) not in self._places:
@@ -149,7 +152,7 @@ class _Serializer:
 
 
 def _with_subgraphs(sheet: Sheet) -> list[Sheet]:
-    """Return a sheet and the sheets of the subgraphs that its operators run, each once."""
+    """Return a sheet followed by the sheets of the subgraphs that its operators run, at any depth."""
     result = [sheet]
     for each in result:
         result += (option for step in each.steps for option in step.options.values() if isinstance(option, Sheet))
@@ -157,7 +160,7 @@ def _with_subgraphs(sheet: Sheet) -> list[Sheet]:
 
 
 def _tensors(sheet: Sheet) -> list[Tensor]:
-    """Return all tensors in the order of their numbers: inputs first."""
+    """Return all tensors of a sheet in the order of their indices in the file: inputs first."""
     used = (item for step in sheet.steps for item in (*step.inputs, *step.outputs) if item is not None)
     return list(dict.fromkeys([*sheet.inputs, *used, *sheet.outputs]))
 
@@ -169,7 +172,7 @@ def _stored_bytes(array: Array) -> int:
 
 
 def _stored(array: Array) -> Array:
-    """Return the bytes of a constant; 4-bit integers are packed in pairs, the first in the lower half."""
+    """Return the elements of a constant as bytes; 4-bit integers are packed in pairs, the first in the lower half."""
     if DataType.of(array.dtype) is not DataType.INT4:
         return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
     codes = np.zeros(array.size + array.size % 2, np.uint8)

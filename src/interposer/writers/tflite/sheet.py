@@ -20,7 +20,7 @@ _SHARED: Final = 64
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of the model; a constant has an array. Tensors are compared by identity."""
+    """A tensor of the file: its name, its info, and for a constant its array. Tensors are compared by identity."""
 
     name: str
     info: TensorInfo
@@ -37,12 +37,12 @@ class Tensor:
         return self.info.shape
 
     def transposed(self, order: tuple[int, ...], name: str) -> Tensor:
-        """Return a tensor with permuted axes, and with the permuted values for a constant."""
+        """Return a tensor under `name` with its axes in the order `order`; a constant's elements are permuted too."""
         return Tensor(name, turned(self.info, order), None if self.array is None else self.array.transpose(order))
 
 
 def turned(info: TensorInfo, order: tuple[int, ...]) -> TensorInfo:
-    """Return an info with permuted axes, that of the scales included."""
+    """Return an info with the axes in the order `order`; the axis of per-channel scales moves along."""
     q = info.quantization
     if q is not None and q.axis is not None:
         q = Quantization(q.scales, q.zero_points, order.index(q.axis))
@@ -61,7 +61,7 @@ class Step:
     """The layer that the operator is written for."""
 
     def with_tensors(self, tensors: Mapping[Tensor, Tensor]) -> Step:
-        """Return the same operator on other tensors."""
+        """Return the same operator with each input or output that is a key of `tensors` replaced by its value."""
         inputs = [item and tensors.get(item, item) for item in self.inputs]
         return replace(self, inputs=inputs, outputs=[tensors.get(output, output) for output in self.outputs])
 
@@ -96,7 +96,10 @@ class Sheet:
         return name
 
     def constant(self, array: Array, quantization: Quantization | None, requested: str) -> Tensor:
-        """Return a constant tensor; small constants of equal content share one."""
+        """Return a constant tensor with the elements of `array` under the requested name, or with a number appended.
+
+        Small constants of equal type, shape, quantization and content share one tensor.
+        """
         info = TensorInfo(array.shape, array.dtype, quantization)
         if array.size > _SHARED or array.dtype == object:
             return Tensor(self.free_name(requested), info, np.asarray(array))

@@ -29,22 +29,25 @@ _METHODS: Final = {
 
 
 def operator_code(kind: str) -> int:
-    """Return the number of an operator."""
+    """Return the number that the schema gives to the builtin operator `kind`."""
     return _OPERATORS[kind]
 
 
 def type_code(dtype: DataType) -> int | None:
-    """Return the number of an element type; None if the format does not have it."""
+    """Return the number that the schema gives to an element type; None if the format does not have it."""
     return _TYPES.get(dtype.name)
 
 
 def options_code(table: str) -> int:
-    """Return the number of an operator's options in their union; 0 stands for no options."""
+    """Return the number of an options table such as ``Conv2DOptions`` in their union, where 0 means no options."""
     return UNIONS["BuiltinOptions"].index(table) + 1
 
 
 class Tables:
-    """A FlatBuffers file under construction; methods return the offsets of new objects for references to them."""
+    """Builds a FlatBuffers file from the objects of TFLite's schema, inner objects first.
+
+    Methods add an object and return its offset, by which other objects refer to it.
+    """
 
     def __init__(self, size: int) -> None:
         """Reserve space for `size` bytes of constants."""
@@ -55,7 +58,7 @@ class Tables:
         self._builder: Any = flatbuffers.Builder(size + _FREE)
 
     def table(self, name: str, /, **fields: Any) -> int:
-        """Add a table and return its offset; fields that are None are omitted."""
+        """Add a table of the schema's type `name` with these fields, and return its offset; None omits a field."""
         declared = {field.name: (slot, field) for slot, field in enumerate(slots(name)) if field is not None}
         self._builder.StartObject(len(slots(name)))
         for field_name, value in fields.items():
@@ -74,7 +77,7 @@ class Tables:
             self._builder.PrependUOffsetTRelativeSlot(slot, value, 0)
 
     def numbers(self, values: Sequence[Any], dtype: str = "int32") -> int:
-        """Add a vector of numbers and return its offset."""
+        """Add a vector of the numbers `values` as `dtype`, and return its offset."""
         return int(self._builder.CreateNumpyVector(np.asarray(values, dtype)))
 
     def tables(self, places: Sequence[int]) -> int:
@@ -89,7 +92,7 @@ class Tables:
         return int(self._builder.CreateString(text))
 
     def constant(self, data: Array) -> int:
-        """Add a vector of bytes, aligned for elements of any type, and return its offset."""
+        """Add the bytes `data` as a vector that is aligned for elements of any type, and return its offset."""
         builder = self._builder
         builder.StartVector(1, data.size, _ALIGNMENT)
         builder.head -= data.size
@@ -97,7 +100,10 @@ class Tables:
         return int(builder.EndVector())
 
     def finished(self, root: int) -> bytes:
-        """Return the bytes of the whole file."""
+        """Return the bytes of the whole file, whose root table is at the offset `root`.
+
+        `InvalidArgumentError` is raised for 2 GiB or more.
+        """
         self._builder.Finish(root, file_identifier=b"TFL3")
         result = bytes(memoryview(self._builder.Bytes)[self._builder.head :])
         if len(result) >= 2**31:

@@ -194,7 +194,7 @@ _WIDER: Final[dict[DataType, tuple[DataType, ...]]] = {
 
 
 def taken(kind: str, info: TensorInfo) -> bool:
-    """Return True if an operator accepts data of this type and quantization."""
+    """Return True if the TFLite operator `kind` accepts data of this type and quantization."""
     if kind not in _TYPES:
         return True
     q = info.quantization
@@ -204,7 +204,7 @@ def taken(kind: str, info: TensorInfo) -> bool:
 
 
 def wider(kind: str, dtype: DataType) -> DataType | None:
-    """Return the narrowest type that an operator accepts and that holds every value of `dtype`, or None."""
+    """Return the narrowest type that the operator `kind` accepts and that holds all values of `dtype`; None if none."""
     return next((item for item in _WIDER.get(dtype, ()) if taken(kind, TensorInfo((), item))), None)
 
 

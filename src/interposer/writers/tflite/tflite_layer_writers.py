@@ -17,7 +17,7 @@ _W = TypeVar("_W", bound="Callable[..., Any]")
 
 
 class Entry(NamedTuple):
-    """The function that writes an operator, and its properties.
+    """The registered function that writes an operator, and what it can handle.
 
     `moves`: it only moves or selects elements, so that quantized values keep their scale. `quantized`: it also writes
     quantized tensors. `typed`: it handles the types of its operands itself.

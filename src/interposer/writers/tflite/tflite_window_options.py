@@ -27,7 +27,7 @@ class Sliding(NamedTuple):
 
     @property
     def adds(self) -> bool:
-        """True if cells must be padded."""
+        """True if a PAD must add cells before the operator."""
         return any(map(any, self.pairs))
 
 
