@@ -33,8 +33,8 @@ demo: $(STAMPS)-all  ## classify a handwritten digit, and show which backend ran
 	$(BIN)/interposer run $(DIGITS)/digits.onnx --input $(DIGITS)/seven.png --labels $(DIGITS)/labels.txt --top 3
 	$(BIN)/interposer explain $(DIGITS)/digits.onnx
 
-test: lint  ## lint, type check, and run all tests but the slow ones
-	$(PYTEST) -n auto --dist worksteal -m 'not slow' tests $(PYTEST_ARGS)
+test: lint  ## lint, type check, and run all tests but the slow ones; list the twenty that took longest
+	$(PYTEST) -n auto --dist worksteal --durations=20 -m 'not slow' tests $(PYTEST_ARGS)
 
 test-all: lint  ## the same with the slow tests and newly drawn examples, and once more without the reference backend and without direct calls
 	$(PYTEST) -n auto --hypothesis-profile=random tests $(PYTEST_ARGS)

@@ -19,9 +19,9 @@ from hypothesis import settings
 from tests.native import Natives
 
 # How long a test takes says nothing on a busy machine. Drawn examples are the same in every run, so that who changes
-# nothing breaks nothing; `make test-all` draws others each time, with --hypothesis-profile=random.
-settings.register_profile("repeatable", deadline=None, derandomize=True)
-settings.register_profile("random", deadline=None)
+# nothing breaks nothing; `make test-all` draws others each time, and more, with --hypothesis-profile=random.
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("random", deadline=None, max_examples=200)
 settings.load_profile("repeatable")
 
 MARKER = "needs_cpuref: runs networks on CpuRef; skipped where INTERPOSER_DISABLED_BACKENDS names that backend"

@@ -16,7 +16,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
-from sklearn.datasets import load_digits
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.intp]
@@ -36,6 +35,8 @@ REQUESTED_ACCURACY = 0.97
 
 def split(rng: np.random.Generator) -> tuple[Floats, Integers, Floats, Integers]:
     """Return training images (N, 1, 8, 8) with values from 0 to 1, their digits, and the same for the test data."""
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - it takes seconds, and only training needs it
+
     data = load_digits()
     images = (data.images / 16).astype(np.float32)[:, None]
     order = rng.permutation(len(images))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
@@ -33,9 +34,9 @@ def samples_of(op: type[Op]) -> tuple[Sample, ...]:
 def _samples_of(op: type[Op]) -> tuple[Sample, ...]:
     _import_families()
     result = tuple(item for source in sources_of(op) for item in given_by(source, op))
-    ids = [item.id for item in result]
-    for twice in {item for item in ids if ids.count(item) > 1}:
-        raise InvalidArgumentError(f"two samples are called {twice!r}")
+    for name, count in Counter(item.id for item in result).items():
+        if count > 1:
+            raise InvalidArgumentError(f"two samples are called {name!r}")
     return result
 
 

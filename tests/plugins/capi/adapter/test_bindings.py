@@ -16,7 +16,7 @@ from interposer.plugins.capi.abi.calls import CallError
 from interposer.plugins.capi.caching.blobs import Blob
 from interposer.plugins.capi.loading.open_libraries import backend_of_file
 from interposer.plugins.capi.running.backend import DynamicBackend
-from interposer.testing import Settings, check_backend, samples_of
+from interposer.testing import check_backend, samples_of
 from tests.native import compiler_for
 from tests.parameters import one_in
 
@@ -52,10 +52,10 @@ def test_a_device_has_memory_of_its_own_through_each_binding(source, backend, ru
 
 @LANGUAGES
 def test_a_device_with_memory_of_its_own_conforms_through_each_binding(source, backend):
-    samples = samples_of(Addition)[:3]
-    report = check_backend(lambda: backend(source), samples=samples, settings=Settings(examples=3, loads=10))
+    patterns = ["[srioc]*/*Addition-*", "context/*", "memory/*", "threads/*", "*/chain-[01]"]
+    report = check_backend(lambda: backend(source), samples=samples_of(Addition)[:9], only=patterns)
     assert report.ok, report
-    assert report.counts["pass"] > 50
+    assert report.counts["pass"] > 20
 
 
 @pytest.mark.slow
