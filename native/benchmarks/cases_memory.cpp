@@ -233,6 +233,7 @@ std::vector<Case> cases_memory() {
           packed_matmul("int4", WeightForm::four, 1, 768, 3072),
           packed_matmul("int4", WeightForm::four, 4, 4096, 4096),
           packed_matmul("int4", WeightForm::four, 8, 4096, 4096),
+          packed_matmul("int4", WeightForm::four, 32, 4096, 4096),
           packed_matmul("int8", WeightForm::eight, 1, 4096, 4096),
           packed_matmul("int8", WeightForm::eight, 1, 768, 3072),
           packed_matmul("float16", WeightForm::half, 1, 4096, 4096),

@@ -33,6 +33,38 @@ ScaleType scale_type_of(int32_t dtype) {
                                        : ScaleType::single;
 }
 
+/// The lowest four bits of each of eight bytes, the first byte's lowest.
+uint32_t word_of(const uint8_t* bytes) {
+  uint64_t x;
+  std::memcpy(&x, bytes, sizeof x);
+  x &= 0x0f0f0f0f0f0f0f0full;
+  x = (x | x >> 4) & 0x00ff00ff00ff00ffull;
+  x = (x | x >> 8) & 0x0000ffff0000ffffull;
+  return uint32_t(x | x >> 16);
+}
+
+/// Pack 16 full columns of integers of 4 bits whose columns or elements of the depth are contiguous.
+void pack_four_contiguous(const StoredWeights& s, int64_t first, uint32_t* to) {
+  const uint32_t flip = is_unsigned(s.dtype) ? 0 : 0x88888888;  // adds 8 to each
+  auto* codes = static_cast<const uint8_t*>(s.codes) + first * s.by_column;
+  for (int64_t from = 0; from < s.depth; from += s.block) {
+    const int64_t end = std::min(from + s.block, s.depth);
+    for (int64_t group = from; group < end; group += kGroup, to += 16) {
+      const int64_t count = std::min<int64_t>(kGroup, end - group);
+      for (int64_t k = 0; k < count && s.by_column == 1; ++k) {
+        const uint8_t* row = codes + (group + k) * s.by_depth;
+        for (int n = 0; n < 16; ++n) to[n] |= uint32_t(row[n] & 15) << (4 * k);
+      }
+      for (int64_t n = 0; n < 16 && s.by_column != 1; ++n) {
+        uint8_t bytes[kGroup] = {};
+        std::memcpy(bytes, codes + n * s.by_column + group, size_t(count));
+        to[n] = word_of(bytes);
+      }
+      for (int n = 0; n < 16; ++n) to[n] ^= flip;
+    }
+  }
+}
+
 /// Pack the columns [first, last) of a block as words of eight integers.
 void pack_four(const StoredWeights& s, int64_t first, int64_t last, uint32_t* to) {
   const int32_t offset = offset_of(s, WeightForm::four);
@@ -63,6 +95,10 @@ void pack_sixteen(const StoredWeights& s, int64_t first, int64_t last, uint16_t*
 
 void pack_column_block(const StoredWeights& s, WeightForm form, int64_t block, char* to) {
   const int64_t first = block * 16, last = std::min(first + 16, s.columns);
+  const bool contiguous = s.by_column == 1 || s.by_depth == 1;
+  const bool is_four = s.dtype == IPR_DTYPE_INT4 || s.dtype == IPR_DTYPE_UINT4;
+  if (form == WeightForm::four && contiguous && is_four && last - first == 16)
+    return pack_four_contiguous(s, first, reinterpret_cast<uint32_t*>(to));
   if (form == WeightForm::four) return pack_four(s, first, last, reinterpret_cast<uint32_t*>(to));
   if (form == WeightForm::eight) return pack_eight(s, first, last, reinterpret_cast<int8_t*>(to));
   pack_sixteen(s, first, last, reinterpret_cast<uint16_t*>(to));

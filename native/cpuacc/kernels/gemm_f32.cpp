@@ -18,7 +18,8 @@ extern const WinogradKernels winograd_kernels = {kPanelBlocks, kBfloat16Pairs, w
 extern const MatMulKernels matmul_kernels = {kPanelBlocks, kBfloat16Pairs, matmul, gemv};
 #ifndef __AVX512BF16__
 extern const AttentionKernels attention_kernels = {attention, attend_few};
-extern const PackedMatMulKernels packed_matmul_kernels = {kPanelBlocks, few_rows, pack_rows_of_chunk, many_rows};
+extern const PackedMatMulKernels packed_matmul_kernels = {kPanelBlocks, kMostFewRows, few_rows, pack_rows_of_chunk,
+                                                          many_rows};
 #endif
 
 }  // namespace cpuacc::ISA_NS

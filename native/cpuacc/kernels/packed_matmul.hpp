@@ -82,7 +82,8 @@ static inline int64_t scratch_of_many_rows(const MatMul& m, int32_t panel) {
 }
 
 struct PackedMatMulKernels {
-  int32_t panel;  // column blocks of a panel of `many_rows`
+  int32_t panel;          // column blocks of a panel of `many_rows`
+  int32_t most_few_rows;  // up to so many rows, `few_rows` is faster
   /// A few rows; `range` holds rows and column blocks.
   void (*few_rows)(const PackedMatMul&, const float* a, float* out, const float* residual, const OutputRange& range);
   /// Pack contiguous rows, at most eight of them, of a chunk of `rows` rows. `to` is the place of the first one.

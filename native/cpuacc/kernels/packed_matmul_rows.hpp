@@ -128,9 +128,8 @@ CPUACC_INLINE void add_scale_block(Vec (&sums)[kRows][kVecs], const float* a, in
           for (int m = 0; m < kRows; ++m) sums[m][n] += broadcast(a[m * a_row + k]) * weight;
         }
       };
-      if (inside == kGroup) {
-#pragma GCC unroll 8
-        for (int k = 0; k < kGroup; ++k) add(k);
+      if (inside == kGroup) {  // not a loop, so that the shifts have constant counts
+        add(0), add(1), add(2), add(3), add(4), add(5), add(6), add(7);
       } else {
         for (int k = 0; k < inside; ++k) add(k);
       }
@@ -194,27 +193,36 @@ __attribute__((noinline)) void few_rows_tile(const FewRows& t) {
     for (int n = 0; n < kVecs; ++n) store(t.out + m * kBlocks * 16 + n * kLanes, totals[m][n]);
 }
 
-constexpr int kMostRows = 4;  // of a tile
+constexpr int kMostRows = kBlockVecs == 1 ? 8 : 4;  // of a tile
 constexpr int kMostBlocks = 4;
 /// Column blocks of a tile: enough sums to hide the latency of a multiply-add, and few enough for the registers.
 constexpr int tile_blocks(int rows) {
   return kBlockVecs == 1 ? (rows <= 2 ? 4 : 2) : kBlockVecs == 2 ? (rows == 1 ? 2 : 1) : 1;
 }
+/// Rows of the next tile. There are tiles of 1, 2, 3, 4, 6 and 8 rows.
+constexpr int tile_rows(int left) {
+  return kMostRows == 8 && (left == 6 || left >= 8) ? (left == 6 ? 6 : 8) : left < 4 ? left : 4;
+}
 
 using FewRowsTile = void (*)(const FewRows&);
 
-template <WeightForm kForm, bool kShift>
-constexpr FewRowsTile kWideTiles[kMostRows + 1] = {
-    nullptr, few_rows_tile<kForm, kShift, 1, tile_blocks(1)>, few_rows_tile<kForm, kShift, 2, tile_blocks(2)>,
-    few_rows_tile<kForm, kShift, 3, tile_blocks(3)>, few_rows_tile<kForm, kShift, 4, tile_blocks(4)>};
-template <WeightForm kForm, bool kShift>
-constexpr FewRowsTile kNarrowTiles[kMostRows + 1] = {
-    nullptr, few_rows_tile<kForm, kShift, 1, 1>, few_rows_tile<kForm, kShift, 2, 1>, few_rows_tile<kForm, kShift, 3, 1>,
-    few_rows_tile<kForm, kShift, 4, 1>};
+template <WeightForm kForm, bool kShift, bool kWide, int kRows>
+constexpr FewRowsTile kTile =
+    few_rows_tile<kForm, kShift, kRows <= kMostRows ? kRows : 1, kWide ? tile_blocks(kRows) : 1>;
+template <WeightForm kForm, bool kShift, bool kWide>
+constexpr FewRowsTile kTiles[9] = {nullptr,
+                                   kTile<kForm, kShift, kWide, 1>,
+                                   kTile<kForm, kShift, kWide, 2>,
+                                   kTile<kForm, kShift, kWide, 3>,
+                                   kTile<kForm, kShift, kWide, 4>,
+                                   nullptr,
+                                   kTile<kForm, kShift, kWide, 6>,
+                                   nullptr,
+                                   kTile<kForm, kShift, kWide, 8>};
 
 template <WeightForm kForm, bool kShift>
 FewRowsTile few_rows_tile_of(int rows, int blocks) {
-  return (blocks == 1 ? kNarrowTiles<kForm, kShift> : kWideTiles<kForm, kShift>)[rows];
+  return (blocks == 1 ? kTiles<kForm, kShift, false> : kTiles<kForm, kShift, true>)[rows];
 }
 
 FewRowsTile find_few_rows_tile(const PackedWeights& w, int rows, int blocks) {
@@ -255,14 +263,16 @@ void finish_tile(const MatMul& m, float* sums, int rows, int block, int blocks, 
   }
 }
 
+constexpr int kMostFewRows = kBlockVecs == 1 ? 32 : 8;
+
 void few_rows(const PackedMatMul& p, const float* a, float* out, const float* residual, const OutputRange& range) {
   const MatMul& m = p.product;
   float sums[kMostRows * kMostBlocks * 16];
-  const RowTiles cut(range.row_end - range.row, kMostRows);
   for (int block = range.block; block < range.block_end;) {
     const int left = range.block_end - block, blocks = left < kMostBlocks ? left : kMostBlocks;
-    for (int tile = 0, row = range.row; tile < cut.tiles; row += cut.of(tile), ++tile) {
-      const int rows = cut.of(tile), usual = tile_blocks(rows);
+    for (int row = range.row, rows = 0; row < range.row_end; row += rows) {
+      rows = tile_rows(range.row_end - row);
+      const int usual = tile_blocks(rows);
       for (int first = 0; first < blocks;) {
         const int some = blocks - first < usual ? 1 : usual;
         FewRows t{&p.weights, a + row * m.a_row, m.a_row, block + first, sums};

@@ -13,7 +13,7 @@
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kFewRows = 8;         // weights are decoded in registers for so many rows
+constexpr int64_t kFewFloatRows = 8;    // float16 and bfloat16 weights stay packed for so many rows
 constexpr double kLargestScale = 1e30;  // larger scales might overflow in another order of operations
 constexpr double kDecodedPerNs = 20;    // integers that are decoded in a nanosecond
 
@@ -153,7 +153,7 @@ bool merge_weights(Graph& graph, Node& node) {
   if (bias && !bias->is_constant()) return false;
   std::shared_ptr<StoredWeights> weights = stored_weights(graph, node);
   if (!weights || graph.out(node).elements() % weights->columns != 0) return false;
-  const bool many = graph.out(node).elements() / weights->columns > kFewRows;
+  const bool many = graph.out(node).elements() / weights->columns > kFewFloatRows;
   if (many && weights->is_float()) return false;  // many rows would convert them in each run
   node.type = kPackedMatMul;
   node.attributes.clear();
@@ -258,7 +258,7 @@ void lower_packed(const Node& node, Builder& builder) {
   const double weights = double(stored.columns) * double(stored.depth), operations = 2.0 * weights * m.rows;
   const double ns = std::max(operations / cost::kOperationsPerNs, weights / kDecodedPerNs);
   Buffer operand = builder.buffer(node.inputs[0]);
-  const bool few = m.rows <= kFewRows;
+  const bool few = m.rows <= state->kernels->most_few_rows;
   if (!few) {
     Step pack;
     pack.name = "rows of " + node.name;

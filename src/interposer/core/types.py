@@ -233,12 +233,8 @@ def from_bits(codes: Array, data_type: DataType) -> Array:
 
     An element is in the lowest bits of its byte in `codes`.
     """
-    bits = (codes & (2**data_type.bits - 1)).astype(np.int8)
-    if data_type.is_float:
-        floats: Array = bits.view(data_type.numpy)
-        return floats
-    sign = 2 ** (data_type.bits - 1) if data_type in SIGNED_INTEGERS else 0
-    elements: Array = ((bits ^ sign) - sign).astype(data_type.numpy)
+    bits = (codes & np.uint8(2**data_type.bits - 1)).astype(np.uint8, copy=False)
+    elements: Array = bits.view(data_type.numpy)
     return elements
 
 

@@ -129,6 +129,11 @@ def _from_bytes(dtype: DataType, shape: tuple[int, ...], read: Callable[[int], A
 
 def _unpacked(data: Array, count: int, bits: int) -> Array:
     """Return `count` elements of `bits` bits as one byte each; they are packed from the lowest bit of each byte on."""
+    if bits == 4:
+        pairs = data.astype(np.uint16)
+        pairs |= pairs << 4
+        pairs &= 0x0F0F
+        return pairs.astype("<u2", copy=False).view(np.uint8)[:count]
     if 8 % bits:
         stream = np.unpackbits(data, bitorder="little")[: count * bits].reshape(count, bits)
         return np.packbits(stream, axis=-1, bitorder="little").reshape(-1)
