@@ -48,18 +48,21 @@ PURE: Final = {"wheel.cmake": "false"}
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    """Return the requirements for CMake and Ninja, unless they are installed or of no use."""
+    """Return the packages to install before the build: CMake and Ninja, unless they are installed or not used."""
     settings, _ = _split(config_settings)
     return [] if _obstacle(settings) else scikit.get_requires_for_build_wheel(settings)
 
 
 def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
-    """Return the same requirements as for a wheel."""
+    """Return the packages to install before an editable build, which are the same as for a wheel."""
     return get_requires_for_build_wheel(config_settings)
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Settings = None) -> str:
-    """Write the metadata, which is the same with and without native backends."""
+    """Write the package metadata to `metadata_directory`, and return the name of its folder.
+
+    The metadata is the same with and without native backends.
+    """
     return scikit.prepare_metadata_for_build_wheel(metadata_directory, _split(config_settings)[0] | PURE)
 
 
@@ -98,7 +101,7 @@ def build_editable(
 
 
 def _split(value: Settings) -> tuple[dict[str, str | list[str]], bool]:
-    """Return the settings of scikit-build-core, and whether native backends are required."""
+    """Return the settings for scikit-build-core, and whether the setting ``native`` requires native backends."""
     settings = dict(value or {})
     native = settings.pop("native", "")
     if native not in ("", "required"):
@@ -107,7 +110,7 @@ def _split(value: Settings) -> tuple[dict[str, str | list[str]], bool]:
 
 
 def _obstacle(settings: Mapping[str, str | list[str]]) -> str | None:
-    """Return why building the native backends cannot succeed, or None."""
+    """Return why the native backends cannot be built (settings, machine, or no compiler), or None if they can."""
     if str(settings.get("wheel.cmake", "true")).lower() in ("false", "0", "off", "no"):
         return "the build options exclude it (wheel.cmake=false)"
     if not sys.platform.startswith("linux"):
@@ -131,7 +134,7 @@ def _wheel_without(wheel_directory: str, settings: dict[str, str | list[str]], r
 
 
 def _take_over(wheel: Path, target: Path) -> None:
-    """Extract the native backends and the extension of a wheel to `target`, and replace the existing ones."""
+    """Extract the native backends and the extension module of a wheel to the folder `target`; delete old ones."""
     for place, pattern in ((NATIVE, "*"), (EXTENSION, "*.so")):
         folder = target / place
         folder.mkdir(parents=True, exist_ok=True)

@@ -56,7 +56,7 @@ def builders_stub() -> str:
 
 
 def _imported_names() -> dict[str, set[str]]:
-    """Return the names of classes that attributes have as types, by module."""
+    """Return the names of the package's classes that are types of operators' attributes, by module."""
     names: dict[str, set[str]] = {}
     for kind in (kind for op in built_operators() for kind in attribute_classes(op)):
         if kind.__module__.startswith("interposer."):
@@ -82,7 +82,11 @@ def _summary(op: type[Op]) -> str:
 
 
 def _wrapped(prefix: str, items: list[str], suffix: str, brackets: str = "") -> Iterator[str]:
-    """Yield the lines of a signature or an import, laid out as the formatter does it."""
+    """Yield the lines of a signature or an import, wrapped like the formatter does it.
+
+    `items` are separated by commas between `prefix` and `suffix`. `brackets` is "()" if brackets are only required
+    around wrapped items, as for an import.
+    """
     line, indent = f"{prefix}{', '.join(items)}{suffix}", " " * (len(prefix) - len(prefix.lstrip()) + 4)
     if len(line) <= WIDTH:
         yield line

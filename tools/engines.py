@@ -56,7 +56,11 @@ SECONDS: Final = 900
 
 
 class Row(NamedTuple):
-    """The results of an operator: the number of samples and of supported samples, and the cases that failed."""
+    """The results of an operator's samples on an engine, as a row of the page.
+
+    `claimed` counts the samples that the engine supports, `expected` those of them that are known to fail. `failures`
+    are unexpected ones, as pairs of case and message; `reasons` are the most frequent reasons of refusals.
+    """
 
     name: str
     samples: int
@@ -71,14 +75,18 @@ class Row(NamedTuple):
 
 
 def expected_failures(engine: str) -> dict[str, str]:
-    """Return the patterns of an engine's cases that are known to fail, with the reasons."""
+    """Return the cases of an engine that are known to fail: patterns of case names, each with the reason."""
     path = EXPECTED / f"{engine}.json"
     result: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return result
 
 
 def tried(engine: str, operator: str, *, all_of_them: bool = False) -> Row:
-    """Try an operator in a separate process."""
+    """Run the conformance checks of an operator on an engine in a separate process, as engines may crash.
+
+    With `all_of_them`, all samples of the operator are run, even if the engine is usually tried on few of them. A
+    process that crashes, or runs too long, is one failure.
+    """
     receiver, sender = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(target=_try, args=(engine, operator, sender, all_of_them))
     child.start()
@@ -95,7 +103,10 @@ def tried(engine: str, operator: str, *, all_of_them: bool = False) -> Row:
 
 
 def chosen(engine: str, operator: str) -> Sequence[Sample]:
-    """Return the samples of an operator that an engine is tried on."""
+    """Return the samples of an operator that an engine is tried on: all, or evenly chosen ones for slow engines.
+
+    The operator `WHOLE` stands for the engine as a whole, and has samples of all operators.
+    """
     if operator == WHOLE:
         return all_samples()[::EVERY]
     samples = samples_of(registered_ops()[operator])
@@ -103,7 +114,7 @@ def chosen(engine: str, operator: str) -> Sequence[Sample]:
 
 
 def _kit(engine: str, operator: str, *, all_of_them: bool = False) -> Conformance:
-    """Return the checks of samples of an operator, or those of the engine as a whole."""
+    """Return the conformance checks for samples of an operator, or for `WHOLE` those of the engine as a whole."""
     all_of_them = all_of_them and operator != WHOLE
     samples = samples_of(registered_ops()[operator]) if all_of_them else chosen(engine, operator)
     ids = [case.id for case in all_cases(samples=samples)]
@@ -138,12 +149,12 @@ def _try(engine: str, operator: str, sender: Any, all_of_them: bool) -> None:
 
 
 def _subject(case: str, operator: str) -> str:
-    """Return what a case is about: a sample, or the case itself."""
+    """Return the name of the sample that a case is about; for `WHOLE`, the case's own name."""
     return case if operator == WHOLE else case.partition("/")[2]
 
 
 def section(engine: str, rows: Sequence[Row], backend: Backend) -> str:
-    """Return the section of an engine."""
+    """Return the section of the page about an engine, in Markdown: its version, and a table of operators."""
     claimed = [row for row in rows if row.claimed]
     total = [
         sum(getattr(row, name) for row in rows if row.name != WHOLE) for name in ("samples", "claimed", "expected")
@@ -175,7 +186,7 @@ def _expected(known: Mapping[str, str]) -> Iterator[str]:
 
 
 def sections(text: str) -> dict[str, str]:
-    """Return the sections of a page, by engine."""
+    """Return the sections of a page in Markdown, by the engine's name in the heading."""
     pieces = text.split("\n## ")[1:]
     return {piece.partition("\n")[0]: f"## {piece.rstrip()}\n" for piece in pieces}
 

@@ -45,14 +45,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def stale_files(requested: Mapping[str, str]) -> list[str]:
-    """Return the paths of the generated files whose content differs from the requested one."""
+    """Return the paths of generated files whose content is not the requested one, or that are no longer generated.
+
+    `requested` has the content of each generated file by its path.
+    """
     pages = (path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/reference/operators").glob("*.md"))
     wrong = {path for path, text in requested.items() if _read(path) != text}
     return sorted(wrong | set(pages) - requested.keys())
 
 
 def write(paths: Iterable[str], requested: Mapping[str, str]) -> None:
-    """Write the files of these paths, and delete generated files that are no longer needed."""
+    """Write the content in `requested` to the files at `paths`, and delete those of them that have no content there."""
     for path in paths:
         target = ROOT / path
         if path not in requested:

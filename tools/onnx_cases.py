@@ -61,7 +61,10 @@ class Outcome(NamedTuple):
 
 
 class _Backend(InterposerBackend):
-    """A backend that refuses only by exceptions, so that the runner skips no case."""
+    """Interposer's backend for the runner of the ONNX test cases, without a check before each case.
+
+    The runner skips cases that a backend calls incompatible; this one only refuses by exceptions, which are recorded.
+    """
 
     @classmethod
     def is_compatible(cls, model: Any, device: str = "CPU", **kwargs: Any) -> bool:
@@ -92,7 +95,10 @@ def _cases() -> dict[str, type[unittest.TestCase]]:
 
 @cache
 def _kinds() -> dict[str, str]:
-    """Return the operator that each node case tests; an expanded case has the nodes of the operator's function body."""
+    """Return the name of the operator that each case about a single node tests, by the case's name.
+
+    An expanded case, whose nodes are the body of an operator's function, counts for that operator.
+    """
     from onnx.backend.test.loader import load_model_tests  # noqa: PLC0415
 
     kinds = {case.name: _kind(case) for case in load_model_tests(kind="node")}
@@ -105,7 +111,7 @@ def _kind(case: Any) -> str:
 
 
 def names(pattern: str = "") -> list[tuple[str, str]]:
-    """Return the groups and names of the cases whose names match the pattern."""
+    """Return all cases as pairs of group and name whose names match the regular expression `pattern`."""
     return [
         (group, name.removesuffix("_cpu"))
         for kind, group in GROUPS.items()
@@ -115,7 +121,7 @@ def names(pattern: str = "") -> list[tuple[str, str]]:
 
 
 def outcome(group: str, name: str) -> Outcome:
-    """Run one case with the runner's own tolerances."""
+    """Run one case with the tolerances of ONNX's runner, and return its result."""
     kind = next(kind for kind, item in GROUPS.items() if item == group)
     result = _Result()
     with warnings.catch_warnings():
@@ -138,13 +144,13 @@ def _judged(error: BaseException | None) -> tuple[str, tuple[str, ...]]:
 
 
 def _reason(operator: str, note: str) -> str:
-    """Return the reason of a refusal without the node's name, which differs from case to case."""
+    """Return "operator: reason" for a refused operator, without the node's name in `note`, which cases differ in."""
     _, _, reason = re.sub(r"; first as node '[^']*'", "", note).partition(": ")
     return f"{operator}: {reason or 'not supported'}"
 
 
 def outcomes(pattern: str = "") -> list[Outcome]:
-    """Run all cases whose names match."""
+    """Run all cases whose names match the regular expression `pattern`, and return their results."""
     return [outcome(*name) for name in names(pattern)]
 
 
@@ -152,7 +158,7 @@ def outcomes(pattern: str = "") -> list[Outcome]:
 
 
 def page(result: Iterable[Outcome]) -> str:
-    """Return the page with these results."""
+    """Return the page in Markdown that lists the results of all cases."""
     every = list(result)
     lines = [
         "# ONNX: operators and test cases",

@@ -51,7 +51,11 @@ _MOST_REASONS: Final = 4
 
 
 class Outcome(NamedTuple):
-    """The result of a sample: "expressed", "refused", "wrong", or "unknown" to the reference; the reason; its nodes."""
+    """Whether a sample could be written as an ONNX model: the status, its reason, and the operators written.
+
+    The status is "expressed", "refused", "wrong" (other results than the network), or "unknown" if the reference
+    kernels do not support the sample.
+    """
 
     status: str
     reason: str = ""
@@ -59,7 +63,10 @@ class Outcome(NamedTuple):
 
 
 def outcome(sample: Sample, *, opset: int | None = None, exact: bool = True) -> Outcome:
-    """Write a sample, check the model, read it back, and compare the results of both networks."""
+    """Write a sample as an ONNX model, check the model, read it back, and compare the results of both networks.
+
+    `opset` and `exact` are as for `write`.
+    """
     import onnx  # noqa: PLC0415 - the tests of the tool are collected without it
 
     network, feeds = sample.network()
@@ -91,7 +98,10 @@ def _difference(sample: Sample, network: Any, model: Any, feeds: Any, requested:
 
 
 def _outputs(model: Any, feeds: dict[str, Any]) -> dict[int, Any]:
-    """Return the outputs of the model; inputs whose values must be known before running become constants."""
+    """Return the results of a model on the reference kernels by binding id; `feeds` are its inputs by name.
+
+    Inputs whose values must be known during the import become constants.
+    """
     graph = _loaded(model, feeds, ()).graph
     numbers = {layer.name: layer.op.binding_id for layer in graph.inputs}
     return reference_outputs(graph, {number: feeds[name] for name, number in numbers.items()})
@@ -107,12 +117,16 @@ def _loaded(model: Any, feeds: dict[str, Any], known: tuple[str, ...]) -> Any:
 
 
 def operators() -> dict[str, type[Op]]:
-    """Return the operators that have samples."""
+    """Return the operators that have samples, by name."""
     return {name: op for name, op in registered_ops().items() if op.executable and samples_of(op)}
 
 
 class Row(NamedTuple):
-    """The results of an operator on the page."""
+    """The results of an operator's samples, as a row of the page.
+
+    `exact` counts the samples that can be written exactly, `inexact` those that can be written with other rounding.
+    `kinds` are the most frequent ONNX operators, `reasons` the most frequent reasons of refusals.
+    """
 
     name: str
     samples: int
@@ -127,7 +141,7 @@ class Row(NamedTuple):
 
 
 def row(name: str, op: type[Op]) -> Row:
-    """Try all samples of an operator."""
+    """Try to write all samples of an operator, and return their results; a wrong result ends the program."""
     exact, inexact, kinds, reasons = 0, 0, Counter[str](), Counter[str]()
     known = 0
     for sample in samples_of(op):
@@ -147,7 +161,7 @@ def row(name: str, op: type[Op]) -> Row:
 
 
 def _reported(reasons: Counter[str]) -> Iterator[str]:
-    """Yield the reasons, most frequent first; reasons that differ only in a type are merged."""
+    """Yield the reasons of refusals, most frequent first; those that differ only in a type are merged into one."""
     types: dict[tuple[str, str], list[str]] = {}
     for reason in reasons:
         result = _TYPES.fullmatch(reason)
@@ -158,7 +172,7 @@ def _reported(reasons: Counter[str]) -> Iterator[str]:
 
 
 def page() -> str:
-    """Return the whole page."""
+    """Return the whole page in Markdown: a table of operators."""
     import onnx  # noqa: PLC0415
 
     rows = [row(name, op) for name, op in operators().items()]

@@ -40,7 +40,7 @@ class Function(NamedTuple):
 
 @cache
 def sizes() -> dict[str, Size]:
-    """Return the size of each package, and of the modules that are in none."""
+    """Return the size of each package by name; modules that are in no package count together."""
     result: dict[str, Size] = {}
     for path in modules():
         files, lines = result.get(_package(path), Size(0, 0))
@@ -50,7 +50,7 @@ def sizes() -> dict[str, Size]:
 
 @cache
 def longest() -> dict[str, Function]:
-    """Return the longest function of each package that has functions."""
+    """Return the longest function of each package by the package's name."""
     result: dict[str, Function] = {}
     for path in modules():
         for function in _functions(path):
@@ -59,7 +59,7 @@ def longest() -> dict[str, Function]:
 
 
 def written(page: str) -> str:
-    """Return the page with the sizes as they are now."""
+    """Return the text of a page in Markdown, with the numbers in its tables replaced by the current ones."""
     page = _SIZES.sub(_size_row, page)
     page = _DIVIDED.sub(_divided_row, page)
     before, head, after = page.partition(LONGEST_HEAD)
@@ -68,7 +68,10 @@ def written(page: str) -> str:
 
 
 def differences(page: str, tolerance: float = 0.1) -> list[str]:
-    """Return the lines of the page whose numbers differ from the code by more than a tenth, with the right ones."""
+    """Return a message for each line of the page whose numbers differ from the current ones by more than `tolerance`.
+
+    `tolerance` is a fraction. Packages without a row are reported too.
+    """
     pairs = zip(page.splitlines(), written(page).splitlines(), strict=False)
     wrong = [f"{old}\n  now: {new}" for old, new in pairs if not _is_near(old, new, tolerance)]
     missing = [name for name in sizes() if f"| {_shown(name)} |" not in page]
@@ -120,7 +123,7 @@ def _title(function: Function) -> str:
 
 
 def _in_order(page: str) -> list[tuple[str, Function]]:
-    """Return the longest functions in the order in which the page lists the packages."""
+    """Return the longest function of each package as pairs of package and function, in the order of the page."""
     order = [match[1].strip("`") for match in _SIZES.finditer(page)]
     return [(name, longest()[name]) for name in order if name in longest()]
 

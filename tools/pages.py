@@ -32,7 +32,7 @@ NOTE: Final = "<!-- Written by tools/generate.py; do not edit. -->\n"
 
 
 def operators_index(families: dict[str, list[type[Op]]]) -> str:
-    """Return the list of all operators."""
+    """Return the page in Markdown that lists all operators by family; `families` has the operators of each."""
     lines = ["# Operators", "", NOTE, "One page for each family, which is one module of `interposer.ops`.", ""]
     for family, group in families.items():
         lines += [f"## [{family}]({family}.md)", "", module_line(group[0]), ""]
@@ -42,7 +42,7 @@ def operators_index(families: dict[str, list[type[Op]]]) -> str:
 
 
 def family_page(family: str, group: list[type[Op]]) -> str:
-    """Return the reference page of one family of operators."""
+    """Return the reference page in Markdown of one family, whose operators are `group`."""
     head = [f"# Operators: {family}", "", NOTE, module_line(group[0]), "", _files(family), ""]
     imports = list(_example_imports("\n".join(docstring_sections(op).get("Example", "") for op in group)))
     if imports:
@@ -79,12 +79,15 @@ def _operator(op: type[Op]) -> Iterator[str]:
 
 
 def _python(lines: Iterable[str]) -> list[str]:
-    """Return a block of examples; the empty line marks for doctest where the last result ends."""
+    """Return examples as a block of Python code in Markdown.
+
+    The empty line at its end is for doctest, which otherwise takes the end of the block as part of the last result.
+    """
     return ["```python", *lines, "", "```"]
 
 
 def _example_imports(text: str) -> Iterator[str]:
-    """Yield the imports that examples need, a line for each module."""
+    """Yield the import statements for the names that the examples in `text` use, one for each module."""
     trees = [ast.parse(example.source) for example in doctest.DocTestParser().get_examples(text)]
     names = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)]
     used = {node.id for node in names} - {node.id for node in names if isinstance(node.ctx, ast.Store)}
@@ -102,7 +105,7 @@ def _example_imports(text: str) -> Iterator[str]:
 
 
 def prose(text: str) -> str:
-    """Convert a docstring to Markdown: tables lose their rulers, and literal blocks are unchanged."""
+    """Return a docstring as Markdown: a table of reStructuredText becomes a block of text without its rulers."""
     blocks = text.replace("::\n", ":\n").split("\n\n")
     return "\n\n".join(_table_block(block) if block.startswith("==") else block for block in blocks)
 
@@ -112,7 +115,7 @@ def _table_block(block: str) -> str:
 
 
 def module_line(op: type[Op]) -> str:
-    """Return the first line of the docstring of an operator's module."""
+    """Return the first line of the docstring of the module that defines an operator, which describes its family."""
     return (sys.modules[op.__module__].__doc__ or "").strip().partition("\n")[0]
 
 
@@ -169,7 +172,7 @@ def _type_cell(hint: Any, family: str) -> str:
 
 
 def _family_of(hint: Any) -> str | None:
-    """Return the family of the operator whose attribute has this enumeration as its type."""
+    """Return the operator family that defines an attribute's type, if that is an enumeration; else None."""
     result = isinstance(hint, type) and issubclass(hint, Enum) and hint.__module__.startswith(f"{ops.__name__}.")
     return hint.__module__.rpartition(".")[2] if result else None
 
@@ -197,7 +200,7 @@ RUNS: Final = (
 
 
 def types_text(types: Iterable[DataType] | None) -> str:
-    """Return a set of types in words, in the order of their declaration."""
+    """Return a set of data types as text, such as "float32, int8 to int64", in the order of their declaration."""
     chosen = ANY_TYPE if types is None else frozenset(types)
     if chosen >= ANY_TYPE:
         return ", ".join(["any", *(str(item) for item in DataType if item in chosen - ANY_TYPE)])
@@ -222,7 +225,10 @@ def _data_types(op: type[Op]) -> Iterator[str]:
 
 
 def _type_rows(op: type[Op]) -> list[tuple[str, ...]]:
-    """Return one row for all operands and results with equal types; `others` names the rest in a very long row."""
+    """Return the rows of the table of supported types: names of operands and results, plain types, quantized types.
+
+    Those with equal types share a row; if that names more than four, they are called "the others".
+    """
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, result in _types_of_samples(op).items():
         cells = tuple(types_text(dtype for dtype, quantized in result if quantized is sort) for sort in (False, True))
@@ -238,10 +244,10 @@ def _type_rows(op: type[Op]) -> list[tuple[str, ...]]:
 
 @cache
 def _types_of_samples(op: type[Op]) -> dict[str, set[tuple[DataType, bool]]]:
-    """Return the types of all operands and results in the samples that CpuRef supports, and whether they are quantized.
+    """Return the types of each operand and result in the samples that CpuRef supports, as pairs (type, is quantized).
 
-    Operators with optional operands, which not every sample has, count each sample in all types. Indices may have every
-    type that the operator allows.
+    If an operator has optional operands, which not every sample has, each sample also counts in the other types that
+    CpuRef supports for it. Operands for indices have every type that the operator allows.
     """
     calls = [call for call in map(_call, samples_of(op)) if reference().find(*call)]
     if any(declared.optional for declared in op.operands):
@@ -267,7 +273,7 @@ def _call(sample: Sample) -> tuple[Op, KernelInfo]:
 
 
 def _retyped(info: KernelInfo, dtype: DataType) -> KernelInfo:
-    """Return the same infos, where tensors with the type of the first one have another type."""
+    """Return the infos of a sample with the type `dtype` for all tensors that have the type of the first input."""
 
     def other(tensor_info: TensorInfo | None) -> TensorInfo | None:
         same = tensor_info is not None and tensor_info.dtype is info.input.dtype and not tensor_info.is_quantized

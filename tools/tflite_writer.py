@@ -47,9 +47,10 @@ _MOST_REASONS: Final = 4
 
 
 class Outcome(NamedTuple):
-    """The result of a sample: "expressed", "refused", "wrong", or "unknown" to the reference.
+    """Whether a sample could be written as a TFLite file: the status, its reason, and the operators that were written.
 
-    The reason; its operators.
+    The status is "expressed", "refused", "wrong" (other results than the network), or "unknown" if the reference
+    kernels do not support the sample.
     """
 
     status: str
@@ -58,7 +59,10 @@ class Outcome(NamedTuple):
 
 
 def outcome(sample: Sample, *, litert: bool = False) -> Outcome:
-    """Write a sample, read it back, and compare the results of both networks, and of LiteRT if requested."""
+    """Write a sample as a TFLite file, read it back, and compare the results of both networks.
+
+    With `litert`, the results of LiteRT's interpreter on the file are compared too.
+    """
     network, feeds = sample.network()
     try:
         requested = reference_outputs(network.graph, feeds)
@@ -91,7 +95,10 @@ def _difference(sample: Sample, network: Any, value: Any, requested: Any, *, ste
 
 
 def _outputs(content: bytes, feeds: dict[str, Any], known: tuple[str, ...] = ()) -> dict[int, Any]:
-    """Return the outputs of the file; inputs whose values must be known before running become constants."""
+    """Return the results of a file on the reference kernels by binding id; `feeds` are its inputs by name.
+
+    The inputs in `known`, and others whose values must be known during the import, become constants.
+    """
     try:
         graph = load(content, dynamic=True, values={name: feeds[name] for name in known}).graph
     except UnboundInputError as error:
@@ -103,7 +110,10 @@ def _outputs(content: bytes, feeds: dict[str, Any], known: tuple[str, ...] = ())
 
 
 def _run(content: bytes, arrays: list[Any]) -> dict[int, Any] | str:
-    """Return the outputs of LiteRT's interpreter, or its error message."""
+    """Return the results of LiteRT's interpreter on a file by output number, or its error message.
+
+    `arrays` are the values of the inputs, in order.
+    """
     from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415 - only where it is asked for
 
     try:
@@ -119,12 +129,16 @@ def _run(content: bytes, arrays: list[Any]) -> dict[int, Any] | str:
 
 
 def operators() -> dict[str, type[Op]]:
-    """Return the operators that have samples."""
+    """Return the operators that have samples, by name."""
     return {name: op for name, op in registered_ops().items() if op.executable and samples_of(op)}
 
 
 class Row(NamedTuple):
-    """The results of an operator on the page."""
+    """The results of an operator's samples, as a row of the page.
+
+    `samples` counts those that the reference supports; `kinds` are the most frequent TFLite operators, and `reasons`
+    the most frequent reasons of refusals.
+    """
 
     name: str
     samples: int
@@ -138,7 +152,7 @@ class Row(NamedTuple):
 
 
 def row(name: str, op: type[Op]) -> Row:
-    """Try all samples of an operator."""
+    """Try to write all samples of an operator, and return their results; a wrong result ends the program."""
     exact, known, kinds, reasons = 0, 0, Counter[str](), Counter[str]()
     for sample in samples_of(op):
         result = outcome(sample)
@@ -155,7 +169,7 @@ def row(name: str, op: type[Op]) -> Row:
 
 
 def _reported(reasons: Counter[str]) -> Iterator[str]:
-    """Yield the reasons, most frequent first; reasons that differ only in a type are merged."""
+    """Yield the reasons of refusals, most frequent first; those that differ only in a type are merged into one."""
     types: dict[tuple[str, str], list[str]] = {}
     for reason in reasons:
         result = _TYPES.fullmatch(reason)
@@ -166,7 +180,7 @@ def _reported(reasons: Counter[str]) -> Iterator[str]:
 
 
 def page() -> str:
-    """Return the whole page."""
+    """Return the whole page in Markdown: a table of operators."""
     rows = [row(name, op) for name, op in operators().items()]
     samples, exact = (sum(getattr(item, field) for item in rows) for field in ("samples", "exact"))
     return HEAD + "".join(f"{item}\n" for item in rows) + f"| **all** | {samples} | {exact} | | |\n"

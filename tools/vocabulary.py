@@ -30,7 +30,10 @@ Vocabulary = dict[str, dict[str, Any]]
 
 
 def known() -> Vocabulary:
-    """Return the vocabulary in the file; empty if there is no file yet."""
+    """Return the vocabulary in the generated module: the names that plug-ins can receive, each with its revision.
+
+    The result is empty if there is no module yet.
+    """
     try:
         from interposer.plugins.capi.abi import vocabulary as module  # noqa: PLC0415 - it is made here
     except ImportError:
@@ -39,7 +42,7 @@ def known() -> Vocabulary:
 
 
 def wanted(before: Vocabulary) -> Vocabulary:
-    """Return the vocabulary that the file should have."""
+    """Return the vocabulary for the current operators; names in `before` keep their revision, new ones get the next."""
     shown = [op for op in shipped() if is_shown(op)]
     choices = {kind.choices for op in shown for kind in kinds_of(op).values() if kind.choices}
     return {
@@ -63,7 +66,7 @@ def is_shown(op: type[Op]) -> bool:
 
 
 def kinds_of(op: type[Op]) -> dict[str, Any]:
-    """Return the kinds of an operator's attributes."""
+    """Return for each attribute of an operator how the C interface represents its value."""
     return {name: kind_of(annotation(op, name)) for name in op.attributes}
 
 
@@ -101,7 +104,10 @@ def _written(value: Any) -> str:
 
 
 def headers(texts: dict[str, str]) -> dict[str, str]:
-    """Return the headers, by path, with the version of the interface and the revision of the vocabulary."""
+    """Return the texts of the C headers, by path, with the current numbers of the interface and the vocabulary.
+
+    These are the version of the interface and the revision of the vocabulary.
+    """
     numbers = {"API_MAJOR": API_VERSION[0], "API_MINOR": API_VERSION[1], "VOCABULARY_REVISION": VOCABULARY_REVISION}
     return {path: _with_numbers(text, numbers) for path, text in texts.items()}
 
@@ -113,7 +119,7 @@ def _with_numbers(text: str, numbers: dict[str, int]) -> str:
 
 
 def frozen_problems() -> Iterator[str]:
-    """Yield names of released revisions that have changed or were removed."""
+    """Yield a message for each name of a released revision that has changed in the operators or was removed."""
     before = known()
     after = wanted(before)
     for name, (since, operands, attributes) in before["LAYERS"].items():

@@ -36,14 +36,17 @@ class Word(NamedTuple):
 
 
 class Exemption(NamedTuple):
-    """A phrase that is right although it contains a word of the table, in files whose paths match `path`."""
+    """A phrase that is allowed in files whose paths match `path`, although it matches a pattern of the table."""
 
     path: str
     phrase: re.Pattern[str]
 
 
 class Table(NamedTuple):
-    """The content of `tools/words.txt`."""
+    """The rules in `tools/words.txt`: patterns not to use, identifiers not to use, exemptions, and known verbs.
+
+    `any_word` and `any_identifier` match if any of the patterns or identifiers does, to skip most lines quickly.
+    """
 
     words: list[Word]
     any_word: re.Pattern[str]
@@ -160,7 +163,7 @@ def _comments(source: str) -> Iterator[Line]:
 
 
 def _identifiers(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
-    """Yield the names of variables and parameters that do not say what they hold."""
+    """Yield the line and a complaint for each variable or parameter whose name is in the table of names not to use."""
     names = table().identifiers
     for node in ast.walk(tree):
         name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else None
@@ -177,7 +180,10 @@ def _docstrings_without_verb(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the functions in a statement, without looking into expressions, which takes most of the time."""
+    """Yield the functions in a statement and in its nested statements.
+
+    Expressions are not searched, since that takes most of the time.
+    """
     for name in ("body", "orelse", "finalbody", "handlers", "cases"):
         children = getattr(node, name, ())
         for child in children if isinstance(children, list) else ():
@@ -187,7 +193,7 @@ def _functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return True if the docstring describes an attribute, for which a noun phrase is enough."""
+    """Return True for a property or a setter, whose docstring may be a noun phrase without a verb."""
     return any(ast.unparse(decorator).endswith(("property", ".setter")) for decorator in node.decorator_list)
 
 
