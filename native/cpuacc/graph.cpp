@@ -16,7 +16,9 @@ Tensor tensor_of(const ipr::TensorInfo& info) {
   made.zero_points.assign(info.zero_points().begin(), info.zero_points().end());
   made.axis = info.is_quantized() ? info.axis() : -1;
   static const char nothing = 0;  // constants without elements may have no address
-  if (info.is_constant()) made.data = info.constant().data ? info.constant().data : &nothing;
+  if (!info.is_constant()) return made;
+  made.data = info.constant().data ? info.constant().data : &nothing;
+  if (info.constant().fd >= 0) made.file = made.data;
   return made;
 }
 
@@ -55,6 +57,17 @@ uint64_t Tensor::bytes() const {
   if (layout == Layout::plain) return uint64_t(std::max<int64_t>(elements(), 0)) * item;
   int64_t c = extent(layout == Layout::blocked_nchw ? 1 : -1);
   return c == 0 ? 0 : uint64_t(elements() / c * ((c + kBlock - 1) / kBlock * kBlock)) * item;
+}
+
+const void* Tensor::aligned(uint64_t alignment) const {
+  if (is_aligned(alignment)) return data;
+  if (copied_ != data || !copy_) {
+    const size_t size = size_t(std::max<int64_t>(elements(), 0)) * size_t(ipr::item_size(dtype));
+    std::shared_ptr<char> copy(new char[size + 1], std::default_delete<char[]>());
+    std::memcpy(copy.get(), data, size);
+    copy_ = std::move(copy), copied_ = data;
+  }
+  return copy_.get();
 }
 
 bool Tensor::same_quantization(const Tensor& other) const {

@@ -4,6 +4,7 @@
 #define CPUACC_GRAPH_HPP
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,6 +27,25 @@ constexpr int64_t kBlock = 16;
 
 inline bool is_blocked(Layout layout) { return layout != Layout::plain; }
 
+/// float32 values at any address, such as in the middle of a mapped file.
+class UnalignedFloats {
+ public:
+  UnalignedFloats() = default;
+  UnalignedFloats(const void* first) : bytes_(static_cast<const char*>(first)) {}  // NOLINT: converts from float*
+
+  float operator[](int64_t n) const {
+    float value;
+    std::memcpy(&value, bytes_ + 4 * n, sizeof value);
+    return value;
+  }
+  UnalignedFloats operator+(int64_t n) const { return bytes_ + 4 * n; }
+  UnalignedFloats& operator+=(int64_t n) { return *this = *this + n; }
+  const char* bytes() const { return bytes_; }
+
+ private:
+  const char* bytes_ = nullptr;
+};
+
 /// A tensor; constants have `data`. Real value = scale * (quantized value - zero point).
 struct Tensor {
   std::string name;
@@ -33,8 +53,9 @@ struct Tensor {
   Shape shape;
   std::vector<double> scales;
   std::vector<int64_t> zero_points;
-  int32_t axis = -1;  // the axis of the scales; -1: one scale for the tensor
-  const void* data = nullptr;
+  int32_t axis = -1;            // the axis of the scales; -1: one scale for the tensor
+  const void* data = nullptr;   // not necessarily aligned; see `values` and `floats`
+  const void* file = nullptr;   // the `data` that is mapped from a file, which a pass may have replaced
   std::shared_ptr<void> owner;  // owns `data` if a pass created it
   Layout layout = Layout::plain;
   int producer = -1;  // index of the producing node; updated by Graph::index
@@ -45,15 +66,27 @@ struct Tensor {
   /// Bytes in the memory layout of the tensor.
   uint64_t bytes() const;
   bool is_constant() const { return data != nullptr; }
+  bool is_mapped() const { return data != nullptr && data == file; }
   bool is_quantized() const { return !scales.empty(); }
   bool has_axis() const { return axis >= 0; }
   double scale() const { return scales.empty() ? 1.0 : scales[0]; }
   int64_t zero_point() const { return zero_points.empty() ? 0 : zero_points[0]; }
   bool same_quantization(const Tensor& other) const;
+  /// The elements of a constant at an aligned address: `data`, or else a copy, which lasts until `drop_copy`. Not
+  /// thread-safe.
   template <class T>
   const T* values() const {
-    return static_cast<const T*>(data);
+    return static_cast<const T*>(aligned(alignof(T)));
   }
+  /// The elements of a float32 constant without a copy.
+  UnalignedFloats floats() const { return data; }
+  const void* aligned(uint64_t alignment) const;
+  bool is_aligned(uint64_t alignment) const { return reinterpret_cast<uintptr_t>(data) % alignment == 0; }
+  void drop_copy() { copy_ = nullptr; }
+
+ private:
+  mutable std::shared_ptr<const char> copy_;
+  mutable const void* copied_ = nullptr;  // the `data` of which `copy_` is a copy
 };
 
 /// A post-op that was fused into a node; post-ops are applied in order.

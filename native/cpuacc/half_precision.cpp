@@ -13,7 +13,8 @@ namespace {
 /// Convert a constant to float32.
 void widen_constant(Tensor& tensor, int32_t dtype, const Settings& settings) {
   auto values = std::make_shared<std::vector<float>>(size_t(tensor.elements()));
-  element_kernels_for(settings.isa).cast(dtype, IPR_DTYPE_FLOAT32)(tensor.data, values->data(), tensor.elements());
+  element_kernels_for(settings.isa)
+      .cast(dtype, IPR_DTYPE_FLOAT32)(tensor.aligned(ipr::item_size(dtype)), values->data(), tensor.elements());
   static const float nothing = 0;
   tensor.data = values->empty() ? &nothing : values->data();
   tensor.owner = std::move(values);

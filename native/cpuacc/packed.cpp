@@ -80,4 +80,10 @@ const char* Packed::add(char* data, uint64_t bytes) {
   return data;
 }
 
+const char* Packed::refer(const char* data, uint64_t bytes) {
+  total_ += bytes;
+  pieces_.push_back({data, bytes});
+  return data;
+}
+
 }  // namespace cpuacc

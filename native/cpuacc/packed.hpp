@@ -26,6 +26,9 @@ class Packed {
   /// other programs.
   const char* add(char* data, uint64_t bytes);
 
+  /// Use bytes that outlive the program, such as those of a mapped blob, as the next piece.
+  const char* refer(const char* data, uint64_t bytes);
+
   const std::vector<Piece>& pieces() const { return pieces_; }
   /// Bytes of all pieces, including shared ones.
   uint64_t total() const { return total_; }

@@ -4,7 +4,10 @@
 #include <atomic>
 #include <cstring>
 #include <iterator>
+#include <new>
 #include <set>
+
+#include "common/pages.hpp"
 
 namespace cpuacc {
 namespace {
@@ -31,6 +34,15 @@ struct Divided {
   }
 };
 
+std::shared_ptr<void> copy_of(const Tensor& constant) {
+  const size_t size = constant.bytes();
+  std::shared_ptr<char> copy(static_cast<char*>(::operator new(size, std::align_val_t(64))),
+                             [](char* memory) { ::operator delete(memory, std::align_val_t(64)); });
+  std::memcpy(copy.get(), constant.data, size);
+  if (constant.is_mapped()) native::release_pages(constant.data, size);
+  return copy;
+}
+
 }  // namespace
 
 Plan::Plan(const Graph& graph, const Settings& settings, Packed& packed, const Restored* restored, native::Pool* pool)
@@ -54,7 +66,13 @@ Buffer Plan::buffer(int tensor) {
   const Tensor& constant = graph[tensor];
   if (value.first == 0 || constant.owner) return made;  // already copied, or owned by the program
   if (value.bytes > kLargestCopiedConstant) {
-    reads_constants_ = true;
+    if (!constant.is_aligned(ipr::item_size(constant.dtype))) {  // not in `packed_`: blobs do not depend on addresses
+      copies_.push_back(copy_of(constant));
+      value.place = reinterpret_cast<uint64_t>(copies_.back().get());
+      value.first = 0;
+    } else {
+      reads_constants_ = true;
+    }
     return made;
   }
   auto copy = [&](void* to) { std::memcpy(to, constant.data, value.bytes); };
@@ -73,18 +91,23 @@ Buffer Plan::temporary(uint64_t bytes) {
 }
 
 const void* Plan::pack(uint64_t bytes, const std::function<void(void*)>& make) {
-  size_t number = packed_.pieces().size();
+  if (restored_ != nullptr) return restore(bytes);
   char* memory = packed_.take(bytes);
-  if (restored_ == nullptr) {
-    make(memory);
-  } else {
-    if (number >= restored_->sizes.size() || restored_->sizes[number] != bytes)
-      throw ipr::Error("the compiled subgraph does not belong to this network", IPR_STALE);
-    const char* from = restored_->data + restored_offset_;
-    auto copy = [&](int64_t first, int64_t last) { std::memcpy(memory + first, from + first, size_t(last - first)); };
-    if (bytes > 0) divide(int64_t(bytes), 2 * bytes, copy);
-    restored_offset_ += rounded(bytes);
-  }
+  make(memory);
+  return packed_.add(memory, bytes);
+}
+
+/// Return the next piece of the blob, or a copy of it.
+const void* Plan::restore(uint64_t bytes) {
+  size_t number = packed_.pieces().size();
+  if (number >= restored_->sizes.size() || restored_->sizes[number] != bytes)
+    throw ipr::Error("the compiled subgraph does not belong to this network", IPR_STALE);
+  const char* from = restored_->data + restored_offset_;
+  restored_offset_ += rounded(bytes);
+  if (restored_->in_place) return packed_.refer(from, bytes);
+  char* memory = packed_.take(bytes);
+  auto copy = [&](int64_t first, int64_t last) { std::memcpy(memory + first, from + first, size_t(last - first)); };
+  if (bytes > 0) divide(int64_t(bytes), 2 * bytes, copy);
   return packed_.add(memory, bytes);
 }
 

@@ -28,6 +28,8 @@ class Plan : public Builder {
   uint64_t arena_bytes() const { return arena_bytes_; }
   /// Return whether steps read constants in the memory of the host.
   bool reads_constants() const { return reads_constants_; }
+  /// Copies of large constants that steps read, but that the host does not have at aligned addresses.
+  std::vector<std::shared_ptr<void>> take_copies() { return std::move(copies_); }
 
  private:
   /// A value, or a part of another value: `offset` bytes after the beginning of `parent`.
@@ -44,6 +46,7 @@ class Plan : public Builder {
     uint64_t offset;
   };
 
+  const void* restore(uint64_t bytes);
   Place find(int id) const;
   bool is_border(int root) const { return values_[size_t(root)].base != 1; }
   void join(int child, int parent, uint64_t offset);
@@ -61,6 +64,7 @@ class Plan : public Builder {
   const Node* node_ = nullptr;
   uint64_t restored_offset_ = 0;
   uint64_t arena_bytes_ = 0;
+  std::vector<std::shared_ptr<void>> copies_;
   bool reads_constants_ = false;
 };
 

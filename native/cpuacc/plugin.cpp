@@ -14,6 +14,8 @@
 namespace cpuacc {
 namespace {
 
+constexpr uint64_t kLeastMappedBytes = 1 << 20;  // smaller blobs are copied, so that their pages need not stay loaded
+
 bool is_known(const Shape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](int64_t extent) { return extent >= 0; });
 }
@@ -53,8 +55,8 @@ class CpuAcc : public ipr::Backend {
     info.name = "CpuAcc";
     info.version = "1.0.0";
     info.description = "Kernels in C++ for whole networks on processors";
-    info.capabilities =
-        IPR_CAP_CONCURRENT_EXECUTE | IPR_CAP_CONCURRENT_COMPILE | IPR_CAP_FORK_SAFE | IPR_CAP_DETERMINISTIC;
+    info.capabilities = IPR_CAP_CONCURRENT_EXECUTE | IPR_CAP_CONCURRENT_COMPILE | IPR_CAP_FORK_SAFE |
+                        IPR_CAP_DETERMINISTIC | IPR_CAP_UNALIGNED_CONSTANTS;
     info.options = {
         {"NumberOfThreads", "threads for one run, the calling one among them; 0: as many as the host allows", 0,
          everywhere},
@@ -131,8 +133,11 @@ class CpuAcc : public ipr::Backend {
       throw ipr::Error("the compiled subgraph does not belong to this network", IPR_STALE);
     Settings wanted = settings(options);
     wanted.choices = content.choices;
+    const bool is_aligned = reinterpret_cast<uintptr_t>(content.restored.data) % 64 == 0;
+    content.restored.in_place = host.lasting_blobs() && is_aligned && size >= kLeastMappedBytes;
     auto made = std::make_unique<Program>(prepared(*offered, wanted), wanted, pool(wanted.threads), &content.restored);
     made->signature = content.signature;
+    if (content.restored.in_place) made->flags |= IPR_EXECUTABLE_READS_BLOB;
     return made;
   }
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 
+#include "common/pages.hpp"
 #include "cpuacc/plan.hpp"
 
 namespace cpuacc {
 namespace {
 
 constexpr size_t kBasesOnStack = 32;
+constexpr uint64_t kLeastReleasedBytes = 256 * 1024;  // smaller constants are not worth a call of the system
 
 int64_t now() {
   timespec time;
@@ -35,6 +37,12 @@ void prefetch_operands(const Step& step) {
   __builtin_prefetch(step.out.data());
 }
 
+/// Release the memory of a constant that is packed.
+void release(Tensor& tensor) {
+  tensor.drop_copy();
+  if (tensor.is_mapped() && tensor.bytes() >= kLeastReleasedBytes) native::release_pages(tensor.data, tensor.bytes());
+}
+
 }  // namespace
 
 int parts_for(const Settings& settings, double nanoseconds) {
@@ -52,6 +60,8 @@ Program::Program(Graph graph, const Settings& settings, native::Pool* pool, cons
     if (!lowering) throw ipr::Error(why.text, IPR_UNSUPPORTED, IPR_ITEM_LAYER, node.layer);
     plan.begin(node);
     lowering->lower(node, plan);
+    for (int tensor : node.inputs)
+      if (tensor >= 0) release(graph[tensor]);
   }
   if (restored && restored->sizes.size() != packed_.pieces().size())
     throw ipr::Error("the compiled subgraph does not belong to this network", IPR_STALE);
@@ -62,6 +72,7 @@ Program::Program(Graph graph, const Settings& settings, native::Pool* pool, cons
   }
   for (const Tensor& tensor : graph.tensors)
     if (tensor.owner) pass_constants_.push_back(tensor.owner);
+  for (std::shared_ptr<void>& copy : plan.take_copies()) pass_constants_.push_back(std::move(copy));
   for (const std::vector<int>* side : {&graph.inputs, &graph.outputs})
     for (int tensor : *side) border_.push_back({graph[tensor].bytes(), graph[tensor].dtype});
   arena_bytes_ = plan.arena_bytes();

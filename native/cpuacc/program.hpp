@@ -14,9 +14,10 @@
 
 namespace cpuacc {
 
-/// Packed pieces of a blob, which are copied instead of packed again.
+/// Packed pieces of a blob, which are copied or used in place instead of packed again.
 struct Restored {
   const char* data = nullptr;  // the pieces, each at a multiple of 64 bytes
+  bool in_place = false;       // the pieces outlive the program, so that they need not be copied
   std::vector<uint64_t> sizes;
 };
 

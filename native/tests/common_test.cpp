@@ -1,17 +1,38 @@
 // Memory and threads that the native backends share.
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
 
 #include "common/arena.hpp"
 #include "common/cpu.hpp"
+#include "common/pages.hpp"
 #include "common/pool.hpp"
 
 namespace native {
 namespace {
+
+TEST(Pages, keep_the_content_of_a_mapped_file_when_they_are_released) {
+  char name[] = "/tmp/pages_test_XXXXXX";
+  const int file = mkstemp(name);
+  unlink(name);
+  const std::string content(100'000, 'x');
+  ASSERT_EQ(write(file, content.data(), content.size()), ssize_t(content.size()));
+  void* mapped = mmap(nullptr, content.size(), PROT_READ, MAP_SHARED, file, 0);
+  close(file);
+  const char* data = static_cast<const char*>(mapped);
+  for (auto [begin, size] : {std::pair<int, int>{0, 100'000}, {1, 5'000}, {4'095, 2}, {10, 0}, {4'096, 8'192}}) {
+    release_pages(data + begin, uint64_t(size));
+    EXPECT_EQ(std::string(data, content.size()), content);
+  }
+  munmap(mapped, content.size());
+}
 
 TEST(Arena, gives_zeroed_memory_aligned_to_64_bytes) {
   Arena arena;

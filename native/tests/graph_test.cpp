@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 
 #include "cpuacc/graph.hpp"
@@ -39,6 +40,52 @@ std::vector<int> searched(const Graph& graph, int tensor) {
 
 void expect_all_users(const Graph& graph) {
   for (size_t n = 0; n < graph.tensors.size(); ++n) EXPECT_EQ(graph.users(int(n)), searched(graph, int(n))) << n;
+}
+
+/// A constant of three numbers, `shift` bytes after an aligned address.
+struct Constant {
+  explicit Constant(size_t shift) : bytes(16 + shift) {
+    const float values[] = {1, 2, 3};
+    std::memcpy(bytes.data() + shift, values, sizeof values);
+    tensor.shape = {3};
+    tensor.data = bytes.data() + shift;
+  }
+
+  std::vector<char> bytes;
+  Tensor tensor;
+};
+
+TEST(Tensor, reads_constants_at_any_address) {
+  for (size_t shift : {0, 1, 2, 3, 4, 5}) {
+    Constant constant(shift);
+    const float* values = constant.tensor.values<float>();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(values) % alignof(float), 0u);
+    EXPECT_EQ(std::vector<float>(values, values + 3), (std::vector<float>{1, 2, 3}));
+    EXPECT_EQ(constant.tensor.floats()[2], 3);
+    EXPECT_EQ((constant.tensor.floats() + 1)[0], 2);
+    EXPECT_EQ(values == constant.tensor.data, shift % 4 == 0);
+  }
+}
+
+TEST(Tensor, copies_an_unaligned_constant_once_and_again_if_its_data_is_replaced) {
+  Constant constant(1), other(3);
+  const float* values = constant.tensor.values<float>();
+  EXPECT_EQ(constant.tensor.values<float>(), values);
+  other.bytes[3] = 9;
+  constant.tensor.data = other.tensor.data;
+  EXPECT_EQ(std::memcmp(constant.tensor.values<float>(), other.tensor.data, 12), 0);
+}
+
+TEST(Tensor, is_mapped_until_its_data_is_replaced) {
+  Constant constant(0);
+  EXPECT_FALSE(constant.tensor.is_mapped());
+  constant.tensor.file = constant.tensor.data;
+  Tensor copy = constant.tensor;
+  EXPECT_TRUE(copy.is_mapped());
+  copy.data = nullptr;
+  EXPECT_FALSE(copy.is_mapped());
+  copy.data = constant.bytes.data() + 4;
+  EXPECT_FALSE(copy.is_mapped());
 }
 
 TEST(Graph, lists_users_once_for_each_operand) {

@@ -284,7 +284,7 @@ def test_plug_ins_are_told_where_in_a_file_a_constant_lies(tmp_path: Path) -> No
     layer = graph.add(ip.ops.Addition(), [inside, outside])
     layer.output.info = outside.info
     flat = FlatGraph([layer], [], layer.outputs, alignment=64)
-    table = flat._constant_table
+    table = flat.constant_table
     assert (
         os.pread(int(table["fd"][0]), int(table["size"][0]), int(table["offset"][0]))
         == random(11, 4096)[256:512].tobytes()

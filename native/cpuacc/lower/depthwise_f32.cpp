@@ -63,7 +63,7 @@ struct Grouped {
   WindowShape window_of(const Node& node) const { return WindowShape(weights, depthwise || channels_last(node)); }
 
   Weights all_weights() const {
-    if (depthwise) return {weights.values<float>(), out.c, 1, window.taps(), 1, 0, out.c};
+    if (depthwise) return {weights.floats(), out.c, 1, window.taps(), 1, 0, out.c};
     return weights_of(weights, in.last, out.c, inputs);
   }
 

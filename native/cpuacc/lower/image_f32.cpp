@@ -15,8 +15,10 @@ const float* pack_bias(const Tensor* bias, int64_t first, int64_t count, Builder
 namespace {
 
 bool are_finite(const Tensor& weights) {
-  const float* values = weights.values<float>();
-  return std::all_of(values, values + weights.elements(), [](float value) { return std::isfinite(value); });
+  const UnalignedFloats values = weights.floats();
+  for (int64_t n = 0; n < weights.elements(); ++n)
+    if (!std::isfinite(values[n])) return false;
+  return true;
 }
 
 }  // namespace
@@ -35,7 +37,7 @@ Refusal finite_weights(const Graph& graph, const Node& node, const char* because
 void append_phase(std::vector<float>& to, const Tensor& weights, bool channels_last, const GroupChannels& group,
                   const TransposedPhase& rows, const TransposedPhase& columns) {
   const WindowShape shape(weights, channels_last);
-  const float* values = weights.values<float>();
+  const UnalignedFloats values = weights.floats();
   for (int64_t o = 0; o < group.outputs; ++o)
     for (int64_t i = group.first_input; i < group.first_input + group.inputs; ++i)
       for (int64_t y : rows.cells)

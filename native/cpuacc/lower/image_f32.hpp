@@ -52,10 +52,11 @@ struct WindowShape {
 inline Weights weights_of(const Tensor& tensor, bool channels_last, int64_t outputs, int64_t inputs) {
   const WindowShape shape(tensor, channels_last);
   const int64_t taps = shape.taps();
-  if (shape.volume)
-    return {tensor.values<float>(), outputs, inputs, taps, 1, tensor.extent(4), inputs * tensor.extent(4)};
-  if (channels_last) return {tensor.values<float>(), outputs, inputs, taps, taps * shape.i, 1, shape.i};
-  return {tensor.values<float>(), outputs, inputs, taps, taps * shape.i, taps, 1};
+  Weights made{tensor.floats(), outputs, inputs, taps, taps * shape.i, taps, 1};
+  if (channels_last) made.by_input = 1, made.by_tap = shape.i;
+  if (shape.volume) made.by_output = 1, made.by_input = tensor.extent(4), made.by_tap = inputs * tensor.extent(4);
+  made.mapped = tensor.is_mapped();
+  return made;
 }
 
 /// The bias of some output channels, padded with zeros to blocks; zeros if there is no bias.

@@ -75,8 +75,9 @@ int32_t gemv_panel(const MatMul& m, int parts) {
 }
 
 /// The second operand in panels if it is constant.
-const float* pack_weights(const MatMul& m, const float* b, int64_t panel, Builder& builder) {
-  Weights weights{b, m.columns, m.depth, 1, m.b_column, m.b_depth, 0, m.bfloat16};
+const float* pack_weights(const MatMul& m, const Tensor& b, int64_t panel, Builder& builder) {
+  Weights weights{b.floats(), m.columns, m.depth, 1, m.b_column, m.b_depth, 0, m.bfloat16};
+  weights.mapped = b.is_mapped();
   return static_cast<const float*>(builder.pack(uint64_t(weights.packed()) * 4, [&](void* to) {
     pack_panels(builder, weights, panel, 1, static_cast<float*>(to));
   }));
@@ -103,7 +104,7 @@ void add_step(const Node& node, State made, const FusedEpilogue& fused, const Te
   step.max_parts =
       parts_for(builder.settings, std::max(operations / cost::kOperationsPerNs, bytes / cost::kStreamedBytesPerNs));
   m.panel = one ? gemv_panel(m, step.max_parts) : state->kernels->panel;
-  if (constant) m.packed = pack_weights(m, b.values<float>(), m.panel, builder);
+  if (constant) m.packed = pack_weights(m, b, m.panel, builder);
   const bool few_weights = bytes <= kSharedBytes && m.rows >= 48 * builder.settings.threads;
   state->by_blocks = constant && !few_weights && int64_t{m.columns} > int64_t{m.rows} &&
                      blocks_of(m.columns) >= 4 * builder.settings.threads;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/pages.hpp"
 #include "cpuacc/step.hpp"
 
 namespace cpuacc {
@@ -29,17 +30,23 @@ inline float bfloat16_pair(float low, float high) {
 
 /// Weights of the network: strides in elements from one output channel, input channel and tap to the next.
 struct Weights {
-  const float* data;
+  UnalignedFloats data;
   int64_t outputs, inputs, taps;
   int64_t by_output, by_input, by_tap;
   bool bfloat16 = false;             // pack them as pairs of bfloat16
   const int64_t* numbers = nullptr;  // the numbers of the taps in the network's window; nullptr: 0, 1, 2 ...
+  bool mapped = false;               // they are mapped from a file, whose pages are released once they are packed
 
   float at(int64_t output, int64_t input, int64_t tap) const {
     return data[output * by_output + input * by_input + (numbers ? numbers[tap] : tap) * by_tap];
   }
   /// Words of a column: one for each input channel, or for each pair of them.
   int64_t words() const { return bfloat16 ? (inputs + 1) / 2 : inputs; }
+  /// Release the pages of some output channels, if these are contiguous in a mapped file.
+  void release(int64_t first, int64_t count) const {
+    if (!mapped || numbers || by_output < inputs * taps) return;
+    native::release_pages(data.bytes() + first * by_output * 4, uint64_t(count * by_output) * 4);
+  }
   int64_t packed() const { return blocks_of(outputs) * 16 * words() * taps; }
   float word(int64_t output, int64_t input, int64_t tap) const {
     if (!bfloat16) return at(output, input, tap);
@@ -78,6 +85,7 @@ inline void pack_panels(Builder& builder, const Weights& w, int64_t panel, int64
       for (int64_t tap = 0; tap < w.taps; ++tap)
         for (int64_t i = input; i < std::min(input + group, w.inputs); i += each, at += wide * 16)
           for (int64_t o = 0; o < outputs; ++o) at[o] = w.word(first + o, i, tap);
+    w.release(first, outputs);
   });
 }
 

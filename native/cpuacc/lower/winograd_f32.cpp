@@ -131,9 +131,10 @@ Refusal support(const Graph& graph, const Node& node, const Settings& settings) 
 /// answer is packed, so that a restored program need not read the weights.
 bool are_moderate(const Tensor& weights, Builder& builder) {
   auto* moderate = static_cast<const int32_t*>(builder.pack(sizeof(int32_t), [&](void* to) {
-    const float* values = weights.values<float>();
-    auto is_moderate = [](float value) { return std::fabs(value) < 1e30f; };
-    *static_cast<int32_t*>(to) = std::all_of(values, values + weights.elements(), is_moderate);
+    const UnalignedFloats values = weights.floats();
+    bool moderate = true;
+    for (int64_t n = 0; n < weights.elements(); ++n) moderate &= std::fabs(values[n]) < 1e30f;
+    *static_cast<int32_t*>(to) = moderate;
   }));
   return *moderate != 0;
 }

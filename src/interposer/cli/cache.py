@@ -14,7 +14,15 @@ from datetime import datetime
 from typing import Final
 
 from interposer.cli.tables import Table, say, show, write_json
-from interposer.core.cache import CachedFile, cache_folder, cached_files, forget_cached, own_names, read_cached
+from interposer.core.cache import (
+    CachedFile,
+    cache_folder,
+    cached_files,
+    forget_cached,
+    mapped_cached,
+    own_names,
+    read_cached,
+)
 from interposer.core.config import CACHE_DIR
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import check_regular
@@ -22,6 +30,8 @@ from interposer.plugins.capi.caching.part_cache import FOLDER as PARTS
 from interposer.plugins.capi.caching.part_cache import NAMES as NAMES_OF_PARTS
 from interposer.plugins.capi.caching.part_cache import TRIAL, Mark, read_mark, read_part
 from interposer.session import Model, default_runtime
+from interposer.session.model_file import FOLDER as DIGESTS
+from interposer.session.model_file import NAMES as NAMES_OF_DIGESTS
 from interposer.session.network_cache import FOLDER, NAMES, Keeper, read_entry
 from interposer.session.placement import Plan
 from interposer.session.placement.origin import made_with
@@ -152,8 +162,8 @@ def _asked(model: str, cached: list[_Cached]) -> list[_Cached]:
 def _all_retained(where: str) -> Iterator[_Cached]:
     """Yield a record of each file that this package has written to the cache folder `where`, and ignore all others.
 
-    Networks and compiled subgraphs can be in any cache folder. Plans, trials of shared objects and files of backends
-    are only listed for the default folder.
+    Networks, compiled subgraphs and digests of model files can be in any cache folder. Plans, trials of shared objects
+    and files of backends are only listed for the default folder.
     """
     own = cache_folder(where) == cache_folder()
     for file in cached_files("", where):
@@ -163,6 +173,8 @@ def _all_retained(where: str) -> Iterator[_Cached]:
             yield _network(file, written, where)
         elif folder == PARTS and NAMES_OF_PARTS.fullmatch(rest):
             yield _part(file, written, where)
+        elif folder == DIGESTS and NAMES_OF_DIGESTS.fullmatch(rest):
+            yield _Cached("digest of a model file", rest, file.size, written, file.name)
         elif not own:
             continue
         elif folder == "probed" and _PROBED.fullmatch(rest):
@@ -175,7 +187,7 @@ def _all_retained(where: str) -> Iterator[_Cached]:
 
 def _network(file: CachedFile, written: str, where: str) -> _Cached:
     try:
-        entry = read_entry(read_cached(file.name, where) or b"")
+        entry = read_entry(mapped_cached(file.name, where) or b"")
         reason = entry.fault(default_runtime().registry) or ""
         what = f"{entry.origin['source'] or entry.network['name']} on {', '.join(entry.origin['backends'])}"
         parts = tuple(part.digest for part in entry.parts)
@@ -191,7 +203,7 @@ def _part(file: CachedFile, written: str, where: str) -> _Cached:
         reason = "" if mark is Mark.NONE else mark.value
         return _Cached("trial of a compiled part", name, file.size, written, file.name, reason)
     try:
-        part = read_part(read_cached(file.name, where) or b"")
+        part = read_part(mapped_cached(file.name, where) or b"")
         what = f"{part.origin['source'] or part.origin['part'][:16]} on {part.origin['backend']}"
         reason = part.fault(default_runtime().registry) or ""
         created = part.origin["part"], (), part.origin["fingerprint"]

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -32,7 +32,9 @@ __all__ = [
     "LARGEST",
     "LATER",
     "CachedFile",
+    "Piece",
     "Record",
+    "Streamed",
     "cache_folder",
     "cached_files",
     "forget_cached",
@@ -48,12 +50,14 @@ __all__ = [
     "write_cached",
 ]
 
-LARGEST: Final = 1 << 28
+LARGEST: Final = 1 << 31
 """Largest file that is read, in bytes; larger files count as absent."""
 LATER: Final = 1 << 20
 """Size in bytes from which on callers write content in the background, by `later`."""
 _ALIGNMENT: Final = 64
 _LANES: Final = 1024
+CHUNK: Final = 1 << 20
+"""Size in bytes of the chunks of `Streamed`, a multiple of the 8-byte words of all lanes."""
 
 _log = logging.getLogger("interposer.cache")
 _reported: set[tuple[Path, str]] = set()
@@ -109,7 +113,7 @@ def mapped_cached(name: str, folder: str = "") -> memoryview | None:
         return None
 
 
-def write_cached(name: str, content: bytes | Iterable[bytes | memoryview], folder: str = "") -> bool:
+def write_cached(name: str, content: bytes | Iterable[Piece], folder: str = "") -> bool:
     """Store `content` (bytes, or an iterable of pieces) in the cached file `name`, a relative path.
 
     Returns False if the file cannot be written; a warning is logged once for each folder and reason. The file is
@@ -141,6 +145,33 @@ def _complain(name: str, where: Path, error: OSError | ValueError) -> None:
         )  # fmt: skip
 
 
+class Streamed:
+    """Bytes that are read in chunks, so that they need not be in memory as a whole; `read` may be called repeatedly.
+
+    `read` yields chunks of any size that have `size` bytes together.
+    """
+
+    def __init__(self, size: int, read: Callable[[], Iterator[bytes | memoryview]]) -> None:
+        self._size, self._read = size, read
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        """Yield the bytes in chunks of `CHUNK` bytes and a smaller last one."""
+        rest = bytearray()
+        for piece in self._read():
+            rest += piece
+            while len(rest) >= CHUNK:
+                yield bytes(rest[:CHUNK])
+                del rest[:CHUNK]
+        if rest:
+            yield bytes(rest)
+
+
+Piece: TypeAlias = "bytes | memoryview | Streamed"
+
+
 class Record(NamedTuple):
     """What a cached file holds: `facts`, which are JSON-compatible, and `pieces` of bytes, such as compiled kernels.
 
@@ -148,9 +179,9 @@ class Record(NamedTuple):
     """
 
     facts: Mapping[str, Any]
-    pieces: Sequence[bytes | memoryview]
+    pieces: Sequence[Piece]
 
-    def content(self, magic: bytes) -> list[bytes | memoryview]:
+    def content(self, magic: bytes) -> list[Piece]:
         """Return the content of a file with this record, in pieces to be written one after the other.
 
         These are `magic`, a header with checksums, and the record's own pieces, each padded to a multiple of 64 bytes.
@@ -158,16 +189,16 @@ class Record(NamedTuple):
         sizes = [(len(piece), _sum(piece)) for piece in self.pieces]
         head = json.dumps({"facts": self.facts, "pieces": sizes}).encode()
         start = [magic, hashlib.sha256(head).digest(), len(head).to_bytes(8, "little"), head]
-        datas: list[bytes | memoryview] = [*start, bytes(-sum(map(len, start)) % _ALIGNMENT)]
+        datas: list[Piece] = [*start, bytes(-sum(map(len, start)) % _ALIGNMENT)]
         for piece in self.pieces:
             datas += [piece, bytes(-len(piece) % _ALIGNMENT)]
         return datas
 
 
-def read_record(content: bytes | memoryview, magic: bytes) -> Record:
-    """Return the record that a cached file holds, from the content that `Record.content` wrote.
+def read_record(content: bytes | memoryview, magic: bytes) -> tuple[Any, tuple[memoryview, ...]]:
+    """Return the facts and the pieces of a record, from the content that `Record.content` wrote.
 
-    The file must begin with the bytes `magic`. The pieces of the record are views of `content`.
+    The file must begin with the bytes `magic`. The pieces are views of `content`.
 
     Raises:
         ValueError: the content is damaged, or does not begin with `magic`.
@@ -187,18 +218,22 @@ def read_record(content: bytes | memoryview, magic: bytes) -> Record:
             raise ValueError("the content is damaged")
     if len(view) != end + -end % _ALIGNMENT:
         raise ValueError("the length is not the recorded one")
-    return Record(said["facts"], tuple(pieces))
+    return said["facts"], tuple(pieces)
 
 
-def _sum(piece: bytes | memoryview) -> str:
+def _sum(piece: Piece) -> str:
     """Return a checksum of `piece` as text; computing it takes about as long as reading the bytes.
 
     The 8-byte words are summed in 1024 lanes, modulo 2**64. The checksum is the SHA-256 of these sums and of the
     remaining bytes.
     """
-    end = len(piece) - len(piece) % (8 * _LANES)
-    words = np.frombuffer(piece, np.uint64, end // 8).reshape(-1, _LANES)
-    return hashlib.sha256(words.sum(axis=0, dtype=np.uint64).tobytes() + bytes(piece[end:])).hexdigest()
+    total, rest = np.zeros(_LANES, np.uint64), b""
+    for chunk in piece if isinstance(piece, Streamed) else (piece,):
+        end = len(chunk) - len(chunk) % (8 * _LANES)
+        words = np.frombuffer(chunk, np.uint64, end // 8).reshape(-1, _LANES)
+        total += words.sum(axis=0, dtype=np.uint64)
+        rest = bytes(chunk[end:])
+    return hashlib.sha256(total.tobytes() + rest).hexdigest()
 
 
 class CachedFile(NamedTuple):
@@ -435,7 +470,8 @@ def settle(name: str | None = None, seconds: float | None = None) -> None:
     _thread.wait(name, seconds)
 
 
-def _write(path: Path, content: Iterable[bytes | memoryview]) -> None:
+def _write(path: Path, content: Iterable[Piece]) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replacing(path, durable=False, permissions=0o600) as file:  # checksums detect what a crash damages
-        file.writelines(content)
+        for piece in content:
+            file.writelines(piece if isinstance(piece, Streamed) else (piece,))

@@ -14,16 +14,18 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from interposer._version import __version__
 from interposer.backend import DEFAULT_FACTORY, Backend, SavedPart
 from interposer.core.cache import (
     LATER,
+    Piece,
     Record,
     cache_folder,
     later,
@@ -34,7 +36,6 @@ from interposer.core.cache import (
     write_cached,
 )
 from interposer.core.errors import InterposerError, LimitExceededError, LoadError
-from interposer.core.files import check_regular
 from interposer.core.schema import Op
 from interposer.core.types import Dim, Quantization, TensorInfo, TensorShape
 from interposer.ir.graph import Graph, Layer
@@ -42,13 +43,14 @@ from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output, PreCompiled
 from interposer.optimizer import OptimizerOptions
-from interposer.plugins.capi.caching.recording import recording
+from interposer.plugins.capi.caching.recording import Recording, recording
 from interposer.plugins.registry import BackendRegistry
 from interposer.report.estimate import Estimate
 from interposer.report.optimized import OptimizedNetwork
 from interposer.report.records import Placement
 from interposer.session.limits import Limits
 from interposer.session.model import Model
+from interposer.session.model_file import ModelFile
 from interposer.session.placement.origin import identity_of
 from interposer.session.variants import Blueprint, KnownBlueprint
 
@@ -59,12 +61,10 @@ FOLDER: Final = "networks"
 """The name of the folder inside the cache folder."""
 NAMES: Final = own_names("[0-9a-f]{32}")
 """The pattern of the file names that this module writes."""
-MAGIC: Final = b"interposer network 4\n"
-MOST_BYTES: Final = 1 << 26
-"""The largest model file that is cached, in bytes. Dividing a larger network is fast compared with reading it."""
-UNCERTAIN: Final = 2.0
-"""Seconds after a write during which a second write may leave the file's modification time unchanged."""
-MOST_CACHED: Final = 1 << 29
+MAGIC: Final = b"interposer network 5\n"
+MOST_BYTES: Final = 1 << 31
+"""The largest model file that is cached, in bytes."""
+MOST_CACHED: Final = 1 << 32
 """The limit on the bytes of all cached files together; the oldest files are deleted first."""
 
 
@@ -97,7 +97,7 @@ class Entry:
             return f"backend {name!r} has changed since"
         return None
 
-    def content(self) -> list[bytes | memoryview]:
+    def content(self) -> list[Piece]:
         """Return the content of the cache file, in pieces to write one after the other.
 
         These are the facts as JSON, then what the backend has saved.
@@ -153,10 +153,9 @@ class Keeper:
         backends: Iterable[str] | None,
         options: OptimizerOptions | None,
         registry: BackendRegistry,
+        *,
+        has_folder: bool = False,
     ) -> Keeper:
-        file = _File.read(source)
-        if file is None:
-            raise _NotCachedError(f"the file cannot be read, is empty, or has more than {MOST_BYTES:,} bytes")
         if registry.isolates_any:
             raise _NotCachedError("backends run in processes of their own")
         if options is not None and options.debug:
@@ -171,6 +170,11 @@ class Keeper:
             raise _NotCachedError(f"backend {ids[0]!r}, which is asked first, does not save what it compiles")
         options = options or OptimizerOptions()
         folder, own = _folder_and_options(backend, options.model_options.get(ids[0], {}))
+        if not folder and not has_folder:
+            raise _NotCachedError("there is no cache folder")
+        file = ModelFile.read(source, MOST_BYTES, folder)
+        if file is None:
+            raise _NotCachedError(f"the file cannot be read, is empty, or has more than {MOST_BYTES:,} bytes")
         created = {
             "source": os.path.basename(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else "",
             "sha256": file.sha256, "format": format,
@@ -180,18 +184,19 @@ class Keeper:
         return cls(created, file, backend, options, folder)
 
     def __init__(
-        self, created: Mapping[str, Any], file: _File, backend: Backend, options: OptimizerOptions, folder: str
+        self, created: Mapping[str, Any], file: ModelFile, backend: Backend, options: OptimizerOptions, folder: str
     ) -> None:
         self._made, self._backend, self._options = created, backend, options
-        self._file: _File | None = file  # dropped as soon as possible, because it may be large
+        self._file: ModelFile | None = file  # dropped as soon as possible, because it may be large
         self._folder = folder
+        self._mapped = file.mapped
         self.name_of_source = str(created["source"])
         lasting = {name: created[name] for name in ("source", "sha256", "format", "options", "backends")}
         self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:32]}"
 
     def check(self, source: object) -> None:
         """Raise `LoadError` if the content of the model file `source` has changed since the cache entry was read."""
-        file = _File.read(source)
+        file = ModelFile.read(source, MOST_BYTES, self._folder)
         if file is None or file.sha256 != self._made["sha256"]:
             raise LoadError(f"the file {self.name_of_source!r} was changed or deleted; load the model again")
 
@@ -214,13 +219,13 @@ class Keeper:
             if entry.fault(registry) is not None:
                 return None
             (limits or Limits()).check_needed(Estimate(**entry.network["needed"]))
-            with recording(self.name_of_source):
+            with recording(self.name_of_source, file=self._mapped):
                 known = self._known(entry, read, registry)
         except LimitExceededError:
             raise
         except (ValueError, KeyError, TypeError, IndexError, InterposerError):
             return None
-        self._file = None
+        self._file = self._mapped = None
         return known
 
     def _known(self, entry: Entry, read: Callable[[], Blueprint], registry: BackendRegistry) -> KnownBlueprint:
@@ -275,21 +280,28 @@ class Keeper:
         meantime, because the content of the model is then not certain. May be called once, after the cache lookup
         returned None.
         """
-        file, self._file = self._file, None
+        file, self._file, self._mapped = self._file, None, None
         assert file is not None
-        with recording(self.name_of_source, whole=True):
+        with self._recording(file) as recorded:
             model = make()
+            if not file.is_still(source):
+                return model
+            for save in recorded.unsaved:
+                save()
             try:
                 entry = self._entry(model, file)
             except _NotCachedError as reason:
                 _log.debug("%s is not stored in the network cache: %s", self.name_of_source or "a network", reason)
                 return model
-        if file.is_still(source):
-            if len(file.content) > LATER:
-                later(self.name, lambda: self._write(entry))
-            else:
-                self._write(entry)
+        if file.size > LATER:
+            later(self.name, lambda: self._write(entry))
+        else:
+            self._write(entry)
         return model
+
+    def _recording(self, file: ModelFile) -> AbstractContextManager[Recording]:
+        identity = json.dumps({**self._made, "source": ""})
+        return recording(self.name_of_source, whole=True, file=file.mapped, identity=identity)
 
     @classmethod
     def reason(cls, source: str, registry: BackendRegistry, make: Callable[[], Model]) -> str:
@@ -299,9 +311,9 @@ class Keeper:
         stored.
         """
         try:
-            keeper = cls._of(source, None, None, None, registry)
+            keeper = cls._of(source, None, None, None, registry, has_folder=True)
             assert keeper._file is not None
-            with recording(keeper.name_of_source, whole=True), make() as model:
+            with keeper._recording(keeper._file), make() as model:
                 keeper._entry(model, keeper._file)
         except _NotCachedError as reason:
             return str(reason)
@@ -314,7 +326,7 @@ class Keeper:
         make_room(FOLDER, NAMES, MOST_CACHED, sum(map(len, content)), self._folder)
         write_cached(self.name, content, self._folder)
 
-    def _entry(self, model: Model, file: _File) -> Entry:
+    def _entry(self, model: Model, file: ModelFile) -> Entry:
         if not file.is_by_itself():
             raise _NotCachedError("its weights are in separate files")
         if not model.is_prepared or model._estimate is None:
@@ -400,75 +412,6 @@ def _folder_and_options(backend: Backend, options: Mapping[str, Any]) -> tuple[s
         return str(cache_folder(backend.cache_directory(options)) or ""), backend.without_directory(options)
     except Exception as error:
         raise _NotCachedError(f"backend {backend.id!r} cannot say where its files are cached: {error}") from error
-
-
-class _Identity(NamedTuple):
-    """What changes if a file is replaced or written to: device, inode, size, and times in nanoseconds."""
-
-    device: int
-    inode: int
-    size: int
-    modified: int
-    changed: int
-
-
-@dataclass(frozen=True)
-class _File:
-    """A model file as it was when it was read: its content, and its identity to detect changes (None for bytes)."""
-
-    content: bytes
-    identity: _Identity | None
-
-    @classmethod
-    def read(cls, source: object) -> _File | None:
-        """Read the model file `source`, a path or bytes.
-
-        None if it cannot be read, is empty, or has more than `MOST_BYTES`.
-        """
-        identity = _identity(source)  # read before the content, so that a concurrent write is detected
-        content = _content(source)
-        return cls(content, identity) if content and len(content) <= MOST_BYTES else None
-
-    @cached_property
-    def sha256(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
-
-    def is_by_itself(self) -> bool:
-        """Return whether the file is certain to have no external weights."""
-        return self.content[4:8] == b"TFL3" or b"location" not in self.content
-
-    def is_still(self, source: object) -> bool:
-        """Return whether the source still has this content; a recently modified file is read again to be sure."""
-        if not isinstance(source, str | os.PathLike):
-            return True
-        now = _identity(source)
-        if now is None or now != self.identity:
-            return False
-        if time.time() - max(now.modified, now.changed) / 1e9 > UNCERTAIN:
-            return True
-        return _content(source) == self.content
-
-
-def _identity(source: object) -> _Identity | None:
-    """Return the identity of the file with this path; None for bytes or if the file is missing."""
-    if not isinstance(source, str | os.PathLike):
-        return None
-    try:
-        result = os.stat(source)
-    except (OSError, ValueError):
-        return None
-    return _Identity(result.st_dev, result.st_ino, result.st_size, result.st_mtime_ns, result.st_ctime_ns)
-
-
-def _content(source: object) -> bytes | None:
-    try:
-        if isinstance(source, str | os.PathLike):
-            check_regular(source)  # a pipe would block
-            with open(source, "rb") as file:
-                return file.read() if os.fstat(file.fileno()).st_size <= MOST_BYTES else None
-    except (OSError, ValueError):
-        return None
-    return bytes(source) if isinstance(source, bytes | bytearray) else None
 
 
 def _with(options: OptimizerOptions, backend: str, own: Mapping[str, Any]) -> OptimizerOptions:

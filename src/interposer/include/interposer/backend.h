@@ -210,7 +210,8 @@ typedef struct ipr_tensor_info {
   int64_t producer;           /* index of the layer that computes it; -1 if it is constant or an input */
 } ipr_tensor_info;
 
-/* The data of a constant tensor: contiguous, row-major, read-only for both sides, aligned at least to its elements.
+/* The data of a constant tensor: contiguous, row-major, read-only for both sides, aligned at least to its elements
+ * unless IPR_CAP_UNALIGNED_CONSTANTS is declared.
  * In `query_support` and `optimize`, it is valid during the call. From `compile` on, it is valid until the executable
  * is released. If IPR_CAP_KEEPS_CONSTANTS or IPR_EXECUTABLE_KEEPS_CONSTANTS declares that the backend has a copy of
  * its own, the host may unmap the data as soon as `compile` returns. */
@@ -337,6 +338,7 @@ typedef struct ipr_answer {
 
 #define IPR_EXECUTABLE_CONCURRENT UINT64_C(1)      /* may be run by several threads concurrently */
 #define IPR_EXECUTABLE_KEEPS_CONSTANTS UINT64_C(2) /* has copies of all constants that it needs */
+#define IPR_EXECUTABLE_READS_BLOB UINT64_C(4)      /* reads the bytes that `restore` got; see IPR_HOST_LASTING_BLOBS */
 
 /* Out struct of `compile`: an executable subgraph. It is run any number of times, then released. */
 typedef struct ipr_executable {
@@ -419,6 +421,8 @@ typedef struct ipr_run {
 #define IPR_CAP_FORK_SAFE UINT64_C(0x80)         /* continues to work in a child process after fork() */
 #define IPR_CAP_DETERMINISTIC UINT64_C(0x100)    /* equal inputs give equal outputs, bit for bit, in every run */
 #define IPR_CAP_FENCES UINT64_C(0x200)           /* waits for ipr_tensor.fence; a host may wait instead, and give -1 */
+#define IPR_CAP_UNALIGNED_CONSTANTS UINT64_C(0x400) /* accepts constants at any address, so that the host need not */
+                                                 /* copy those that a model file does not align */
 
 #define IPR_SCOPE_INIT 1u  /* an option of `init`, set when a runtime is created */
 #define IPR_SCOPE_MODEL 2u /* an option of query_support, optimize and compile, set for a network */
@@ -490,6 +494,8 @@ typedef struct ipr_host_extension {
 } ipr_host_extension;
 
 #define IPR_HOST_CHECKING 1u /* ipr_host.flags: the host checks for errors, and accepts the time that this takes */
+#define IPR_HOST_LASTING_BLOBS 2u /* the bytes that `restore` gets stay valid until an executable is released that */
+                                  /* declares IPR_EXECUTABLE_READS_BLOB */
 
 /* The argument of `init`. It is valid until `shutdown` returns, and native: no function here calls Python. */
 typedef struct ipr_host {
@@ -622,8 +628,8 @@ typedef struct ipr_blobs_api {
   /* Return whether a blob can be restored: IPR_OK, IPR_STALE or IPR_CORRUPT. Has to be fast. Bytes are untrusted. */
   int32_t (*check)(void* self, const void* data, uint64_t size, const ipr_options* options, ipr_error* error);
 
-  /* Create an executable from a blob that was saved here or elsewhere. The bytes are untrusted, and valid during the
-   * call. `graph` is the compiled subgraph with its constants. It is NULL if the host no longer has it, except with
+  /* Create an executable from a blob that was saved here or elsewhere. The bytes are untrusted, aligned to 64, and valid
+   * during the call, or longer with IPR_HOST_LASTING_BLOBS. `graph` is the compiled subgraph with its constants. It is NULL if the host no longer has it, except with
    * IPR_BLOB_NEEDS_GRAPH. Constants of the graph stay valid as in `compile`. */
   int32_t (*restore)(void* self, const void* data, uint64_t size, const ipr_graph* graph, const ipr_options* options,
                      ipr_executable* out, ipr_error* error);

@@ -616,6 +616,8 @@ class Host {
   std::string_view cache_dir() const { return raw_ ? view(raw_->cache_dir) : std::string_view(); }
   std::string_view library_path() const { return raw_ ? view(raw_->library_path) : std::string_view(); }
   bool checking() const { return raw_ && (raw_->flags & IPR_HOST_CHECKING); }
+  /// Return whether the bytes that `restore` gets stay valid for executables that declare IPR_EXECUTABLE_READS_BLOB.
+  bool lasting_blobs() const { return raw_ && (raw_->flags & IPR_HOST_LASTING_BLOBS); }
   /// Log a text. Callable from any thread; never waits. `level` is IPR_LOG_...
   void log(int32_t level, const std::string& line) const { ipr_log(raw_, level, line.c_str()); }
 

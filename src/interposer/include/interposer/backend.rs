@@ -122,6 +122,7 @@ pub mod raw {
 
     pub const EXECUTABLE_CONCURRENT: u64 = 1;
     pub const EXECUTABLE_KEEPS_CONSTANTS: u64 = 2;
+    pub const EXECUTABLE_READS_BLOB: u64 = 4;
 
     pub const MEMORY_HOST: u32 = 1;
     pub const MEMORY_DMA_BUF: u32 = 2;
@@ -140,6 +141,7 @@ pub mod raw {
     pub const CAP_FORK_SAFE: u64 = 0x80;
     pub const CAP_DETERMINISTIC: u64 = 0x100;
     pub const CAP_FENCES: u64 = 0x200;
+    pub const CAP_UNALIGNED_CONSTANTS: u64 = 0x400;
 
     pub const SCOPE_INIT: u32 = 1;
     pub const SCOPE_MODEL: u32 = 2;
@@ -148,6 +150,7 @@ pub mod raw {
     pub const LOG_WARNING: i32 = 30;
     pub const LOG_ERROR: i32 = 40;
     pub const HOST_CHECKING: u32 = 1;
+    pub const HOST_LASTING_BLOBS: u32 = 2;
     pub const BLOB_NEEDS_GRAPH: u64 = 1;
     pub const FACTORY_MAPS: u64 = 1;
     pub const FACTORY_SUB_TENSORS: u64 = 2;

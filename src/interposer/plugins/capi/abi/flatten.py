@@ -85,7 +85,8 @@ class FlatGraph:
     """An ``ipr_graph`` of some layers, with all the memory that it points to; `address` is its address.
 
     `layers` and `values` are the layers and tensors to which the indices in the tables refer. The data of `constants`
-    is not moved and may outlive the tables.
+    is not moved and may outlive the tables. `blocks` is the other memory to which the tables point, except for texts
+    and attributes that several layers share.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class FlatGraph:
         name: str = "",
         revision: int = 0,
         alignment: int = 1,
+        unaligned: bool = False,
         infos: Mapping[Value, TensorInfo] | None = None,
     ) -> None:
         """Create the tables.
@@ -108,15 +110,17 @@ class FlatGraph:
             name: the name of the network.
             revision: the revision of the vocabulary that the plug-in was written to.
             alignment: the alignment in bytes of constants, which are copied if necessary.
+            unaligned: whether constants in mapped files may have any alignment, so that they need not be copied.
             infos: infos of values that replace those of the graph.
         """
         self.layers = tuple(layers)
+        self.blocks: list[Array] = []
         self._cached: list[Any] = []
         self.constants: list[Array] = []
         self._number(layers)
         self._known = list(map(_info, self.values)) if infos is None else [infos.get(v, v.info) for v in self.values]
         self._write_texts(name)
-        self._write_constants(alignment)
+        self._write_constants(alignment, unaligned)
         self._write_tensors()
         self._write_layers(revision)
         self._write_graph(inputs, outputs)
@@ -167,11 +171,11 @@ class FlatGraph:
         sizes = list(map(len, texts))
         if len(blob) != sum(sizes) + len(sizes):
             sizes = [len(text.encode("utf-8", "replace")) for text in texts]
-        start = self._keep(ctypes.create_string_buffer(blob, len(blob)))
+        start = self._address(np.frombuffer(blob, np.uint8))
         self._sizes = np.array(sizes, np.uint64)
         self._places = np.cumsum(self._sizes + 1) - (self._sizes + 1) + start
 
-    def _write_constants(self, alignment: int) -> None:
+    def _write_constants(self, alignment: int, unaligned: bool) -> None:
         entering = [self.values[position].producer.op for position in self._entering]
         check_unchanged(op.value for op in entering if isinstance(op, Constant))
         numbers = [-1] * len(self.values)
@@ -179,29 +183,28 @@ class FlatGraph:
         for position, op in zip(self._entering, entering, strict=True):
             if isinstance(op, Constant):
                 numbers[position] = len(rows)
-                rows.append(self._constant(op.value, alignment))
+                rows.append(self._constant(op.value, alignment, unaligned))
         self._constant_numbers = numbers
         table = np.zeros(len(rows), _CONSTANT)
         for name, column in zip(("data", "size", "fd", "offset"), zip(*rows, strict=True), strict=False):
             table[name] = column
-        self._constant_table = table
+        self.constant_table = table
 
-    def _constant(self, array: Array, alignment: int) -> tuple[int, int, int, int]:
+    def _constant(self, array: Array, alignment: int, unaligned: bool) -> tuple[int, int, int, int]:
         """Return where the data of a constant is: address, size in bytes, and descriptor and offset of the mapped file.
 
-        Without a file, these are -1 and 0. Data that is not aligned is copied, but only once.
+        Without a file, these are -1 and 0. Data that has to be aligned is copied, but only once.
         """
-        place = address_of(array)
-        if place % max(alignment, 16) or not array.flags.c_contiguous:
+        misplaced = address_of(array) % max(alignment, 16) and not (unaligned and place_of(array) is not None)
+        if misplaced or not array.flags.c_contiguous:
             result = aligned(array, alignment)
             array = result if result is array else share(result, max(alignment, array.dtype.alignment))
-            place = address_of(array)
         self.constants.append(array)
-        return place, array.nbytes, *(place_of(array) or (-1, 0))
+        return address_of(array), array.nbytes, *(place_of(array) or (-1, 0))
 
     def hash_constants(self) -> None:
         """Compute the SHA-256 of constants, which ``compile`` and ``restore`` may need."""
-        self._constant_table["sha256"] = [self._keep(_digest(array)) for array in self.constants]
+        self.constant_table["sha256"] = [self._keep(_digest(array)) for array in self.constants]
 
     def _write_tensors(self) -> None:
         infos, count = self._known, len(self.values)
@@ -218,7 +221,7 @@ class FlatGraph:
         table["constant"] = self._constant_numbers
         table["producer"] = self._producers
         self._write_quantization(table, list(map(_quantization, infos)))
-        self._tensor_table = table
+        self.tensor_table = table
 
     def _write_quantization(self, table: Any, all_of_them: list[Any]) -> None:
         where = [index for index, item in enumerate(all_of_them) if item is not None]
@@ -254,7 +257,7 @@ class FlatGraph:
         table["attributes"] = [attribute.address for attribute in attributes]
         table["attribute_count"] = [attribute.length for attribute in attributes]
         self._cached.append(attributes)
-        self._layer_table = table
+        self.layer_table = table
 
     def _write_graph(self, inputs: Iterable[Value], outputs: Iterable[Value]) -> None:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
@@ -262,19 +265,19 @@ class FlatGraph:
         self.struct = abi.Graph(
             struct_size=ctypes.sizeof(abi.Graph),
             name=abi.String(int(self._places[0]), int(self._sizes[0])),
-            layer_count=len(self._layer_table), layer_stride=_LAYER.itemsize,
-            layers=self._address(self._layer_table), attribute_stride=ctypes.sizeof(abi.Attribute),
-            tensor_count=len(self._tensor_table), tensor_stride=_TENSOR.itemsize,
-            tensors=self._address(self._tensor_table),
-            constant_count=len(self._constant_table), constant_stride=_CONSTANT.itemsize,
-            constants=self._address(self._constant_table),
+            layer_count=len(self.layer_table), layer_stride=_LAYER.itemsize,
+            layers=address_of(self.layer_table), attribute_stride=ctypes.sizeof(abi.Attribute),
+            tensor_count=len(self.tensor_table), tensor_stride=_TENSOR.itemsize,
+            tensors=address_of(self.tensor_table),
+            constant_count=len(self.constant_table), constant_stride=_CONSTANT.itemsize,
+            constants=address_of(self.constant_table),
             input_count=len(border[0]), inputs=self._address(border[0]),
             output_count=len(border[1]), outputs=self._address(border[1]),
         )  # fmt: skip
         self.address = ctypes.addressof(self.struct)
 
     def _address(self, array: Array) -> int:
-        self._cached.append(array)
+        self.blocks.append(array)
         return address_of(array)
 
     def _keep(self, buffer: Any) -> int:

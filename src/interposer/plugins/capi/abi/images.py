@@ -1,75 +1,103 @@
 """Parts of networks as bytes that can be stored: the tables of a `FlatGraph`, which a plug-in can compile again.
 
-An image has all tables and the data they point to, contiguously. Pointers are stored as offsets in the image; `places`
-has their positions. Therefore they become addresses again by a single addition.
+An image has all tables and the data they point to, contiguously, except for large constants. Pointers are stored as
+offsets in the image; `places` has their positions. Therefore they become addresses again by a single addition. Large
+constants are separate pieces, or places in the model file, so they are not copied.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
 from interposer.core.addresses import address_of, aligned_empty
+from interposer.core.constants import changed_file, place_of
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import Array
 from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.flatten import FlatGraph
 
 __all__ = ["Image", "ImageGraph", "outline"]
 
 ALIGNMENT: Final = 64
+LEAST_APART: Final = 1 << 12
+"""Size in bytes from which on a constant is not copied into the tables."""
+_IN_A_PIECE: Final = (1 << 64) - 1
+_ATTRIBUTE: Final = ctypes.sizeof(abi.Attribute)
+_CONSTANT: Final = ctypes.sizeof(abi.Constant)
+_STRING: Final = ctypes.sizeof(abi.String)
 
 
 class Image:
-    """A copy of an ``ipr_graph``, its tables and its constants as one block of bytes that can be stored in a file.
+    """A copy of an ``ipr_graph`` and its tables as one block of bytes that can be stored in a file.
 
-    `data` begins with the ``ipr_graph``. `places` lists the positions in `data` at which there is a pointer, each as a
-    uint64; such a pointer holds an offset in `data`. `digest` is a digest of both.
+    `data` begins with the ``ipr_graph``. `places` lists the positions in `data` at which there is a pointer; such a
+    pointer holds an offset in `data`. Small constants are in `data`, too.
+
+    `apart` has two numbers for each large constant: the offset of its ``ipr_constant`` in `data`, and its offset in the
+    model `file`, or `_IN_A_PIECE` if its bytes are the next of `constants`. All numbers are uint64. `identity`
+    describes the model file and everything else that the large constants depend on; empty if this is not known.
     """
 
-    def __init__(self, data: bytes | memoryview, places: bytes | memoryview, digest: str | None = None) -> None:
-        self.data, self.places = data, places
+    def __init__(
+        self,
+        pieces: Sequence[bytes | memoryview],
+        digest: str | None = None,
+        file: Array | None = None,
+        identity: str = "",
+    ) -> None:
+        self.data, self.places, self.apart, *self.constants = pieces
+        self.file, self._identity = file, identity
+        self._sources: Sequence[Array] = ()
         if digest is not None:
             self.digest = digest
 
+    @classmethod
+    def of(cls, flat: FlatGraph, file: Array | None = None, identity: str = "") -> Image:
+        """Return the image of tables; large constants that are not in `file` stay in the memory of the tables."""
+        writer = _Writer(file)
+        writer.graph(flat)
+        pieces = memoryview(writer.data), writer.places.tobytes(), np.array(writer.apart, np.uint64).tobytes()
+        image = cls((*pieces, *writer.constants), None, file, identity)
+        image._sources = () if identity else flat.constants
+        return image
+
+    @property
+    def pieces(self) -> tuple[bytes | memoryview, ...]:
+        """All bytes, from which the image can be created again."""
+        return self.data, self.places, self.apart, *self.constants
+
     @cached_property
     def digest(self) -> str:
-        """A digest of `data` and `places`, in hexadecimal digits."""
-        result = hashlib.sha256(self.data)
-        result.update(self.places)
+        """A digest in hexadecimal digits: of `identity` if there is one, else of the constants."""
+        result = hashlib.sha256(self._identity.encode() or self._sum)
+        for piece in (self.data, self.places, self.apart):
+            result.update(piece)
         return result.hexdigest()
 
-    @classmethod
-    def of(cls, graph: abi.Graph) -> Image:
-        """Return a copy of an ``ipr_graph`` with all the memory that it points to."""
-        writer = _Writer()
-        writer.graph(graph)
-        return cls(memoryview(writer.data), np.array(writer.places, np.uint64).tobytes())
+    @cached_property
+    def _sum(self) -> bytes:
+        return _sum(self._sources)
 
-    def has_constants_of(self, graph: abi.Graph) -> bool:
-        """Return True if the constants of an ``ipr_graph`` are equal to those in this image.
-
-        They may differ because a mapped file was modified in place.
-        """
-        ours = abi.Graph.from_buffer_copy(self.data).constants or 0
-        step = ctypes.sizeof(abi.Constant)
-        return all(
-            _is_same(
-                self.data[abi.Constant.from_buffer_copy(self.data, ours + at).data or 0 :],
-                abi.Constant.from_address(graph.constants + at),
-            )
-            for at in range(0, graph.constant_count * step, step)
-        )
+    def is_unchanged(self) -> bool:
+        """Return whether no constant has changed since `digest` was computed, as those in mapped files may."""
+        return changed_file([] if self.file is None else [self.file]) is None and _sum(self._sources) == self._sum
 
 
-def _is_same(copied: bytes | memoryview, constant: abi.Constant) -> bool:
-    if not constant.data or not constant.size:
-        return True
-    now = (ctypes.c_char * constant.size).from_address(constant.data)
-    return np.array_equal(np.frombuffer(copied, np.uint8, constant.size), np.frombuffer(now, np.uint8))
+def _sum(arrays: Sequence[Array]) -> bytes:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(_bytes_of(array))
+    return digest.digest()
+
+
+def _bytes_of(array: Array) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
 
 
 def outline(tables: abi.Graph) -> str:
@@ -88,7 +116,7 @@ class ImageGraph:
     def __init__(self, image: Image) -> None:
         memory = aligned_empty((len(image.data) // 8,), np.dtype(np.uint64), ALIGNMENT)
         places = np.frombuffer(image.places, np.uint64)
-        if len(image.data) % 8 or len(image.data) < ctypes.sizeof(abi.Graph):
+        if len(image.data) % 8 or len(image.data) < ctypes.sizeof(abi.Graph) or len(image.apart) % 16:
             raise InvalidArgumentError("this is no image of a part")
         memory.view(np.uint8)[:] = np.frombuffer(image.data, np.uint8)
         if places.size and (np.any(places % 8) or int(places.max()) >= memory.nbytes):
@@ -98,65 +126,121 @@ class ImageGraph:
             raise InvalidArgumentError("the image points outside")
         self.address = address_of(memory)
         memory[index] += np.uint64(self.address)
-        self.constants: list[Array] = [memory]
-        """The whole image, which has the constants."""
+        self.constants: list[Array] = [memory, *_attached(image, memory)]
+        """The tables, which have the small constants, and the large constants."""
+
+
+def _attached(image: Image, memory: Array) -> Iterator[Array]:
+    """Let the tables point to the large constants of an image, and yield these."""
+    pieces = iter(image.constants)
+    rows = np.frombuffer(image.apart, np.uint64).reshape(-1, 2)
+    for place, offset in rows.tolist():
+        if place % 8 or place + _CONSTANT > memory.nbytes:
+            raise InvalidArgumentError("the constants of the image lie outside")
+        constant = abi.Constant.from_address(address_of(memory) + place)
+        if offset == _IN_A_PIECE:
+            array = np.frombuffer(next(pieces, b""), np.uint8)
+        else:
+            array = np.empty(0, np.uint8) if image.file is None else image.file[offset : offset + constant.size]
+        if array.nbytes != constant.size:
+            raise InvalidArgumentError("a constant of the image is missing")
+        constant.data = address_of(array)
+        constant.fd, constant.offset = place_of(array) or (-1, 0)
+        yield array
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, file: Array | None) -> None:
         self.data = bytearray()
-        self.places: list[int] = []
+        self.apart: list[tuple[int, int]] = []
+        self.constants: list[memoryview] = []
+        self._file = (0, 0) if file is None else (address_of(file), file.nbytes)
+        self._places: list[Array] = []
+        self._single: list[int] = []
         self._known: dict[tuple[int, int], int] = {}
+        self._begins = self._offsets = np.empty(0, np.uint64)
 
-    def graph(self, graph: abi.Graph) -> None:
-        self._copy(ctypes.addressof(graph), ctypes.sizeof(abi.Graph))
-        self._text(abi.Graph.name.offset, graph.name)
-        for name, kind, write in (
-            ("layers", abi.Layer, self._layer), ("tensors", abi.TensorInfo, self._tensor),
-            ("constants", abi.Constant, self._constant),
-        ):  # fmt: skip
-            count = getattr(graph, f"{name.removesuffix('s')}_count")
-            at = self._point(getattr(abi.Graph, name).offset, getattr(graph, name), count * ctypes.sizeof(kind))
-            for number in range(count):
-                step = number * ctypes.sizeof(kind)
-                write(at + step, kind.from_address(getattr(graph, name) + step))
-        self._point(abi.Graph.inputs.offset, graph.inputs, 8 * graph.input_count)
-        self._point(abi.Graph.outputs.offset, graph.outputs, 8 * graph.output_count)
+    @property
+    def places(self) -> Array:
+        """The offsets of all pointers."""
+        return np.concatenate([*self._places, np.array(self._single, np.uint64)])
+
+    def graph(self, flat: FlatGraph) -> None:
+        self.data += bytes(flat.struct)
+        self._copy_blocks(flat.blocks)
+        layers, tensors, constants = flat.layer_table.copy(), flat.tensor_table.copy(), flat.constant_table.copy()
+        self._move(layers["name"]["data"], layers["inputs"], layers["outputs"])
+        self._move(tensors["name"]["data"], tensors["shape"], tensors["scales"], tensors["zero_points"])
+        _replace(layers["type"]["data"], layers["type"]["size"] + 1, self._copy)
+        _replace(layers["attributes"], layers["attribute_count"], self._attributes)
+        self._small_constants(constants)
+        self._table(abi.Graph.layers.offset, layers, [("type", 0), ("name", 0), "inputs", "outputs", "attributes"])
+        self._table(abi.Graph.tensors.offset, tensors, [("name", 0), "shape", "scales", "zero_points"])
+        at = self._table(abi.Graph.constants.offset, constants, ["data", "sha256"])
+        self._large_constants(at, flat)
+        for field, address in (("inputs", flat.struct.inputs), ("outputs", flat.struct.outputs)):
+            self._set(getattr(abi.Graph, field).offset, self._moved(np.array([address], np.uint64))[0])
+        self._set(abi.Graph.name.offset, self._moved(np.array([flat.struct.name.data], np.uint64))[0])
         self.data += bytes(-len(self.data) % 8)
 
-    def _layer(self, at: int, layer: Any) -> None:
-        self._text(at + abi.Layer.type.offset, layer.type)
-        self._text(at + abi.Layer.name.offset, layer.name)
-        self._point(at + abi.Layer.inputs.offset, layer.inputs, 8 * layer.input_count)
-        self._point(at + abi.Layer.outputs.offset, layer.outputs, 8 * layer.output_count)
-        size = ctypes.sizeof(abi.Attribute)
-        known = (layer.attributes or 0, layer.attribute_count * size) in self._known
-        table = self._point(at + abi.Layer.attributes.offset, layer.attributes, layer.attribute_count * size)
-        for number in range(0 if known else layer.attribute_count):
-            self._attribute(table + number * size, abi.Attribute.from_address(layer.attributes + number * size))
+    def _copy_blocks(self, blocks: Sequence[Array]) -> None:
+        """Copy the memory to which most pointers of the tables point."""
+        places = sorted((address_of(block), self._append(block.view(np.uint8).data)) for block in blocks)
+        self._begins, self._offsets = np.array(places, np.uint64).T
+
+    def _moved(self, addresses: Array) -> Array:
+        """Return the offsets of addresses in the blocks; 0 remains 0."""
+        number = np.maximum(np.searchsorted(self._begins, addresses, "right") - 1, 0)
+        return np.where(addresses == 0, np.uint64(0), addresses - self._begins[number] + self._offsets[number])
+
+    def _move(self, *columns: Array) -> None:
+        for column in columns:
+            column[:] = self._moved(column)
+
+    def _table(self, pointer: int, table: Array, fields: Sequence[str | tuple[str, int]]) -> int:
+        """Append a table and set the pointer to it; `fields` are those of its pointers that are not null."""
+        at = self._append(table.view(np.uint8).data)
+        self._set(pointer, at)
+        rows = at + np.arange(len(table), dtype=np.uint64) * np.uint64(table.itemsize)
+        for field in fields:
+            name = field if isinstance(field, str) else field[0]
+            column = table[name] if isinstance(field, str) else table[name]["data"]
+            self._places.append(rows[column != 0] + np.uint64(_offset(table, name)))
+        return at
+
+    def _small_constants(self, table: Array) -> None:
+        """Copy constants, except for large ones, whose pointers become 0; a copy is in no file."""
+        table["fd"], table["offset"] = -1, 0
+        large = table["size"] >= LEAST_APART
+        table["data"][large] = 0
+        for column, sizes in ((table["data"], table["size"]), (table["sha256"], np.full(len(table), 32))):
+            _replace(column, sizes, self._copy)
+
+    def _large_constants(self, at: int, flat: FlatGraph) -> None:
+        begin, size = self._file
+        for number, array in enumerate(flat.constants):
+            if array.nbytes < LEAST_APART:
+                continue
+            offset = address_of(array) - begin
+            inside = 0 <= offset <= size - array.nbytes
+            self.apart.append((at + number * _CONSTANT, offset if inside else _IN_A_PIECE))
+            if not inside:  # the content of another mapped file is copied, as it may change before it is stored
+                self.constants.append(memoryview(array.tobytes() if place_of(array) else _bytes_of(array)))
+
+    def _attributes(self, address: int, count: int) -> int:
+        table = self._copy(address, count * _ATTRIBUTE)
+        for number in range(count):
+            self._attribute(table + number * _ATTRIBUTE, abi.Attribute.from_address(address + number * _ATTRIBUTE))
+        return table
 
     def _attribute(self, at: int, value: Any) -> None:
         self._text(at + abi.Attribute.name.offset, value.name)
         self._text(at + abi.Attribute.text.offset, value.text)
         self._point(at + abi.Attribute.ints.offset, value.ints, 8 * value.count)
         self._point(at + abi.Attribute.floats.offset, value.floats, 8 * value.count)
-        size = ctypes.sizeof(abi.String)
-        texts = self._point(at + abi.Attribute.texts.offset, value.texts, size * value.count)
+        texts = self._point(at + abi.Attribute.texts.offset, value.texts, _STRING * value.count)
         for number in range(value.count if value.texts else 0):
-            self._text(texts + number * size, abi.String.from_address(value.texts + number * size))
-
-    def _tensor(self, at: int, value: Any) -> None:
-        self._text(at + abi.TensorInfo.name.offset, value.name)
-        self._point(at + abi.TensorInfo.shape.offset, value.shape, 8 * max(0, value.rank))
-        self._point(at + abi.TensorInfo.scales.offset, value.scales, 8 * value.scale_count)
-        self._point(at + abi.TensorInfo.zero_points.offset, value.zero_points, 8 * value.scale_count)
-
-    def _constant(self, at: int, value: Any) -> None:
-        copied = abi.Constant.from_buffer_copy(self.data, at)
-        copied.fd, copied.offset = -1, 0  # a copy is in no file
-        self.data[at : at + ctypes.sizeof(copied)] = bytes(copied)
-        self._point(at + abi.Constant.data.offset, value.data, value.size)
-        self._point(at + abi.Constant.sha256.offset, value.sha256, 32)
+            self._text(texts + number * _STRING, abi.String.from_address(value.texts + number * _STRING))
 
     def _text(self, at: int, text: Any) -> None:
         self._point(at + abi.String.data.offset, text.data, text.size + 1)  # including the final NUL
@@ -169,14 +253,36 @@ class _Writer:
         if not address:
             return 0
         result = self._copy(address, size)
-        self.data[at : at + 8] = result.to_bytes(8, "little")
-        self.places.append(at)
+        self._set(at, result)
         return result
 
+    def _set(self, at: int, target: int) -> None:
+        """Set the pointer at offset `at`."""
+        self.data[at : at + 8] = int(target).to_bytes(8, "little")
+        self._single.append(at)
+
     def _copy(self, address: int, size: int) -> int:
-        count = self._known.get((address, size))
-        if count is None:
-            self.data += bytes(-len(self.data) % (ALIGNMENT if size >= ALIGNMENT else 8))
-            count = self._known[address, size] = len(self.data)
-            self.data += (ctypes.c_char * size).from_address(address)
-        return count
+        offset = self._known.get((address, size))
+        if offset is None:
+            offset = self._known[address, size] = self._append(ctypes.string_at(address, size))
+        return offset
+
+    def _append(self, content: bytes | memoryview) -> int:
+        """Append bytes at an aligned offset, which is returned."""
+        self.data += bytes(-len(self.data) % (ALIGNMENT if len(content) >= ALIGNMENT else 8))
+        offset = len(self.data)
+        self.data += content
+        return offset
+
+
+def _offset(table: Array, field: str) -> int:
+    fields = table.dtype.fields
+    assert fields is not None
+    return int(fields[field][1])
+
+
+def _replace(addresses: Array, sizes: Array, copy: Any) -> None:
+    """Replace addresses by what `copy` returns for each address and size; 0 remains 0."""
+    pairs = list(zip(addresses.tolist(), sizes.tolist(), strict=True))
+    known = {pair: copy(*pair) for pair in dict.fromkeys(pairs) if pair[0]}
+    addresses[:] = [known.get(pair, 0) for pair in pairs]

@@ -121,6 +121,7 @@ LOG_ERROR: Final = 40
 SCOPE_INIT: Final = 1
 SCOPE_MODEL: Final = 2
 HOST_CHECKING: Final = 1
+HOST_LASTING_BLOBS: Final = 2
 BLOB_NEEDS_GRAPH: Final = 1
 
 EXT_CONTEXT: Final = b"ipr.context/1"
@@ -147,6 +148,7 @@ class Cap(IntFlag):
     FORK_SAFE = 0x80
     DETERMINISTIC = 0x100
     FENCES = 0x200
+    UNALIGNED_CONSTANTS = 0x400
 
 
 class ExecutableFlag(IntFlag):
@@ -154,6 +156,7 @@ class ExecutableFlag(IntFlag):
 
     CONCURRENT = 1
     KEEPS_CONSTANTS = 2
+    READS_BLOB = 4
 
 
 class String(ctypes.Structure):

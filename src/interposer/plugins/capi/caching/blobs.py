@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from interposer.backend.capabilities import Options
 from interposer.core.addresses import address_of
+from interposer.core.cache import CHUNK, Streamed
 from interposer.core.errors import BackendContractError, InvalidArgumentError
 from interposer.ir.subgraph import SubgraphView
 from interposer.plugins.capi.abi import structs as abi
@@ -36,6 +39,23 @@ class Blob:
 
     data: bytes | memoryview
     needs_graph: bool = False
+
+
+class _SavedBlob(NamedTuple):
+    """The same as a `Blob`, in the memory of the plug-in."""
+
+    data: Streamed
+    needs_graph: bool
+
+
+def _streamed(address: int, size: int) -> Streamed:
+    """Return the bytes at an address, each chunk of which is read safely."""
+
+    def chunks() -> Iterator[bytes]:
+        for offset in range(0, size, CHUNK):
+            yield read(address and address + offset, min(CHUNK, size - offset), "the blob")
+
+    return Streamed(size, chunks)
 
 
 class Blobs:
@@ -72,6 +92,12 @@ class Blobs:
             CallError: the plug-in failed.
             InvalidArgumentError: another plug-in compiled the part.
         """
+        with self.saved(executable) as blob:
+            return None if blob is None else Blob(b"".join(blob.data), blob.needs_graph)
+
+    @contextmanager
+    def saved(self, executable: Executable) -> Iterator[_SavedBlob | None]:
+        """Provide the same bytes as `save` for the time of a ``with`` block, without a copy of them."""
         if executable.library is not self._library:
             raise InvalidArgumentError(f"the part was compiled by another backend than {self._library.id!r}")
         out = abi.Blob(struct_size=ctypes.sizeof(abi.Blob))
@@ -79,15 +105,16 @@ class Blobs:
             try:
                 self._call("save", executable.handle, ctypes.addressof(out))
             except CallError as error:
-                if error.status == abi.UNSUPPORTED:
-                    return None
-                raise
+                if error.status != abi.UNSUPPORTED:
+                    raise
+                yield None
+                return
             with self._library.holding(out):
                 if out.size > MAX_BYTES:
                     raise BackendContractError(
                         f"a blob of {out.size:,} bytes cannot be meant", backend=self._library.id
                     )
-                return Blob(read(out.data, out.size, "the blob"), bool(out.flags & abi.BLOB_NEEDS_GRAPH))
+                yield _SavedBlob(_streamed(out.data or 0, out.size), bool(out.flags & abi.BLOB_NEEDS_GRAPH))
 
     def fault(self, blob: Blob, options: Options | None = None) -> str | None:
         """Return why a blob cannot be restored here, "stale ..." or "corrupt ...", or None if it can."""
@@ -113,7 +140,7 @@ class Blobs:
         table, flat = self._options(options), None
         if view is None:
             return self.restore_tables(blob, None, table, self._owner)
-        flat = FlatGraph.of(view, revision=self._library.identity.vocabulary, alignment=self._library.info.alignment)
+        flat = FlatGraph.of(view, **self._library.table_rules)
         if abi.Cap.WANTS_HASHES in self._library.info.capabilities:
             flat.hash_constants()
         with located(flat):
@@ -133,7 +160,7 @@ class Blobs:
         address = None if flat is None else flat.address
         with self._library.serialized():
             self._call("restore", *_bytes(blob), address, table.address, ctypes.addressof(out))
-            return Executable(self._library, out, flat, owner)
+            return Executable(self._library, out, flat, owner, blob.data)
 
     def _options(self, options: Options | None) -> OptionTable:
         library = self._library

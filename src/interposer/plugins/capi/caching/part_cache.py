@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from fcntl import LOCK_EX, LOCK_NB, flock
@@ -25,6 +25,7 @@ from interposer.backend.capabilities import Options
 from interposer.core.cache import (
     LARGEST,
     LATER,
+    Piece,
     Record,
     cache_folder,
     has_cached,
@@ -72,10 +73,10 @@ CACHE_DIRECTORY: Final = "CacheDirectory"
 """The string option that names the folder; it is not a part of the cache key."""
 LONGEST_TRIAL: Final = 24 * 3600
 """Seconds after which the mark of a crashed process is ignored."""
-MOST_CACHED: Final = 1 << 29
+MOST_CACHED: Final = 1 << 32
 """The limit on the bytes of all cached files together; the oldest files are deleted first."""
 _FIRST: Final = b"saves it for the first time\n"
-_MAGIC: Final = b"interposer compiled part 2\n"
+_MAGIC: Final = b"interposer compiled part 3\n"
 _log = logging.getLogger("interposer.cache")
 
 
@@ -107,9 +108,13 @@ class CachedPart:
             return str(error)
         return said
 
-    def content(self) -> list[bytes | memoryview]:
+    def content(self) -> list[Piece]:
         """Return the content of the cache file, in pieces."""
-        return Record({"made": self.origin, "needs_graph": self.blob.needs_graph}, [self.blob.data]).content(_MAGIC)
+        return _content(self.origin, self.blob.data, self.blob.needs_graph)
+
+
+def _content(origin: Mapping[str, Any], data: Piece, needs_graph: bool) -> list[Piece]:
+    return Record({"made": origin, "needs_graph": needs_graph}, [data]).content(_MAGIC)
 
 
 def read_part(content: bytes | memoryview) -> CachedPart:
@@ -227,17 +232,14 @@ class PartKeeper:
 
     def _keep(self, executable: Executable, source: str) -> None:
         try:
-            with trial(self.name, self._folder, saves=True) as allowed:
-                blob = self._blobs.save(executable) if allowed else None
+            with trial(self.name, self._folder, saves=True) as allowed, ExitStack() as stack:
+                blob = stack.enter_context(self._blobs.saved(executable)) if allowed else None
+                if blob is not None and len(blob.data) < LARGEST // 2:
+                    origin = {**self._made, "source": source, "time": time.time()}
+                    make_room(FOLDER, NAMES, MOST_CACHED, len(blob.data), self._folder)
+                    write_cached(self.name, _content(origin, blob.data, blob.needs_graph), self._folder)
         except (InterposerError, MemoryError) as error:
             _log.info("a part that %s compiled is not cached: %s", self._made["backend"], error)
-            return
-        if blob is None:
-            return
-        part = CachedPart({**self._made, "source": source, "time": time.time()}, blob)
-        if len(blob.data) < LARGEST // 2:
-            make_room(FOLDER, NAMES, MOST_CACHED, len(blob.data), self._folder)
-            write_cached(self.name, part.content(), self._folder)
 
 
 class Mark(Enum):

@@ -27,19 +27,26 @@ MOST_ALIGNMENT: Final = 1 << 21
 class Executable:
     """A result of ``compile`` or ``restore`` of a plug-in, which is released when nothing refers to it.
 
+    `blob` has the bytes that it was restored from, which it may read until it is released.
+
     `seconds` for one run and `memory` in bytes are estimates of the plug-in, or 0. `turn` is the lock of runs that must
     not be concurrent, or None.
     """
 
     def __init__(
-        self, library: Library, out: abi.Executable, flat: FlatGraph | ImageGraph | None, owner: object = None
+        self,
+        library: Library,
+        out: abi.Executable,
+        flat: FlatGraph | ImageGraph | None,
+        owner: object = None,
+        blob: bytes | memoryview = b"",
     ) -> None:
         self.library, self._owner = library, owner
         self.handle = out.handle
         flags = abi.ExecutableFlag(out.flags & sum(abi.ExecutableFlag))
         keeps = abi.ExecutableFlag.KEEPS_CONSTANTS in flags or abi.Cap.KEEPS_CONSTANTS in library.info.capabilities
         self.constants = [] if keeps or flat is None else flat.constants
-        number = library.hold(out, self.constants)
+        number = library.hold(out, (self.constants, blob if abi.ExecutableFlag.READS_BLOB in flags else b""))
         weakref.finalize(self, library.let_go, number).atexit = False
         self.concurrent = (
             abi.ExecutableFlag.CONCURRENT in flags or abi.Cap.CONCURRENT_EXECUTE in library.info.capabilities

@@ -100,12 +100,13 @@ class HostServices:
         for cpu in settings.cpus:
             mask[cpu // 64] |= 1 << cpu % 64
         self._cached.append(mask)
+        flags = abi.HOST_LASTING_BLOBS | (abi.HOST_CHECKING if checking else 0)
         self.struct = abi.Host(
             struct_size=ctypes.sizeof(abi.Host), api_major=abi.API_VERSION[0], api_minor=abi.API_VERSION[1],
             name=self._text("interposer"), version=self._text(__version__), library_path=self._text(path),
             cache_dir=self._text(settings.cache_dir), log=ctypes.addressof(log.head),
             aligned_alloc=_address(libc.aligned_alloc), free=_address(libc.free),
-            thread_count=max(1, settings.threads), flags=abi.HOST_CHECKING if checking else 0,
+            thread_count=max(1, settings.threads), flags=flags,
             cpu_mask_words=words, cpu_mask=ctypes.addressof(mask),
             extension_stride=ctypes.sizeof(abi.HostExtension),
         )  # fmt: skip

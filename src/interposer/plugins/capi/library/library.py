@@ -308,6 +308,15 @@ class Library:
         result = os.stat(self.path)
         return f"{self.id} {self.info.version} {result.st_size} {result.st_mtime_ns}"
 
+    @property
+    def table_rules(self) -> dict[str, Any]:
+        """The arguments of `FlatGraph` that say which tables the plug-in accepts."""
+        return {
+            "revision": self.identity.vocabulary,
+            "alignment": self.info.alignment,
+            "unaligned": abi.Cap.UNALIGNED_CONSTANTS in self.info.capabilities,
+        }
+
     def close(self) -> bool:
         """Release all objects of the plug-in, newest first, and shut it down. May be called again.
 

@@ -147,7 +147,7 @@ class DynamicBackend(Backend):
         recorded = current_recording()
         parts = () if recorded is None else recorded.parts
         image = next((image for executable, image in parts if executable is compiled), None)
-        return None if image is None else SavedPart((image.data, image.places), image.digest)
+        return None if image is None else SavedPart(image.pieces, image.digest)
 
     def restore_compiled(self, saved: SavedPart, options: Options) -> Executable:
         """Compile a part from its saved tables, or restore its compiled blob.
@@ -156,8 +156,9 @@ class DynamicBackend(Backend):
             CallError: the plug-in failed.
             InvalidArgumentError: the tables are damaged, or the options are not valid.
         """
-        data, places = saved.pieces
-        return compile_image(self.library, Image(data, places, saved.digest), self._options(options), self)
+        recorded = current_recording()
+        image = Image(saved.pieces, saved.digest, None if recorded is None else recorded.file)
+        return compile_image(self.library, image, self._options(options), self)
 
     @property
     def blobs(self) -> Blobs | None:
@@ -214,9 +215,6 @@ class DynamicWorkloadFactory(WorkloadFactory):
                 seen.add(value)
                 inputs[position] = item
         entering = [value for value in (layer.inputs[position] for position in inputs) if value is not None]
-        flat = FlatGraph(
-            [layer], entering, layer.outputs, revision=self.library.identity.vocabulary,
-            alignment=self.library.info.alignment, infos=infos,
-        )  # fmt: skip
+        flat = FlatGraph([layer], entering, layer.outputs, infos=infos, **self.library.table_rules)
         executable = compile_part(self.library, flat, self._options, self._owner)
         return DynamicWorkload(executable, list(inputs.items()), info.outputs, strided=self._strided)

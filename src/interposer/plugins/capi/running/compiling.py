@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import nullcontext
+from functools import partial
 from typing import Final
 
 from interposer.plugins.capi.abi import structs as abi
@@ -19,7 +20,7 @@ from interposer.plugins.capi.library.option_tables import OptionTable
 __all__ = ["compile_image", "compile_part"]
 
 MOST_BYTES: Final = 1 << 26
-"""The largest size of constants, in bytes, of parts that are recorded."""
+"""The largest size of constants, in bytes, of parts that are cached by the content of their constants."""
 
 
 def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner: object = None) -> Executable:
@@ -33,10 +34,11 @@ def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner:
     into = current_recording()
     if into is None or not (into.whole or keeps_parts(library, options)):
         return _compiled(library, flat, options, owner)
-    if sum(array.nbytes for array in flat.constants) > MOST_BYTES:
+    if not into.identity and sum(array.nbytes for array in flat.constants) > MOST_BYTES:
         return _compiled(library, flat, options, owner)
-    image = Image.of(flat.struct)  # before the file of the constants may be changed
-    created = _restored_or_compiled(library, flat, image, options, owner, into.source)
+    image = Image.of(flat, into.file, into.identity)
+    image.digest  # noqa: B018 - computed before a file of constants may be changed
+    created = _restored_or_compiled(library, flat, image, options, owner)
     if into.whole:
         into.parts.append((created, image))
     return created
@@ -49,21 +51,24 @@ def compile_image(library: Library, image: Image, options: OptionTable, owner: o
         CallError: the plug-in failed.
         InvalidArgumentError: the image is damaged.
     """
-    into = current_recording()
-    source = "" if into is None else into.source
-    return _restored_or_compiled(library, ImageGraph(image), image, options, owner, source)
+    return _restored_or_compiled(library, ImageGraph(image), image, options, owner)
 
 
 def _restored_or_compiled(
-    library: Library, tables: FlatGraph | ImageGraph, image: Image, options: OptionTable, owner: object, source: str
+    library: Library, tables: FlatGraph | ImageGraph, image: Image, options: OptionTable, owner: object
 ) -> Executable:
-    graph = abi.Graph.from_address(tables.address)
-    keeper = PartKeeper.of(library, image, outline(graph), options)
-    created = None if keeper is None else keeper.restored(tables, owner)
-    if created is None:
-        created = _compiled(library, tables, options, owner)
-        if keeper is not None and image.has_constants_of(graph):
-            keeper.keep(created, source)
+    keeper = PartKeeper.of(library, image, outline(abi.Graph.from_address(tables.address)), options)
+    known = None if keeper is None else keeper.restored(tables, owner)
+    if known is not None:
+        return known
+    created, into = _compiled(library, tables, options, owner), current_recording()
+    if keeper is None:
+        return created
+    source = "" if into is None else into.source
+    if into is not None and into.whole and into.identity:
+        into.unsaved.append(partial(keeper.keep, created, source))
+    elif image.is_unchanged():
+        keeper.keep(created, source)
     return created
 
 

@@ -24,7 +24,7 @@ __all__ = ["Optimizer", "flat_view"]
 
 def flat_view(library: Library, view: SubgraphView) -> FlatGraph:
     """Return the layers of a view as the tables that the plug-in reads."""
-    return FlatGraph.of(view, revision=library.identity.vocabulary, alignment=library.info.alignment)
+    return FlatGraph.of(view, **library.table_rules)
 
 
 class Optimizer:

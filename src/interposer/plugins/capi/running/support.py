@@ -62,7 +62,7 @@ class DynamicSupport(LayerSupport):
         """
         withheld = self.library.withholding.problems(view)
         visible = view if not withheld else view.part(layer for layer in view if layer not in withheld)
-        flat = FlatGraph.of(visible, revision=self.library.identity.vocabulary, alignment=self.library.info.alignment)
+        flat = FlatGraph.of(visible, **self.library.table_rules)
         answers = dict(zip(visible, ask(self.library, flat, self._options), strict=True))
         return [answers[layer] if layer in answers else Support.no(withheld[layer]) for layer in view]
 
