@@ -461,8 +461,12 @@ class Op:
         return all(codecs[name].equal(getattr(self, name), getattr(other, name)) for name in self.attributes)
 
     def __hash__(self) -> int:
-        codecs = self.codecs()
-        return hash((type(self), *(codecs[name].hash(getattr(self, name)) for name in self.attributes)))
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            codecs = self.codecs()
+            known = hash((type(self), *(codecs[name].hash(getattr(self, name)) for name in self.attributes)))
+            object.__setattr__(self, "_hash", known)  # attributes never change
+        return known
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.changed_attributes().items())

@@ -429,13 +429,13 @@ class Graph:
 
     def _schedule(self) -> tuple[list[Layer], list[Layer]]:
         position = {guid: index for index, guid in enumerate(self._layers)}
-        waiting = {layer.guid: len({v.producer.guid for v in layer.values}) for layer in self}
+        waiting = {layer.guid: len({v.producer.guid for v in layer._inputs if v is not None}) for layer in self}
         ready = [position[guid] for guid, count in waiting.items() if count == 0]
         layers, order = list(self._layers.values()), []
         while ready:
             layer = layers[heapq.heappop(ready)]
             order.append(layer)
-            for consumer in dict.fromkeys(use.layer for value in layer.outputs for use in value.uses):
+            for consumer in dict.fromkeys([use.layer for value in layer.outputs for use in value.uses._uses]):
                 waiting[consumer.guid] -= 1
                 if waiting[consumer.guid] == 0:
                     heapq.heappush(ready, position[consumer.guid])
@@ -444,9 +444,24 @@ class Graph:
     def clone(self) -> Graph:
         """Return a copy of the graph; operators and constant arrays are shared, since they are immutable."""
         copy = Graph(self.name)
-        copy.absorb(self.topological(), {})
+        known: dict[Any, Any] = {None: None}
+        for layer in self.topological():
+            copy._add_copy(layer, [known[value] for value in layer._inputs], copy.free_name(layer.name), known)
         copy.folded = self.folded
         return copy
+
+    def _add_copy(self, layer: Layer, inputs: list[Value | None], name: str, known: dict[Any, Any]) -> None:
+        """Append a copy of a layer of another graph with valid inputs; add its outputs to `known`."""
+        created = Layer(layer.op, name, layer.source)
+        copy_attributes(layer, created)
+        created.outputs = tuple([Value(created, value.index, value.declared) for value in layer.outputs])
+        for old, new in zip(layer.outputs, created.outputs, strict=True):
+            new.info, new.factory, new.aliases = old.info, old.factory, old.aliases
+            known[old] = new
+        created.inferred = layer.inferred
+        self._layers[created.guid] = created
+        self._scheduled = None
+        _connect(created, inputs)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Graph:
         return self.clone()
@@ -464,18 +479,15 @@ class Graph:
         Raises:
             InvalidArgumentError: an input of a layer is neither in `values` nor an output of a layer before it.
         """
-        known = dict(values)
+        known: dict[Any, Any] = dict(values)
         for layer in layers:
             for value in layer.values:
                 if value not in known:
                     raise InvalidArgumentError(f"layer {layer} takes {value.name!r}, for which nothing stands in")
-            created = self.add(layer.op, [value and known[value] for value in layer.inputs], name=layer.name)
-            copy_attributes(layer, created)
-            for old, new in zip(layer.outputs, created.outputs, strict=True):
-                new.info, new.declared, new.factory = old.info, old.declared, old.factory
-                new.aliases = old.aliases
-                known[old] = new
-            created.inferred = layer.inferred
+            inputs: list[Value | None] = [value and known[value] for value in layer._inputs]
+            for taken in inputs:
+                self._check_own(taken)
+            self._add_copy(layer, inputs, self.free_name(layer.name), known)
         return known
 
     def __str__(self) -> str:
@@ -537,14 +549,16 @@ def copy_attributes(source: Layer, target: Layer) -> None:
     """
     target.backend, target.hint = source.backend, source.hint
     target.source, target.merged = source.source, source.merged
-    target.regions = tuple(region.clone() for region in source.regions)
+    if source._regions or target._regions:
+        target.regions = tuple(region.clone() for region in source._regions)
 
 
 def _is_dead(layer: Layer) -> bool:
-    if isinstance(layer.op, Input | Output) or not _is_pure(layer):
-        return False
-    return not any(value.uses for value in layer.outputs)
+    for value in layer.outputs:
+        if value.uses._uses:
+            return False
+    return not isinstance(layer.op, Input | Output) and _is_pure(layer)
 
 
 def _is_pure(layer: Layer) -> bool:
-    return layer.op.pure and all(_is_pure(inner) for region in layer.regions for inner in region)
+    return layer.op.pure and all(_is_pure(inner) for region in layer._regions for inner in region)

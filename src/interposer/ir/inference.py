@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from operator import attrgetter, is_
-from typing import Final
+from typing import Any, Final
 
 from interposer.core.errors import InvalidArgumentError, InvalidNetworkError
+from interposer.core.schema import Op
 from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Inference, Layer, Value, cycle_problem
 from interposer.ir.regions import border_problems, bound_info, region_title
@@ -15,7 +18,15 @@ from interposer.ops.control_flow import ControlFlow, Infos, merged_carried
 
 _declared: Final = attrgetter("declared")
 
-__all__ = ["infer_graph", "infer_layer", "infos_for", "known_inference", "layer_problems", "shaped_by_data"]
+__all__ = [
+    "infer_graph",
+    "infer_layer",
+    "inferences_remembered",
+    "infos_for",
+    "known_inference",
+    "layer_problems",
+    "shaped_by_data",
+]
 
 
 def infer_layer(layer: Layer) -> list[str]:
@@ -28,6 +39,11 @@ def infer_layer(layer: Layer) -> list[str]:
     if known is not None:
         for value, info in zip(layer.outputs, known.outputs, strict=True):
             value.info = info
+        return []
+    memory = _memory.get()
+    key = None if memory is None else _key(layer)
+    if memory is not None and key is not None and key in memory:
+        _set_inferred(layer, key[1], memory[key])
         return []
     errors = layer_problems(layer)
     if errors or any(value.info is None for value in layer.values):
@@ -46,12 +62,50 @@ def infer_layer(layer: Layer) -> list[str]:
         errors += [merged] if isinstance(merged, str) else []
         value.info = None if isinstance(merged, str) else merged
     if not errors and not layer.regions:
-        declared, infos = (
-            tuple(output.declared for output in layer.outputs),
-            tuple(output.info for output in layer.outputs),
-        )
-        layer.inferred = Inference(layer.op, layer.input_infos, declared, infos)
+        infos = tuple([output.info for output in layer.outputs])
+        _set_inferred(layer, layer.input_infos, infos)
+        if memory is not None and key is not None and all(map(_is_plain, infos)):
+            memory[key] = infos
     return errors
+
+
+_Infos = tuple[TensorInfo | None, ...]
+_Memory = dict[Any, _Infos]
+_memory: ContextVar[_Memory | None] = ContextVar("interposer_inferences", default=None)
+
+
+@contextmanager
+def inferences_remembered() -> Iterator[None]:
+    """Infer equal layers on equal inputs only once in this block, as large networks have many of them."""
+    if _memory.get() is not None:
+        yield
+        return
+    token = _memory.set({})
+    try:
+        yield
+    finally:
+        _memory.reset(token)
+
+
+def _key(layer: Layer) -> tuple[Op, tuple[TensorInfo, ...]] | None:
+    """Return what the inference of a layer depends on, if this is its operator and fully known infos of its inputs."""
+    infos = layer.input_infos
+    if not infos or layer.regions or not layer.op.executable or not all(map(_is_plain, infos)):
+        return None
+    if any([value.declared is not None for value in layer.outputs]):
+        return None
+    return layer.op, infos  # type: ignore[return-value] # none of them is None
+
+
+def _is_plain(info: TensorInfo | None) -> bool:
+    """Return True if equal infos are the same in all respects, as infos with constants or named dimensions are not."""
+    return info is not None and info.constant is None and info.element is None and info.shape.is_concrete
+
+
+def _set_inferred(layer: Layer, inputs: _Infos, infos: _Infos) -> None:
+    for value, info in zip(layer.outputs, infos, strict=True):
+        value.info = info
+    layer.inferred = Inference(layer.op, inputs, tuple([value.declared for value in layer.outputs]), infos)
 
 
 def known_inference(layer: Layer) -> Inference | None:

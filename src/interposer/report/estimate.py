@@ -48,10 +48,12 @@ def estimate(graph: Graph) -> Estimate:
 
 def operations(layer: Layer) -> int:
     """Return the number of operations of one layer; 0 if a shape is unknown."""
-    infos = [value.known for value in (*layer.values, *layer.outputs)]
-    if isinstance(layer.op, Input | Output | Constant) or not all(info.is_concrete for info in infos):
+    inputs, outputs = layer.input_infos, layer.output_infos
+    if isinstance(layer.op, Input | Output | Constant) or not all(
+        [info is None or info.is_concrete for info in (*inputs, *outputs)]
+    ):
         return 0
-    return int(layer.op.operations(layer.input_infos, layer.output_infos))
+    return int(layer.op.operations(inputs, outputs))
 
 
 def _of_regions(layer: Layer, counts: Iterable[int]) -> int:
@@ -66,18 +68,16 @@ def _peak(order: list[Layer], inner: dict[Layer, int]) -> int:
 
     `order` are the layers in running order, and `inner` has the peak of the regions of each control flow layer.
     """
-    left = {value: len({use.layer.guid for use in value.uses}) for layer in order for value in layer.outputs}
+    last = {value: layer for layer in order for value in layer.values}
     live = peak = 0
     for layer in order:
         if isinstance(layer.op, Constant):
             continue
-        live += sum(_bytes(value.known) for value in layer.outputs)
+        live += sum([_bytes(value.known) for value in layer.outputs])
         peak = max(peak, live + inner.get(layer, 0) + _scratch(layer))
-        taken = dict.fromkeys(layer.values)
-        for value in dict.fromkeys((*taken, *layer.outputs)):
-            left[value] -= value in taken
-            if left[value] == 0 and not value.is_constant:
-                live -= _bytes(value.known)
+        ends = dict.fromkeys([value for value in layer.values if last[value] is layer and not value.is_constant])
+        unused = [value for value in layer.outputs if value not in last]
+        live -= sum([_bytes(value.known) for value in (*ends, *unused)])
     return peak
 
 
@@ -89,9 +89,9 @@ def _scratch(layer: Layer) -> int:
 
     These are a padded copy of the image, and the windows of one output row.
     """
-    layout = getattr(layer.op, "data_layout", None)
-    if layout is None:
+    if "data_layout" not in layer.op.attributes:
         return 0
+    layout = layer.op.data_layout  # type: ignore[attr-defined]
     pads = {axis: sum(getattr(layer.op, name, 0) for name in names) for axis, names in _PADS.items()}
     if not any(pads.values()):
         return 0

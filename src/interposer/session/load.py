@@ -10,6 +10,7 @@ from functools import cache
 
 from interposer.core.errors import expect, memory_to
 from interposer.frontends.template import Values
+from interposer.ir.inference import inferences_remembered
 from interposer.optimizer import OptimizerOptions
 from interposer.plugins.capi.caching.recording import recording
 from interposer.runtime import Runtime
@@ -91,7 +92,7 @@ def load(
             network = read_source(source, format, shapes, values)
             model = Model(network, runtime, ids, options, limits, fallback, plan)
         else:
-            with _collector_paused():
+            with _collector_paused(), inferences_remembered():
                 model = _load(source, ids, format, options, runtime, limits, shapes, values, fallback)
     if isinstance(origin.source, str) or model.needed_values:
         model._origin = origin  # otherwise the network is enough for pickling, and the content can be freed

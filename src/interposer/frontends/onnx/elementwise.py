@@ -76,9 +76,9 @@ _BINARY: Final[dict[str, Op]] = {
 }
 
 
-def _unary(operation: UnaryOperation) -> Converter:
+def _unary(op: Op) -> Converter:
     def convert(node: Node) -> Value:
-        return node.add(ElementwiseUnary(operation), node.value(0))
+        return node.add(op, node.value(0))
 
     return convert
 
@@ -108,7 +108,7 @@ def binary_operands(node: Node) -> tuple[Value, Value]:
 
 
 for _name, _operation in _UNARY.items():
-    operator(_name)(_unary(_operation))
+    operator(_name)(_unary(ElementwiseUnary(_operation)))
 for _name, _op in _BINARY.items():
     operator(_name)(_binary(_op))
 

@@ -77,7 +77,7 @@ def _is_conversion(use: Use) -> bool:
 
 def folded(layer: Layer) -> Replacement:
     """Return the constant that replaces a layer on constants; None if it is too large or cannot be computed."""
-    if not layer.op.executable or layer.regions or not _is_known(layer) or not _is_small(layer):
+    if not _is_known(layer) or not layer.op.executable or layer.regions or not _is_small(layer):
         return None
     values = _values(layer)
     if values is None:
@@ -89,9 +89,10 @@ def folded(layer: Layer) -> Replacement:
 
 def _is_known(layer: Layer) -> bool:
     """Return True if the layer's results are known, or if it has inputs and all are constants."""
-    if all([value.constant is not None for value in layer.outputs]):
-        return True
-    return bool(layer.inputs) and all([isinstance(value.producer.op, Constant) for value in layer.values])
+    for value in layer.inputs:
+        if value is not None and not isinstance(value.producer.op, Constant):
+            return all([value.constant is not None for value in layer.outputs])
+    return bool(layer.inputs) or all([value.constant is not None for value in layer.outputs])
 
 
 def _is_small(layer: Layer) -> bool:

@@ -72,10 +72,10 @@ def _sweep(
         bound: the number of applications after which to stop.
     """
     before = done.counts.total()
-    pending = deque(graph.topological())
+    pending = deque([layer for layer in graph.topological() if _rules(layer.op, rewrites, by_op)])
     while pending:
         layer = pending.popleft()
-        if layer not in graph or not layer.op.pure:
+        if not layer.op.pure or layer not in graph:
             continue
         result = _first_match(layer, _rules(layer.op, rewrites, by_op))
         if result is None:
@@ -92,9 +92,10 @@ def _sweep(
 
 def _rules(op: Op, rewrites: Sequence[Rewrite], by_op: dict[type[Op], tuple[Rewrite, ...]]) -> tuple[Rewrite, ...]:
     kind = type(op)
-    if kind not in by_op:
-        by_op[kind] = tuple(rule for rule in rewrites if issubclass(kind, rule.ops))
-    return by_op[kind]
+    rules = by_op.get(kind)
+    if rules is None:
+        rules = by_op[kind] = tuple(rule for rule in rewrites if issubclass(kind, rule.ops))
+    return rules
 
 
 def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replacement] | None:

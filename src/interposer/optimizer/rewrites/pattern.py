@@ -79,8 +79,10 @@ class Rewrite:
 
     def __call__(self, layer: Layer) -> Replacement:
         """Return the replacement of the layer's outputs, or None; also None if the rewrite needs an unknown rank."""
+        if not isinstance(layer.op, self.ops):
+            return None
         try:
-            return self.function(layer.op, layer) if isinstance(layer.op, self.ops) else None
+            return self.function(layer.op, layer)
         except UnknownRankError:
             return None
 

@@ -26,11 +26,17 @@ def equal_layers(graph: Graph) -> Iterator[tuple[Layer, tuple[Value, ...]]]:
     looks = {layer: _look(layer.op, layer.output.info) for layer in order if isinstance(layer.op, Constant)}
     alike = Counter(looks.values())
     same: dict[Value, Value] = {}
+    similar: dict[Hashable, Layer] = {}
     first: dict[Hashable, Layer] = {}
     for layer in order:
         if not _may_be_shared(layer) or (layer in looks and alike[looks[layer]] == 1):
             continue
-        cached = first.setdefault(_key(layer, same), layer)
+        look = _key(layer, same)
+        other = similar.setdefault(look, layer)
+        if other is layer:
+            continue
+        first.setdefault((look, _rest_of_key(other)), other)
+        cached = first.setdefault((look, _rest_of_key(layer)), layer)
         if cached is not layer:
             same.update(zip(layer.outputs, cached.outputs, strict=True))
             yield layer, cached.outputs
@@ -51,11 +57,15 @@ def _look(op: Constant, info: TensorInfo | None) -> Hashable:
 
 
 def _key(layer: Layer, same: Mapping[Value, Value]) -> Hashable:
-    infos, place = layer.output_infos, (layer.hint, layer.backend)
+    """Return the part of a layer's key that is cheap, and that few layers have in common."""
     if isinstance(layer.op, Constant):
-        return (infos, place, _digest(layer.op.value))
-    inputs = tuple(None if value is None else same.get(value, value) for value in layer.inputs)
-    return (layer.op, infos, place, inputs)
+        return _digest(layer.op.value)
+    return type(layer.op), tuple([None if value is None else same.get(value, value) for value in layer.inputs])
+
+
+def _rest_of_key(layer: Layer) -> Hashable:
+    op = Constant if isinstance(layer.op, Constant) else layer.op
+    return op, layer.output_infos, layer.hint, layer.backend
 
 
 def _digest(array: Array) -> Hashable:

@@ -21,7 +21,7 @@ class Recording:
     """Collects the subgraphs that plug-ins compile in a block of `recording`, so that the network cache can store them.
 
     `parts` has a pair of executable and image of its tables for each, if `whole` is True. `source` is the name of the
-    network's file, and `file` its content if it is mapped. `identity` describes the content of the file and all options,
+    network's file, and `file` its content if it is mapped. `identity` describes the file's content and all options,
     so that equal identities give equal subgraphs; empty if this is not known. `unsaved` has functions that store the
     compiled subgraphs, which are valid only if the file was not changed in the meantime.
     """
