@@ -420,6 +420,11 @@ class Graph:
             raise VerificationError([cycle_problem(stuck)])
         return order
 
+    @property
+    def layers_with_regions(self) -> list[Layer]:
+        """The control flow layers, in the order of their addition."""
+        return [layer for layer in self._layers.values() if layer._regions]
+
     def schedule(self) -> tuple[list[Layer], list[Layer]]:
         """Return the layers in topological order, and the layers that are in a cycle or depend on a cycle."""
         if self._scheduled is None:

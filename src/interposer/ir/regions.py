@@ -38,7 +38,7 @@ def named_graphs(graph: Graph, prefix: str | None = None) -> Iterator[tuple[str,
     """Yield a graph and all regions in it, each with the prefix of its layers' full names, such as ``"loop/body/"``."""
     prefix = path(graph) if prefix is None else prefix
     yield prefix, graph
-    for layer in graph:
+    for layer in graph.layers_with_regions:
         for index, region in enumerate(layer.regions):
             yield from named_graphs(region, f"{prefix}{layer.name}/{region_title(layer, index)}/")
 

@@ -37,7 +37,7 @@ def verify(graph: Graph, after: str = "", *, placed: bool = False) -> None:
 def _graph_problems(graph: Graph, placed: bool) -> Iterator[str]:
     structure = [*_name_problems(graph), *_use_problems(graph)]
     for layer in graph:
-        own = [*_connection_problems(graph, layer), *_output_problems(layer)]
+        own = [] if _is_sound(graph, layer) else [*_connection_problems(graph, layer), *_output_problems(layer)]
         structure += (f"layer {layer}: {error}" for error in own)
         if not own:
             yield from (f"layer {layer}: {error}" for error in _info_problems(layer))
@@ -48,6 +48,24 @@ def _graph_problems(graph: Graph, placed: bool) -> Iterator[str]:
             yield from (f"{title}: {error}" for error in _region_problems(layer, region, placed))
     yield from structure or _cycle_problems(graph)
     yield from _binding_problems(graph)
+
+
+def _is_sound(graph: Graph, layer: Layer) -> bool:
+    """Return True if the inputs and outputs of a layer without optional operands are certain to have no errors."""
+    op, outputs = layer.op, layer.outputs
+    inputs = layer.inputs
+    if len(inputs) != len(op.operands) or None in inputs or len(outputs) != op.num_results():
+        return False
+    for index, output in enumerate(outputs):
+        if output.producer is not layer or output.index != index:
+            return False
+    for value in inputs:
+        others = value.producer.outputs if value is not None else ()
+        if value is None or value.producer not in graph or value.index >= len(others):
+            return False
+        if others[value.index] is not value:
+            return False
+    return True
 
 
 def _region_problems(layer: Layer, region: Graph, placed: bool) -> Iterator[str]:

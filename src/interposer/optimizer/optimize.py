@@ -17,7 +17,7 @@ from interposer.core.errors import (
 )
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Graph
-from interposer.ir.inference import infer_graph
+from interposer.ir.inference import inferences_remembered
 from interposer.ir.network import Network
 from interposer.ir.regions import Place, find_layer, named_graphs, places
 from interposer.ir.subgraph import is_placed_by_a_backend
@@ -42,6 +42,7 @@ __all__ = ["optimize", "simplified"]
 
 
 @memory_to("optimize the network")
+@inferences_remembered()
 def optimize(
     network: Network,
     backends: Iterable[str] | None = None,
@@ -184,9 +185,8 @@ def _prepared(
 ) -> tuple[Graph, list[Message]]:
     check_unchanged(_constants(network.graph))  # reading beyond the end of a truncated file would end the process
     network.validate()
-    graph, messages = network.graph.clone(), list[Message]()
+    graph, messages = network.graph.clone(), list[Message]()  # with the infos that `validate` has inferred
     _set_hints(graph, options.hints, tuple(backend.id for backend in backends))
-    infer_graph(graph)
     if options.rewrite:
         run_passes(graph, _passes(options, backends))
     if options.reduce_fp32_to_fp16:

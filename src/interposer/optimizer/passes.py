@@ -221,7 +221,7 @@ def _run(item: Pass, graph: Graph) -> PassRecord:
 
 def _apply(item: Pass, graph: Graph) -> Rewritten:
     done = item.apply(graph)
-    for region in (region for layer in graph for region in layer.regions):
+    for region in [region for layer in graph.layers_with_regions for region in layer.regions]:
         inner = _apply(item, region)
         done = Rewritten(done.counts + inner.counts, done.finished and inner.finished)
     return done

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 
 from interposer.backend import Backend, OptimizationViews, SubgraphView, Substitution
 from interposer.backend.contracts import checked
@@ -97,10 +96,9 @@ def _apply(
         with _blaming(backend):
             created = _substitute(assigner.graph, backend, substitution, stands_for)
         offered |= {(layer.guid, backend.id) for layer in created}
-        for layer in substitution.part:
+        for layer in substitution.part if len(created) == 1 else ():
             known = assigner.records.placements[assigner.name(layer)]
-            runs_in = assigner.name(created[0]) if len(created) == 1 else known.runs_in
-            assigner.records.placements[known.layer] = replace(known, runs_in=runs_in)
+            assigner.records.placements[known.layer] = known.running_in(assigner.name(created[0]))
     for failure in answer.failed:
         assigner.refuse(backend, failure.part, failure.reason)
     return [layer for failure in answer.failed for layer in failure.part]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from interposer.core.types import Dim, TensorInfo
-from interposer.ir.graph import Graph, Layer
+from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops.control import Constant, Input, Output
 from interposer.ops.control_flow import ControlFlow, If
 
@@ -69,15 +69,21 @@ def _peak(order: list[Layer], inner: dict[Layer, int]) -> int:
     `order` are the layers in running order, and `inner` has the peak of the regions of each control flow layer.
     """
     last = {value: layer for layer in order for value in layer.values}
+    sizes = {id(value.info): _bytes(value.info) for value in last if value.info is not None}
+
+    def size(value: Value) -> int:
+        known = sizes.get(id(value.info))
+        return _bytes(value.known) if known is None else known
+
     live = peak = 0
     for layer in order:
         if isinstance(layer.op, Constant):
             continue
-        live += sum([_bytes(value.known) for value in layer.outputs])
+        live += sum(map(size, layer.outputs))
         peak = max(peak, live + inner.get(layer, 0) + _scratch(layer))
         ends = dict.fromkeys([value for value in layer.values if last[value] is layer and not value.is_constant])
         unused = [value for value in layer.outputs if value not in last]
-        live -= sum([_bytes(value.known) for value in (*ends, *unused)])
+        live -= sum(map(size, (*ends, *unused)))
     return peak
 
 

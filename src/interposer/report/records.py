@@ -63,6 +63,10 @@ class Placement:
     source: str = ""
     replaced: tuple[str, ...] = ()
 
+    def running_in(self, layer: str) -> Placement:
+        """Return the same placement, with `layer` as the layer that the backend substituted."""
+        return Placement(self.layer, self.kind, self.backend, layer, self.source, self.replaced)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON-compatible data."""
         return {

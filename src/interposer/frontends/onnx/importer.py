@@ -53,7 +53,7 @@ class Importer(ImportState):
         function = self._functions.find(message)
         converter = None if function is not None else self._converter(message, version)
         try:
-            if any(name in self._missing for name in names_in(message)):
+            if self._missing and any(name in self._missing for name in names_in(message)):
                 self._survey(message, name)
                 self._missing.update(output for output in message.output if output)
             elif converter is not None and version is not None:

@@ -198,7 +198,7 @@ class ImportState:
             return [self.constant(array, name, source, info.quantization) for info, array in folded]
         declared = self._declared(op, operands, quantization)
         layer = self.network.add_layer(op, *operands, name=self._name(name), outputs=declared, source=source)
-        for error in infer_layer(layer):
+        for error in () if layer.inferred is not None else infer_layer(layer):
             raise ParseError(error)
         self._note_dimensions(layer)
         for value, (info, array) in zip(layer.outputs, folded or (), strict=False):

@@ -72,12 +72,14 @@ def _sweep(
         bound: the number of applications after which to stop.
     """
     before = done.counts.total()
-    pending = deque([layer for layer in graph.topological() if _rules(layer.op, rewrites, by_op)])
+    order = graph.topological()
+    affected = {kind for kind in {type(layer.op) for layer in order} if _rules(kind, rewrites, by_op)}
+    pending = deque([layer for layer in order if type(layer.op) in affected] if affected else ())
     while pending:
         layer = pending.popleft()
         if not layer.op.pure or layer not in graph:
             continue
-        result = _first_match(layer, _rules(layer.op, rewrites, by_op))
+        result = _first_match(layer, _rules(type(layer.op), rewrites, by_op))
         if result is None:
             continue
         name, replacement = result
@@ -90,8 +92,9 @@ def _sweep(
     return done.counts.total() > before
 
 
-def _rules(op: Op, rewrites: Sequence[Rewrite], by_op: dict[type[Op], tuple[Rewrite, ...]]) -> tuple[Rewrite, ...]:
-    kind = type(op)
+def _rules(
+    kind: type[Op], rewrites: Sequence[Rewrite], by_op: dict[type[Op], tuple[Rewrite, ...]]
+) -> tuple[Rewrite, ...]:
     rules = by_op.get(kind)
     if rules is None:
         rules = by_op[kind] = tuple(rule for rule in rewrites if issubclass(kind, rule.ops))
