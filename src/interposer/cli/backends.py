@@ -18,7 +18,7 @@ __all__ = ["configure", "execute"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments."""
+    """Declare the command-line arguments of `interposer backends`."""
     parser.add_argument("--json", action="store_true", help="print the records as JSON")
 
 

@@ -46,7 +46,7 @@ _seconds: Final = number("seconds")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments."""
+    """Declare the command-line arguments of `interposer bench`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _HELP
     add_network_arguments(parser, "backends to measure, each by itself (default: all)")
@@ -111,7 +111,10 @@ def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]
 
 
 def _report_absent(choices: Iterable[Sequence[str]], runtime: Runtime) -> None:
-    """Report the unavailable backends among the choices; raise `UnknownBackendError` for an unknown id."""
+    """Report on standard error which backends in `choices` are not available in the runtime, and why.
+
+    `UnknownBackendError` is raised for an id that the runtime does not know.
+    """
     for fromkey in dict.fromkeys(item for ids in choices for item in ids if item != AUTO):
         reason = runtime.registry.reason_absent(fromkey)
         if reason is not None:

@@ -67,7 +67,7 @@ class _Cached:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments."""
+    """Declare the command-line arguments of `interposer cache`."""
     parser.add_argument("action", choices=["list", "why", "clear"], help="what to do")
     parser.add_argument("model", nargs="?", help="why: the file of a network; without it, all stale files")
     parser.add_argument("--dir", default="", metavar="FOLDER", help="a cache folder other than the default one")

@@ -28,7 +28,7 @@ _seconds: Final = number("a positive number of seconds", zero=False)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments."""
+    """Declare the command-line arguments of `interposer check-backend`."""
     parser.add_argument("backend", nargs="?", help="the id of a backend, MODULE:CLASS, or the path of a shared object")
     parser.add_argument(
         "--family", action="append", default=[], metavar="NAME", help="try only operators of this family"
@@ -100,7 +100,7 @@ def _checked(args: argparse.Namespace) -> Report:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress warnings of the optimizer and the runtime, as the report covers their content."""
+    """Suppress warnings of the optimizer and the runtime within this context, as the report covers their content."""
     logger = logging.getLogger("interposer")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -49,7 +49,7 @@ _amount: Final = number("a number of 0 or more")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments."""
+    """Declare the command-line arguments of `interposer compare`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _HELP
     add_network_arguments(parser, "the reference backend, and the backend to compare with it")

@@ -18,7 +18,7 @@ __all__ = ["configure", "execute"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments."""
+    """Declare the command-line arguments of `interposer convert`."""
     parser.add_argument("network", type=network_path, help="the file: .tflite, .onnx, .json (NNAPI), or the text form")
     parser.add_argument("output", help="the file to write; its suffix, .onnx or .tflite, is the format")
     add_source_arguments(parser)

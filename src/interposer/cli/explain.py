@@ -34,7 +34,7 @@ _seconds: Final = number("seconds, more than 0", zero=False)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments."""
+    """Declare the command-line arguments of `interposer explain`."""
     parser.epilog = _HELP
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_network_arguments(parser)

@@ -21,7 +21,7 @@ _FORMATS: Final = {
 
 
 class ForeignName(NamedTuple):
-    """The name of an operator in another format."""
+    """The name that another format (such as ONNX or TFLite) has for the operator `op` of this package."""
 
     format: str
     name: str
@@ -45,7 +45,7 @@ def _names_of(op: type[Op]) -> Iterator[ForeignName]:
 
 
 def ops_named(name: str) -> list[ForeignName]:
-    """Return the operators that have this name in any format, ignoring case."""
+    """Return the names equal to `name` in other formats, ignoring case, each with the operator that it stands for."""
     return [foreign_name for foreign_name in foreign_names() if foreign_name.name.lower() == name.lower()]
 
 

@@ -52,12 +52,12 @@ def add_input_arguments(parser: argparse.ArgumentParser, about: str = "see inter
 
 
 def seed_of(args: argparse.Namespace) -> int | None:
-    """Return the seed of random inputs; None if random inputs were not requested."""
+    """Return the seed of random inputs: that of --seed, 0 with --random alone, and None without both."""
     return args.seed if args.seed is not None else 0 if args.random else None
 
 
 def inputs_text(args: argparse.Namespace) -> str:
-    """Return a description of the inputs that a command ran on."""
+    """Return a description of the inputs that a command ran on: texts of --input, and the seed of random numbers."""
     seed = seed_of(args)
     rest = f"random numbers, seed {seed}" if seed is not None else ""
     return ", ".join(filter(None, [" and ".join(args.input), rest]))
@@ -92,7 +92,9 @@ def sized_inputs(model: Model) -> dict[str, TensorInfo]:
 
 
 def random_input(name: str, info: TensorInfo, seed: int) -> Array | None:
-    """Return random numbers for an input, the same for each seed; None for an optional.
+    """Return random numbers for the input `name` with the type and shape of `info`, the same for each seed.
+
+    The result is None for an optional.
 
     Raises:
         InvalidArgumentError: the shape of the input is open, or its type has no numbers.
@@ -147,7 +149,9 @@ def read_inputs(
 
 
 def named_inputs(args: argparse.Namespace, network: Network) -> dict[str, Any]:
-    """Return the input arrays of a network, from files without preprocessing and from random numbers.
+    """Return the input arrays of a network by name, as --input, --random and --seed require.
+
+    Images are converted without mean and standard deviation, see `Preprocessing`.
 
     Raises:
         BindingError: an array does not fit its input.

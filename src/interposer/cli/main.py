@@ -181,7 +181,10 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **settings)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Reject a value that is not among the choices, with the closest choice as a hint."""
+        """Raise `argparse.ArgumentError` for a value that is not among the argument's choices.
+
+        The message has the closest choice as a hint.
+        """
         if action.choices is not None and value not in action.choices:
             known = list(map(str, action.choices))
             hint = did_you_mean(str(value), known)

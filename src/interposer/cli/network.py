@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that control how the file is read."""
+    """Declare the arguments --format and --shape, which control how the network's file is read."""
     parser.add_argument("--format", choices=FORMATS, help="the format of the file, if its content is ambiguous")
     parser.add_argument(
         "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
@@ -150,12 +150,18 @@ def _limit(text: str) -> int | None:
 
 
 def shapes_of(args: argparse.Namespace) -> dict[str, int | list[int]] | None:
-    """Return the values of --shape, or None; raise `InvalidArgumentError` if a name is repeated."""
+    """Return the values of --shape by name, or None without this option.
+
+    A value is a shape, or one number for a named dimension. `InvalidArgumentError` is raised if a name is repeated.
+    """
     return _once("--shape", args.shape)
 
 
 def values_of(args: argparse.Namespace) -> dict[str, Number | list[Number]] | None:
-    """Return the values of --value, or None; raise `InvalidArgumentError` if a name is repeated."""
+    """Return the values of --value by input name, or None without this option.
+
+    A value is one number or a list. `InvalidArgumentError` is raised if a name is repeated.
+    """
     return _once("--value", args.value)
 
 
@@ -168,7 +174,7 @@ def _once(option: str, pairs: list[tuple[str, T]]) -> dict[str, T] | None:
 
 
 def open_model(args: argparse.Namespace) -> Model:
-    """Return the model that the arguments describe."""
+    """Return the model for the network's file, with the backends, limits, shapes, values and plan of the arguments."""
     if args.backends is not None and AUTO in args.backends and len(args.backends) > 1:
         raise InvalidArgumentError(f"--backends: {AUTO!r} chooses among all backends, so it stands alone")
     return load(
@@ -183,7 +189,7 @@ def open_model(args: argparse.Namespace) -> Model:
 
 
 def report_absent(model: Model) -> None:
-    """Report on standard error which of the requested backends are not available."""
+    """Report on standard error which of the backends requested for the model are not available."""
     for item in model.optimized.absent:
         report_skipped(item.id, item.reason)
 

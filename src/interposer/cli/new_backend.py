@@ -32,7 +32,7 @@ FILE_NAME: Final = "<vendor>_<name>_backend.so"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments."""
+    """Declare the command-line arguments of `interposer new-backend`."""
     parser.add_argument("name", help="the id of the backend, such as Npu: letters and digits")
     parser.add_argument("--lang", choices=list(COPIED), required=True, help="the programming language of the backend")
     parser.add_argument(

@@ -33,7 +33,7 @@ _SIGNS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments."""
+    """Declare the command-line arguments of `interposer ops`."""
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "operator", nargs="?", help="describe this operator; names from ONNX, TFLite, NNAPI and Arm NN work too"
@@ -86,7 +86,7 @@ def _defaulted(op: type[Op], name: str) -> str:
 
 
 def _is_pinned(op: type[Op], name: str) -> bool:
-    """Return True if the operator class fixes the value of an attribute, as Addition does."""
+    """Return True if the operator class fixes the value of attribute `name`, as Addition fixes `operation`."""
     choices = op.attributes[name].choices
     return choices is not None and len(choices) == 1
 
@@ -241,7 +241,7 @@ def _described_kernel(op: type[Op], kernel: Kernel) -> dict[str, Any]:
 
 
 def _types(types: Collection[DataType] | None) -> str:
-    """Return a short text for a set of types, with group names where possible."""
+    """Return a set of data types as a short text, in which names such as "floats" stand for whole groups."""
     left, words = set(ANY_TYPE if types is None else types), []
     for word, group in _GROUPS.items():
         if group <= left:

@@ -52,7 +52,7 @@ class Ranked:
 
 
 def has_classes(array: Array) -> bool:
-    """Return True for a vector of numbers, which may have leading axes of size 1."""
+    """Return True if the array can be scores of classes: a vector of numbers, possibly with leading axes of size 1."""
     numbers = array.dtype.kind != "O" and array.ndim > 0
     return numbers and array.shape[-1] > 1 and array.size == array.shape[-1]
 

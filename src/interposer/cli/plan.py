@@ -38,7 +38,7 @@ _positive: Final = number("a number above 0", zero=False)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments."""
+    """Declare the command-line arguments of `interposer plan`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _HELP
     add_network_arguments(parser, "backends to choose from (default: all, engines too)")

@@ -24,7 +24,7 @@ _ID: Final = re.compile(r"(float|quantized)-(\d+)-(\d+)\Z")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of random networks."""
+    """Declare the arguments of `interposer check-backend` that select and limit random networks."""
     group = parser.add_argument_group("random networks")
     group.add_argument(
         "--random", metavar="N", help="judge only this many random networks, or one by its id, such as float-7-123"

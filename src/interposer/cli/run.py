@@ -46,7 +46,7 @@ inputs:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments."""
+    """Declare the command-line arguments of `interposer run`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _INPUTS
     add_input_arguments(parser, "see below")

@@ -82,7 +82,7 @@ def discard_output() -> None:
 
 
 class _OneLine(logging.Formatter):
-    """A log formatter that omits tracebacks and the time."""
+    """Formats a log record as one line, "interposer: message", without its traceback and its time."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(f"interposer: {record.getMessage()}")
@@ -90,7 +90,7 @@ class _OneLine(logging.Formatter):
 
 @contextmanager
 def log_messages(debug: bool) -> Iterator[None]:
-    """Print the package's warnings on standard error, and with `debug` all its log messages."""
+    """Print the package's warnings on standard error within this context, and with `debug` all its log messages."""
     logger, handler = logging.getLogger("interposer"), logging.StreamHandler()
     before = logger.level
     if debug:

@@ -15,9 +15,10 @@ __all__ = ["Needs", "needs_of"]
 
 
 class Needs(NamedTuple):
-    """The inputs of a model whose values must be known (`values=`) so that an operand is known.
+    """What the caller of an import must still give so that an operand is known during the import.
 
-    It also says whether the shapes of all inputs must be known (`shapes=`).
+    `values` are the names of inputs whose values are required (argument ``values=``); `shapes` says that the shapes of
+    all inputs are (argument ``shapes=``).
     """
 
     values: frozenset[str] = frozenset()

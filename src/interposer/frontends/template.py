@@ -50,7 +50,7 @@ class Template:
         return self.build(shapes or {}, values or {})
 
     def bound(self, values: Values) -> Template:
-        """Return a template in which some inputs are bound to values; these inputs are removed.
+        """Return a template in which the inputs named in `values` have these values, and are no inputs any more.
 
         The values are checked when `network` is called.
         """
@@ -70,7 +70,9 @@ def check_names(values: Values, inputs: Iterable[str]) -> None:
 
 
 def value_of(name: str, info: TensorInfo, value: Any) -> Array:
-    """Return a caller's value for an input, converted to the input's type; a number is one element.
+    """Return a caller's value for the input `name` as an array of the input's type.
+
+    A single number also fits an input of one element with rank 1.
 
     Raises:
         InvalidArgumentError: the value cannot be converted to the input's type, or does not fit its shape.

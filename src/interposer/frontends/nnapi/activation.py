@@ -23,7 +23,7 @@ _FUNCTIONS: Final = {
 
 @operator(*_FUNCTIONS, inputs=1)
 def function(node: Node) -> list[Value]:
-    """Convert activation functions without parameters."""
+    """Convert RELU, RELU1, RELU6, LOGISTIC, TANH and HARD_SWISH to a layer with the equivalent activation."""
     return node.result(_FUNCTIONS[node.operation.name], node.input(0))
 
 

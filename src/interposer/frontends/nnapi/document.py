@@ -58,9 +58,9 @@ _LIFETIMES: Final = (INPUT, OUTPUT, TEMPORARY, NO_VALUE, *CONSTANTS)
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor or scalar; `value` is set for constants, and a dimension of 0 in `dims` is unknown.
+    """A tensor or scalar of a model; `value` is set for constants, and None if the operand is an input or computed.
 
-    A tensor without dims has unknown rank.
+    A dimension of 0 in `dims` is unknown. A tensor without dims has unknown rank.
     """
 
     name: str

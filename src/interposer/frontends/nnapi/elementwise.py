@@ -50,14 +50,14 @@ _UNARY: Final[dict[str, Op]] = {
 
 @operator("ADD", "SUB", "MUL", inputs=3)
 def arithmetic(node: Node) -> list[Value]:
-    """Convert arithmetic with a fused activation."""
+    """Convert ADD, SUB and MUL; input 2 is the fused activation function."""
     op = ElementwiseBinary(BinaryOperation[node.operation.name])
     return node.result(op, node.input(0), node.input(1), activation=2)
 
 
 @operator("DIV", inputs=3)
 def division(node: Node) -> list[Value]:
-    """Convert DIV; quotients of integers are rounded down."""
+    """Convert DIV; input 2 is the fused activation function. Quotients of integers are rounded down."""
     down = node.info(0).dtype is DataType.INT32
     op = ElementwiseBinary(BinaryOperation.FLOOR_DIV if down else BinaryOperation.DIV)
     return node.result(op, node.input(0), node.input(1), activation=2)
@@ -65,13 +65,13 @@ def division(node: Node) -> list[Value]:
 
 @operator(*_BINARY, inputs=2)
 def binary(node: Node) -> list[Value]:
-    """Convert operations on two tensors without parameters."""
+    """Convert operations on two tensors without further inputs: MAXIMUM, MINIMUM, POW, comparisons and logical ones."""
     return node.result(_BINARY[node.operation.name], node.input(0), node.input(1))
 
 
 @operator(*_UNARY, inputs=1)
 def unary(node: Node) -> list[Value]:
-    """Convert operations on one tensor without parameters."""
+    """Convert elementwise operations on one tensor without further inputs, such as ABS, EXP and FLOOR."""
     return node.result(_UNARY[node.operation.name], node.input(0))
 
 

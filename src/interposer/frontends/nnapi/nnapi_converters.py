@@ -22,7 +22,7 @@ class Entry(NamedTuple):
     most: int | None
 
     def fault(self, count: int) -> str | None:
-        """Return why the operator cannot have `count` inputs, or None if it can."""
+        """Return an error message if the operator cannot have `count` inputs, or None if it can."""
         if count >= self.least and (self.most is None or count <= self.most):
             return None
         bound = "" if self.most == self.least else " or more" if self.most is None else f" to {self.most}"
@@ -54,10 +54,10 @@ def operator(*names: str, inputs: int | tuple[int, int | None]) -> Callable[[Con
 
 
 def find(name: str) -> Entry | None:
-    """Return the entry of an operator, or None if the operator is not known."""
+    """Return the entry of the NNAPI operator `name`, or None if there is no converter for it."""
     return _TABLE.get(name)
 
 
 def operators() -> list[str]:
-    """Return the names of all supported operators."""
+    """Return the names of the NNAPI operators that have a converter."""
     return sorted(_TABLE)

@@ -73,7 +73,7 @@ class Node:
     source: str
 
     def fail(self, message: str) -> NoReturn:
-        """Raise a `ParseError` for this operation."""
+        """Raise a `ParseError` with this message and the location of the operation."""
         raise ParseError(message, where=self.operation.where)
 
     @property
@@ -82,14 +82,14 @@ class Node:
         return len(self.operation.inputs)
 
     def operand(self, index: int) -> Operand | None:
-        """Return the operand of an input; None if it is omitted."""
+        """Return the document's operand of an input; None if the input is omitted."""
         if index >= self.count:
             return None
         result = self.importer.operands[self.operation.inputs[index]]
         return None if result.omitted else result
 
     def is_of(self, index: int, *types: str) -> bool:
-        """Return True if an input is present and has one of these types."""
+        """Return True if an input is present and its operand has one of these types, such as "TENSOR_FLOAT32"."""
         operand = self.operand(index)
         return operand is not None and operand.type in types
 
@@ -101,7 +101,7 @@ class Node:
     # --- tensors ------------------------------------------------------------------------------------------------------
 
     def optional(self, index: int) -> Value | None:
-        """Return a tensor input, or None if it is omitted."""
+        """Return the network value of a tensor input, or None if it is omitted."""
         operand = self.operand(index)
         if operand is None:
             return None
@@ -110,7 +110,7 @@ class Node:
         return self.importer.value(self.operation.inputs[index], self.operation.where)
 
     def input(self, index: int, *, rank: int | None = None) -> Value:
-        """Return a required tensor input, which must have rank `rank` if it is given."""
+        """Return the network value of a required tensor input; fail if it is omitted, or if its rank is not `rank`."""
         result = self.optional(index)
         if result is None:
             self.fail(f"input {index} is missing")
@@ -119,7 +119,7 @@ class Node:
         return result
 
     def inputs(self, start: int = 0, stop: int | None = None) -> list[Value | None]:
-        """Return the tensor inputs from `start` to `stop`, with None for omitted ones."""
+        """Return the network values of the tensor inputs from `start` to before `stop`, with None for omitted ones."""
         return [self.optional(index) for index in range(start, self.count if stop is None else stop)]
 
     def info(self, index: int) -> TensorInfo:
@@ -166,7 +166,7 @@ class Node:
         return value.reshape(())
 
     def integer(self, index: int, what: str) -> int:
-        """Return an integer."""
+        """Return the value of a constant integer scalar; `what` names the input in messages."""
         return int(self._scalar(index, what, "iu"))
 
     def real(self, index: int, what: str, default: float | None = None) -> float:

@@ -21,7 +21,7 @@ _TYPES: Final = {
 
 @operator(*_TYPES, inputs=(7, 11))
 def pooling(node: Node) -> list[Value]:
-    """Convert pooling operators; padding is excluded from averages."""
+    """Convert AVERAGE_POOL_2D, L2_POOL_2D and MAX_POOL_2D; padding is excluded from averages."""
     explicit = node.count > 8
     consumers = 7 if explicit else 4
     width, height = (positive(node, consumers + number, "the dimension of the window") for number in range(2))

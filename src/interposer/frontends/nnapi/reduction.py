@@ -26,20 +26,20 @@ def mean(node: Node) -> list[Value]:
 
 @operator(*_OPERATIONS, inputs=3)
 def reduce(node: Node) -> list[Value]:
-    """Convert reductions over several axes."""
+    """Convert REDUCE_ALL, REDUCE_ANY, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD and REDUCE_SUM over several axes."""
     op = Reduce(_axes(node), node.flag(2, "whether to keep axes"), _OPERATIONS[node.operation.name])
     return _reduced(node, op)
 
 
 @operator("ARGMAX", "ARGMIN", inputs=2)
 def arg_min_max(node: Node) -> list[Value]:
-    """Convert ARGMAX and ARGMIN: the index of an element along one axis."""
+    """Convert ARGMAX and ARGMIN: the index of the largest or smallest element along one axis."""
     function = ArgMinMaxFunction[node.operation.name.removeprefix("ARG")]
     return _reduced(node, ArgMinMax(function, node.axis(1, node.info(0).rank)))
 
 
 def _axes(node: Node) -> tuple[int, ...]:
-    """Return the axes; repeated axes are allowed, an empty list is not."""
+    """Return the axes in input 1, counted from the front and each once; fail if there are none."""
     rank, axes = node.info(0).rank, node.integers(1, "the axes")
     for axis in axes:
         if not -rank <= axis < rank:

@@ -23,7 +23,10 @@ _METHODS: Final = {
 
 @operator(*_METHODS, inputs=(3, 6))
 def resize(node: Node) -> list[Value]:
-    """Convert image resizing; width and height are integers, or scale factors if they are floats."""
+    """Convert RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
+
+    The width and the height of the result are integers, or scale factors if they are floats.
+    """
     layout = node.layout(3)
     height, width = image_sizes(node, layout)
     op = Resize(

@@ -61,42 +61,39 @@ class Attributes:
         raise ParseError(f"it needs the attribute {name!r}")
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """Return an integer attribute.
-
-        Like in the other methods, an attribute without a default is required.
-        """
+        """Return an integer attribute, or the default if the node does not have it."""
         result = self._attribute(name, _INT)
         if result is not None:
             return int(result.i)
         return self._required(name) if default is None else default
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Return an integer attribute as a boolean: True if it is not 0."""
+        """Return an integer attribute as a boolean: True if it is not 0; the default if the node does not have it."""
         return self.integer(name, int(default)) != 0
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Return a float attribute, rounded to float32 as in the file."""
+        """Return a float attribute, rounded to float32 as in the file, or the default if the node does not have it."""
         result = self._attribute(name, _FLOAT)
         if result is not None:
             return float(result.f)
         return self._required(name) if default is None else float(np.float32(default))
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a string attribute."""
+        """Return a string attribute, or the default if the node does not have it."""
         result = self._attribute(name, _STRING)
         if result is not None:
             return str(result.s.decode("utf-8", "replace"))
         return self._required(name) if default is None else default
 
     def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Return an attribute that is a list of integers."""
+        """Return an attribute that is a list of integers, or the default if the node does not have it."""
         result = self._attribute(name, _INTS)
         if result is not None:
             return tuple(result.ints)
         return self._required(name) if default is None else tuple(default)
 
     def numbers(self, name: str, default: Sequence[float] | None = None) -> tuple[float, ...]:
-        """Return an attribute that is a list of floats."""
+        """Return an attribute that is a list of floats, or the default if the node does not have it."""
         result = self._attribute(name, _FLOATS)
         if result is not None:
             return tuple(result.floats)

@@ -48,13 +48,19 @@ def operator(name: str, *, domain: str = "", since: int = 1) -> Callable[[Conver
 
 
 def overrides(operators: Mapping[str, Converter] | None) -> dict[str, Converter]:
-    """Return the caller's `operators` as a dict; raise `InvalidArgumentError` if it is not a mapping to functions."""
+    """Return the caller's converters by operator name as a dict, each wrapped as by `guarded`; empty for None.
+
+    `InvalidArgumentError` is raised if the argument is not a mapping to functions.
+    """
     expect(operators, Mapping | None, "operators must be a mapping from an operator's name to its function")
     return {name: guarded(convert) for name, convert in (operators or {}).items()}
 
 
 def guarded(convert: Converter) -> Converter:
-    """Return `convert` wrapped so that its exceptions and results of wrong types become parse errors."""
+    """Return a converter wrapped so that its exceptions and its results of wrong types become `ParseError`.
+
+    `InvalidArgumentError` is raised if `convert` is not callable.
+    """
     if not callable(convert):
         raise InvalidArgumentError(f"an operator's function must be callable, not {convert!r}")
 

@@ -16,7 +16,9 @@ _TITLES: Final = {"map_type": "a map", "sparse_tensor_type": "a sparse tensor", 
 
 
 def info_of_type(kind: Message, shape: ShapeLike) -> TensorInfo:
-    """Return the info of a value of type `kind`; the shape of a sequence or optional is its number of elements.
+    """Return the info of a value whose type is the `TypeProto` `kind` and whose shape is `shape`.
+
+    The shape of a sequence or optional is its number of elements.
 
     Raises:
         ParseError: the type is not a tensor, sequence or optional, or has elements of an unsupported type.

@@ -25,7 +25,9 @@ class ExternalFiles:
         self._mapped: dict[str, Array] = {}
 
     def read(self, entries: Iterable[Message], needed: int) -> Array:
-        """Return the bytes that a tensor's entries (location, offset, length) name, exactly `needed` of them.
+        """Return the bytes of a tensor with external data, a view of its file of exactly `needed` bytes.
+
+        `entries` are the keys and values of the tensor's `external_data`: location, offset and length.
 
         Raises:
             ParseError: the path leads out of the model's folder, is not a regular file, or has too few bytes.
@@ -49,7 +51,11 @@ class ExternalFiles:
         return self._mapped[location]
 
     def _resolved(self, location: str) -> Path:
-        """Return the resolved path, which must be in the folder of the model or of the model's link target."""
+        """Return the path of the external file `location`, with links resolved.
+
+        `ParseError` is raised if it is not in the folder of the model, or in that of the file which the model's path
+        links to.
+        """
         if self._model is None:
             raise ParseError(f"data lies in the file {location!r} beside the model, which was not given as a path")
         if not location or "\0" in location or Path(location).is_absolute() or "\\" in location:
@@ -63,7 +69,9 @@ class ExternalFiles:
 
 
 def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """Return the files that the initializers of a model's graph name, whether they exist or not.
+    """Return the paths of the external data files of the model at `path`, whether they exist or not.
+
+    They are those that the initializers of its graph name.
 
     Raises:
         ParseError: the file cannot be read.

@@ -59,7 +59,7 @@ class Folder:
 
     @staticmethod
     def takes(op: Op) -> bool:
-        """Return True for operators that are evaluated at once if their operands are known."""
+        """Return True if an operator is evaluated during the import when its operands are known."""
         return op.family in _FAMILIES or isinstance(op, Cast)
 
     def fold(self, op: Op, values: Sequence[Value | None]) -> list[tuple[TensorInfo, Array]] | None:

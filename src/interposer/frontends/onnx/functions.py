@@ -97,9 +97,10 @@ class Functions:
         return self._definitions.get(_key(node, node.op_type)) if self._definitions else None
 
     def body(self, function: Message, node: Message, name: str) -> Body:
-        """Return the nodes that a call expands to; their names are prefixed by `name`, the name of the call.
+        """Return what the call `node` of a function expands to.
 
-        A function of the standard may contain subgraphs of the node, which may refer to values outside of the node.
+        Names of its nodes are prefixed by `name`, the name of the call. A function of the standard may contain
+        subgraphs of the node, which may refer to values outside of the node.
 
         Raises:
             ParseError: the function uses undefined values, or has other numbers of inputs and outputs.

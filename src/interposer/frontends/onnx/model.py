@@ -114,7 +114,7 @@ class _Read(NamedTuple):
     files: ExternalFiles
 
     def arrays(self, values: Values) -> dict[str, Array]:
-        """Return the initializers, except those that `values` overrides."""
+        """Return the initializers by name, except those of inputs that get a value from the caller."""
         return {name: array for name, array in self.constants.items() if name not in values}
 
 

@@ -73,7 +73,7 @@ class Node(Attributes):
         return len(self._inputs)
 
     def has(self, index: int) -> bool:
-        """Return True if the input exists and is not absent."""
+        """Return True if the node has an input with this index that is not absent."""
         return index < len(self._inputs) and bool(self._inputs[index])
 
     def optional(self, index: int) -> Value | None:
@@ -93,7 +93,7 @@ class Node(Attributes):
         return self.step(Cast(value.known.dtype), value) if value.known.is_quantized else value
 
     def value(self, index: int) -> Value:
-        """Return a required input."""
+        """Return the network value of a required input; `ParseError` is raised if it is absent."""
         result = self.optional(index)
         if result is None:
             raise ParseError(f"it has no input number {index}")
@@ -213,7 +213,7 @@ class Node(Attributes):
         return f"node {self.name!r} ({self.kind})"
 
     def unsupported(self, reason: str) -> NoReturn:
-        """Raise `UnsupportedFormError` for the node with a reason."""
+        """Refuse the node by raising `UnsupportedFormError` with a reason."""
         raise UnsupportedFormError(reason)
 
     def open_shape(self, reason: str) -> NoReturn:

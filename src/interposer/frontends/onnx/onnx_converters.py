@@ -58,7 +58,7 @@ _CUSTOM: Final = _Table()
 
 
 def operator(name: str, *, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
-    """Register the decorated function for an operator, from version `since` of its domain's opset on.
+    """Register the decorated function as the converter of an operator, from opset version `since` of its domain on.
 
     The function takes a `Node` and returns its output value, or a sequence of values with None for absent outputs.
 
@@ -91,7 +91,7 @@ def find(domain: str, name: str, version: int) -> Converter | None:
 
 
 def operators() -> dict[str, tuple[int, ...]]:
-    """Return the registered opset versions of each operator, by its name (with its domain, if it has one)."""
+    """Return the opset versions for which each operator has converters, by the operator's name, domain included."""
     return {
         f"{domain}:{name}" if domain else name: tuple(entry.since for entry in entries)
         for (domain, name), entries in sorted(_BUILT_IN.entries.items())

@@ -21,7 +21,7 @@ def graphs_of(node: Message) -> Iterator[Message]:
 
 
 def graphs_in(attribute: Message) -> Sequence[Message]:
-    """Return the graphs of an attribute."""
+    """Return the `GraphProto` messages in an attribute: one, several or none."""
     if attribute.type == _GRAPH:
         return [attribute.g]
     return attribute.graphs if attribute.type == _GRAPHS else ()

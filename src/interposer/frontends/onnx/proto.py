@@ -88,7 +88,10 @@ def _decoded(data: bytes) -> Message:
 
 
 def _is_text(data: bytes) -> bool:
-    """Return True for the text format, which starts with field names; the binary encoding starts with a number."""
+    """Return True if the bytes of a model are in protobuf's text format, and not in its binary encoding.
+
+    A text starts with a field's name, the binary encoding with a field's number.
+    """
     head = data[:512]
     return head.lstrip()[:1].isalpha() and (b"ir_version" in head or b"graph {" in head)
 

@@ -326,7 +326,7 @@ def _weights(axis: _Axis, style: _Style) -> Floats:
 
 
 def _cubic(distance: Floats, a: float) -> Floats:
-    """Return Keys' cubic convolution kernel for distances in pixels."""
+    """Return the weights of Keys' cubic convolution for distances in pixels; `a` is the coefficient of the kernel."""
     inner = ((a + 2) * distance - (a + 3)) * distance**2 + 1
     outer = ((distance - 5) * distance + 8) * distance * a - 4 * a
     return np.where(distance <= 1, inner, np.where(distance < 2, outer, 0))

@@ -51,7 +51,10 @@ def _schema(node: Message, version: int) -> Any:
 
 
 def _check(schema: Any, node: Message) -> None:
-    """Raise `ParseError` for a node that violates its schema, as the functions rely on valid nodes."""
+    """Raise `ParseError` for a node that violates the ONNX schema of its operator, in its inputs or attributes.
+
+    The functions that the standard defines rely on valid nodes.
+    """
     if not schema.min_input <= len(node.input) <= schema.max_input:
         raise ParseError(f"it has {len(node.input)} inputs; expected {schema.min_input} to {schema.max_input}")
     if not schema.min_output <= len(node.output) <= schema.max_output:

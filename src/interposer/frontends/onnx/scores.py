@@ -94,7 +94,10 @@ def _softmax_without_zeros(node: Node, scores: Value) -> Value:
 
 
 def _probit(node: Node, scores: Value) -> Value:
-    """Return the inverse of the normal distribution, with Winitzki's approximation of the inverse of erf, as ONNX."""
+    """Return the result of the post-transform PROBIT, the inverse of the normal distribution's cumulative function.
+
+    The scores are probabilities. It uses Winitzki's approximation of the inverse of erf, as ONNX does.
+    """
 
     def by(op: ElementwiseBinary, value: Value, factor: float) -> Value:
         return node.step(op, value, node.scalar_like(factor, scores))

@@ -66,7 +66,7 @@ class ImportState:
         self.converted_inside = 0
 
     def reserve(self, names: set[str]) -> None:
-        """Reserve names for layers that are added later, so that no other layer gets them."""
+        """Reserve names for layers that are added later; another layer that asks for one of them gets a suffix."""
         self._reserved = names
 
     def define_constants(self, arrays: Mapping[str, Array]) -> None:
@@ -88,7 +88,7 @@ class ImportState:
         self.define(name, value)
 
     def array(self, tensor: Message) -> Array:
-        """Return the data of a `TensorProto` in the file as an array."""
+        """Return the data of a `TensorProto` as an array, read from its external file if necessary."""
         return array_of(tensor, self._files)
 
     def value(self, name: str) -> Value:
@@ -237,7 +237,10 @@ class ImportState:
         return None if inferred is None else TensorInfo(inferred.shape, inferred.dtype, quantization)
 
     def _name(self, requested: str) -> str:
-        """Return the requested name, with a number appended from the second use on."""
+        """Return the requested name of a layer, with a number appended from its second use on.
+
+        A reserved name gets the suffix ``/layer``.
+        """
         name = f"{requested}/layer" if requested in self._reserved else requested
         self._used[name] += 1
         return name if self._used[name] == 1 else f"{name}_{self._used[name] - 1}"

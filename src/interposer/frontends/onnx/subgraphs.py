@@ -66,7 +66,7 @@ class Scope(Importer):
         return None if self._missing.intersection(names) else [self.value(name) for name in names]
 
     def value(self, name: str) -> Value:
-        """Return the value of a name, defined here or in an outer scope."""
+        """Return the network value of a name that is defined in the subgraph or in an outer scope."""
         if name not in self._values and name not in self._arrays:
             result = self.outer.value(name)
             self._values[name] = self._brought_in(result) if self._apart else result
@@ -110,9 +110,10 @@ def initializers(outer: ImportState, graph: Message) -> Arrays:
 def region(
     outer: ImportState, graph: Message, infos: Sequence[TensorInfo], arrays: Arrays | None = None
 ) -> Region | None:
-    """Return the region for a graph whose inputs have `infos`; None if the graph has unsupported operators.
+    """Return a subgraph, whose inputs have `infos`, as a region; None if it has unsupported operators.
 
     `outer` resolves names of the enclosing graph, and `arrays` are the initializers if they have been read already.
+
     Raises:
         ParseError: the graph violates the format.
     """

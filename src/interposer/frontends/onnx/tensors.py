@@ -74,9 +74,9 @@ def type_number(dtype: DataType) -> int:
 
 
 def array_of(tensor: Message, files: ExternalFiles, apart: memoryview | None = None) -> Array:
-    """Return the data of a tensor; bytes in the file are not copied where they can be used as they are.
+    """Return the elements of a `TensorProto` as an array, a view of the file's bytes if possible.
 
-    `apart` is the raw data, if it is not in the message.
+    `files` reads external data. `apart` is the raw data of the tensor, if it was taken out of the message.
 
     Raises:
         ParseError: the amount of data does not match type and shape, or its external file is not allowed.

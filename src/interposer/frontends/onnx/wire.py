@@ -37,7 +37,10 @@ class _Field(NamedTuple):
 
 
 def set_apart(view: memoryview) -> Apart:
-    """Return the model without the raw data of large initializers; bytes of an unexpected form are left unchanged."""
+    """Return the bytes of a model without the raw data of large initializers, and this data.
+
+    Protobuf then need not copy it. Small or damaged files are left unchanged.
+    """
     if len(view) < LEAST_FILE:
         return Apart(view, {})
     try:

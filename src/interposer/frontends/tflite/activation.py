@@ -28,7 +28,7 @@ _PLAIN: Final = {
 
 @operator(*_PLAIN)
 def activation(node: Node) -> list[Value]:
-    """Convert activation functions that have no options."""
+    """Convert RELU, TANH, ELU and other activation functions that have no options."""
     return node.result(_PLAIN[node.operator.name], node.input(0))
 
 

@@ -108,7 +108,9 @@ class Operator:
     where: str = ""
 
     def attributes_as(self, options_type: str) -> Mapping[str, Any]:
-        """Return the attributes as those of a type such as ``"Conv2DOptions"``; the schema's defaults without options.
+        """Return the operator's options by name, if they have the schema's type `options_type`.
+
+        A type is, for example, ``"Conv2DOptions"``. An operator without options has the schema's defaults.
 
         Raises:
             ParseError: the operator has options of another type.
@@ -149,7 +151,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A named buffer that does not belong to a tensor."""
+    """An entry of the file's metadata: a name, and the index of a buffer with data that belongs to no tensor."""
 
     name: str
     buffer: int

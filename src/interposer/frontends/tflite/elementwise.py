@@ -54,20 +54,20 @@ _UNARY: Final = {
 
 @operator("ADD", "SUB", "MUL", "DIV", options=True)
 def arithmetic(node: Node) -> list[Value]:
-    """Convert binary operators with a fused activation function."""
+    """Convert ADD, SUB, MUL and DIV, with a fused activation function as an option."""
     op = ElementwiseBinary(BinaryOperation[node.operator.name])
     return node.result(op, node.input(0), node.input(1), activation=node.options["fused_activation_function"])
 
 
 @operator(*_BINARY)
 def binary(node: Node) -> list[Value]:
-    """Convert binary operators without options."""
+    """Convert elementwise operators on two tensors without options, such as MAXIMUM, POW and comparisons."""
     return node.result(_BINARY[node.operator.name], node.input(0), node.input(1))
 
 
 @operator(*_UNARY)
 def unary(node: Node) -> list[Value]:
-    """Convert unary operators without options."""
+    """Convert elementwise operators on one tensor without options, such as ABS, EXP and ROUND."""
     return node.result(_UNARY[node.operator.name], node.input(0))
 
 

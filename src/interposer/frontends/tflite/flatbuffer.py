@@ -77,7 +77,7 @@ class Reader:
         }
 
     def root(self, table: str) -> Record:
-        """Return the table that the file's first four bytes point to."""
+        """Return the file's root table, which has the type `table` and to which the first four bytes point."""
         self._claim(0, 8, "")
         record: Record = self._object(0, "table", table, "")
         return record

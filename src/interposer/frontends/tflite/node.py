@@ -87,7 +87,7 @@ class Node:
     source: str
 
     def fail(self, message: str) -> NoReturn:
-        """Raise a `ParseError` for this operator."""
+        """Raise a `ParseError` with this message and the location of the operator."""
         raise ParseError(message, where=self.where)
 
     @property
@@ -96,14 +96,14 @@ class Node:
         return len(self.operator.inputs)
 
     def optional(self, index: int) -> Value | None:
-        """Return an input, or None if it is absent."""
+        """Return the network value of an input, or None if it is absent."""
         inputs = self.operator.inputs
         if index >= len(inputs) or inputs[index] < 0:
             return None
         return self.importer.value(inputs[index], self.where)
 
     def input(self, index: int, *, rank: int | None = None) -> Value:
-        """Return a required input, which must have rank `rank` if it is given."""
+        """Return the network value of a required input; fail if it is absent, or if its rank is not `rank`."""
         result = self.optional(index)
         if result is None:
             self.fail(f"input {index} is missing")

@@ -21,7 +21,7 @@ _TYPES: Final = {
 
 @operator(*_TYPES, options=True)
 def pooling(node: Node) -> list[Value]:
-    """Convert pooling operators; padding is excluded from averages."""
+    """Convert AVERAGE_POOL_2D, MAX_POOL_2D and L2_POOL_2D; padding is excluded from averages."""
     x = node.input(0, rank=4)
     height, width = node.options["filter_height"], node.options["filter_width"]
     if height < 1 or width < 1:

@@ -25,7 +25,10 @@ _REDUCE: Final = {
 
 @operator("MEAN", *_REDUCE, options=True)
 def reduction(node: Node) -> list[Value]:
-    """Convert reductions; without axes the input is unchanged, and repeated axes count once."""
+    """Convert MEAN, SUM, REDUCE_MAX and other reductions, whose axes are an input.
+
+    Without axes, the input is returned unchanged. Repeated axes count once.
+    """
     x = node.input(0)
     axes = tuple(dict.fromkeys(normal_axis(axis, x.known.rank) for axis in node.ints(1, "the axes")))
     keep: bool = node.options["keep_dims"]
@@ -36,7 +39,7 @@ def reduction(node: Node) -> list[Value]:
 
 @operator("ARG_MAX", "ARG_MIN")
 def arg_min_max(node: Node) -> list[Value]:
-    """Convert ARG_MAX and ARG_MIN; the result has the type of the output."""
+    """Convert ARG_MAX and ARG_MIN along one axis; the indices have the type that the file declares for the output."""
     function = ArgMinMaxFunction.MAX if node.operator.name == "ARG_MAX" else ArgMinMaxFunction.MIN
     op = ArgMinMax(function, node.number(1, "the axis"), dtype=node.output_info.dtype)
     return node.result(op, node.input(0))

@@ -65,7 +65,7 @@ def reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
 
 @operator("SHAPE")
 def shape_of(node: Node) -> list[Value]:
-    """Convert SHAPE; the result has the type of the output."""
+    """Convert SHAPE; the dimensions have the type (int32 or int64) that the file declares for the output."""
     return node.result(Shape(node.output_info.dtype), node.input(0))
 
 

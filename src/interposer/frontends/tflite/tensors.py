@@ -26,7 +26,10 @@ def data_type(name: str, where: str) -> DataType:
 
 
 def tensor_info(tensor: Tensor, where: str, *, dynamic: bool = False) -> TensorInfo:
-    """Return the info of a tensor; with `dynamic`, dynamic dimensions of the file are unknown."""
+    """Return the type, shape and quantization that the file declares for a tensor; `where` is for errors.
+
+    With `dynamic`, the dimensions that are dynamic in the file are unknown.
+    """
     dtype = data_type(tensor.dtype, where)
     shape = tensor.shape_signature if dynamic and tensor.shape_signature else tensor.shape
     try:

@@ -98,7 +98,11 @@ def newest_opset() -> int:
 
 
 def _opsets(opset: int | None, oldest: int = OLDEST_OPSET) -> list[int]:
-    """Return the opsets to try, in order of preference; `oldest` is the first one that is preferred."""
+    """Return the opsets to try, in order of preference: only `opset` if it is given.
+
+    By default, these are the usual ones from `oldest` on, and then the newest. `InvalidArgumentError` is raised for an
+    opset that cannot be written.
+    """
     newest = newest_opset()
     if opset is None:
         return [*(usual for usual in _USUAL_OPSETS if oldest <= usual < newest), newest]

@@ -60,5 +60,5 @@ def writer(*ops: type[Op], moves: bool = False, quantized: bool = False, compute
 
 
 def find(op: type[Op]) -> Entry | None:
-    """Return the entry of an operator, or None if the operator is not known."""
+    """Return the functions that write an operator, or None if none is registered."""
     return _TABLE.get(op)

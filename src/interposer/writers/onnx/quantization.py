@@ -79,7 +79,10 @@ def quantize_reals(draft: Draft, op: Quantize) -> Tensor:
 
 
 def _requantized(draft: Draft, op: Quantize, q: Quantization) -> Tensor:
-    """Return a quantized tensor rescaled in fixed-point arithmetic, or unchanged if the scales are equal."""
+    """Return the quantized operand with the quantization `q` instead of its own, in fixed-point arithmetic.
+
+    If both are equal, only its type changes.
+    """
     source, x = draft.info(0).quantization, draft.cast(draft.operand(0), DataType.INT64)
     if source is None or DataType.UINT64 in (draft.operand(0).dtype, op.dtype):
         refuse("its integers of 64 bits cannot be computed with")
@@ -141,7 +144,7 @@ def block_dequantize(draft: Draft, op: BlockDequantize) -> Tensor:
 
 
 def _is_wide(result: DataType, scale: DataType, codes: DataType) -> bool:
-    """Return True if the product of an integer and a scale needs float64."""
+    """Return True if a dequantization must be computed in float64: for 32-bit integers or float64 scales or results."""
     return DataType.FLOAT64 in (result, scale) or codes.bits > 16
 
 

@@ -73,7 +73,7 @@ def _check_bytes(draft: Draft) -> None:
 
 
 def _zero_points(draft: Draft) -> tuple[Tensor, Tensor | None]:
-    """Return the zero points of the input and the weights.
+    """Return the zero point of the input and that of the weights as constants.
 
     The weights' zero points are a scalar if they are equal, one per channel if not, and None if all are 0.
     """

@@ -43,7 +43,7 @@ def _product(a: Ints, b: Ints | int) -> Ints:
 
 
 def _divided(x: Ints, exponent: int) -> Ints:
-    """Return x / 2**exponent, ties away from zero."""
+    """Return the integers x / 2**exponent, rounded to the nearest integer, ties away from zero."""
     half = (1 << exponent) >> 1
     return (x + half - ((x < 0) & (exponent > 0))) >> exponent
 

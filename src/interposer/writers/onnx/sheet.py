@@ -70,11 +70,11 @@ class Sheet:
         self._names.update(names)
 
     def free_name(self, requested: str) -> str:
-        """Return an unused tensor name: the requested one, or one with a number appended."""
+        """Return an unused name for a tensor, and reserve it: `requested`, or with a number appended."""
         return self._free(requested, self._names)
 
     def free_step_name(self, requested: str) -> str:
-        """Return an unused node name: the requested one, or one with a number appended."""
+        """Return an unused name for a node, and reserve it: `requested`, or with a number appended."""
         return self._free(requested, self._step_names)
 
     def _free(self, requested: str, taken: set[str]) -> str:

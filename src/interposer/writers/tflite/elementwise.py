@@ -160,7 +160,10 @@ def _made_unary(draft: Draft, operation: UnaryOperation, x: Tensor) -> Tensor:
 
 
 def _erf(draft: Draft, x: Tensor) -> Tensor:
-    """Return erf(x) from ``2 * GELU(y) = y * (1 + erf(y / sqrt(2)))``, divided by y unless it is 0; 1 beyond 4."""
+    """Return erf(x), computed from ``2 * GELU(y) = y * (1 + erf(y / sqrt(2)))``, as TFLite has no operator for it.
+
+    The right side is divided by y unless y is 0. Inputs are clamped to [-4, 4], beyond which erf is 1 in float32.
+    """
     info, flags = x.info, TensorInfo(x.shape, DataType.BOOL)
     bounded = draft.node(
         "MINIMUM", draft.node("MAXIMUM", x, draft.like(-4, x), giving=info), draft.like(4, x), giving=info

@@ -74,7 +74,7 @@ def _composed(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
 
 
 def _log_sum_exp(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
-    """Return log(sum(exp(x))) with the maximum subtracted first, so that it does not overflow."""
+    """Return log(sum(exp(x))) over the axes of `op`, with the maximum subtracted first so that it does not overflow."""
     gone = reduced_axes(op.axis, draft.rank)
     axes = draft.ints(gone, "axes")
     cached = TensorInfo([1 if axis in gone else size for axis, size in enumerate(x.shape)], x.dtype)

@@ -28,9 +28,9 @@ def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
 
 
 def _counted(draft: Draft, indices: Tensor, shape: Tensor, depth: int) -> Tensor:
-    """Return the indices with the size added to negative ones, which TFLite does not support.
+    """Return index tuples with the dimension's size added to negative indices, which TFLite does not support.
 
-    `depth` is the length of each index tuple; the tuples address the first `depth` dimensions of `shape`.
+    Each tuple has `depth` indices, for the first `depth` dimensions of the tensor's `shape`.
     """
     if indices.array is not None and not (indices.array < 0).any():
         return indices

@@ -87,7 +87,7 @@ class Sheet:
         self._names.update(names)
 
     def free_name(self, requested: str) -> str:
-        """Return an unused tensor name: the requested one, or one with a number appended."""
+        """Return an unused name for a tensor, and reserve it: `requested`, or with a number appended."""
         name = requested
         while name in self._names or not name:
             self._numbers[requested] += 1

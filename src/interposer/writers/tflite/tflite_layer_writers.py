@@ -56,5 +56,5 @@ def writer(*ops: type[Op], moves: bool = False, quantized: bool = False, typed: 
 
 
 def find(op: type[Op]) -> Entry | None:
-    """Return the entry of an operator, or None if the operator is not known."""
+    """Return the function that writes an operator, with its properties; None if none is registered."""
     return _TABLE.get(op)
