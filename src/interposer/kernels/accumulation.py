@@ -48,7 +48,10 @@ _EXACT: Final = ((np.float32, 2**24), (np.float64, 2**53))
 
 
 def float_type(dtype: DataType) -> np.dtype[Any]:
-    """Return the type to compute in for unquantized tensors: narrow floats in float32, integers in int64."""
+    """Return the NumPy type in which kernels compute sums of unquantized elements of a type.
+
+    Floats of up to 32 bits are computed in float32, float64 in float64, and integers in int64.
+    """
     if dtype.is_float:
         return np.dtype(np.float64 if dtype is DataType.FLOAT64 else np.float32)
     return np.dtype(np.int64)
@@ -63,7 +66,7 @@ def exact_type(largest_sum: float) -> np.dtype[Any]:
 
 
 def largest_code(info: TensorInfo) -> int:
-    """Return the largest possible distance between a quantized value of this tensor and its zero point."""
+    """Return the largest possible distance of a quantized value of this tensor from its zero point."""
     limits = np.iinfo(info.dtype.numpy)
     return max(int(limits.max) - info.zero_point, info.zero_point - int(limits.min))
 
@@ -218,7 +221,7 @@ def plan(info: KernelInfo, weights: Array, bias: Array | None, axis: int, scalin
 
 @dataclass(frozen=True, slots=True)
 class _Offset:
-    """The final step of unquantized kernels: add the bias to the sums, if the operator has a bias."""
+    """The `finish` function of a plan for unquantized tensors: add the bias to the sums, if there is one."""
 
     bias: Array | None
 

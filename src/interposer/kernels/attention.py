@@ -151,7 +151,7 @@ def _softmax(scores: Array) -> Array:
 def rotary_embedding(
     op: RotaryEmbedding, x: Array, cos: Array, sin: Array, position_ids: Array | None, *, info: KernelInfo
 ) -> Array:
-    """Compute `RotaryEmbedding`; the pairs are two views, for adjacent or separated elements."""
+    """Compute `RotaryEmbedding`: rotate two views of `x`, which hold the first and the second elements of all pairs."""
     cos, sin = real(cos, info.at(1)), real(sin, info.at(2))
     if position_ids is not None:
         _check_positions(position_ids, len(cos))

@@ -26,7 +26,10 @@ __all__: list[str] = []
 
 @kernel(DepthToSpace)
 def depth_to_space(op: DepthToSpace, x: Array) -> Array:
-    """View the channels as (b, b, C') or (C', b, b), then move each b beside its image axis."""
+    """Compute `DepthToSpace`: view the channels as (b, b, C') or (C', b, b), and move each b beside its image axis.
+
+    b is the block size, and C' the number of channels of the result.
+    """
     b = op.block_size
     x = to_nhwc(x, op.data_layout)
     n, h, w, c = x.shape
@@ -41,7 +44,10 @@ def depth_to_space(op: DepthToSpace, x: Array) -> Array:
 
 @kernel(SpaceToDepth)
 def space_to_depth(op: SpaceToDepth, x: Array) -> Array:
-    """View each image axis as (blocks, b), then move both b before the channels."""
+    """Compute `SpaceToDepth`: view each image axis as (blocks, b), and move both b before the channels.
+
+    b is the block size.
+    """
     b = op.block_size
     x = to_nhwc(x, op.data_layout)
     n, h, w, c = x.shape
@@ -51,7 +57,10 @@ def space_to_depth(op: SpaceToDepth, x: Array) -> Array:
 
 @kernel(SpaceToBatchNd)
 def space_to_batch(op: SpaceToBatchNd, x: Array, *, info: KernelInfo) -> Array:
-    """Pad, view each image axis as (blocks, b), then move all b before the batch."""
+    """Compute `SpaceToBatchNd`: pad, view each image axis as (blocks, b), and move all b before the batch.
+
+    b is the size of the block along the axis.
+    """
     x = _bordered(x, op, encoded(0.0, info.input))
     split = list(x.shape)
     for axis, block in reversed(tuple(zip(op.axes, op.block_shape, strict=True))):
@@ -72,7 +81,10 @@ def _bordered(x: Array, op: SpaceToBatchNd, zero: Array) -> Array:
 
 @kernel(BatchToSpaceNd)
 def batch_to_space(op: BatchToSpaceNd, x: Array) -> Array:
-    """View the batch as (*block, N'), move each b after its image axis, merge and crop."""
+    """Compute `BatchToSpaceNd`: view the batch as (*block_shape, N'), and move each block size after its image axis.
+
+    N' is the batch size of the result. The axes are then merged and cropped.
+    """
     count, batch = len(op.block_shape), x.shape[0] // math.prod(op.block_shape)
     blocks = x.reshape(*op.block_shape, batch, *x.shape[1:])
     order, merged = [count], [batch, *x.shape[1:]]
@@ -87,7 +99,7 @@ def batch_to_space(op: BatchToSpaceNd, x: Array) -> Array:
 
 @kernel(ChannelShuffle)
 def channel_shuffle(op: ChannelShuffle, x: Array) -> Array:
-    """View the axis as (groups, members) and swap the two."""
+    """Compute `ChannelShuffle`: view the axis as (groups, members), swap the two, and flatten them again."""
     axis, groups = normal_axis(op.axis, x.ndim), op.num_groups
     split = x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
     return split.swapaxes(axis, axis + 1).reshape(x.shape)

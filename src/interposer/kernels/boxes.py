@@ -120,7 +120,10 @@ def take_greedily(boxes: Array, scores: Array, candidates: Iterable[int], limit:
 
 
 def _without(items: list[int], dropped: Sequence[bool] | Array) -> list[int]:
-    """Remove the items marked in `dropped`; the last item moves to each position that becomes free."""
+    """Remove the items whose flag in `dropped` is True, and return the list.
+
+    The last item moves to each position that becomes free.
+    """
     flags = list(dropped)
     place = 0
     while place < len(items):

@@ -29,7 +29,7 @@ def top_k(op: TopK, x: Array) -> tuple[Array, Array]:
 
 @kernel(RandomMultinomial)
 def random_multinomial(op: RandomMultinomial, logits: Array, seeds: Array | None) -> Array:
-    """Compute `RandomMultinomial` by searching uniform random numbers in the cumulative probabilities."""
+    """Compute `RandomMultinomial`: uniform random numbers are looked up in the cumulative probabilities of each row."""
     generator = _generator(seeds)
     weights = logits.astype(np.float64)
     sums = np.exp(weights - weights.max(axis=1, keepdims=True)).cumsum(axis=1)

@@ -133,7 +133,10 @@ def convolution(
     op: Convolution2d, x: Array, weights: Array, bias: Array | None, *,
     info: KernelInfo, out: Array, prepared: Plan | None,
 ) -> None:  # fmt: skip
-    """Compute `Convolution2d`: one matrix product per block of windows."""
+    """Compute `Convolution2d`: one matrix product per block of windows.
+
+    `prepared` holds the weights and the final step if these are constant, else None.
+    """
     w, finish = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
     windows = op.windows(*w.shape[1:3])
@@ -165,7 +168,10 @@ def depthwise_convolution(
     op: DepthwiseConvolution2d, x: Array, weights: Array, bias: Array | None, *,
     info: KernelInfo, out: Array, prepared: Plan | None,
 ) -> None:  # fmt: skip
-    """Compute `DepthwiseConvolution2d`; each input channel is repeated once for each of its filters."""
+    """Compute `DepthwiseConvolution2d`; each channel of the image is repeated once for each of its filters.
+
+    `prepared` holds the weights and the final step if these are constant, else None.
+    """
     (w,), finish = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
     times = target.shape[3] // image.shape[3]
@@ -182,7 +188,10 @@ def transpose_convolution(
     op: TransposeConvolution2d, x: Array, weights: Array, bias: Array | None, *,
     info: KernelInfo, out: Array, prepared: Plan | None,
 ) -> None:  # fmt: skip
-    """Compute `TransposeConvolution2d`: add the products of the input with each window element."""
+    """Compute `TransposeConvolution2d`: add the products of the input with each window element to the output.
+
+    `prepared` holds the weights and the final step if these are constant, else None.
+    """
     w, finish = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
     target[...] = finish(_spread(image, w, op.windows(*w.shape[1:3]), op.groups, target.shape))

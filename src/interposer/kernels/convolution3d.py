@@ -19,7 +19,10 @@ __all__: list[str] = []
 def convolution3d(
     op: Convolution3d, x: Array, weights: Array, bias: Array | None, *, info: KernelInfo, prepared: Plan | None
 ) -> Array:
-    """Compute `Convolution3d`; internally, volumes are (N, D, H, W, C)."""
+    """Compute `Convolution3d` by one product for each weight position; internally, volumes are (N, D, H, W, C).
+
+    `prepared` holds the weights and the final step if these are constant, else None.
+    """
     w, finish = prepared or _plan(info, weights, bias)
     volume = to_nhwc(centered(x, info.input, w.dtype), op.data_layout)
     n, *sizes, _ = volume.shape

@@ -41,7 +41,10 @@ __all__: list[str] = []
 def detection_post_process(
     op: DetectionPostProcess, encodings: Array, scores: Array, anchors: Array, *, info: KernelInfo
 ) -> tuple[Array, ...]:
-    """Compute `DetectionPostProcess` for each image; boxes are decoded in float64."""
+    """Compute `DetectionPostProcess` for each image; return boxes, classes, scores and numbers of detections.
+
+    Boxes are decoded in float64.
+    """
     decoded = _decoded(op, real(encodings, info.at(0)), real(anchors, info.at(2)))
     images = zip(decoded, real(scores, info.at(1)), strict=True)
     result = [_Detections(op).of(boxes, classes) for boxes, classes in images]
@@ -114,7 +117,10 @@ class _Detections:
 
 @kernel(NonMaxSuppression, dtypes=FLOATS)
 def non_max_suppression(op: NonMaxSuppression, boxes: Array, scores: Array, *, info: KernelInfo) -> Array:
-    """Compute `NonMaxSuppression`; the corners of each box are sorted first."""
+    """Compute `NonMaxSuppression`; return the (image, class, box) indices of the selected boxes, (K, 3).
+
+    The corners of each box are sorted first.
+    """
     corners = _corners(op, real(boxes, info.at(0)))
     chosen = [
         (image, number, box)
@@ -143,7 +149,10 @@ def _candidates(op: NonMaxSuppression, scores: Array) -> Array:
 def box_with_nms_limit(
     op: BoxWithNmsLimit, scores: Array, boxes: Array, batches: Array, *, info: KernelInfo
 ) -> tuple[Array, ...]:
-    """Compute `BoxWithNmsLimit`; boxes are returned unchanged, scores may be reduced."""
+    """Compute `BoxWithNmsLimit`; return the scores, boxes, classes and image indices of the selected boxes.
+
+    Boxes are returned unchanged, while suppression may have reduced the scores.
+    """
     real_scores, classes = real(scores, info.at(0)).copy(), scores.shape[1]
     corners = real(boxes, info.at(1)).reshape(-1, classes, 4)
     chosen = [pair for rows in _images(batches) for pair in _cached(op, real_scores, corners, rows)]

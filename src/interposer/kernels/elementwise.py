@@ -48,7 +48,10 @@ _LARGE: Final = 2**16
 
 
 def compute(function: Function, arrays: tuple[Array, ...], out: Array) -> None:
-    """Fill `out` with the result of a function of arrays; a NumPy ufunc writes to `out` directly, without a copy."""
+    """Fill `out` with the result of a function of arrays.
+
+    A NumPy ufunc of arrays of the type of `out` writes to it directly. Other results are converted to its type.
+    """
     if isinstance(function, np.ufunc) and arrays[0].dtype == out.dtype:
         function(*arrays, out=out)
     else:
@@ -71,13 +74,16 @@ def by_dtype(functions: Functions, operation: Any, dtype: DataType) -> Function 
 
 
 def _truncated_quotient(a: Array, b: Array) -> Array:
-    """Divide integers and round towards zero; NumPy's floor is corrected for negative quotients."""
+    """Divide integers and round towards zero, unlike NumPy, which rounds down."""
     below = (np.mod(a, b) != 0) & ((a < 0) != (b < 0))
     return np.asarray(np.floor_divide(a, b) + below)
 
 
 def _integer_power(a: Array, b: Array) -> Array:
-    """Raise integers to powers; a negative exponent gives 0, except for the bases 1 and -1, whose power is 1 or -1."""
+    """Raise integers to powers; a negative integer exponent gives 0, except for the bases 1 and -1.
+
+    Powers with float exponents are computed in float64 and truncated; those that are not finite become 0.
+    """
     if b.dtype.kind == "f":
         result = np.power(a.astype(np.float64), b)
         return np.trunc(np.where(np.isfinite(result), result, 0))

@@ -22,7 +22,7 @@ OF_FIXED_SIZE: Final = ANY_TYPE - {DataType.STRING}
 
 @kernel(EmbeddingLookup)
 def embedding_lookup(op: EmbeddingLookup, lookups: Array, values: Array) -> Array:
-    """Compute `EmbeddingLookup`; a negative index is an error and does not count from the end."""
+    """Compute `EmbeddingLookup`; a negative index is out of range, as it does not count from the end."""
     wrong = lookups[(lookups < 0) | (lookups >= len(values))]
     if wrong.size:
         raise InvalidArgumentError(f"lookups has {wrong[0]}; expected 0 to {len(values) - 1}")
@@ -31,7 +31,10 @@ def embedding_lookup(op: EmbeddingLookup, lookups: Array, values: Array) -> Arra
 
 @kernel(HashtableLookup)
 def hashtable_lookup(op: HashtableLookup, lookups: Array, keys: Array, values: Array) -> tuple[Array, Array]:
-    """Compute `HashtableLookup`; unlike in TFLite and NNAPI, the keys need not be sorted."""
+    """Compute `HashtableLookup`; return the selected rows, and for each key whether it was found.
+
+    Unlike in TFLite and NNAPI, the keys need not be sorted.
+    """
     places = {key: place for place, key in enumerate(keys.tolist())}
     rows = [places.get(key, -1) for key in lookups.tolist()]
     result, zero = np.empty((len(rows), *values.shape[1:]), values.dtype), "" if values.dtype.kind == "O" else 0
@@ -42,7 +45,7 @@ def hashtable_lookup(op: HashtableLookup, lookups: Array, keys: Array, values: A
 
 @kernel(LshProjection, dtypes={"input": OF_FIXED_SIZE})
 def lsh_projection(op: LshProjection, seeds: Array, x: Array, weights: Array | None) -> Array:
-    """Compute `LshProjection`; seeds are hashed as float32, and sums are computed in float64, in order."""
+    """Compute `LshProjection`; the seeds are hashed as float32, and the weighted sums of hash values are in float64."""
     items = [item.tobytes() for item in np.ascontiguousarray(x)]
     factors = np.ones(len(items)) if weights is None else weights.astype(np.float64)
     bits = np.array(list(_bits(seeds, items, factors.tolist())), np.int64).reshape(seeds.shape)

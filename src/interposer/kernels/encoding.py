@@ -11,7 +11,10 @@ __all__ = ["encoded"]
 
 
 def encoded(value: float, info: TensorInfo) -> Array:
-    """Return a float value in the type and quantization of `info`, as an array that broadcasts with the tensor."""
+    """Return a float value, such as an attribute, quantized or converted to the type of a tensor.
+
+    The array broadcasts with the tensor: it is a scalar, or has a value for each scale of a quantization per axis.
+    """
     if info.quantization is None:
         return np.array(value).astype(info.dtype.numpy)
     scale, zero_point = along_axis(info.quantization, info.rank)

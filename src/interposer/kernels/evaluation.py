@@ -22,7 +22,7 @@ _OPTIONAL: Final = frozenset({DataType.OPTIONAL})
 
 
 def reference() -> KernelTable:
-    """Return the table of the reference kernels of all families."""
+    """Return the table of all reference kernels, which are loaded by the first call."""
     import interposer.kernels.kernel_families  # noqa: F401, PLC0415 - loaded on first use; the families fill the table
 
     return kernel
@@ -113,7 +113,7 @@ def _stored(slot: Operand | Result, value: Any) -> Array | None:
 
 
 def _element(value: Any) -> Array:
-    """Return the element of an optional: a list of arrays is a sequence, anything else a tensor."""
+    """Convert what a caller passes for an optional: a list of arrays is a sequence, anything else a tensor."""
     holds_arrays = isinstance(value, list | tuple) and all(isinstance(item, np.ndarray) for item in value)
     return collected(map(_array, value)) if holds_arrays else _array(value)
 

@@ -19,7 +19,7 @@ Pair = tuple[int, int]
 
 
 def fingerprint64(data: bytes) -> int:
-    """Return the hash of these bytes, from 0 to 2**64 - 1."""
+    """Return FarmHash's Fingerprint64 of these bytes, a number from 0 to 2**64 - 1."""
     if len(data) <= 16:
         return _up_to_16(data)
     if len(data) <= 32:
@@ -68,7 +68,7 @@ def _up_to_16(data: bytes) -> int:
 
 
 def _four(a: int, b: int, c: int, d: int) -> Pair:
-    """Combine four numbers into the two numbers that `_mix` hashes."""
+    """Combine four 64-bit numbers into the two numbers that `_mix` hashes."""
     return _turn(a + b, 43) + _turn(c, 30) + d & _MASK, a + _turn(b + _K2, 18) + c & _MASK
 
 

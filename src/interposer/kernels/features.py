@@ -20,7 +20,7 @@ _NOT_A_NUMBER = object()
 
 
 def _label(element: Any) -> Any:
-    """Return the dictionary key of an element; all NaNs share one key."""
+    """Return the key of an element in the dictionary of labels: the element itself, or one key for all NaNs."""
     return _NOT_A_NUMBER if isinstance(element, float) and math.isnan(element) else element
 
 

@@ -39,7 +39,7 @@ def _shifted(x: Ints, exponent: Ints | int) -> Ints:
 
 
 def leading_zeros(x: Ints) -> Ints:
-    """Return the number of leading zero bits of 32-bit integers, which are from 0 to 2**32 - 1."""
+    """Return for integers from 0 to 2**32 - 1 the number of leading zero bits of their 32 bits."""
     return 32 - np.frexp(np.asarray(x, np.float64))[1].astype(np.int64)
 
 

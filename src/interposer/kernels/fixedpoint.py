@@ -36,14 +36,14 @@ _INT32: Final = np.iinfo(np.int32)
 
 
 class FixedPoint(NamedTuple):
-    """The factor ``multiplier / 2**31 * 2**shift``, or an array of factors."""
+    """The factor ``multiplier / 2**31 * 2**shift``, by which integers are rescaled; arrays hold several factors."""
 
     multiplier: Ints
     shift: Ints
 
 
 def quantize_multiplier(real: ArrayLike) -> FixedPoint:
-    """Return the nearest fixed-point number to each float factor: 0 below the range, the largest number above it."""
+    """Return the nearest fixed-point factor to each float: 0 below the range, the largest factor above it."""
     mantissa, exponent = np.frexp(np.asarray(real, np.float64))
     multiplier = np.floor(mantissa * 2.0**31 + 0.5).astype(np.int64)
     carried = multiplier == 1 << 31
@@ -54,7 +54,10 @@ def quantize_multiplier(real: ArrayLike) -> FixedPoint:
 
 
 def saturating_rounding_doubling_high_mul(a: ArrayLike, b: ArrayLike) -> Ints:
-    """Return ``a * b / 2**31`` of 32-bit integers, rounded with ties towards plus infinity, and saturated."""
+    """Return ``a * b / 2**31`` for 32-bit integers, rounded with ties towards plus infinity, and saturated.
+
+    The name is that of the ARM instruction and of TFLite's function.
+    """
     return np.minimum(_high_mul(np.asarray(a, np.int64), np.asarray(b, np.int64)), _INT32.max)
 
 
@@ -89,7 +92,10 @@ def multiply_by_quantized_multiplier(x: ArrayLike, factor: FixedPoint) -> Ints:
 
 
 def multiply_wide(x: ArrayLike, factor: FixedPoint) -> Ints:
-    """Multiply 48-bit sums (of 16-bit activations) by the upper 16 bits of a factor; round once, ties upwards."""
+    """Return sums of up to 48 bits, those of 16-bit activations, times a factor, rounded once with ties upwards.
+
+    Only the upper 16 bits of the factor's multiplier are used, as in TFLite.
+    """
     reduced = np.where(factor.multiplier < 0x7FFF0000, (factor.multiplier + (1 << 15)) >> 16, 0x7FFF)
     total_shift = 15 - factor.shift
     rounded: Ints = (np.asarray(x, np.int64) * reduced + (np.int64(1) << (total_shift - 1))) >> total_shift
@@ -103,7 +109,7 @@ def clamp_to(x: Array, dtype: DataType) -> Array:
 
 
 def limits(dtype: DataType) -> tuple[int, int]:
-    """Return the smallest and the largest integer of a type, 4-bit types included."""
+    """Return the smallest and the largest integer of a type; unlike np.iinfo, 4-bit types have their own limits."""
     if dtype in UNSIGNED_INTEGERS:
         return 0, 2**dtype.bits - 1
     return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
@@ -119,7 +125,10 @@ def round_half_away(x: ArrayLike) -> NDArray[np.float64]:
 def quantize(
     real: Array, quantization: Quantization, dtype: DataType, rounding: Callable[[Array], Array] = round_half_away
 ) -> Array:
-    """Quantize float values: ``round(real / scale) + zero_point`` in float32, clamped to the type; NaN gives zero."""
+    """Quantize float values: ``rounding(real / scale) + zero_point``, clamped to `dtype`; NaN gives the zero point.
+
+    The quotient is computed in float32. Scales along an axis apply to that axis.
+    """
     scale, zero_point = along_axis(quantization, real.ndim)
     with np.errstate(all="ignore"):
         steps = np.asarray(real, np.float32) / scale.astype(np.float32)
@@ -147,7 +156,10 @@ def rescale(codes: Array, source: Quantization, target: Quantization, dtype: Dat
 
 
 def along_axis(quantization: Quantization, rank: int) -> tuple[NDArray[np.float64], Ints]:
-    """Return scales (rounded to float32) and zero points as arrays that broadcast with a tensor of this rank."""
+    """Return the scales (rounded to float32) and zero points of a quantization.
+
+    Both are arrays that broadcast with a tensor of this rank.
+    """
     shape = [1] * rank if quantization.per_axis else []
     if quantization.axis is not None:
         shape[quantization.axis] = -1

@@ -29,7 +29,10 @@ def _all_or_none_quantized(_: object, info: KernelInfo) -> str | None:
 def add_mul_add(
     op: Fused, a: Array, b: Array, multiplier: Array, addend: Array, *, info: KernelInfo, out: Array | Sequence[Array]
 ) -> None:  # fmt: skip
-    """Compute `Fused` on float values: an addition, a product and an addition, each rounded once."""
+    """Compute `Fused` on float values: a sum, a product and a sum, each rounded once to the type of the computation.
+
+    `out` is the array for the last sum, or two arrays for the first sum and the last one.
+    """
     x, y, factor, offset = (real(t, info.at(i)) for i, t in enumerate((a, b, multiplier, addend)))
     total = x + y
     result = [total, np.broadcast_to(total * factor + offset, total.shape)]

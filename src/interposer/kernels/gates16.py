@@ -29,13 +29,16 @@ def saturate(x: Array) -> Ints:
 
 
 def high_mul(a: Ints | int, b: Ints | int) -> Ints:
-    """Multiply two 16-bit fixed-point numbers, rounded with ties upwards; their numbers of integer bits add up."""
+    """Multiply two 16-bit fixed-point numbers, rounded with ties upwards.
+
+    The number of integer bits of the product is the sum of those of the factors.
+    """
     product: Ints = np.minimum((np.asarray(a, np.int64) * b + (1 << 14)) >> 15, _ONE)
     return product
 
 
 def _constant(real: float, integer_bits: int = 0) -> int:
-    """Return a float constant in fixed point, rounded to 32 bits and then to 16, as the constants of TFLite are."""
+    """Return a float constant as a 16-bit fixed-point number, rounded to 32 bits and then to 16 as in TFLite."""
     return int(rounding_divide_by_pot(round(real * 2.0 ** (31 - integer_bits)), 16))
 
 
@@ -96,9 +99,9 @@ def _sigmoid_table() -> Ints:
 
 @cache
 def _tanh_table(integer_bits: int) -> Ints:
-    """Return tanh of every 16-bit number with this number of integer bits, as 2 / (1 + exp(-2x)) - 1.
+    """Return tanh of every 16-bit fixed-point number with this number of integer bits, from the smallest number on.
 
-    Doubling x adds one integer bit.
+    It is computed as 2 / (1 + exp(-2x)) - 1. Doubling x adds one integer bit.
     """
     codes = _all_codes()
     exps = _exp_of_negative(-np.abs(codes), integer_bits + 1)

@@ -45,7 +45,7 @@ def gather_nd(op: GatherNd, params: Array, indices: Array) -> Array:
 
 @kernel(GatherElements)
 def gather_elements(op: GatherElements, params: Array, indices: Array) -> Array:
-    """Compute `GatherElements`; along the other axes, only the first elements are indexed."""
+    """Compute `GatherElements`; the other axes of `params` are first cut to the dimensions of the indices."""
     axis = normal_axis(op.axis, params.ndim)
     _check_range(indices, params.shape[axis])
     near = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(indices.shape))

@@ -76,7 +76,7 @@ def _all_there(pixels: Sequence[_Pixels]) -> Array:
 
 
 def _neighbours(op: GridSample, x: Array, grid: Array, info: KernelInfo) -> list[list[_Pixels]]:
-    """Return for each spatial axis the neighbouring pixels of every grid position."""
+    """Return for each spatial axis, in the order of the axes of `x`, the neighbouring pixels of every grid position."""
     places = np.moveaxis(real(grid, info.at(1)), -1, 0)[::-1]
     return [_along(op, place, size) for place, size in zip(places, x.shape[2:], strict=True)]
 
@@ -139,7 +139,7 @@ def _reflected(at: Array, dimension: int, align_corners: bool) -> Array:
 
 @kernel(AffineGrid)
 def affine_grid(op: AffineGrid, theta: Array, *, info: KernelInfo) -> Array:
-    """Compute `AffineGrid`; positions have the last axis first."""
+    """Compute `AffineGrid`; a position has its coordinate along the last axis first."""
     matrix = real(theta, info.input)
     axes = [_middles(size, op.align_corners) for size in op.extents]
     places = np.stack(np.meshgrid(*axes, indexing="ij")[::-1], -1).astype(matrix.dtype)
@@ -149,7 +149,10 @@ def affine_grid(op: AffineGrid, theta: Array, *, info: KernelInfo) -> Array:
 
 
 def _middles(size: int, align_corners: bool) -> Array:
-    """Return the coordinates of the pixel centers along an axis, from -1 to 1."""
+    """Return the coordinates of the centers of `size` pixels along an axis whose edges are at -1 and 1.
+
+    With `align_corners`, the centers of the outer pixels are at -1 and 1.
+    """
     if align_corners:
         return np.linspace(-1, 1, size) if size > 1 else np.zeros(size)
     return np.asarray((2 * np.arange(size) + 1) / max(size, 1) - 1)

@@ -20,7 +20,10 @@ __all__: list[str] = []
 def decode_image(op: ImageDecoder, data: Array) -> Array:
     """Compute `ImageDecoder` with Pillow.
 
-    A warning of Pillow, such as for an image that is far too large, is an error.
+    If Pillow raises an error or warns, such as of an image that is far too large, the result is an empty image.
+
+    Raises:
+        MissingDependencyError: Pillow is not installed.
     """
     pillow = _pillow()
     try:

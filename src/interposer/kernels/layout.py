@@ -18,5 +18,5 @@ def to_nhwc(x: Array, layout: DataLayout) -> Array:
 
 
 def from_nhwc(x: Array, layout: DataLayout) -> Array:
-    """Return a view in the data layout `layout` of an array whose last axis is the channels."""
+    """Undo `to_nhwc`: return a view in this data layout of an array with its channels as the last axis."""
     return x if layout.channels_last else np.moveaxis(x, -1, 1)

@@ -10,12 +10,12 @@ __all__ = ["all_codes", "all_pairs", "look_up", "look_up_pairs"]
 
 
 def all_codes(dtype: DataType) -> Array:
-    """Return every integer of a type, in the order of their bit patterns."""
+    """Return every integer of a type of up to 16 bits in the order of their bit patterns, which index lookup tables."""
     return np.arange(2**dtype.bits, dtype=f"u{dtype.itemsize}").view(dtype.numpy)
 
 
 def all_pairs(a: DataType, b: DataType) -> tuple[Array, Array]:
-    """Return two arrays that broadcast to every pair of integers of two 8-bit types."""
+    """Return two arrays that broadcast to all pairs of integers of two 8-bit types, ordered by their bit patterns."""
     return all_codes(a)[:, np.newaxis], all_codes(b)
 
 

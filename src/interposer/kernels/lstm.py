@@ -180,7 +180,10 @@ def lstm(op: Lstm, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ..
 def unidirectional_sequence_lstm_of_integers(
     op: UnidirectionalSequenceLstm, *arrays: Array, info: KernelInfo
 ) -> tuple[Array, Array, Array]:
-    """Compute `UnidirectionalSequenceLstm` step by step in integers, bit for bit as TFLite's reference."""
+    """Compute `UnidirectionalSequenceLstm` step by step in integers, bit for bit as TFLite's reference.
+
+    Return the outputs of all steps, the last output and the last cell state.
+    """
     machine = IntegerLstm.of(op, arrays, info, (op.clipping_thres_cell, op.clipping_thres_proj))
     x, output, cell = time_first(arrays[0], op.time_major), arrays[1], arrays[2].astype(np.int64)
     outputs = np.empty((*x.shape[:2], output.shape[-1]), np.int64)

@@ -33,7 +33,10 @@ __all__: list[str] = []
 def fully_connected(
     op: FullyConnected, x: Array, weights: Array, bias: Array | None, *, info: KernelInfo, prepared: Plan | None
 ) -> Array:
-    """Compute `FullyConnected` by one matrix product; the weights are used in the order in which they are stored."""
+    """Compute `FullyConnected` by one matrix product; the weights are used in the order in which they are stored.
+
+    `prepared` holds the weights and the final step if these are constant, else None.
+    """
     w, finish = prepared or _plan(op, info, weights, bias)
     w = w.T if op.transpose_weight_matrix else w
     rows = centered(x, info.input, w.dtype).reshape(-1, w.shape[0])
@@ -61,7 +64,7 @@ def _adjoint_of_floats(op: BatchMatMul, info: KernelInfo) -> str | None:
 
 @kernel(BatchMatMul, quantized=False, dtypes=NUMBERS, when=_adjoint_of_floats)
 def batch_matmul(op: BatchMatMul, a: Array, b: Array, *, info: KernelInfo) -> Array:
-    """Compute `BatchMatMul`; narrow floats are summed in float32 and rounded once."""
+    """Compute `BatchMatMul` of unquantized tensors; narrow floats are summed in float32 and rounded once."""
     left, right = _operands(op, a, b, info, float_type(info.input.dtype))
     return np.asarray(left @ right)
 
@@ -76,7 +79,7 @@ def _same_range(op: BatchMatMul, info: KernelInfo) -> str | None:
 
 @kernel(BatchMatMul, quantized=True, dtypes=EIGHT_BITS | {DataType.INT16}, when=(_same_range, _adjoint_of_floats))
 def batch_matmul_quantized(op: BatchMatMul, a: Array, b: Array, *, info: KernelInfo) -> Array:
-    """Compute `BatchMatMul` on quantized values as floats, whose sums are exact."""
+    """Compute `BatchMatMul` of quantized values, converted to a float type in which their sums are exact."""
     x, y = info.input, info.at(1)
     largest_sum = largest_code(x) * largest_code(y) * _summed(op, a)
     left, right = _operands(op, a, b, info, exact_type(largest_sum))
@@ -110,7 +113,7 @@ def _turned(x: Array, transpose: bool, adjoint: bool) -> Array:
 
 
 def _adjugate(x: Array) -> Array:
-    """Return the adjugates of square matrices: element (j, i) is the cofactor of element (i, j)."""
+    """Return the adjugates of square matrices (..., N, N): element (j, i) is the cofactor of element (i, j)."""
     size, created = x.shape[-1], np.empty_like(x)
     for i, j in np.ndindex(size, size):
         minor = np.delete(np.delete(x, i, axis=-2), j, axis=-1)

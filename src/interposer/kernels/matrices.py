@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 @kernel(Trilu)
 def triangle(op: Trilu, x: Array, *, info: KernelInfo) -> Array:
-    """Compute `Trilu` by comparing the number of each element's diagonal with k."""
+    """Compute `Trilu` by comparing j - i, the number of the diagonal of element (i, j), with k."""
     diagonal = _diagonals(*x.shape[-2:])
     return np.where(diagonal >= op.k if op.upper else diagonal <= op.k, x, encoded(0.0, info.output))
 

@@ -118,7 +118,7 @@ def rms_normalization(op: RmsNormalization, x: Array, gamma: Array | None, *, in
 def group_normalization(
     op: GroupNormalization, x: Array, gamma: Array | None, beta: Array | None, *, info: KernelInfo, out: Array
 ) -> None:
-    """Compute `GroupNormalization`: with the channels first, the elements of a group are contiguous."""
+    """Compute `GroupNormalization`: as the channels come before the image, the elements of a group are contiguous."""
     channels = channel_axis(op.data_layout, x.ndim)
     values = np.moveaxis(real(x, info.input), channels, 1)
     groups = values.reshape(len(x), op.num_groups, -1) if x.size else values
@@ -185,7 +185,7 @@ def local_response_normalization(op: Normalization, x: Array, *, info: KernelInf
 
 
 def _window_sum(x: Array, axis: int, size: int) -> Array:
-    """Return the sums of `size` neighbours along an axis, centered at each element.
+    """Return for each element the sum of `size` neighbours along an axis, centered at the element.
 
     If `size` is even, the element is the first of the two middle ones.
     """

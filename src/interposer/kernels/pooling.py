@@ -22,7 +22,7 @@ MAX, L2 = PoolingAlgorithm.MAX, PoolingAlgorithm.L2
 
 @kernel(Pooling2d, quantized=False, dtypes=NUMBERS, when=floats_or_max)
 def pooling(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
-    """Compute `Pooling2d`; sums are computed in float64 and rounded once."""
+    """Compute `Pooling2d` of unquantized tensors; sums are computed in float64 and rounded once."""
     window = _PoolWindow(op, info)
     image = to_nhwc(x, op.data_layout).astype(float_type(info.input.dtype), copy=False)
     pooled = window.largest(image) if op.pool_type is MAX else window.mean(image)
@@ -31,10 +31,11 @@ def pooling(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
 
 @kernel(Pooling2d, quantized=True, dtypes=EIGHT_OR_SIXTEEN_BITS, when=one_scale)
 def pooling_quantized(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
-    """Compute `Pooling2d`: MAX and AVERAGE on quantized values, as in TFLite, and L2 on float values.
+    """Compute `Pooling2d` of quantized tensors.
 
-    TFLite requires the same quantization of input and output. With another one, means are computed on float values,
-    so that they are rounded only once.
+    MAX and AVERAGE are computed on quantized values, as in TFLite, and L2 on float values. TFLite requires the same
+    quantization of input and output. With another one, means are computed on float values, so that they are rounded
+    only once.
     """
     window, image = _PoolWindow(op, info), to_nhwc(x, op.data_layout)
     source, target = (tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output))
@@ -75,19 +76,19 @@ class _PoolWindow:
         return np.multiply.outer(rows, columns)[..., np.newaxis]
 
     def largest(self, image: Array) -> Array:
-        """Return the largest cell of each window; the quantized zero for a window that covers only padding."""
+        """Return the largest cell of each window, (N, OH, OW, C); the quantized zero for a window of padding."""
         array: Array = np.max(self.over(image, _least(image)), axis=(3, 4), initial=_least(image))
         return np.where(self.area(padding=False) > 0, array, image.dtype.type(self.zero))
 
     def mean(self, image: Array) -> Array:
-        """Return the mean of each window of float values, or for L2 the root of the mean square."""
+        """Return the mean of each window of float values, or for L2 the root of the mean square, as (N, OH, OW, C)."""
         power = 2 if self.op.pool_type is L2 else 1
         sums = self.over(image.astype(np.float64) ** power).sum(axis=(3, 4))
         mean: Array = sums / np.maximum(self._counted(), 1)
         return np.sqrt(mean) if power == 2 else mean
 
     def mean_code(self, image: Array) -> Array:
-        """Return the mean of each window of quantized values, rounded half away from zero."""
+        """Return the mean of each window of quantized values, rounded half away from zero, as (N, OH, OW, C)."""
         count = self._counted()
         sums = self.over(image.astype(np.int64) - self.zero).sum(axis=(3, 4)) + self.zero * count
         half_up = (np.abs(sums) + count // 2) // np.maximum(count, 1)

@@ -23,14 +23,14 @@ __all__: list[str] = []
 
 @kernel(Pooling3d, quantized=False, dtypes=NUMBERS, when=floats_or_max)
 def pooling3d(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
-    """Compute `Pooling3d`; sums are computed in float64 and rounded once."""
+    """Compute `Pooling3d` of unquantized tensors; sums are computed in float64 and rounded once."""
     pooled = _largest(op, x, info) if op.pool_type is PoolingAlgorithm.MAX else _mean(op, x, info)
     return from_nhwc(pooled, op.data_layout)
 
 
 @kernel(Pooling3d, quantized=True, dtypes=EIGHT_OR_SIXTEEN_BITS, when=one_scale)
 def pooling3d_quantized(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
-    """Compute `Pooling3d`: MAX on quantized values, AVERAGE and L2 on float values."""
+    """Compute `Pooling3d` of quantized tensors: MAX on quantized values, AVERAGE and L2 on float values."""
     source, target = (tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output))
     if op.pool_type is PoolingAlgorithm.MAX:
         pooled = rescale(_largest(op, x, info), source, target, info.output.dtype)

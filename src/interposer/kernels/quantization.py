@@ -60,7 +60,7 @@ def dequantize_codes(op: Dequantize, x: Array, *, info: KernelInfo) -> Array:
 def block_dequantize(
     op: BlockDequantize, x: Array, scale: Array, zero_point: Array | None, *, info: KernelInfo
 ) -> Array:
-    """Compute `BlockDequantize` in float64, or in float32 if that is exact before the product is rounded."""
+    """Compute `BlockDequantize` in float64, or in float32 if only the product needs rounding there."""
     few_bits = info.input.dtype.bits <= 8 and op.dtype is DataType.FLOAT32
     wide = np.float32 if few_bits and scale.itemsize <= 4 else np.float64
     blocks = np.arange(x.shape[op.axis]) // op.block_size

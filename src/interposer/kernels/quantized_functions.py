@@ -55,7 +55,7 @@ def _code(real: float, output: TensorInfo, unbounded: int) -> int:
 
 
 def clamp_codes(low: float, high: float, output: TensorInfo) -> tuple[int, int]:
-    """Return two float bounds as quantized values, within the limits of the type."""
+    """Return two float bounds as quantized values of the output, within the limits of its type."""
     limits = np.iinfo(output.dtype.numpy)
     codes = _code(low, output, limits.min), _code(high, output, limits.max)
     return max(limits.min, min(limits.max, codes[0])), max(limits.min, min(limits.max, codes[1]))
@@ -81,14 +81,14 @@ def absolute(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
 
 
 def sqrt(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """Return the square root, computed in float32 and truncated instead of rounded; 0 for negative numbers."""
+    """Compute the square root in float32, truncated instead of rounded; that of negative numbers is 0."""
     root = np.sqrt(np.maximum(scale32(input) * offset(x, input).astype(np.float32), 0))
     codes: Ints = np.trunc(root / scale32(output)).astype(np.int64) + output.zero_point
     return codes
 
 
 def rsqrt(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """Return the inverse square root in fixed point; the largest value for zero and negative numbers."""
+    """Compute the inverse square root in fixed point; for zero and negative numbers, the type's largest value."""
     value = offset(x, input)
     inverse = inverse_sqrt(np.maximum(value, 1))
     scaled = multiply_by_quantized_multiplier(np.ones_like(value), FixedPoint(inverse.multiplier, inverse.shift + 20))

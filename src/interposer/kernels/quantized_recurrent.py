@@ -26,7 +26,7 @@ __all__: list[str] = []
 
 @kernel(QLstm, dtypes=INTEGER_TYPES, when=INTEGER_RULES)
 def q_lstm(op: QLstm, *arrays: Array, info: KernelInfo) -> tuple[Array, Array, Array]:
-    """Compute `QLstm`, one step of an LSTM in integers."""
+    """Compute `QLstm`, one step of an LSTM in integers; return output state, cell state and output."""
     cell = IntegerLstm.of(op, arrays, info, (op.cell_clip, op.projection_clip))
     output, state = cell.step(arrays[0], arrays[1], arrays[2].astype(np.int64))
     return output, state, output
@@ -69,7 +69,10 @@ def _cells_as_prescribed(op: QuantizedLstm, info: KernelInfo) -> str | None:
 
 @kernel(QuantizedLstm, dtypes=_QUANTIZED_TYPES, when=(_data_as_prescribed, _weights_alike, _cells_as_prescribed))
 def quantized_lstm(op: QuantizedLstm, *arrays: Array, info: KernelInfo) -> tuple[Array, Array]:
-    """Compute `QuantizedLstm`; the cell state has 4 integer bits, and its tanh uses 3 of them."""
+    """Compute `QuantizedLstm`; return the cell state and the output.
+
+    The cell state has 4 integer bits, and its tanh uses 3 of them.
+    """
     x = np.concatenate([arrays[0], arrays[2]], axis=-1).astype(np.int64) - 128
     sums = [_gate_sum(x, arrays, info, place) for place in range(4)]
     entry, forget, new, opening = sigmoid(sums[0]), sigmoid(sums[1]), tanh(sums[2], 3), sigmoid(sums[3])

@@ -23,7 +23,7 @@ def real(x: Array, info: TensorInfo) -> Array:
 
 
 def store(values: Array, info: TensorInfo, out: Array) -> None:
-    """Write float values to the array `out`, quantized or rounded once as `info` says."""
+    """Write float values to the array `out` of a tensor with this info, quantized or rounded once to its type."""
     if info.quantization is not None:
         values = quantize(values, info.quantization, info.dtype)
     np.copyto(out, values, casting="unsafe")
@@ -39,7 +39,10 @@ def precisely(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 def all_quantized(op: object, info: KernelInfo) -> str | None:
-    """Return an error unless all integer tensors are quantized with 8 bits or more, or none is."""
+    """Return why an operand or the output is refused, or None.
+
+    Either all integer tensors must be quantized, with 8 bits or more, or none.
+    """
     tensors = (*zip(info.names, info.inputs, strict=False), ("output", info.output))
     integers = [(name, tensor) for name, tensor in tensors if tensor is not None and tensor.dtype.is_integer]
     for name, tensor in integers:

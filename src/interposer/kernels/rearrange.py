@@ -56,7 +56,10 @@ def _requantized(x: Array, source: TensorInfo | None, target: TensorInfo) -> Arr
 
 
 def _rescaled(x: Array, old: Quantization, new: Quantization, target: TensorInfo) -> Array:
-    """Convert quantized values by ``round(x * scale + bias)`` in float32, as TFLite's reference does."""
+    """Convert quantized values from the quantization `old` to `new`, the one of `target`, and clamp them to its type.
+
+    This is ``round(x * scale + bias)`` in float32, as in TFLite's reference.
+    """
     old_scale, old_zero = along_axis(old, x.ndim)
     new_scale, new_zero = along_axis(new, x.ndim)
     scale = old_scale.astype(np.float32) * (np.float32(1) / new_scale.astype(np.float32))
@@ -67,7 +70,7 @@ def _rescaled(x: Array, old: Quantization, new: Quantization, target: TensorInfo
 
 @kernel(Splitter)
 def splitter(op: Splitter, x: Array) -> tuple[Array, ...]:
-    """Compute `Splitter` as views between the cumulative sums of the sizes."""
+    """Compute `Splitter`; the pieces are views between the cumulative sums of the sizes."""
     return tuple(np.split(x, np.cumsum(op.sizes[:-1]), op.axis)) if op.sizes else ()
 
 
@@ -92,7 +95,7 @@ def strided_slice(op: StridedSlice, x: Array) -> Array:
 
 @kernel(Pad)
 def pad(op: Pad, x: Array, *, info: KernelInfo) -> Array:
-    """Compute `Pad`: constant padding copies the input into a filled tensor; other modes gather by padded indices."""
+    """Compute `Pad`: for constant padding, copy the input into a filled tensor, for other modes gather its elements."""
     if op.padding_mode is PaddingMode.CONSTANT:
         padded = np.array(np.broadcast_to(encoded(op.pad_value, info.output), tuple(info.output.shape)))
         inner = tuple(slice(before, before + n) for (before, _), n in zip(op.pad_list, x.shape, strict=True))

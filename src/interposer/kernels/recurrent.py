@@ -151,7 +151,7 @@ class _Cell(NamedTuple):
 
 @kernel(Rnn, when=real_valued)
 def rnn(op: Rnn, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
-    """Compute `Rnn`, a sequence of one step."""
+    """Compute `Rnn` as a sequence of one step."""
     values = reals(arrays, info, prepared)
     x = needed(values, "input")[np.newaxis]
     _, state = _Cell.of(values, op.activation_func).run(x, None, values["hidden_state_in"])

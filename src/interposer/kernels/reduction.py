@@ -132,7 +132,7 @@ def _computes(op: Mean | Reduce, info: KernelInfo) -> str | None:
 
 @kernel(Mean, Reduce, quantized=False, when=(all_quantized, _computes))
 def reduce(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Compute `Mean` or `Reduce`.
+    """Compute `Mean` or `Reduce` of unquantized tensors.
 
     Integers wrap around, and floats of fewer than 32 bits are rounded once, at the end.
     """

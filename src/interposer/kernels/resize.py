@@ -60,7 +60,7 @@ def nearest_places(op: Resize, size: int, target: int) -> NDArray[np.int64]:
 
 @kernel(Resize, when=_nearest)
 def resize_nearest(op: Resize, x: Array, *, info: KernelInfo) -> Array:
-    """Compute `Resize` with NEAREST, by indexing rows and columns; it supports every type."""
+    """Compute `Resize` with NEAREST_NEIGHBOR for any type, by indexing rows and columns."""
     for axis, target in _targets(op):
         x = x.take(nearest_places(op, x.shape[axis], target), axis)
     scales = _two_scales(info)
@@ -81,7 +81,7 @@ def resize_bilinear(op: Resize, x: Array, *, info: KernelInfo) -> Array:
 
 
 def _two_scales(info: KernelInfo) -> tuple[Quantization, Quantization] | None:
-    """Return the quantizations of input and output if both are quantized, but not in the same way; else None."""
+    """Return the quantizations of input and output if both are quantized and these differ, else None."""
     source, target = info.input.quantization, info.output.quantization
     return None if source is None or target is None or source == target else (source, target)
 

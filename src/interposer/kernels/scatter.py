@@ -55,7 +55,7 @@ def _tensors(op: ScatterNd | ScatterElements, info: KernelInfo) -> list[TensorIn
 
 @kernel(ScatterNd, when=(_types, _scales))
 def scatter_nd(op: ScatterNd, x: Array, indices: Array, updates: Array, *, info: KernelInfo) -> Array:
-    """Compute `ScatterNd`: flatten the indexed axes, so that each tuple of indices becomes one row number."""
+    """Compute `ScatterNd`: flatten the indexed axes to rows, so that each tuple of indices becomes one row number."""
     codes = _moves_codes(op, info)
     changes = updates if codes else real(updates, info.at(2))
     base = _zeros(x, changes, info) if not op.input_enabled else x if codes else real(x, info.at(0))

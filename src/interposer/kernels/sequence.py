@@ -43,7 +43,7 @@ def _accumulated(op: CumSum | CumProd, function: np.ufunc, x: Array) -> Array:
 
 @kernel(ReverseSequence)
 def reverse_sequence(op: ReverseSequence, x: Array, lengths: Array) -> Array:
-    """Compute `ReverseSequence`; each sample has its own order of steps."""
+    """Compute `ReverseSequence` by indexing; the first ``lengths[i]`` steps of sample i are in reverse order."""
     axes = (op.batch_axis, op.time_axis)
     rows = np.moveaxis(x, axes, (0, 1))
     samples, steps = rows.shape[:2]

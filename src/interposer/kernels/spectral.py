@@ -35,7 +35,7 @@ def _parts(x: Array) -> Array:
 
 @kernel(Dft)
 def dft(op: Dft, x: Array) -> Array:
-    """Compute `Dft`; the signal's axis counts without the axis of real and imaginary parts."""
+    """Compute `Dft` by NumPy's FFT in float64."""
     axis, numbers = op.axis % x.ndim, _numbers(x)
     length = op.signal_length(x.shape[axis])
     if not op.inverse:
@@ -70,7 +70,7 @@ def signal_window(op: SignalWindow, size: Array) -> Array:
 def mel_weight_matrix(
     op: MelWeightMatrix, bins: Array, length: Array, rate: Array, lower: Array, upper: Array
 ) -> Array:
-    """Compute `MelWeightMatrix`: each triangle rises from one frequency to the next and falls to the one after."""
+    """Compute `MelWeightMatrix`; `bins` is the number of bands, and `lower` and `upper` are the edges in hertz."""
     count, size = int(bins.item()), int(length.item())
     if count < 0 or size < 0 or rate.item() <= 0:
         raise InvalidArgumentError(f"{count} bands, {size} elements and a rate of {rate.item()} cannot be meant")

@@ -36,7 +36,7 @@ def string_concat(op: StringConcat, a: Array, b: Array) -> Array:
 
 @kernel(StringSplit)
 def string_split(op: StringSplit, x: Array) -> tuple[Array, Array]:
-    """Compute `StringSplit` by `str.split`.
+    """Compute `StringSplit` by `str.split`; return the pieces and their numbers.
 
     Without a separator, the text after the last split keeps its white space.
     """

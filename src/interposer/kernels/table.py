@@ -75,7 +75,7 @@ class KernelInfo:
 
 
 class Kernel:
-    """One kernel: a function and the types and conditions it supports.
+    """One kernel of a `KernelTable`: a function that computes operators, and the types and conditions it supports.
 
     The function is called as ``function(op, *arrays)`` with one array per operand (None if absent, a tuple if variadic,
     as in the operator's `check`). If it declares parameters with these names, it also receives `info` (`KernelInfo`),

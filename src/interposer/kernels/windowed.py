@@ -52,7 +52,10 @@ def _same_quantization(op: MaxPoolingWithIndices, info: KernelInfo) -> str | Non
 def max_pooling_with_indices(
     op: MaxPoolingWithIndices, x: Array, *, info: KernelInfo, out: tuple[Array, Array]
 ) -> None:
-    """Compute `MaxPoolingWithIndices`; the first of equal cells wins, and quantized values are compared directly."""
+    """Compute `MaxPoolingWithIndices` into two arrays, the maxima and their indices.
+
+    The first of several equal cells is used, and quantized values are compared directly.
+    """
     values, numbers = out
     values[...], numbers[...] = encoded(0.0, info.output), -1
     own = _numbers(x.shape, op.column_major)

@@ -14,7 +14,7 @@ __all__ = ["Activation", "ActivationFunction", "Hardmax", "LogSoftmax", "Softmax
 
 
 class ActivationFunction(Enum):
-    """The function that `Activation` applies to every element."""
+    """The function that `Activation` applies to every element; the formulas are in its documentation."""
 
     SIGMOID = "sigmoid"
     TANH = "tanh"

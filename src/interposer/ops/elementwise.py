@@ -183,7 +183,7 @@ class ElementwiseBinary(Op):
     operation: BinaryOperation = attribute(default=BinaryOperation.ADD, doc="The operation.")
 
     def canonical(self) -> Op:
-        """Return the equivalent dedicated operator, such as `Addition` for ADD, if there is one."""
+        """Return the equivalent operator with its own class, such as `Addition` for ADD, else the operator itself."""
         named = _NAMED.get(self.operation)
         return self if named is None or isinstance(self, named) else named()
 

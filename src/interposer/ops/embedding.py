@@ -87,7 +87,7 @@ class HashtableLookup(Op):
 
 
 class LshProjectionType(Enum):
-    """How `LshProjection` returns the bits of the hash functions; the values are those of NNAPI."""
+    """How `LshProjection` returns the bits of the hash functions; the numbers are those of NNAPI."""
 
     SPARSE_DEPRECATED = 1
     """One integer for each function, composed of its bits."""

@@ -104,7 +104,7 @@ class TfIdfVectorizer(Op):
     weights: tuple[float, ...] = attribute(default=(), doc="A weight for each term; an empty tuple means 1 for all.")
 
     def terms(self) -> Iterator[tuple[int, int]]:
-        """Yield for each term its first index in the pool and its number of words."""
+        """Yield for each term of the pool the index of its first word there, and its number of words."""
         bounds = [*self.ngram_counts, self.pool.size]
         for length, (start, stop) in enumerate(pairwise(bounds), 1):
             yield from ((at, length) for at in range(start, stop, length))

@@ -432,7 +432,10 @@ class BidirectionalSequenceLstm(Op):
             yield from (f"{prefix[:-1]}: {error}" for error in dimension_problems(side, features.words(sequence)))
 
     def _aux_weights(self, infos: Infos) -> list[str]:
-        """Return the names of the auxiliary weights, which must all be connected or all be absent."""
+        """Return the names of the weights for the auxiliary input that must all be connected or all be absent.
+
+        Those of an input gate are not among them if the direction has none (CIFG).
+        """
         return [
             f"{direction}_aux_input_to_{gate}_weights"
             for direction in DIRECTIONS

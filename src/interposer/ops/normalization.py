@@ -32,14 +32,17 @@ class NormalizationAlgorithmChannel(Enum):
 
 
 class NormalizationAlgorithmMethod(Enum):
-    """The methods of Arm NN's Normalization; the reference backend does not support LOCAL_CONTRAST."""
+    """The formulas of Arm NN's Normalization; the reference backend supports only LOCAL_BRIGHTNESS."""
 
     LOCAL_BRIGHTNESS = "local_brightness"
     LOCAL_CONTRAST = "local_contrast"
 
 
 def channel_axis(layout: DataLayout, rank: int) -> int:
-    """Return the channel axis of a tensor of any rank: the last axis, or the one after the batch."""
+    """Return the channel axis of a tensor of this rank: the last axis in layouts that end in C, else axis 1.
+
+    A tensor of rank 1 has only channels.
+    """
     return rank - 1 if layout.channels_last else min(1, rank - 1)
 
 
@@ -190,7 +193,7 @@ class Normalization(Op):
     axis: int | None = attribute(default=None, doc="The channel axis; None means the one of ``data_layout``.")
 
     def window_axes(self, rank: int) -> tuple[int, ...]:
-        """Return the axes that the window spans, for an input of this rank."""
+        """Return the axes that the window spans in an input of this rank: the channels, or height and width."""
         if self.channel_type is NormalizationAlgorithmChannel.WITHIN:
             height, width, _ = self.data_layout.axes()
             return height, width

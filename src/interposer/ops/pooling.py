@@ -28,7 +28,7 @@ class PaddingMethod(Enum):
 
 
 class OutputShapeRounding(Enum):
-    """Rounding of the output size: CEILING includes a last window that exceeds the padded image, FLOOR does not."""
+    """Whether a last window that exceeds the padded image is included in the output (CEILING) or not (FLOOR)."""
 
     FLOOR = "floor"
     CEILING = "ceiling"

@@ -150,7 +150,7 @@ class BlockDequantize(Op):
         return TensorInfo(input.shape, self.dtype)
 
     def shape_of_scales(self, input: TensorInfo) -> TensorShape:
-        """Return the shape that scales and zero points of an input have."""
+        """Return the shape of scales and zero points for this input: its own, with the number of blocks at the axis."""
         shape = list(input.shape)
         shape[self.axis] = -(-shape[self.axis] // self.block_size)
         return TensorShape(shape)

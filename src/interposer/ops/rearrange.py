@@ -100,7 +100,7 @@ class Permute(Op):
 
     @property
     def permutation(self) -> tuple[int, ...]:
-        """The permutation of the equivalent `Transpose`."""
+        """The permutation of the equivalent `Transpose`, the inverse of ``dim_mappings``."""
         return tuple(map(self.dim_mappings.index, range(len(self.dim_mappings))))
 
     def check(self, input: TensorInfo) -> Iterator[str]:

@@ -287,7 +287,7 @@ class _Reader:
         return result if isinstance(result, _Set) else self.letter(result)
 
     def escaped(self) -> _Set | int:
-        """Return the meaning of the escape after a backslash: a class, or one character's code point."""
+        """Read what follows a backslash, and return its meaning: a set of characters, or one character's code point."""
         letter = self.next()
         if letter.lower() in _PERL:
             return _Set(_PERL[letter.lower()], negated=letter.isupper())

@@ -25,7 +25,7 @@ class Window(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """The number of elements that the window spans, including gaps from dilation."""
+        """The number of elements from the first to the last element of the window, including the gaps of a dilation."""
         return (self.size - 1) * self.dilation + 1
 
     def places(self, size: int) -> int:
