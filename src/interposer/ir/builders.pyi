@@ -494,7 +494,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Transposed convolution: distribute every input cell over a window of the output."""
+        """Transposed convolution: add every input cell, multiplied by the weights, to a window of the output."""
     def add_convolution3d_layer(
         self,
         input: Value | Layer | None,
@@ -884,7 +884,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Count the occurrences of n-grams (terms of n words) from a pool in texts; words may be skipped in between."""
+        """Count in texts the n-grams (terms of n words) of a pool; words may be skipped between those of a term."""
     def add_fused_layer(
         self,
         a: Value | Layer | None,
@@ -1535,7 +1535,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Random numbers in a tensor whose shape is an operand."""
+        """A tensor of random numbers; an operand holds the tensor's shape."""
     def add_concat_layer(
         self,
         *inputs: Value | Layer | None,
@@ -1855,7 +1855,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A tensor filled with one value, whose shape is an operand."""
+        """A tensor with one value in all elements; an operand holds the tensor's shape."""
     def add_rank_layer(
         self,
         input: Value | Layer | None,

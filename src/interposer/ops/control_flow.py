@@ -203,6 +203,8 @@ class Loop(ControlFlow):
     runs. Without both, only the condition that the region returns ends the loop. The outputs of the region that follow
     the carried values are collected: every iteration appends one index to the first axis.
 
+    Carried values are passed from one iteration to the next. Captured values are the same in every iteration.
+
     Shapes:
         trip_count, condition: one element
         inputs: any; the first ``num_carried`` are carried, the others captured
@@ -275,7 +277,8 @@ class Loop(ControlFlow):
 class Scan(ControlFlow):
     """Run a region for every index along an axis of some tensors; the region receives one slice per iteration.
 
-    The outputs of the region that follow the states are collected along an axis, one index for every iteration.
+    The outputs of the region that follow the states are collected along an axis, one index for every iteration. States
+    are passed from one iteration to the next. Captured values are the same in every iteration.
 
     Shapes:
         inputs: any; first the states, which are carried, then those that are scanned, all with L indices along their
@@ -399,6 +402,8 @@ class Scan(ControlFlow):
 @op(executable=False)
 class While(ControlFlow):
     """Run a region while the result of another region is true, which is evaluated before every iteration.
+
+    Carried values are passed from one iteration to the next. Captured values are the same in every iteration.
 
     Shapes:
         inputs: any; the first ``num_carried`` are carried, the others captured

@@ -233,7 +233,7 @@ class DepthwiseConvolution2d(_Windowed):
 
 @op
 class TransposeConvolution2d(_Windowed):
-    """Transposed convolution: distribute every input cell over a window of the output, multiplied by the weights.
+    """Transposed convolution: add every input cell, multiplied by the weights, to a window of the output.
 
     This is the gradient of a convolution with respect to its input. Row y of the input contributes to the rows ``y *
     stride - pad_top + k * dilation`` of the output, for every row k of the weights. Contributions outside the output

@@ -67,7 +67,7 @@ class TermWeighting(Enum):
 
 @op
 class TfIdfVectorizer(Op):
-    """Count the occurrences of n-grams (terms of n words) from a pool in texts; words may be skipped in between.
+    """Count in texts the n-grams (terms of n words) of a pool; words may be skipped between those of a term.
 
     The pool holds n consecutive elements for a term of n words: first all terms of one word, then all terms of two
     words, and so on. ``TF`` returns the number of occurrences of a term, ``TFIDF`` this number times the weight of the

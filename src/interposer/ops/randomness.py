@@ -26,7 +26,7 @@ class Distribution(Enum):
 
 @op(pure=False)
 class RandomFill(Op):
-    """Random numbers in a tensor whose shape is an operand.
+    """A tensor of random numbers; an operand holds the tensor's shape.
 
     The same seed gives the same numbers in every run on the same backend. Without a seed, every run gives different
     numbers.

@@ -116,7 +116,7 @@ class Concat(Op):
 
     Shapes:
         inputs: the same rank, and the same dimensions except along ``axis``
-        output: the sum of the dimensions along ``axis``
+        output: the inputs' shape with the sum of their dimensions along ``axis``
 
     Example:
         >>> compute(Concat(axis=0), [[1, 2]], [[3, 4], [5, 6]]).tolist()
@@ -200,7 +200,7 @@ class Stack(Op):
 
     Shapes:
         inputs: all the same
-        output: the number of inputs inserted as dimension number ``axis``
+        output: the inputs' shape with the number of inputs inserted as dimension number ``axis``
 
     Example:
         >>> compute(Stack(), [1, 2], [3, 4]).tolist()

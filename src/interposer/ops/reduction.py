@@ -13,7 +13,7 @@ __all__ = ["ArgMinMax", "ArgMinMaxFunction", "Mean", "Reduce", "ReduceOperation"
 
 
 class ReduceOperation(Enum):
-    """The function by which `Reduce` combines the elements of the reduced axes; the formulas are in its documentation."""
+    """The function by which `Reduce` combines the elements along the reduced axes."""
 
     SUM = "sum"
     MAX = "max"

@@ -199,7 +199,7 @@ class Rank(Op):
 
 @op
 class Fill(Op):
-    """A tensor filled with one value, whose shape is an operand.
+    """A tensor with one value in all elements; an operand holds the tensor's shape.
 
     Shapes:
         dims: (R,)

@@ -53,8 +53,8 @@ class StringSplit(Op):
 
     Shapes:
         input: any of rank 0 to 7
-        output: the input's shape and the largest number of pieces
-        counts: the input's shape
+        output: the input's shape, followed by the largest number of pieces
+        counts: the input's shape, the number of pieces of each string
 
     Example:
         >>> output, counts = compute(StringSplit(delimiter="."), ["a.b.c", "d"])
