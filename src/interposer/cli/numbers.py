@@ -20,7 +20,7 @@ def positive(text: str) -> int:
 
 
 def threads(text: str) -> int:
-    """Return a number of threads; raise `ArgumentTypeError` for any other text."""
+    """Return a number of threads from 1 to the largest allowed one; raise `ArgumentTypeError` for any other text."""
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_THREADS):
         raise argparse.ArgumentTypeError(f"expected a number of threads from 1 to {_MOST_THREADS}, not {text!r}")
     return int(text)

@@ -286,7 +286,8 @@ def _outputs(described: list[dict[str, Any]]) -> Table:
 def _figures(numbers: list[int | float | None]) -> list[str]:
     """Return numbers as texts for a column of a table, floats with the same format: 5 decimals or 5 significant digits.
 
-    Fixed decimals are used unless the largest number is below 0.001, which would hide digits, or 100,000 and more.
+    Fixed decimals are used unless the largest number is below 0.001, which would hide digits, or 100,000 and more. None
+    becomes an empty text.
     """
     largest = max((abs(number) for number in numbers if number is not None), default=0)
     style = ".5f" if 1e-3 <= largest < 1e5 else ".5g"

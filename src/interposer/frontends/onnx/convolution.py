@@ -39,13 +39,17 @@ __all__: list[str] = []
 
 @operator("Conv")
 def convolution(node: Node) -> Value:
-    """Convert Conv on float tensors, or on any other type that both operands have."""
+    """Convert Conv; input and weights are usually floats, but may have any type that both share."""
     return _convolved(node, node.value(0), node.value(1), node.optional(2))
 
 
 @operator("ConvInteger", since=10)
 def integer_convolution(node: Node) -> Value:
-    """Convert ConvInteger; volumes are convolved as int32 values, less their zero points."""
+    """Convert ConvInteger: zero points are subtracted from input and weights, and products are added in int32.
+
+    Images become an integer convolution layer. For volumes, the zero points are subtracted by layers before a
+    convolution.
+    """
     x, weights, zero = node.value(0), node.value(1), node.optional(2)
     if x.known.rank > 4:
         weights = centered(node, weights, node.optional(3), axis=0)

@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 @operator("MatMul")
 def matmul(node: Node) -> Value:
-    """Convert MatMul on float tensors, or on any other type that both operands have."""
+    """Convert MatMul; the operands are usually floats, but may have any type that both share."""
     return _product(node, node.value(0), node.value(1))
 
 

@@ -43,7 +43,7 @@ def _from_outside(graph: Message) -> Iterator[str]:
 
 
 def in_running_order(nodes: Sequence[Message], outputs: Sequence[str]) -> list[Message]:
-    """Return the nodes that the outputs depend on, producers first: not every file keeps to that order.
+    """Return the nodes that the outputs depend on, producers before consumers, as not every file orders them so.
 
     Raises:
         ParseError: nodes that depend on themselves.

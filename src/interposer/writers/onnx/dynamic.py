@@ -84,7 +84,10 @@ def dynamic_top_k(draft: Draft, op: DynamicTopK) -> list[Tensor]:
 
 @writer(RandomFill)
 def random_fill(draft: Draft, op: RandomFill) -> Tensor:
-    """Write RandomFill, with the shape of a tensor of zeros; ONNX does not define the numbers for a seed."""
+    """Write RandomFill as RandomUniformLike or RandomNormalLike on a tensor of zeros, which gives the shape.
+
+    A layer with a seed is refused, as ONNX does not define the numbers for a seed.
+    """
     names = _PARAMETERS[op.distribution]
     attributes: dict[str, Any] = dict(zip(names, (op.a, op.b), strict=True))
     kind = "RandomUniformLike" if op.distribution is Distribution.UNIFORM else "RandomNormalLike"

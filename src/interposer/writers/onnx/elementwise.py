@@ -187,7 +187,7 @@ def binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
 
 @writer(Fused)
 def fused(draft: Draft, op: Fused) -> list[Tensor]:
-    """Write Fused; narrow elements have 32 bits between the steps."""
+    """Write Fused, (a + b) * multiplier + addend; narrow floats are computed in float32 and rounded at the end."""
     own = draft.operand(0).dtype
     wide = DataType.FLOAT32 if own.is_float and own.bits < 32 else own
     a, b, multiplier, addend = (draft.cast(tensor, wide) for tensor in draft.tensors())
@@ -299,7 +299,10 @@ def comparison(draft: Draft, op: Comparison) -> Tensor:
 
 @writer(Comparison, quantized=True)
 def comparison_of_codes(draft: Draft, op: Comparison) -> Tensor:
-    """Write Comparison of quantized values with one scale, unless the operator's fixed-point rule loses precision."""
+    """Write Comparison of quantized values with equal quantization as a comparison of the integers.
+
+    Other layers are refused, and 8-bit per-tensor ones too, as the operator compares these in fixed-point arithmetic.
+    """
     a, b = draft.info(0), draft.info(1)
     if a.quantization is None or a.quantization != b.quantization:
         refuse("it compares in fixed-point arithmetic, as the scales differ")

@@ -19,7 +19,7 @@ __all__: list[str] = []
 
 @writer(Gather, moves=True)
 def gather(draft: Draft, op: Gather) -> Tensor:
-    """Write Gather; with batch axes, as GatherND with tuples of one index."""
+    """Write Gather as Gather; with batch axes, as GatherND with index tuples of length 1 and transposes around it."""
     params, indices = draft.operand(0), draft.operand(1)
     if not op.batch_dims:
         return draft.node("Gather", params, indices, axis=op.axis)

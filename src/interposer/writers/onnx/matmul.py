@@ -37,7 +37,7 @@ def rows_of(draft: Draft, op: FullyConnected) -> Tensor:
 
 @writer(BatchMatMul)
 def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
-    """Write BatchMatMul; transposed operands are transposed first."""
+    """Write BatchMatMul as MatMul; operands that the layer transposes get a Transpose first, adjoints are refused."""
     if op.adjoint_x or op.adjoint_y:
         refuse("ONNX has no adjugates of matrices")
     a = turned(draft, 0, turn=op.transpose_x)

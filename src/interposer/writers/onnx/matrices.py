@@ -55,7 +55,7 @@ def _eye(draft: Draft, op: EyeLike, known: DataType) -> Tensor:
 
 @writer(MatrixDiag, moves=True)
 def matrix_diag(draft: Draft, op: MatrixDiag) -> Tensor:
-    """Write MatrixDiag: rows are repeated and selected on the diagonal."""
+    """Write MatrixDiag with Where: a mask selects the row of the input on the diagonal, and zeros elsewhere."""
     x, size = draft.operand(0), draft.shape(0)[-1]
     own = draft.constant(np.eye(size, dtype=bool), DataType.BOOL, "diagonal")
     return draft.node("Where", own, draft.unsqueeze(x, [draft.rank - 1]), _zero(draft, x))

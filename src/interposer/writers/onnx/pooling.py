@@ -55,10 +55,9 @@ class _Places(NamedTuple):
 
 @writer(Pooling2d, Pooling3d)
 def pooling(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
-    """Write pooling.
+    """Write pooling as MaxPool, AveragePool or a global operator; L2 pooling is the root of the mean squares.
 
-    L2 pooling is the root of the mean squares. Windows that only cover padding, or padding that counts, require
-    explicit pads and factors.
+    Windows that only cover padding, or padding that counts in means, require explicit pads and factors.
     """
     rank, last = draft.rank, op.data_layout.channels_last
     x = draft.to_channels_first(draft.operand(0), rank, last)

@@ -51,13 +51,16 @@ def _numbers(q: Quantization, rank: int) -> tuple[Array, Array]:
 
 @writer(Quantize)
 def quantize(draft: Draft, op: Quantize) -> Tensor:
-    """Refuse Quantize, whose output has no scale."""
+    """Refuse Quantize for a result without a quantization; the other function writes quantized results."""
     refuse("its output has no scale")
 
 
 @writer(Quantize, quantized=True)
 def quantize_reals(draft: Draft, op: Quantize) -> Tensor:
-    """Write Quantize: QuantizeLinear rounds half to even; other modes and wider integers take several operators."""
+    """Write Quantize for a quantized result: as QuantizeLinear, which rounds half to even.
+
+    Other rounding modes and wider integers take several operators. A quantized operand is rescaled.
+    """
     q, x = draft.results[0].quantization, draft.operand(0)
     if q is None:
         refuse("its output has no scale")
@@ -105,7 +108,7 @@ def _is_known(draft: Draft, dtype: DataType) -> bool:
 
 @writer(Dequantize)
 def dequantize(draft: Draft, op: Dequantize) -> Tensor:
-    """Refuse Dequantize, whose input has no scale."""
+    """Refuse Dequantize for an operand without a quantization; the other function writes quantized operands."""
     refuse("its input has no scale")
 
 

@@ -87,7 +87,7 @@ def _zero_points(draft: Draft) -> tuple[Tensor, Tensor | None]:
 
 @writer(Convolution2d, DepthwiseConvolution2d, quantized=True, computes=True)
 def convolution_of_codes(draft: Draft, op: Convolution2d | DepthwiseConvolution2d) -> Tensor:
-    """Write a quantized convolution: ConvInteger, then a rescaling per channel."""
+    """Write a quantized convolution: ConvInteger, then the sums are rescaled per channel in fixed-point arithmetic."""
     _check_bytes(draft)
     ratio = _ratio(draft, draft.info(1), in_single=draft.info(1).dtype is DataType.UINT8)
     last, result = op.data_layout.channels_last, draft.results[0]
@@ -99,7 +99,7 @@ def convolution_of_codes(draft: Draft, op: Convolution2d | DepthwiseConvolution2
 
 @writer(FullyConnected, quantized=True, computes=True)
 def fully_connected_of_codes(draft: Draft, op: FullyConnected) -> Tensor:
-    """Write a quantized FullyConnected: MatMulInteger, then a float64 factor."""
+    """Write a quantized FullyConnected: MatMulInteger, the bias, then rescaling in float64, ties away from zero."""
     _check_bytes(draft)
     weights = draft.operand(1) if not op.transpose_weight_matrix else draft.transpose(draft.operand(1), (1, 0))
     rows = draft.operand(0) if op.keep_dims else rows_of(draft, op)
@@ -113,7 +113,7 @@ def fully_connected_of_codes(draft: Draft, op: FullyConnected) -> Tensor:
 
 @writer(BatchMatMul, quantized=True, computes=True)
 def batch_matmul_of_codes(draft: Draft, op: BatchMatMul) -> Tensor:
-    """Write a quantized BatchMatMul: MatMulInteger, then a rescaling."""
+    """Write a quantized BatchMatMul: MatMulInteger, then the sums are rescaled in fixed-point arithmetic."""
     _check_bytes(draft)
     single(draft.info(1), *_BYTES)
     if op.adjoint_x or op.adjoint_y:
@@ -207,7 +207,10 @@ def binary_of_codes(draft: Draft, op: ElementwiseBinary) -> Tensor:
 
 @writer(Prelu, quantized=True, computes=True)
 def prelu_of_codes(draft: Draft, op: Prelu) -> Tensor:
-    """Write a quantized Prelu, with one factor for positive elements and one for products with the slope."""
+    """Write a quantized Prelu in integer arithmetic.
+
+    Elements of 0 and more are rescaled by one factor, products of negative elements with the slope by another one.
+    """
     x, slope, result = draft.info(0), draft.info(1), draft.results[0]
     for info in (x, slope, result):
         single(info)

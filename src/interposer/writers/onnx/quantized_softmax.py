@@ -151,7 +151,10 @@ class _Rows:
 
 @writer(Softmax, quantized=True, computes=True)
 def softmax_of_codes(draft: Draft, op: Softmax) -> Tensor:
-    """Write a quantized Softmax if its result has the scale that the integer rule requires."""
+    """Write a quantized Softmax in integer arithmetic, with a table of exponentials.
+
+    The layer is refused if its result does not have the fixed quantization that the operator prescribes for it.
+    """
     x, result = draft.info(0), draft.results[0]
     single(x, DataType.INT8, DataType.UINT8)
     if op.infer(x).quantization != result.quantization:

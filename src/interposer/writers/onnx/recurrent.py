@@ -143,7 +143,7 @@ def rnn(draft: Draft, op: Rnn) -> list[Tensor]:
 
 @writer(UnidirectionalSequenceRnn)
 def unidirectional_rnn(draft: Draft, op: UnidirectionalSequenceRnn) -> list[Tensor]:
-    """Write UnidirectionalSequenceRnn step by step."""
+    """Write UnidirectionalSequenceRnn as the nodes of every time step."""
     values = _values(draft)
     steps = [_Step(part) for part in _parts(draft, op, _needed(values, "input"))]
     result = _rnn(draft, op.activation_func, values, steps)
@@ -152,7 +152,7 @@ def unidirectional_rnn(draft: Draft, op: UnidirectionalSequenceRnn) -> list[Tens
 
 @writer(BidirectionalSequenceRnn)
 def bidirectional_rnn(draft: Draft, op: BidirectionalSequenceRnn) -> list[Tensor]:
-    """Write BidirectionalSequenceRnn, each direction separately."""
+    """Write BidirectionalSequenceRnn as the nodes of every time step, for each direction separately."""
     values = _values(draft)
     sides = _both_sides(draft, op, values, "forward_aux_weights")
     forward, backward = (
@@ -285,7 +285,7 @@ def lstm(draft: Draft, op: Lstm) -> list[Tensor]:
 
 @writer(UnidirectionalSequenceLstm)
 def unidirectional_lstm(draft: Draft, op: UnidirectionalSequenceLstm) -> list[Tensor]:
-    """Write UnidirectionalSequenceLstm step by step."""
+    """Write UnidirectionalSequenceLstm as the nodes of every time step."""
     values, units = _values(draft), draft.known(draft.results[2].shape[1], "units")
     steps = [_Step(part) for part in _parts(draft, op, _needed(values, "input"))]
     result = _lstm(draft, op, values, steps, _batch(draft, op), units)
@@ -294,7 +294,7 @@ def unidirectional_lstm(draft: Draft, op: UnidirectionalSequenceLstm) -> list[Te
 
 @writer(BidirectionalSequenceLstm)
 def bidirectional_lstm(draft: Draft, op: BidirectionalSequenceLstm) -> list[Tensor]:
-    """Write BidirectionalSequenceLstm, each direction separately."""
+    """Write BidirectionalSequenceLstm as the nodes of every time step, for each direction separately."""
     values = _values(draft)
     sides = _both_sides(draft, op, values, "forward_aux_input_to_output_weights")
     result = []

@@ -30,7 +30,10 @@ _KINDS: Final = {
 
 @writer(Mean, Reduce)
 def reduction(draft: Draft, op: Mean | Reduce) -> Tensor:
-    """Write Mean and Reduce; ALL and ANY are the minimum and maximum of truth values."""
+    """Write Mean and Reduce as ReduceMean, ReduceSum and so on.
+
+    ALL and ANY, which ONNX lacks, become the minimum and the maximum of truth values.
+    """
     operation = op.operation if isinstance(op, Reduce) else ReduceOperation.MEAN
     x, axes = draft.operand(0), reduced_axes(op.axis, draft.rank)
     if not axes:

@@ -29,7 +29,10 @@ _PADDINGS: Final = {
 
 @writer(Resize)
 def resize(draft: Draft, op: Resize) -> Tensor:
-    """Write Resize with one of three coordinate transformations; nearest rounds down, or half up."""
+    """Write Resize; the layer's flags select one of three coordinate transformations.
+
+    Nearest-neighbor sampling rounds coordinates down, or half up with aligned corners or half-pixel centers.
+    """
     x, last = draft.operand(0), op.data_layout.channels_last
     nearest = op.method is ResizeMethod.NEAREST_NEIGHBOR
     if not nearest and not x.dtype.is_float:
@@ -73,7 +76,7 @@ def _sizes(draft: Draft, op: Resize) -> tuple[Tensor, list[int] | None]:
 
 @writer(Resize, quantized=True)
 def resize_codes(draft: Draft, op: Resize) -> Tensor:
-    """Write a quantized Resize; nearest pixels are moved as integers."""
+    """Write a quantized Resize with nearest-neighbor sampling, which moves the integers; other methods are refused."""
     same = draft.info(0).quantization == draft.results[0].quantization
     if op.method is not ResizeMethod.NEAREST_NEIGHBOR or not same:
         refuse("it mixes integers with weights of fixed-point numbers")
@@ -92,7 +95,10 @@ def grid_sample(draft: Draft, op: GridSample) -> Tensor:
 
 @writer(GridSample, quantized=True)
 def grid_sample_of_codes(draft: Draft, op: GridSample) -> Tensor:
-    """Write a quantized GridSample; nearest pixels are moved as integers if zeros are stored as 0."""
+    """Write a quantized GridSample with nearest-neighbor sampling, which moves the integers; other modes are refused.
+
+    So is zero padding with a zero point other than 0, since ONNX pads with the integer 0.
+    """
     same = draft.info(0).quantization == draft.results[0].quantization
     zeros = op.padding_mode is GridPadding.ZEROS and draft.info(0).zero_point
     if op.mode is not GridSampleMode.NEAREST or not same or zeros:

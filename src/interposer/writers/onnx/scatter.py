@@ -57,7 +57,11 @@ def scatter_elements(draft: Draft, op: ScatterElements) -> Tensor:
 
 @writer(ScatterNd, ScatterElements, quantized=True)
 def scatter_codes(draft: Draft, op: ScatterNd | ScatterElements) -> Tensor:
-    """Write scatters of quantized values, which are moved and compared as integers if all scales are equal."""
+    """Write ScatterNd and ScatterElements of quantized values that replace elements, or take the maximum or minimum.
+
+    The integers are moved and compared. The layer is refused if the tensors' quantization differs, or for other
+    functions.
+    """
     on_zeros = isinstance(op, ScatterNd) and not op.input_enabled
     tensors = [*([] if on_zeros else [draft.info(0)]), draft.info(2), draft.results[0]]
     if op.function not in (F.UPDATE, F.MAX, F.MIN) or len({tensor.quantization for tensor in tensors}) > 1:

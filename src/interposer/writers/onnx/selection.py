@@ -80,7 +80,10 @@ def non_max_suppression(draft: Draft, op: NonMaxSuppression) -> Tensor:
 
 @writer(RoiAlign)
 def roi_align(draft: Draft, op: RoiAlign) -> Tensor:
-    """Write RoiAlign, which has one scale and one sampling ratio for both axes."""
+    """Write RoiAlign; it is refused if the scale or the sampling ratio differs between height and width.
+
+    ONNX has one of each for both axes.
+    """
     if op.height_stride != op.width_stride or op.height_sampling_ratio != op.width_sampling_ratio:
         refuse("its strides or sampling ratios differ in height and width")
     last = op.data_layout.channels_last

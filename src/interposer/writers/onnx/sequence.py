@@ -27,10 +27,7 @@ def accumulated(draft: Draft, op: CumSum | CumProd) -> Tensor:
 
 @writer(ReverseSequence, moves=True)
 def reverse_sequence(draft: Draft, op: ReverseSequence) -> Tensor:
-    """Write ReverseSequence; time and batch must be the first two axes.
-
-    An input without steps, or with samples of length 0, is gathered element by element.
-    """
+    """Write ReverseSequence; transposes move time and batch to the first two axes, which ONNX requires."""
     x, lengths, rank = draft.operand(0), draft.cast(draft.operand(1), DataType.INT64), draft.rank
     time, batch = normal_axis(op.time_axis, rank), normal_axis(op.batch_axis, rank)
     front = (time, batch) if {time, batch} == {0, 1} else (0, 1)

@@ -19,9 +19,9 @@ __all__: list[str] = []
 
 
 def _windows(draft: Draft, op: LpPooling | MaxPoolingWithIndices) -> tuple[Sequence[Window], int | None]:
-    """Return the windows and `ceil_mode` of ONNX, which is 1, or None for floor.
+    """Return the windows of a pooling layer, and the value of the ONNX attribute ceil_mode: 1, or None for the default.
 
-    If the sizes are known, the pads express the rounding, and the mode is None.
+    If the sizes are known, the windows' end pads give the rounded output size, and the mode is None.
     """
     sizes, counts = draft.info(0).shape[2:], draft.results[0].shape[2:]
     if any(isinstance(dimension, Dim) for dimension in sizes):
@@ -66,7 +66,7 @@ def lp_pooling(draft: Draft, op: LpPooling) -> Tensor:
 
 @writer(MaxUnpooling, moves=True)
 def max_unpooling(draft: Draft, op: MaxUnpooling) -> Tensor:
-    """Write MaxUnpooling, with a window size for which one stride gives the result's dimensions."""
+    """Write MaxUnpooling as MaxUnpool with stride 1 and a window size from which the result's dimensions follow."""
     if draft.results[0].zero_point:
         refuse("its zero point is not 0")
     window = [size - n + 1 for size, n in zip(op.extents, draft.shape(0)[2:], strict=True)]

@@ -76,7 +76,7 @@ def embedding_lookup(draft: Draft, op: EmbeddingLookup) -> Tensor:
 
 @writer(HashtableLookup)
 def hashtable_lookup(draft: Draft, op: HashtableLookup) -> Tensor:
-    """Refuse HashtableLookup, as the front end does not read HASHTABLE_LOOKUP."""
+    """Refuse HashtableLookup: TFLite's HASHTABLE_LOOKUP is not supported when a file is read."""
     refuse("HASHTABLE_LOOKUP cannot be read back")
 
 

@@ -42,7 +42,7 @@ class _Places(NamedTuple):
 
 @writer(Pooling2d, quantized=True)
 def pooling(draft: Draft, op: Pooling2d) -> Tensor:
-    """Write pooling; padding other than SAME is added before: the lowest number for maxima, else zeros."""
+    """Write pooling; padding other than SAME becomes a PAD before it: the lowest number for maxima, else zeros."""
     if op.dilation_x > 1 or op.dilation_y > 1:
         refuse("it has dilations, which pooling of TFLite has not")
     if draft.info(0).quantization != draft.result.quantization:

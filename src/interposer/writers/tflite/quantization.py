@@ -39,7 +39,7 @@ _PAIRS: Final = frozenset(
 
 @writer(Quantize, quantized=True)
 def quantize(draft: Draft, op: Quantize) -> Tensor:
-    """Write Quantize, which must round ties away from zero."""
+    """Write Quantize as QUANTIZE; a layer that does not round ties away from zero is refused, as TFLite does so."""
     if draft.result.quantization is None:
         refuse("its output has no scale")
     if op.rounding is not RoundingMethod.HALF_AWAY_FROM_ZERO and not draft.info(0).is_quantized:
@@ -57,7 +57,10 @@ def _several(*infos: TensorInfo) -> bool:
 
 @writer(Dequantize, quantized=True, typed=True)
 def dequantize(draft: Draft, op: Dequantize) -> Tensor:
-    """Dequantize to float32, and cast to another type. float64 is refused, as its additional digits would be lost."""
+    """Write Dequantize as DEQUANTIZE to float32, and a cast to another type.
+
+    float64 is refused, as its additional digits would be lost.
+    """
     if op.dtype is DataType.FLOAT64:
         refuse("DEQUANTIZE gives float32, which has fewer digits than float64")
     wide = draft.node("DEQUANTIZE", draft.operand(0), giving=draft.result.with_dtype(DataType.FLOAT32))

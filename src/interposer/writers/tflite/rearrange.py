@@ -121,7 +121,7 @@ def tile(draft: Draft, op: Tile) -> Tensor:
 
 @writer(ReverseV2, moves=True)
 def reverse(draft: Draft, op: ReverseV2) -> Tensor:
-    """Write ReverseV2; axes are an operand, and each REVERSE_V2 reverses adjacent axes only."""
+    """Write ReverseV2 as one REVERSE_V2 if the axes are adjacent, as TFLite requires, else as one for each axis."""
     axes = [normal_axis(axis, draft.rank) for axis in op.axis]
     if not axes:
         return draft.reshape_to(draft.operand(0), draft.result)
