@@ -35,11 +35,16 @@ void apply_term(const ScoreTerm& term, const void* operand, int row, int keys, f
     return;
   }
   const uint8_t* from = static_cast<const uint8_t*>(operand) + row * term.row;
-  for (int k = 0; k < keys; ++k) {
-    const bool keeps = (from[k * term.key] != 0) != term.inverted;
+  const int64_t step = term.key;
+  auto apply = [&](int k, uint8_t shown) {
+    const bool keeps = (shown != 0) != term.inverted;
     added[k] = keeps ? added[k] : term.replacement;
     selected[k] = keeps ? selected[k] : 0;
-  }
+  };
+  if (step == 1)
+    for (int k = 0; k < keys; ++k) apply(k, from[k]);
+  else
+    for (int k = 0; k < keys; ++k) apply(k, from[k * step]);
 }
 
 /// Write what changes the scores of one query: they are combined with the bits of `selected`, and then `added` is
@@ -296,12 +301,13 @@ CPUACC_INLINE void products_of_columns(const AttentionHead& h, const float* quer
   }
 }
 
+/// Products of kRows queries and `keys` keys.
 template <int kRows>
 __attribute__((noinline)) void score_rows(const AttentionHead& h, const float* queries, int64_t query_step,
-                                          const float* key, float* scores, int64_t score_step) {
-  for (int k = 0; k < h.keys; k += 16) {
+                                          const float* key, int keys, float* scores, int64_t score_step) {
+  for (int k = 0; k < keys; k += 16) {
     const float* at = key + k * h.key_row;
-    const int count = h.keys - k < 16 ? h.keys - k : 16;
+    const int count = keys - k < 16 ? keys - k : 16;
     if (h.key_element == 1)
       products_of_rows<kRows>(h, queries, query_step, at, count, scores + k, score_step);
     else
@@ -309,12 +315,24 @@ __attribute__((noinline)) void score_rows(const AttentionHead& h, const float* q
   }
 }
 
-/// Multiply the probabilities of kRows queries with kVecs vectors of the values, the last of which has `last` elements.
+/// The same for the keys of the past, whose rows are contiguous, and those that follow.
+template <int kRows>
+void score_all(const AttentionHead& h, const float* queries, int64_t query_step, const AttentionOperands& run,
+               float* scores, int64_t score_step) {
+  if (h.past > 0) {
+    AttentionHead past = h;
+    past.key_row = h.size, past.key_element = 1;
+    score_rows<kRows>(past, queries, query_step, run.past_key, h.past, scores, score_step);
+  }
+  score_rows<kRows>(h, queries, query_step, run.key, h.keys - h.past, scores + h.past, score_step);
+}
+
+/// Add the products of the probabilities of kRows queries and kVecs vectors of `keys` values, `value_row` floats apart.
+/// The last vector has `last` elements.
 template <int kRows, int kVecs>
-__attribute__((noinline)) void weigh_columns(const AttentionHead& h, const float* scores, int64_t score_step,
-                                             const float* value, int last, float* sums, int64_t sum_step) {
-  Vec totals[kRows][kVecs] = {};
-  for (int k = 0; k < h.keys; ++k, value += h.value_row) {
+CPUACC_INLINE void add_values(const float* scores, int64_t score_step, const float* value, int64_t value_row, int keys,
+                              int last, Vec (&totals)[kRows][kVecs]) {
+  for (int k = 0; k < keys; ++k, value += value_row) {
     Vec x[kVecs];
 #pragma GCC unroll 4
     for (int v = 0; v < kVecs - 1; ++v) x[v] = load(value + v * kLanes);
@@ -326,25 +344,56 @@ __attribute__((noinline)) void weigh_columns(const AttentionHead& h, const float
       for (int v = 0; v < kVecs; ++v) totals[m][v] += p * x[v];
     }
   }
+}
+
+/// Weigh kVecs vectors of the values by the probabilities of kRows queries, from the element `first` of each value.
+template <int kRows, int kVecs>
+__attribute__((noinline)) void weigh_columns(const AttentionHead& h, const float* scores, int64_t score_step,
+                                             const AttentionOperands& run, int first, int last, float* sums,
+                                             int64_t sum_step) {
+  Vec totals[kRows][kVecs] = {};
+  if (h.past > 0)
+    add_values<kRows, kVecs>(scores, score_step, run.past_value + first, h.value_size, h.past, last, totals);
+  add_values<kRows, kVecs>(scores + h.past, score_step, run.value + first, h.value_row, h.keys - h.past, last, totals);
   for (int m = 0; m < kRows; ++m)
-    for (int v = 0; v < kVecs; ++v) store(sums + m * sum_step + v * kLanes, totals[m][v]);
+    for (int v = 0; v < kVecs; ++v) store(sums + m * sum_step + first + v * kLanes, totals[m][v]);
 }
 
 constexpr int kValueVecs = kLanes == 16 ? 4 : 2;  // vectors of values whose sums fit the registers
 
 template <int kRows>
-void weigh_rows(const AttentionHead& h, const float* scores, int64_t score_step, const float* value, float* sums,
-                int64_t sum_step) {
+void weigh_rows(const AttentionHead& h, const float* scores, int64_t score_step, const AttentionOperands& run,
+                float* sums, int64_t sum_step) {
   int n = 0;
   for (; n + kValueVecs * kLanes <= h.value_size; n += kValueVecs * kLanes)
-    weigh_columns<kRows, kValueVecs>(h, scores, score_step, value + n, kLanes, sums + n, sum_step);
+    weigh_columns<kRows, kValueVecs>(h, scores, score_step, run, n, kLanes, sums, sum_step);
   for (; n < h.value_size; n += kLanes)
-    weigh_columns<kRows, 1>(h, scores, score_step, value + n, h.value_size - n, sums + n, sum_step);
+    weigh_columns<kRows, 1>(h, scores, score_step, run, n, h.value_size - n, sums, sum_step);
+}
+
+/// Copy floats with stores that do not read the lines that they replace.
+void stream(const float* from, float* to, int64_t count) {
+  int64_t n = 0;
+#if defined(__AVX512F__)
+  for (; n < count && (reinterpret_cast<uintptr_t>(to + n) & 63) != 0; ++n) to[n] = from[n];
+  for (; n + 16 <= count; n += 16) _mm512_stream_ps(to + n, _mm512_loadu_ps(from + n));
+  _mm_sfence();
+#elif defined(__AVX2__)
+  for (; n < count && (reinterpret_cast<uintptr_t>(to + n) & 31) != 0; ++n) to[n] = from[n];
+  for (; n + 8 <= count; n += 8) _mm256_stream_ps(to + n, _mm256_loadu_ps(from + n));
+  _mm_sfence();
+#endif
+  for (; n < count; ++n) to[n] = from[n];
+}
+
+void copy_floats(const float* from, float* to, int64_t count, bool streams) {
+  if (streams) return stream(from, to, count);
+  memcpy(to, from, sizeof(float) * static_cast<size_t>(count));
 }
 
 void attend_few(const AttentionHead& h, const AttentionOperands* heads, float* const* outs, int count, float* scratch) {
   const int rows = count * h.queries, blocks = (h.keys + 15) / 16, value_blocks = (h.value_size + 15) / 16;
-  const int64_t query_step = (h.size + 15) / 16 * 16, score_step = blocks * 16, sum_step = value_blocks * 16;
+  const int64_t query_step = (h.size + 15) / 16 * 16, score_step = blocks * 16 + 16, sum_step = value_blocks * 16;
   float* queries = scratch;
   float* scores = queries + rows * query_step;
   float* sums = scores + rows * score_step;
@@ -358,10 +407,10 @@ void attend_few(const AttentionHead& h, const AttentionOperands* heads, float* c
   }
   int r = 0;
   for (; r + 4 <= rows; r += 4)
-    score_rows<4>(h, queries + r * query_step, query_step, heads->key, scores + r * score_step, score_step);
+    score_all<4>(h, queries + r * query_step, query_step, *heads, scores + r * score_step, score_step);
   for (; r + 2 <= rows; r += 2)
-    score_rows<2>(h, queries + r * query_step, query_step, heads->key, scores + r * score_step, score_step);
-  if (r < rows) score_rows<1>(h, queries + r * query_step, query_step, heads->key, scores + r * score_step, score_step);
+    score_all<2>(h, queries + r * query_step, query_step, *heads, scores + r * score_step, score_step);
+  if (r < rows) score_all<1>(h, queries + r * query_step, query_step, *heads, scores + r * score_step, score_step);
   float factors[kFewQueries];
   for (r = 0; r < rows; ++r) {
     const AttentionOperands& run = heads[r / h.queries];
@@ -370,10 +419,10 @@ void attend_few(const AttentionHead& h, const AttentionOperands* heads, float* c
     softmax_rows<1>(h, scores + r * score_step, blocks, 16, {added, h.terms ? selected : nullptr}, factors + r);
   }
   for (r = 0; r + 4 <= rows; r += 4)
-    weigh_rows<4>(h, scores + r * score_step, score_step, heads->value, sums + r * sum_step, sum_step);
+    weigh_rows<4>(h, scores + r * score_step, score_step, *heads, sums + r * sum_step, sum_step);
   for (; r + 2 <= rows; r += 2)
-    weigh_rows<2>(h, scores + r * score_step, score_step, heads->value, sums + r * sum_step, sum_step);
-  if (r < rows) weigh_rows<1>(h, scores + r * score_step, score_step, heads->value, sums + r * sum_step, sum_step);
+    weigh_rows<2>(h, scores + r * score_step, score_step, *heads, sums + r * sum_step, sum_step);
+  if (r < rows) weigh_rows<1>(h, scores + r * score_step, score_step, *heads, sums + r * sum_step, sum_step);
   for (r = 0; r < rows; ++r) {
     const AttentionOperands& run = heads[r / h.queries];
     const bool excludes = h.excludes && (h.left >= 0 || h.right >= 0 || run.valid < h.keys || run.mask);

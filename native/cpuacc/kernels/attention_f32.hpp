@@ -33,6 +33,7 @@ struct AttentionHead {
   int32_t rows;         // queries at once
   bool zero_if_nan;     // the probabilities of a query are 0 if its scores make them NaN
   int32_t terms;        // applied in order after the cap
+  int32_t past;         // for `attend_few`: keys that lie in tensors of their own, in contiguous rows; others follow
   ScoreTerm term[kMaxScoreTerms];
 };
 
@@ -43,6 +44,7 @@ struct AttentionOperands {
   const float* zeros;  // as many as keys, and as elements of a row of values, rounded up to blocks of 16
   int64_t position, valid;
   const void* term[kMaxScoreTerms];
+  const float *past_key, *past_value;
 };
 
 /// The largest number of queries of `attend_few`.
@@ -57,7 +59,7 @@ static inline int64_t scratch_of(const AttentionHead& h) {
 /// Floats of scratch memory of `attend_few` for `queries` queries.
 static inline int64_t scratch_of_few(const AttentionHead& h, int64_t queries) {
   int64_t keys = (h.keys + 15) / 16 * 16, values = (h.value_size + 15) / 16 * 16, size = (h.size + 15) / 16 * 16;
-  return (size + keys + values) * queries + 2 * keys + 16 * queries;
+  return (size + keys + 16 + values) * queries + 2 * (keys + 16);
 }
 
 /// Return whether `attend_few` can read the operands where they are.
@@ -73,6 +75,8 @@ struct AttentionKernels {
   /// at most kFewQueries queries.
   void (*attend_few)(const AttentionHead&, const AttentionOperands* heads, float* const* outs, int count,
                      float* scratch);
+  /// Copy floats. `streams`: past the caches, which is faster if the copy is not read soon and larger than the caches.
+  void (*copy)(const float* from, float* to, int64_t count, bool streams);
 };
 
 CPUACC_TABLE(AttentionKernels, attention_kernels)

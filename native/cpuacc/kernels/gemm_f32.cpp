@@ -17,7 +17,7 @@ extern const WinogradKernels winograd_kernels = {kPanelBlocks, kBfloat16Pairs, w
                                                  winograd_weights};
 extern const MatMulKernels matmul_kernels = {kPanelBlocks, kBfloat16Pairs, matmul, gemv};
 #ifndef __AVX512BF16__
-extern const AttentionKernels attention_kernels = {attention, attend_few};
+extern const AttentionKernels attention_kernels = {attention, attend_few, copy_floats};
 extern const PackedMatMulKernels packed_matmul_kernels = {kPanelBlocks, kMostFewRows, few_rows, pack_rows_of_chunk,
                                                           many_rows};
 #endif

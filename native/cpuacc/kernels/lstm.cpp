@@ -128,8 +128,37 @@ void gate(const float* sums, const float* given, bool tangent, float* out) {
   }
 }
 
+/// `count` floats, or a padded copy in `copy` if there are fewer than 16.
+CPUACC_INLINE const float* padded(const float* from, int64_t count, float* copy) {
+  if (count >= 16) return from;
+  memset(copy, 0, 16 * sizeof(float));
+  return static_cast<float*>(memcpy(copy, from, size_t(count) * sizeof(float)));
+}
+
+void finish_gru(const float* products, int64_t sequence, int64_t gate_step, const float* given, const float* bias,
+                const float* hidden, float* out, int64_t size, int64_t block, int64_t batch) {
+  const int64_t first = block * 16, count = size - first < 16 ? size - first : 16;
+  float copies[5][16], found[16];
+  const float* added = bias ? padded(bias + first, count, copies[0]) : nullptr;
+  for (int64_t b = 0; b < batch; ++b, given += 3 * size, hidden += size, out += size, products += sequence) {
+    const float *z = padded(given + first, count, copies[1]), *r = padded(given + size + first, count, copies[2]);
+    const float *h = padded(given + 2 * size + first, count, copies[3]),
+                *before = padded(hidden + first, count, copies[4]);
+    for (int v = 0; v < 16; v += kLanes) {
+      const Vec update = sigmoid(load(z + v) + load(products + v));
+      const Vec reset = sigmoid(load(r + v) + load(products + gate_step + v));
+      Vec state = load(products + 2 * gate_step + v);
+      if (added) state += load(added + v);
+      const Vec fresh = hyperbolic_tangent(load(h + v) + reset * state);
+      store(found + v, (1.0f - update) * fresh + update * load(before + v));
+    }
+    memcpy(out + first, found, size_t(count) * sizeof(float));
+  }
+}
+
 }  // namespace
 
-extern const LstmKernels lstm_kernels = {{step<false>, step<true>}, finish, {multiply<false>, multiply<true>}, gate};
+extern const LstmKernels lstm_kernels = {
+    {step<false>, step<true>}, finish, {multiply<false>, multiply<true>}, gate, finish_gru};
 
 }  // namespace cpuacc::ISA_NS

@@ -27,6 +27,11 @@ struct LstmKernels {
   void (*multiply[2])(const float* weights, const float* hidden, int64_t gates, int64_t size, float* sums);
   /// Apply the sigmoid, or the hyperbolic tangent, to 16 sums of `sums` and `given`.
   void (*gate)(const float* sums, const float* given, bool tangent, float* out);
+  /// Compute the units [16 * block, 16 * (block + 1)) of `batch` consecutive sequences of a GRU whose reset gate is
+  /// applied after the product. `products` are those of the gates z, r and h with the hidden state, as in `finish`.
+  /// `bias` of the hidden gate is added to its product; it may be nullptr.
+  void (*finish_gru)(const float* products, int64_t sequence, int64_t gate_step, const float* given, const float* bias,
+                     const float* hidden, float* out, int64_t size, int64_t block, int64_t batch);
 };
 CPUACC_TABLE(LstmKernels, lstm_kernels)
 

@@ -26,6 +26,8 @@ constexpr int64_t kFarthestKey = int64_t{1} << 32;  // limit of windows and of n
 struct Place {
   int64_t query, key, value, mask, out;
   int64_t term[kMaxScoreTerms];
+  int64_t past_key, past_value, present_key, present_value;  // with a cache; `key` and `value` are those of new rows
+  bool keeps_cache;                                          // it is the first head with its keys
 
   bool same_keys(const Place& other) const { return key == other.key && value == other.value; }
 };
@@ -35,7 +37,8 @@ struct Group {
   int64_t first, last;
 };
 
-/// The parameters of "acc.Attention". Its operands are query, key, value and the terms of the scores. The step has
+/// The parameters of "acc.Attention". Its operands are query, key, value, the terms of the scores, and, with a cache,
+/// the past keys and values. Its results are the output and, with a cache, the present keys and values. The step has
 /// query, key, value, mask and the valid lengths before the terms.
 struct Fused {
   AttentionHead head{};
@@ -51,9 +54,11 @@ struct State {
   std::vector<Group> groups;  // if all heads have few queries; otherwise empty
   int64_t chunks;             // pieces into which the queries of a head are divided
   bool long_lengths;          // lengths are int64
+  bool streams;               // the cache is larger than the caches of the processor
 };
 
-constexpr size_t kFirstTerm = 5;  // position of the terms among the operands of a step
+constexpr size_t kFirstTerm = 5;              // position of the terms among the operands of a step
+constexpr uint64_t kStreamedBytes = 8 << 20;  // of a cache; more does not stay in the processor's caches
 
 int64_t valid_keys(const State& state, const Step& step, const Run& run, int64_t batch) {
   if (!step.in[4]) return state.fused.head.keys;
@@ -71,11 +76,18 @@ AttentionOperands operands_of(const State& state, const Step& step, const Run& r
                         state.zeros,
                         f.past,
                         0,
-                        {}};
+                        {},
+                        nullptr,
+                        nullptr};
   if (step.in[3]) one.mask = run.at<char>(step.in[3]) + place.mask * (f.head.mask_is_bool ? 1 : int64_t(sizeof(float)));
   for (int i = 0; i < f.head.terms; ++i)
     one.term[i] = run.at<char>(step.in[kFirstTerm + size_t(i)]) +
                   place.term[i] * (f.head.term[i].replaces ? 1 : int64_t(sizeof(float)));
+  if (f.head.past > 0) {
+    const size_t first = kFirstTerm + size_t(f.head.terms);
+    one.past_key = run.at<float>(step.in[first]) + place.past_key;
+    one.past_value = run.at<float>(step.in[first + 1]) + place.past_value;
+  }
   int64_t valid = valid_keys(state, step, run, n / f.heads);
   if (step.in[4]) one.position = valid - f.head.queries;
   one.valid = std::min<int64_t>(valid, f.head.keys);
@@ -98,6 +110,22 @@ void run_attention(const Step& step, const Run& run, int part, int parts) {
   }
 }
 
+/// Write the present keys or values of one head, right after they were read: the past rows, and the new ones.
+void keep_rows(const State& state, const float* past, const float* fresh, int64_t fresh_row, int64_t size, float* to) {
+  const AttentionHead& h = state.fused.head;
+  state.kernels->copy(past, to, h.past * size, state.streams);
+  for (int64_t n = 0; n < h.keys - h.past; ++n)
+    state.kernels->copy(fresh + n * fresh_row, to + (h.past + n) * size, size, false);
+}
+
+void keep_cache(const State& state, const Step& step, const Run& run, const Place& place,
+                const AttentionOperands& one) {
+  const AttentionHead& h = state.fused.head;
+  keep_rows(state, one.past_key, one.key, h.key_row, h.size, run.at<float>(step.out[1]) + place.present_key);
+  keep_rows(state, one.past_value, one.value, h.value_row, h.value_size,
+            run.at<float>(step.out[2]) + place.present_value);
+}
+
 void run_few_queries(const Step& step, const Run& run, int part, int parts) {
   const State& state = step.as<State>();
   Range range = split(int64_t(state.groups.size()), part, parts);
@@ -111,6 +139,8 @@ void run_few_queries(const Step& step, const Run& run, int part, int parts) {
     }
     state.kernels->attend_few(state.fused.head, heads, outs, int(group.last - group.first),
                               run.part_scratch<float>(part));
+    const Place& first = state.fused.places[size_t(group.first)];
+    if (first.keeps_cache) keep_cache(state, step, run, first, heads[0]);
   }
 }
 
@@ -161,7 +191,9 @@ void add_attention(const Node& node, Builder& builder, Fused fused, std::vector<
   if (few) state->groups = groups_of(fused, step.max_parts);
   step.fn = few ? run_few_queries : run_attention;
   step.in = std::move(operands);
-  step.out = {builder.buffer(node.outputs[0])};
+  for (int tensor : node.type == "Attention" ? std::vector<int>{node.outputs[0]} : node.outputs)
+    step.out.push_back(builder.buffer(tensor));
+  state->streams = node.outputs.size() > 1 && builder.graph.out(node, 1).bytes() > kStreamedBytes / 2;
   step.scratch_per_part = uint64_t(few ? scratch_of_few(head, kFewQueries) : scratch_of(head)) * 4;
   state->fused = std::move(fused);
   step.state = state;
@@ -288,7 +320,12 @@ void lower_attention(const Node& node, Builder& builder) {
                           b * of_value.batch + h / shared * of_value.head,
                           b * of_mask.batch + h * of_mask.head,
                           b * of_out.batch + h * of_out.head,
-                          {}});
+                          {},
+                          0,
+                          0,
+                          0,
+                          0,
+                          false});
   const int mask = node.inputs.size() > 3 ? node.inputs[3] : -1, lengths = node.inputs.size() > 6 ? node.inputs[6] : -1;
   add_attention(node, builder, std::move(f),
                 {builder.buffer(node.inputs[0]), keys, values, builder.buffer(mask), builder.buffer(lengths)}, lengths);
@@ -508,6 +545,86 @@ bool set_terms(const Graph& graph, const Scores& scores, Fused* fused, std::vect
   return true;
 }
 
+/// Return whether only these nodes read a tensor, also through nodes that move or scale its elements, whose results are
+/// added to `moved`.
+bool is_read_only_by(const Graph& graph, int tensor, const Node* first, const Node* last, std::vector<int>* moved) {
+  moved->push_back(tensor);
+  for (int user : graph.users(tensor)) {
+    const Node& node = graph.nodes[size_t(user)];
+    if (&node == first || &node == last) continue;
+    int other = -1;
+    const bool moves = node.type == "Reshape" || node.type == "Transpose" || node.type == "BroadcastTo" ||
+                       node.type == "Tile" || factor_of(graph, node, &other) != 0;
+    if (!moves || !is_read_only_by(graph, node.outputs[0], first, last, moved)) return false;
+  }
+  return true;
+}
+
+/// Keys or values that are concatenated from those of the past and new ones: (..., past + new rows, size).
+struct Cache {
+  int node = -1, past = -1, present = -1;
+  int64_t past_rows = 0, size = 0;
+  MatrixView fresh;
+  std::vector<int64_t> offsets;  // of the new rows of each head
+  std::vector<int> moved;        // the present tensor, and tensors with its elements
+
+  bool find(const Graph& graph, const MatrixView& rows, const Node* first, const Node* last) {
+    present = rows.view.tensor;
+    node = graph[present].producer;
+    if (node < 0 || !graph.is_border(present)) return false;
+    const Node& concat = graph.nodes[size_t(node)];
+    const Tensor& whole = graph[present];
+    if (concat.type != "Concat" || concat.inputs.size() != 2 || !concat.posts.empty() || whole.rank() < 2) return false;
+    if (axis_of(concat.integer("axis"), whole.rank()) != whole.rank() - 2) return false;
+    past = concat.inputs[0], size = whole.extent(-1), past_rows = graph[past].extent(-2);
+    if (rows.row != size || rows.element != 1 || past_rows == 0 || past_rows == whole.extent(-2)) return false;
+    if (!is_read_only_by(graph, present, first, last, &moved)) return false;
+    if (!fresh.set(view_of(graph, concat.inputs[1])) || fresh.element != 1) return false;
+    offsets = fresh.view.offsets(Shape(whole.shape.begin(), whole.shape.end() - 2), 2);
+    return true;
+  }
+};
+
+/// Return whether an operand of a node has elements of the present tensors, which the node itself is to compute.
+bool reads_itself(const Node& node, const Cache& keys, const Cache& values) {
+  auto is_among = [](const std::vector<int>& moved, int tensor) {
+    return std::find(moved.begin(), moved.end(), tensor) != moved.end();
+  };
+  return std::any_of(node.inputs.begin(), node.inputs.end(),
+                     [&](int tensor) { return is_among(keys.moved, tensor) || is_among(values.moved, tensor); });
+}
+
+/// Let attention with few queries read past and new keys and values where they are, and write the present ones. They
+/// are read once for both.
+bool use_caches(Graph& graph, const Cache& keys, const Cache& values, Fused* fused) {
+  AttentionHead& head = fused->head;
+  if (keys.offsets.size() != values.offsets.size() || keys.present == values.present ||
+      keys.past_rows != values.past_rows || keys.past_rows >= head.keys)
+    return false;
+  if (graph[keys.present].extent(-2) != head.keys || graph[values.present].extent(-2) != head.keys) return false;
+  const int64_t of_key = head.keys * keys.size, of_value = head.keys * values.size;
+  for (const Place& place : fused->places)
+    if (place.key % of_key != 0 || place.value % of_value != 0 || place.key / of_key != place.value / of_value)
+      return false;
+  std::vector<char> seen(keys.offsets.size(), 0);
+  for (Place& place : fused->places) {
+    const size_t cache = size_t(place.key / of_key);
+    place.present_key = place.key, place.present_value = place.value;
+    place.past_key = int64_t(cache) * keys.past_rows * keys.size;
+    place.past_value = int64_t(cache) * values.past_rows * values.size;
+    place.key = keys.offsets[cache], place.value = values.offsets[cache];
+    place.keeps_cache = !seen[cache];
+    seen[cache] = 1;
+  }
+  if (std::find(seen.begin(), seen.end(), 0) != seen.end()) return false;
+  head.past = int32_t(keys.past_rows);
+  head.key_row = keys.fresh.row, head.key_element = keys.fresh.element;
+  head.value_row = values.fresh.row, head.value_element = values.fresh.element;
+  graph.nodes[size_t(keys.node)].type.clear();
+  graph.nodes[size_t(values.node)].type.clear();
+  return true;
+}
+
 bool fuse_attention(Graph& graph, Node& last) {
   if (!is_product(&last) || last.flag("transpose_x") || !is_f32(graph.out(last))) return false;
   const Node& product = last;
@@ -536,7 +653,8 @@ bool fuse_attention(Graph& graph, Node& last) {
   const size_t heads = at[3].size();
   if (int64_t(heads) > kMaxHeads || at[0].size() != heads || at[1].size() != heads || at[2].size() != heads)
     return false;
-  for (size_t n = 0; n < heads; ++n) fused->places.push_back({at[0][n], at[1][n], at[2][n], 0, at[3][n], {}});
+  for (size_t n = 0; n < heads; ++n)
+    fused->places.push_back({at[0][n], at[1][n], at[2][n], 0, at[3][n], {}, 0, 0, 0, 0, false});
   fused->heads = int64_t(heads);
   if (!set_terms(graph, scores, fused.get(), &terms)) return false;
   const Tensor& of_query = graph[first->inputs[0]];
@@ -552,10 +670,23 @@ bool fuse_attention(Graph& graph, Node& last) {
   node.type = "acc.Attention";
   node.name = last.name;
   node.layer = last.layer;
-  std::vector<int> inputs{query.view.tensor, key.view.tensor, value.view.tensor};
-  inputs.insert(inputs.end(), terms.begin(), terms.end());
-  for (int tensor : inputs) node.inputs.push_back(tensor);
+  node.inputs = {query.view.tensor, key.view.tensor, value.view.tensor};
   node.outputs = {out.view.tensor};
+  for (int tensor : terms) node.inputs.push_back(tensor);
+  Cache keys, values;
+  const bool has_cache =
+      head.queries <= kFewQueries && keys.find(graph, key, first, &last) && values.find(graph, value, first, &last);
+  Fused with_cache = *fused;
+  Node cached = node;
+  if (has_cache) {
+    cached.inputs[1] = keys.fresh.view.tensor, cached.inputs[2] = values.fresh.view.tensor;
+    for (int tensor : {keys.past, values.past}) cached.inputs.push_back(tensor);
+    for (int tensor : {keys.present, values.present}) cached.outputs.push_back(tensor);
+  }
+  if (has_cache && !reads_itself(std::as_const(cached), keys, values) && use_caches(graph, keys, values, &with_cache)) {
+    *fused = std::move(with_cache);
+    node = std::move(cached);
+  }
   node.extra = fused;
   for (int n : chain) graph.nodes[size_t(n)].type.clear();
   last = std::move(node);

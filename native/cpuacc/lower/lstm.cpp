@@ -402,31 +402,69 @@ Range whole_panels(int64_t blocks, int part, int parts) {
   return range;
 }
 
+/// The operands of one step of a GRU or simple layer, and the blocks of units of a part.
+struct GruNow {
+  GruNow(const Step& step, const Run& run, int part, int parts)
+      : moment(step.as<GruMoment>()), layer(moment.gru->layer), out(run.at<float>(step.out[0])) {
+    const int64_t time = time_of(layer, moment.number), blocks = (layer.hidden + 15) / 16;
+    before =
+        moment.number == 0 ? run.at<float>(step.in[1]) : out + place_of(layer, time_of(layer, moment.number - 1), 0);
+    out += place_of(layer, time, 0);
+    given = run.at<float>(step.in[0]) + time * layer.batch * (moment.gru->simple ? 1 : 3) * layer.hidden;
+    range = layer.products ? whole_panels(blocks, part, parts) : split(blocks, part, parts);
+  }
+
+  const GruMoment& moment;
+  const Lstm& layer;
+  const float *given, *before;
+  float* out;
+  Range range;
+};
+
 /// Call work(layer, unit) for the units of a part. `states` are those that are multiplied, by `gates` gates of `gemm`
 /// if there are many sequences; nullptr: the hidden states.
 template <class Work>
 void each_unit(const Step& step, const Run& run, int part, int parts, const Gemm& gemm, const float* states,
                int64_t gates, Work work) {
-  const GruMoment& moment = step.as<GruMoment>();
-  const Lstm& layer = moment.gru->layer;
-  const int64_t hidden = layer.hidden, rows = moment.gru->simple ? 1 : 3, time = time_of(layer, moment.number);
-  const int64_t blocks = (hidden + 15) / 16;
-  Range range = layer.products ? whole_panels(blocks, part, parts) : split(blocks, part, parts);
-  if (range.first == range.last) return;
-  float* out = run.at<float>(step.out[0]);
-  const float* before =
-      moment.number == 0 ? run.at<float>(step.in[1]) : out + place_of(layer, time_of(layer, moment.number - 1), 0);
+  const GruNow now(step, run, part, parts);
+  const Lstm& layer = now.layer;
+  const int64_t hidden = layer.hidden, rows = now.moment.gru->simple ? 1 : 3;
+  if (now.range.first == now.range.last) return;
   const float* products = nullptr;
   if (layer.products)
-    products = multiply_states(layer, {&gemm, states ? states : before, gates}, range, run.part_scratch<float>(part));
-  for (int64_t block = range.first; block < range.last; ++block)
+    products =
+        multiply_states(layer, {&gemm, states ? states : now.before, gates}, now.range, run.part_scratch<float>(part));
+  for (int64_t block = now.range.first; block < now.range.last; ++block)
     for (int64_t b = 0; b < layer.batch; ++b) {
-      const float* given = run.at<float>(step.in[0]) + (time * layer.batch + b) * rows * hidden;
       int64_t count = std::min<int64_t>(16, hidden - block * 16);
       const float* of_unit = products ? products + (block * gates * layer.batch + b) * 16 : nullptr;
-      work(*moment.gru, Unit{given, before + b * hidden, out + place_of(layer, time, b), b, block, count, of_unit,
-                             layer.batch * 16});
+      work(*now.moment.gru, Unit{now.given + b * rows * hidden, now.before + b * hidden, now.out + b * hidden, b, block,
+                                 count, of_unit, layer.batch * 16});
     }
+}
+
+/// Compute all gates of a GRU with `linear_before_reset`.
+void run_whole_gru(const Step& step, const Run& run, int part, int parts) {
+  const GruNow now(step, run, part, parts);
+  const Lstm& layer = now.layer;
+  if (now.range.first == now.range.last) return;
+  const int64_t block_step = layer.batch * 16;
+  const float* products = nullptr;
+  if (layer.products)
+    products = multiply_states(layer, {&layer.gemm, now.before, 3}, now.range, run.part_scratch<float>(part));
+  for (int64_t block = now.range.first; block < now.range.last; ++block) {
+    if (products) {
+      layer.kernels->finish_gru(products + block * 3 * block_step, 16, block_step, now.given, now.moment.gru->bias,
+                                now.before, now.out, layer.hidden, block, layer.batch);
+      continue;
+    }
+    for (int64_t b = 0; b < layer.batch; ++b) {
+      float sums[48];
+      layer.multiply(layer.weights, block, now.before + b * layer.hidden, 3, sums);
+      layer.kernels->finish_gru(sums, 0, 16, now.given + b * 3 * layer.hidden, now.moment.gru->bias,
+                                now.before + b * layer.hidden, now.out + b * layer.hidden, layer.hidden, block, 1);
+    }
+  }
 }
 
 void run_rnn(const Step& step, const Run& run, int part, int parts) {
@@ -440,28 +478,18 @@ void run_rnn(const Step& step, const Run& run, int part, int parts) {
   });
 }
 
-/// Compute all gates of a GRU with `linear_before_reset`; otherwise the update gate, and the state after the reset.
+/// Compute the update gate of a GRU, and the state after the reset.
 void run_gates(const Step& step, const Run& run, int part, int parts) {
-  const Gru& whole = *step.as<GruMoment>().gru;
-  const int64_t gates = whole.before_reset ? 3 : 2;
-  each_unit(step, run, part, parts, whole.layer.gemm, nullptr, gates, [&](const Gru& gru, const Unit& unit) {
+  const Gemm& gemm = step.as<GruMoment>().gru->layer.gemm;
+  each_unit(step, run, part, parts, gemm, nullptr, 2, [&](const Gru& gru, const Unit& unit) {
     const int64_t size = gru.layer.hidden, first = unit.block * 16;
-    const Sums sums(gru.layer, unit, gru.layer.weights, unit.before, gates);
-    float update[16], reset[16], fresh[16], hidden[16];
+    const Sums sums(gru.layer, unit, gru.layer.weights, unit.before, 2);
+    float update[16], reset[16];
     gru.layer.kernels->gate(sums.gate(0), Padded(unit.given, first, size).values, false, update);
     gru.layer.kernels->gate(sums.gate(1), Padded(unit.given + size, first, size).values, false, reset);
-    if (!gru.before_reset) {
-      float* updates = run.at<float>(step.out[1]) + unit.sequence * size + first;
-      float* states = run.at<float>(step.out[2]) + unit.sequence * size + first;
-      for (int64_t n = 0; n < unit.count; ++n) updates[n] = update[n], states[n] = reset[n] * unit.before[first + n];
-      return;
-    }
-    std::fill_n(hidden, 16, 0.0f);
-    for (int64_t n = 0; n < unit.count; ++n)
-      hidden[n] = reset[n] * (sums.gate(2)[n] + (gru.bias ? gru.bias[first + n] : 0));
-    gru.layer.kernels->gate(hidden, Padded(unit.given + 2 * size, first, size).values, true, fresh);
-    for (int64_t n = 0; n < unit.count; ++n)
-      unit.out[first + n] = (1 - update[n]) * fresh[n] + update[n] * unit.before[first + n];
+    float* updates = run.at<float>(step.out[1]) + unit.sequence * size + first;
+    float* states = run.at<float>(step.out[2]) + unit.sequence * size + first;
+    for (int64_t n = 0; n < unit.count; ++n) updates[n] = update[n], states[n] = reset[n] * unit.before[first + n];
   });
 }
 
@@ -541,7 +569,11 @@ void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) 
   add("begin of ", run_begin, {builder.buffer(node.inputs[5]), Buffer()}, {first, unused}, whole);
   for (int64_t n = 0; n < layer.steps; ++n) {
     auto moment = std::make_shared<GruMoment>(GruMoment{gru, n});
-    add(gru->simple ? "Rnn " : "Gru ", gru->simple ? run_rnn : run_gates, {in, first}, {out, updates, states}, moment);
+    add(gru->simple ? "Rnn " : "Gru ",
+        gru->simple ? run_rnn
+        : once      ? run_whole_gru
+                    : run_gates,
+        {in, first}, {out, updates, states}, moment);
     if (!once) add("Gru ", run_fresh, {in, first, updates, states}, {out}, moment);
   }
   Buffer last = builder.buffer(node.outputs.size() > 1 ? node.outputs[1] : -1);

@@ -618,3 +618,89 @@ def test_the_layers_of_normalizations_are_exact() -> None:
     )
 
     sketch.check()
+
+
+# ---- Caches ---------------------------------------------------------------------------------------------------------
+
+
+def attend(sketch: Sketch, query: object, key: object, value: object) -> object:
+    scores = sketch.add(Multiplication(), sketch.add(BatchMatMul(transpose_y=True), query, key), sketch.number(0.4))
+    return sketch.add(BatchMatMul(), sketch.add(Softmax(), scores), value)
+
+
+@pytest.mark.parametrize(
+    ("batch", "groups", "size", "values"), [(1, 1, 8, 8), (2, 3, 20, 17), (3, 2, 33, 64), (2, 2, 1, 1)]
+)
+@pytest.mark.parametrize(("past", "new"), [(1, 1), (15, 1), (16, 2), (17, 8), (31, 3), (5, 20)])
+def test_present_keys_and_values_are_written_where_they_are_read(
+    batch: int, groups: int, size: int, values: int, past: int, new: int, profile: Callable[[ip.Network], str]
+) -> None:
+    sketch = Sketch()
+    key, value = (
+        sketch.add(
+            Concat(axis=-2), sketch.input(batch, groups, past, width), heads_of(sketch, batch, groups, new, width)
+        )
+        for width in (size, values)
+    )
+    sketch.output(attend(sketch, sketch.input(batch, groups, new, size), key, value), key, value)
+
+    sketch.check()
+    if new <= 8 and size > 1:
+        assert "Concat" not in sketch.steps(profile)
+
+
+CACHE_MISSES = [
+    "one tensor",
+    "query is the cache",
+    "read elsewhere",
+    "only keys",
+    "other axis",
+    "reversed",
+    "three parts",
+]
+
+
+@pytest.mark.parametrize("case", CACHE_MISSES)
+def test_what_only_resembles_a_cache_keeps_its_meaning(case: str) -> None:
+    sketch = Sketch()
+    past, new = (2, 3, 6, 8), (2, 3, 2, 8)
+
+    def cache() -> object:
+        if case == "other axis":
+            return sketch.add(Concat(axis=1), sketch.input(2, 1, 8, 8), sketch.input(2, 2, 8, 8))
+        parts = [sketch.input(*past), sketch.input(*new)]
+        if case == "reversed":
+            parts.reverse()
+        if case == "three parts":
+            parts.append(sketch.input(*new))
+        return sketch.add(Concat(axis=2), *parts)
+
+    key = cache()
+    value = {"one tensor": key, "only keys": sketch.input(2, 3, 8, 8)}.get(case) or cache()
+    query = key if case == "query is the cache" else sketch.input(2, 3, 2, 8)
+    y = attend(sketch, query, key, value)
+    outputs = [y, key, value]
+    if case == "read elsewhere":
+        outputs.append(sketch.add(Addition(), key, sketch.number(1)))
+    if case == "only keys":
+        outputs.pop()
+    sketch.output(*outputs)
+
+    sketch.check()
+
+
+def test_a_query_that_depends_on_the_cache_is_computed_after_it() -> None:
+    sketch = Sketch()
+    key, value = (sketch.add(Concat(axis=2), sketch.input(1, 2, 6, 8), sketch.input(1, 2, 2, 8)) for _ in range(2))
+    first = attend(sketch, sketch.input(1, 2, 2, 8), key, value)
+    sketch.output(attend(sketch, sketch.add(Addition(), first, sketch.number(1)), key, value), key, value)
+
+    sketch.check()
+
+
+def test_a_large_cache_is_copied_without_an_error() -> None:
+    sketch = Sketch()
+    key, value = (sketch.add(Concat(axis=2), sketch.input(2, 4, 4100, 64), sketch.input(2, 4, 1, 64)) for _ in range(2))
+    sketch.output(attend(sketch, sketch.input(2, 4, 1, 64), key, value), key, value)
+
+    sketch.check()
