@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +21,7 @@ from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import Runtime
 from interposer.testing.census import Census
 from interposer.testing.contents import Guarded
+from interposer.testing.known_samples import KnownSamples
 from interposer.testing.oracle import Oracle
 from interposer.testing.patterns import Growth, Pool
 from interposer.testing.progress import note
@@ -100,7 +101,7 @@ class Bench:
     def __init__(
         self,
         backend: Backend,
-        samples: Sequence[Sample],
+        samples: Iterable[Sample],
         settings: Settings | None = None,
         others: Sequence[Backend] = (),
     ) -> None:
@@ -210,9 +211,12 @@ class Bench:
         except Exception:
             return False
 
+    def samples_of(self, op: type[Op]) -> Sequence[Sample]:
+        """Return the samples of one operator."""
+        return self.samples.of(op) if isinstance(self.samples, KnownSamples) else self._samples_by_operator[op]
+
     @cached_property
-    def samples_by_operator(self) -> dict[type[Op], list[Sample]]:
-        """All samples, grouped by operator class."""
+    def _samples_by_operator(self) -> dict[type[Op], list[Sample]]:
         result: dict[type[Op], list[Sample]] = {}
         for sample in self.samples:
             result.setdefault(type(sample.op), []).append(sample)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import pickle
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -30,7 +30,7 @@ from interposer.testing import claims, fuzz, memory_checks, stress  # noqa: F401
 from interposer.testing.bench import Bench, Settings
 from interposer.testing.checks import SAMPLE_CHECKS, Check
 from interposer.testing.contracts import BACKEND_CHECKS
-from interposer.testing.known_samples import samples_of
+from interposer.testing.known_samples import KnownSamples, samples_of
 from interposer.testing.outcome import Refused, Result, Skipped, Status
 from interposer.testing.outside import Outside, check_name, creates_survivor, serve_cases, survives_fork
 from interposer.testing.replay import Factory, backend_of, is_library
@@ -128,6 +128,7 @@ class Conformance:
         settings: Settings | None = None,
     ) -> None:
         self.given, self.runtime, self.settings = backend, runtime, settings
+        self._known_cases: dict[str, Case] = {}
         self._is_fork = False
         self.families, self.only = families, patterns_of(only)
         self.expected_failures = dict(expected_failures or {})
@@ -166,16 +167,29 @@ class Conformance:
         registry = (self.runtime or default_runtime()).registry
         others = [registry.get(name) for name in registry.by_default() if name != self.backend.id]
         usable = [other for other in others if not self._is_fork or survives_fork(other)]
-        tried = [sample for sample in self.samples if not self.families or sample.op.family in self.families]
-        bench = Bench(self.backend, tried, self.settings, usable)
+        bench = Bench(self.backend, self._tried(), self.settings, usable)
         bench.is_partial = bool(self.families)
         bench.given = self.given if self.runtime is None and not isinstance(self.given, Backend) else None
         return bench
 
-    @property
-    def every_case(self) -> list[Case]:
-        """All cases of all samples, including those that were not selected."""
-        return all_cases(samples=self.samples)
+    def _tried(self) -> Iterable[Sample]:
+        if self._samples is None:
+            return KnownSamples(self.families)
+        return [sample for sample in self._samples if not self.families or sample.op.family in self.families]
+
+    def case(self, name: str) -> Case:
+        """Return the case with this id, selected or not. Samples of other operators are not created for it."""
+        if name not in self._known_cases:
+            self._known_cases.update({case.id: case for case in self._cases_beside(name)})
+        return self._known_cases[name]
+
+    def _cases_beside(self, name: str) -> Iterable[Case]:
+        """Return all cases of the operator of a case; all cases of backends as a whole if it is one of these."""
+        check, _, subject = name.partition("/")
+        op = registered_ops().get(subject.partition("-")[0])
+        if all(check != item.name for item in SAMPLE_CHECKS):
+            return _every_case((), ())
+        return all_cases(samples=self.samples if self._samples is not None or op is None else samples_of(op))
 
     @cached_property
     def outside(self) -> Outside | None:

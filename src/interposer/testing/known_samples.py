@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterator
+from functools import cached_property
 from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op
+from interposer.core.schema import registered_ops as declared_ops
 from interposer.testing.sample import Sample, given_by, registered_ops, sources_of
 
-__all__ = ["sampled_ops", "samples_of"]
+__all__ = ["KnownSamples", "sampled_ops", "samples_of"]
 
 _CACHE: Final[dict[type[Op], tuple[Sample, ...]]] = {}
 
@@ -38,6 +41,24 @@ def _samples_of(op: type[Op]) -> tuple[Sample, ...]:
         if count > 1:
             raise InvalidArgumentError(f"two samples are called {name!r}")
     return result
+
+
+class KnownSamples:
+    """The samples of all operators of some families (of all families if none is given), created on first use."""
+
+    def __init__(self, families: Collection[str] = ()) -> None:
+        self.families = families
+
+    def of(self, op: type[Op]) -> tuple[Sample, ...]:
+        """Return the samples of one operator; those of other operators are not created."""
+        return samples_of(op) if not self.families or op.family in self.families else ()
+
+    @cached_property
+    def _all(self) -> tuple[Sample, ...]:
+        return tuple(sample for op in declared_ops().values() for sample in self.of(op))
+
+    def __iter__(self) -> Iterator[Sample]:
+        return iter(self._all)
 
 
 def _import_families() -> None:

@@ -368,16 +368,16 @@ def serve_cases(report: Channel, conformance: Any, requests: int, shared: int, s
         report.send(check=getattr(error, "check", "init"), failed=getattr(error, "reason", str(error)))
         return
     report.send(backend=backend.id, version=backend.version)
-    cases = {case.id: case for case in conformance.every_case}
-    gc.freeze()  # garbage collections need not scan the samples
     with open(requests, encoding="utf-8") as lines:
         for line in lines:
             settled: list[Ending] = []
-            for name in json.loads(line):
-                if not conformance.is_settled(cases[name]):
+            cases = [conformance.case(name) for name in json.loads(line)]
+            gc.freeze()  # garbage collections need not scan the samples
+            for case in cases:
+                if not conformance.is_settled(case):
                     _send(report, settled)
                 note("beginning a case")
-                settled.append(conformance.outcome(cases[name]))
+                settled.append(conformance.outcome(case))
             _send(report, settled)
     conformance.bench.close()
 

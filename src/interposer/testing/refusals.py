@@ -86,7 +86,7 @@ class Refusals:
 
 
 def _asked(kind: type[Op], bench: Any) -> Reasons | None:
-    samples = bench.samples_by_operator[kind]
+    samples = bench.samples_of(kind)
     probes = list(_probes(samples))
     support = bench.backend.layer_support(bench.settings.options)
     if type(support) is KernelSupport and kind not in support.kernels and probes[0].op.canonical() is probes[0].op:
