@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "cpuacc/lowering.hpp"
 #include "cpuacc/patterns.hpp"
 
 namespace cpuacc {
@@ -31,7 +30,9 @@ bool post_of(const Graph& graph, const Node& node, int of, Post& post) {
   if (!multiplies && !is_operation(node, "Addition", "ADD")) return false;
   post.kind = multiplies ? Post::multiply : Post::add;
   post.tensor = node.inputs[0] == of ? node.inputs[1] : node.inputs[0];
-  return graph[post.tensor].shape == graph.out(node).shape && graph[of].shape == graph.out(node).shape;
+  if (graph[of].shape != graph.out(node).shape) return false;
+  const Tensor& other = graph[post.tensor];  // lowerings of quantized layers accept a row, or refuse the post-op
+  return other.shape == graph.out(node).shape || (is_quantized8(other) && is_row(other, graph.out(node)));
 }
 
 /// Fuse the consumer of a node into the node if its lowering supports both.

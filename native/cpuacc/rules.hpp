@@ -16,6 +16,12 @@ inline bool is_quantized8(const Tensor& tensor) {
   return (tensor.dtype == IPR_DTYPE_INT8 || tensor.dtype == IPR_DTYPE_UINT8) && tensor.is_quantized();
 }
 
+/// Return whether a constant has one element for each index along the last axis of a tensor with which it broadcasts.
+inline bool is_row(const Tensor& row, const Tensor& tensor) {
+  return row.is_constant() && row.rank() > 0 && row.rank() <= tensor.rank() && row.elements() == row.extent(-1) &&
+         row.extent(-1) == tensor.extent(-1);
+}
+
 std::string described(const Tensor& tensor);
 
 /// Supported if all present operands and all results are float32.

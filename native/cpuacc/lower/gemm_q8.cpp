@@ -38,7 +38,8 @@ struct Gemm {
   const int32_t* column_sums;  // of the weights of each lane, if zero point and scales are operands; else nullptr
   Q8Conversion conversion;     // used instead of the requantization then, with the scales and the bias of the run
   int64_t item;                // bytes of an element of the result
-  bool adds, by_panels;
+  bool adds, adds_row;         // a tensor, or a row with a value for each channel
+  bool by_panels;
   bool reads_rows;  // a segment is three adjacent pixels, and positions are one pixel apart
 
   int64_t batch, depth, outputs;
@@ -87,7 +88,8 @@ void finish(const Chunk& chunk, const Q8Panel& panel, const int32_t* sums, int64
                        chunk.out + at * p.item, by * p.item, panel.channels);
     return;
   }
-  Q8Residual residual{p.adds ? &p.addition : nullptr, chunk.other + (p.adds ? at : 0), by};
+  Q8Residual residual{p.adds ? &p.addition : nullptr, chunk.other, p.adds_row ? 0 : by};
+  if (p.adds) residual.codes += p.adds_row ? panel.first : at;
   p.kernels->requantize(int(count), panel.vectors, sums, p.requantization, panel.lane, byte_sums, chunk.out + at, by,
                         panel.channels, residual);
 }
@@ -388,7 +390,7 @@ void run_gemm(const Step& step, const Run& run, int part, int parts) {
               std::min(range.last - image * per_image, per_image)};
     (p.flat ? run_places : run_rows)(p, values, run.at<uint8_t>(step.in[0]) + image * in_bytes,
                                      run.at<uint8_t>(step.out[0]) + image * out_bytes,
-                                     other ? other + image * out_bytes : nullptr, own, panels, scratch);
+                                     other && !p.adds_row ? other + image * out_bytes : other, own, panels, scratch);
   }
   if (p.tiles) p.tiles->release();
 }
@@ -637,7 +639,7 @@ std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Te
   p.elementwise = &elementwise_q8_kernels_for(builder.settings.isa);
   p.batch = w.batch, p.depth = w.depth, p.outputs = w.outputs, p.rows = w.rows, p.columns = w.columns;
   p.flip = flip_of(input);
-  p.column_sums = nullptr, p.item = 1, p.adds = false;
+  p.column_sums = nullptr, p.item = 1, p.adds = p.adds_row = false;
 
   int64_t length = adjacent_taps(w);
   Slices slices = slices_of(w);
@@ -727,6 +729,7 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   p.bias = own.bias;
   p.requantization = own.requantization;
   p.adds = posts.other >= 0;
+  p.adds_row = p.adds && is_row(builder.graph[posts.other], output);
   if (p.adds) p.addition = q8_addition(builder, result, builder.graph[posts.other], output, posts.limits_of_sum);
 
   Step step = step_of(builder, name, gemm, w, weight_bytes, in);

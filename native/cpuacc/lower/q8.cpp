@@ -33,7 +33,8 @@ Refusal refused_posts(const Graph& graph, const Node& node) {
       return refused("the layers that follow have other types", IPR_REASON_DATA_TYPE);
     if (is_clamp(post) && from.dtype == to.dtype && from.same_quantization(to)) continue;
     bool adds = post.kind == Post::add && !added && has_one_scale(graph[post.tensor]) && from.dtype == to.dtype &&
-                graph[post.tensor].dtype == to.dtype && graph[post.tensor].shape == to.shape;
+                graph[post.tensor].dtype == to.dtype &&
+                (graph[post.tensor].shape == to.shape || is_row(graph[post.tensor], to));
     if (!adds) return refused("the layers that follow cannot be fused", IPR_REASON_NEIGHBOURS);
     added = true;
   }

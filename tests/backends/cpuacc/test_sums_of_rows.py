@@ -1,0 +1,59 @@
+"""Sums of quantized tensors that are broadcast, also within products, are the reference's, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.core.types import Quantization, TensorInfo
+from interposer.ops import Addition, FullyConnected
+
+pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+
+
+def outputs(network: ip.Network, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    with ip.load(network, backends=["CpuAcc"]) as model, ip.load(network, backends=["CpuRef"]) as reference:
+        return [model.run(inputs)[0], reference.run(inputs)[0]]
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize("columns", [5, 64, 100])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_a_constant_row_is_added_to_products_bit_for_bit(dtype, rows, columns):
+    rng, depth, network = np.random.default_rng(columns), 30, ip.Network("row")
+    limits = np.iinfo(dtype)
+
+    def values(*shape: int) -> np.ndarray:
+        return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+    x = network.add_input_layer(0, TensorInfo((2, rows, depth), dtype, Quantization(0.03, 5)))
+    weights = network.add_constant_layer(
+        rng.integers(-127, 128, (columns, depth)).astype(np.int8), Quantization(0.01, 0)
+    )
+    products = TensorInfo((2, rows, columns), dtype, Quantization(0.07, 9))
+    op = FullyConnected(transpose_weight_matrix=True, keep_dims=True)
+    value = network.add_layer(op, x, weights, outputs=[products])
+    row = network.add_constant_layer(values(columns), Quantization(0.02, 1))
+    total = TensorInfo((2, rows, columns), dtype, Quantization(0.08, 2))
+    network.add_output_layer(0, network.add_layer(Addition(), row, value, outputs=[total]))
+    ours, reference = outputs(network, [values(2, rows, depth)])
+    np.testing.assert_array_equal(ours, reference)
+
+
+@pytest.mark.parametrize(
+    "shape", [(2, 3, 40, 32), (1, 1, 1, 32), (1, 3, 1, 32), (2, 1, 40, 32), (32,), (40, 32), (1, 2)]
+)
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_sums_of_quantized_tensors_that_are_broadcast_are_the_reference_bit_for_bit(dtype, shape):
+    rng, whole = np.random.default_rng(len(shape)), (2, 3, 40, shape[-1])
+    limits = np.iinfo(dtype)
+    infos = [TensorInfo(each, dtype, Quantization(0.02 + n / 100, 7)) for n, each in enumerate([shape, whole])]
+    for order in (infos, infos[::-1]):
+        network = ip.Network("sum")
+        operands = [network.add_input_layer(n, info) for n, info in enumerate(order)]
+        info = TensorInfo(whole, dtype, Quantization(0.05, -3 if dtype == "int8" else 120))
+        network.add_output_layer(0, network.add_layer(Addition(), *operands, outputs=[info]))
+        inputs = [rng.integers(limits.min, limits.max + 1, tuple(info.shape)).astype(dtype) for info in order]
+        ours, reference = outputs(network, inputs)
+        np.testing.assert_array_equal(ours, reference)
