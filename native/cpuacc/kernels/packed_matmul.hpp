@@ -70,9 +70,9 @@ static inline int64_t floats_of_chunk(const MatMul& m, int64_t rows) {
   return (rows | 1) * ((int64_t{m.depth} + 15) / 16) * 16;
 }
 
-/// Column blocks whose decoded weights take at most 1 MiB, if these are a panel at least.
+/// Column blocks whose decoded weights take at most 512 KiB, if these are a panel at least.
 static inline int32_t decoded_blocks(const MatMul& m, int32_t panel) {
-  const int64_t most = (int64_t{1} << 18) / 16 / (m.depth > 0 ? m.depth : 1) / panel * panel;
+  const int64_t most = (int64_t{1} << 17) / 16 / (m.depth > 0 ? m.depth : 1) / panel * panel;
   return most < panel ? panel : most > 1024 ? 1024 : int32_t(most);
 }
 
