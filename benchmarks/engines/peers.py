@@ -13,6 +13,8 @@ from .engine import Arrays, Call, Engine
 __all__ = ["LiteRT", "OnnxRuntime", "OpenVINO"]
 
 CACHED: Final = "optimized.onnx"
+EXACT: Final = ("session.qdq_matmulnbits_accuracy_level", "1")
+"""By default, products with weights of 4 bits round the other operand to 8 bits."""
 
 
 class OnnxRuntime(Engine):
@@ -31,6 +33,7 @@ class OnnxRuntime(Engine):
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        options.add_session_config_entry(*EXACT)
         cached = cache / CACHED
         if cached.exists():
             options.graph_optimization_level = self._ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -40,6 +43,7 @@ class OnnxRuntime(Engine):
     def keep(self, path: Path, threads: int, cache: Path) -> None:
         options = self._ort.SessionOptions()
         options.log_severity_level = 3
+        options.add_session_config_entry(*EXACT)
         options.optimized_model_filepath = str(cache / CACHED)
         self._ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
@@ -103,6 +107,7 @@ class OpenVINO(Engine):
             "PERFORMANCE_HINT": "LATENCY",
             "INFERENCE_NUM_THREADS": threads,
             "INFERENCE_PRECISION_HINT": "f32",
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
         }
 
     def feed(self, inputs: Arrays) -> None:
