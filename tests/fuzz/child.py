@@ -28,6 +28,18 @@ PATIENCE = 60
 LIMITS = ip.Limits(max_bytes=200 << 20, max_operations=10**9)
 
 
+def peak() -> int:
+    """Return the most memory that this process has used, in bytes.
+
+    `getrusage` would count what its parent used when it started this process.
+    """
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    [line] = [line for line in status.read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) << 10
+
+
 def outcome(data: bytes, format: str, backends: Sequence[str]) -> str:
     """How loading the bytes and running on zeros ends; only exceptions of ours are caught."""
     try:
@@ -59,8 +71,7 @@ def main(path: Path, seed: int, first: int, last: int, kind: str, backends: Sequ
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
         ended = outcome(data, format, backends)
         faulthandler.cancel_dump_traceback_later()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-        print(json.dumps({"variant": name, "ended": ended, "peak": peak}), flush=True)
+        print(json.dumps({"variant": name, "ended": ended, "peak": peak()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -257,7 +257,9 @@ def test_softmax_of_codes_is_the_reference_bit_for_bit(dtype: str, shape: tuple[
 @pytest.mark.parametrize("instruction_set", slow_unless("avx2".__eq__, INSTRUCTION_SETS))
 def test_every_instruction_set_gives_the_same_codes(instruction_set: str) -> None:
     environment = {**os.environ, "INTERPOSER_CPUACC_ISA": instruction_set}
-    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", __name__], env=environment, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 
 
