@@ -22,10 +22,46 @@ void rotate_halves(const RotaryRow& row, const float* in, const float* cos, cons
   }
 }
 
+/// Numbers with even or odd indices of 2 * kLanes numbers.
+template <int kOdd>
+CPUACC_INLINE Vec every_other(const float* from) {
+  IntVec places;
+#pragma GCC unroll 16
+  for (int n = 0; n < kLanes; ++n) places[n] = 2 * n + kOdd;
+  return shuffled(load(from), load(from + kLanes), places);
+}
+
+/// Store the numbers of two vectors in turns.
+CPUACC_INLINE void store_in_turns(float* to, Vec first, Vec second) {
+  IntVec low, high;
+#pragma GCC unroll 16
+  for (int n = 0; n < kLanes; ++n) {
+    low[n] = n / 2 + n % 2 * kLanes;
+    high[n] = low[n] + kLanes / 2;
+  }
+  store(to, shuffled(first, second, low));
+  store(to + kLanes, shuffled(first, second, high));
+}
+
+/// Rotate neighbours in vectors. Return the number of pairs that were rotated.
+int64_t rotate_neighbours(const RotaryRow& row, const float* in, const float* cos, const float* sin, float* out) {
+  const bool apart = row.factor_step == 2;  // both elements of a pair have their own factors
+  if (apart ? row.second != 1 : row.second != 0) return 0;
+  int64_t n = 0;
+  for (; n + kLanes <= row.pairs; n += kLanes) {
+    const Vec x = every_other<0>(in + 2 * n), y = every_other<1>(in + 2 * n);
+    const Vec c = apart ? every_other<0>(cos + 2 * n) : load(cos + n),
+              s = apart ? every_other<0>(sin + 2 * n) : load(sin + n);
+    const Vec other_c = apart ? every_other<1>(cos + 2 * n) : c, other_s = apart ? every_other<1>(sin + 2 * n) : s;
+    store_in_turns(out + 2 * n, x * c - y * s, y * other_c + x * other_s);
+  }
+  return n;
+}
+
 void rotate(const RotaryRow& row, const float* in, const float* cos, const float* sin, float* out) {
   if (!row.interleaved && row.factor_step == 1) return rotate_halves(row, in, cos, sin, out);
   const int64_t step = row.interleaved ? 2 : 1, other = row.interleaved ? 1 : row.pairs;
-  for (int64_t n = 0; n < row.pairs; ++n) {
+  for (int64_t n = row.interleaved ? rotate_neighbours(row, in, cos, sin, out) : 0; n < row.pairs; ++n) {
     const float x = in[n * step], y = in[n * step + other];
     const int64_t at = n * row.factor_step;
     out[n * step] = x * cos[at] - y * sin[at];
