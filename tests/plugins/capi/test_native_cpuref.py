@@ -26,7 +26,7 @@ from tests.native import compiler_for, install_plugin, mapped_files
 
 FOLDER = Path(__file__).parents[3] / "native" / "cpuref"
 NAME = "Interposer_CpuRef_backend.so"
-FLAGS = ("-O2", "-ffp-contract=off", "-fvisibility=hidden", f"-I{FOLDER.parent}")
+FLAGS = ("-O1", "-ffp-contract=off", "-fvisibility=hidden", f"-I{FOLDER.parent}")
 TYPES = [
     "Activation", "Addition", "Concat", "Convolution2d", "DepthwiseConvolution2d", "Dequantize", "FullyConnected",
     "Multiplication", "Pooling2d", "Quantize", "Reshape", "Softmax",
