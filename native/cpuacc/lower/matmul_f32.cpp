@@ -9,8 +9,9 @@
 namespace cpuacc {
 namespace {
 
-constexpr double kSharedBytes = 2 << 20;  // of weights that all threads read, each for some rows
-constexpr int64_t kMax = 1 << 28;
+constexpr double kSharedBytes = 2 << 20;             // of weights that all threads read, each for some rows
+constexpr int64_t kMax = 1 << 28;                    // elements of the rows and of a result
+constexpr double kMostWeights = double(1ull << 31);  // elements; a large vocabulary has 2**29
 
 /// The offsets of the operands of one product of a batch, in floats.
 struct Place {
@@ -119,7 +120,8 @@ void add_step(const Node& node, State made, const FusedEpilogue& fused, const Te
 }
 
 Refusal within_limits(double rows, double columns, double depth) {
-  if (rows * (depth + 128) + columns * depth > kMax) return refused("matrices of this size", IPR_REASON_RESOURCE);
+  if (rows * (depth + 128) > kMax || columns * depth > kMostWeights)
+    return refused("matrices of this size", IPR_REASON_RESOURCE);
   return taken();
 }
 
