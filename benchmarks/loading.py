@@ -151,14 +151,15 @@ def _networks(args: argparse.Namespace, work: Path) -> Iterator[Row]:
     from benchmarks import networks  # noqa: PLC0415 - it needs the package onnx
 
     names = [name for name in networks.NETWORKS if any(fnmatchcase(name, pattern) for pattern in args.networks)]
-    paths = [*(networks.saved(name, args.cache, 1) for name in names), *map(Path, args.files)]
+    paths = {name: networks.saved(name, args.cache, 1) for name in names}
+    paths |= {path.stem: path for path in map(Path, args.files)}
     rows = []
     print("from the file to the first result: milliseconds, resident MiB, peak MiB")
-    for path in paths:
+    for title, path in paths.items():
         row = _row(args, path, ENGINES, work)
         rows.append(row)
-        print(f"  {path.stem:20} {'   '.join(_shown(engine, row[engine]) for engine in ENGINES)}", flush=True)
-        yield {"network": path.stem, **row}
+        print(f"  {title:24} {'   '.join(_shown(engine, row[engine]) for engine in ENGINES)}", flush=True)
+        yield {"network": title, **row}
     for engine in ENGINES[:2]:
         for figure, title in (("seconds", "time"), ("resident", "resident memory")):
             ratios = [row[engine][figure] / row[ENGINES[2]][figure] for row in rows if _is_complete(row)]
