@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+from functools import cache, reduce
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +19,8 @@ from interposer.kernels.table import KernelTable
 
 __all__ = ["compute", "evaluate", "reference"]
 
+_OPS: Final = "interposer.ops"
+_KERNELS: Final = "interposer.kernels"
 _SEQUENCE: Final = frozenset({DataType.SEQUENCE})
 _OPTIONAL: Final = frozenset({DataType.OPTIONAL})
 
@@ -39,7 +43,18 @@ def evaluate(
     Raises:
         InvalidArgumentError: no reference kernel supports the operator on these tensors; the message has the reasons.
     """
-    return reference().evaluate(op, arrays, inputs, outputs)
+    return _table_with(type(op)).evaluate(op, arrays, inputs, outputs)
+
+
+@cache
+def _table_with(op: type[Op]) -> KernelTable:
+    """Return the table with at least the kernels of an operator: importing only its family is much faster than all."""
+    declared = [base for base in op.__mro__ if issubclass(base, Op) and base is not Op]
+    if all(base.__module__ == f"{_OPS}.{base.family}" for base in declared):
+        for family in {base.family for base in declared}:
+            if find_spec(f"{_KERNELS}.{family}") is not None:
+                import_module(f"{_KERNELS}.{family}")
+    return kernel if op in kernel else reference()
 
 
 def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | None = None, **named: Any) -> Any:
