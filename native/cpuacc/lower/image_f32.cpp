@@ -16,9 +16,10 @@ namespace {
 
 bool are_finite(const Tensor& weights) {
   const UnalignedFloats values = weights.floats();
-  for (int64_t n = 0; n < weights.elements(); ++n)
-    if (!std::isfinite(values[n])) return false;
-  return true;
+  const int64_t count = weights.elements();
+  bool finite = true;
+  for (int64_t n = 0; n < count; ++n) finite &= std::isfinite(values[n]);
+  return finite;
 }
 
 }  // namespace

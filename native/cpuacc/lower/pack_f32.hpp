@@ -48,6 +48,16 @@ struct Weights {
     native::release_pages(data.bytes() + first * by_output * 4, uint64_t(count * by_output) * 4);
   }
   int64_t packed() const { return blocks_of(outputs) * 16 * words() * taps; }
+  /// Copy the words of one input channel and one tap for `count` output channels.
+  void column(int64_t first, int64_t count, int64_t input, int64_t tap, float* to) const {
+    if (bfloat16) {
+      for (int64_t o = 0; o < count; ++o) to[o] = word(first + o, input, tap);
+      return;
+    }
+    const UnalignedFloats from =
+        data + (first * by_output + input * by_input + (numbers ? numbers[tap] : tap) * by_tap);
+    for (int64_t o = 0; o < count; ++o) to[o] = from[o * by_output];
+  }
   float word(int64_t output, int64_t input, int64_t tap) const {
     if (!bfloat16) return at(output, input, tap);
     return bfloat16_pair(at(output, input, tap), input + 1 < inputs ? at(output, input + 1, tap) : 0);
@@ -84,7 +94,7 @@ inline void pack_panels(Builder& builder, const Weights& w, int64_t panel, int64
     for (int64_t input = 0; input < w.inputs; input += group)
       for (int64_t tap = 0; tap < w.taps; ++tap)
         for (int64_t i = input; i < std::min(input + group, w.inputs); i += each, at += wide * 16)
-          for (int64_t o = 0; o < outputs; ++o) at[o] = w.word(first + o, i, tap);
+          w.column(first, outputs, i, tap, at);
     w.release(first, outputs);
   });
 }

@@ -132,8 +132,9 @@ Refusal support(const Graph& graph, const Node& node, const Settings& settings) 
 bool are_moderate(const Tensor& weights, Builder& builder) {
   auto* moderate = static_cast<const int32_t*>(builder.pack(sizeof(int32_t), [&](void* to) {
     const UnalignedFloats values = weights.floats();
+    const int64_t count = weights.elements();
     bool moderate = true;
-    for (int64_t n = 0; n < weights.elements(); ++n) moderate &= std::fabs(values[n]) < 1e30f;
+    for (int64_t n = 0; n < count; ++n) moderate &= std::fabs(values[n]) < 1e30f;
     *static_cast<int32_t*>(to) = moderate;
   }));
   return *moderate != 0;
