@@ -27,8 +27,8 @@ def test_evaluating_an_operator_imports_no_other_families():
         from interposer.kernels import compute
         from interposer.ops import Transpose
         print(compute(Transpose((1, 0)), [[1, 2, 3]]).tolist())
-        print(sorted(name for name in sys.modules if name in ("interposer.kernels.lstm", "interposer.kernels.rearrange")))
+        print([name in sys.modules for name in ("interposer.kernels.rearrange", "interposer.kernels.lstm")])
     """
     lines = [line.strip() for line in program.strip().splitlines()]
     done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["[[1], [2], [3]]", "['interposer.kernels.rearrange']"]
+    assert done.stdout.splitlines() == ["[[1], [2], [3]]", "[True, False]"]
