@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, reduce
+from functools import reduce
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -43,18 +43,24 @@ def evaluate(
     Raises:
         InvalidArgumentError: no reference kernel supports the operator on these tensors; the message has the reasons.
     """
-    return _table_with(type(op)).evaluate(op, arrays, inputs, outputs)
+    return _table_with(op).evaluate(op, arrays, inputs, outputs)
 
 
-@cache
-def _table_with(op: type[Op]) -> KernelTable:
+def _table_with(op: Op) -> KernelTable:
     """Return the table with at least the kernels of an operator: importing only its family is much faster than all."""
-    declared = [base for base in op.__mro__ if issubclass(base, Op) and base is not Op]
+    if type(op) in _imported:
+        return kernel
+    declared = [base for base in type(op).__mro__ if issubclass(base, Op) and base is not Op]
     if all(base.__module__ == f"{_OPS}.{base.family}" for base in declared):
         for family in {base.family for base in declared}:
             if find_spec(f"{_KERNELS}.{family}") is not None:
                 import_module(f"{_KERNELS}.{family}")
-    return kernel if op in kernel else reference()
+    _imported.add(type(op))
+    return kernel if type(op) in kernel else reference()
+
+
+_imported: set[type[Op]] = set()
+"""The operators whose kernels have been imported."""
 
 
 def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | None = None, **named: Any) -> Any:
