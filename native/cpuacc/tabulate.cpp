@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kLeastElements = 1024;  // for fewer elements, computing the table takes longer than it saves
 
+constexpr size_t kMostNodes = 256;  // of a chain, so that the search takes linear time
+
 const char* const kElementwise[] = {"Activation", "Addition",          "Dequantize",       "Division",
                                     "Floor",      "ElementwiseBinary", "ElementwiseUnary", "Maximum",
                                     "Minimum",    "Multiplication",    "Quantize",         "Subtraction"};
@@ -69,7 +71,7 @@ struct Chain {
 Chain chain_to(const Graph& graph, int tensor, int source) {
   std::set<int> nodes;
   std::vector<int> open{tensor};
-  while (!open.empty()) {
+  while (!open.empty() && nodes.size() <= kMostNodes) {
     int next = open.back();
     open.pop_back();
     if (next == source || is_number(graph, next) || !nodes.insert(graph[next].producer).second) continue;
@@ -106,7 +108,7 @@ std::vector<Chain> chains_of(const Graph& graph) {
     const int end = node.outputs[0];
     if (sources[end] < 0 || !has_one_scale(graph[end]) || graph[end].elements() < kLeastElements) continue;
     Chain chain = chain_to(graph, end, sources[end]);
-    if (is_table(graph, chain) || !is_closed(graph, chain)) continue;
+    if (chain.nodes.size() > kMostNodes || is_table(graph, chain) || !is_closed(graph, chain)) continue;
     used.insert(chain.nodes.begin(), chain.nodes.end());
     found.push_back(std::move(chain));
   }

@@ -139,3 +139,11 @@ def test_sums_of_rows_such_as_a_bias(dtype: str, length: int, scales: tuple[floa
         chain = Chain(dtype, (rows, length))
         x, bias = chain.input(scale=scales[0]), chain.input((length,), scales[1])
         chain.check(chain.binary("ADD", x, bias, 0.09, 11), chain.binary("ADD", bias, x, 0.02, -5))
+
+
+def test_a_chain_of_many_functions() -> None:
+    chain = Chain("int8")
+    first = x = chain.binary("MUL", chain.input(), chain.number(64, 0.0157), 0.05)
+    for _ in range(600):
+        x = chain.binary("MUL", x, chain.number(64, 0.0157), 0.05)
+    chain.check(x, first)
