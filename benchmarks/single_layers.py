@@ -28,13 +28,7 @@ TOLERANCE: Final = 1e-3
 TURN_SECONDS: Final = 0.01
 
 
-def run(
-    name: str,
-    description: str | None,
-    cases: Mapping[str, Build],
-    words: Sequence[str] | None,
-    tolerance: float = TOLERANCE,
-) -> int:
+def run(name: str, description: str | None, cases: Mapping[str, Build], words: Sequence[str] | None) -> int:
     """Measure the layers whose names match a pattern of the command line, and print a table.
 
     Args:
@@ -42,7 +36,6 @@ def run(
         description: the text of `--help`.
         cases: functions by the names of the layers; each returns an ONNX model and its inputs.
         words: the arguments of the command line, or None for those of the process.
-        tolerance: how far results may differ, as a part of the largest number.
     """
     args = _parser(name, description).parse_args(words)
     os.environ["INTERPOSER_NUM_THREADS"] = THREADS
@@ -53,7 +46,7 @@ def run(
     ratios: list[float] = []
     print(HEADER)
     for title in selected:
-        times = measured(*cases[title](), args.seconds, tolerance)
+        times = measured(*cases[title](), args.seconds)
         ratios.append(min(times[1:]) / times[0])
         print(line(title, times), flush=True)
     print(geometric_mean(ratios))
@@ -69,10 +62,8 @@ def _parser(name: str, description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def measured(model: Any, inputs: Sequence[Any], seconds: float, tolerance: float = TOLERANCE) -> list[float]:
+def measured(model: Any, inputs: Sequence[Any], seconds: float) -> list[float]:
     """Return the shortest time of a run on each engine, in seconds; infinite if the engine does not run the model.
-
-    Results may differ by `tolerance`, as a part of the largest number.
 
     Raises:
         SystemExit: the engines give different results.
@@ -85,7 +76,7 @@ def measured(model: Any, inputs: Sequence[Any], seconds: float, tolerance: float
         prepared = [_prepared(name, path, inputs) for name in ENGINES]
         results = [item[1] for item in prepared if item is not None]
         for result in results[1:]:
-            _compare(result, results[0], model, tolerance)
+            _compare(result, results[0], model)
         return _interleaved([item and item[0] for item in prepared], seconds)
 
 
@@ -102,11 +93,11 @@ def geometric_mean(ratios: Sequence[float]) -> str:
     return f"geometric mean of {len(finite)} ratios: {mean:.2f}, smallest: {min(finite, default=math.nan):.2f}"
 
 
-def _compare(result: Any, expected: Any, model: Any, tolerance: float) -> None:
+def _compare(result: Any, expected: Any, model: Any) -> None:
     wide, other = result.astype(np.float64), expected.astype(np.float64)
     step = 0 if result.dtype.kind == "f" else 1  # engines round integers differently
     if wide.shape != other.shape or (
-        wide.size and np.max(np.abs(wide - other)) > max(step, tolerance * np.max(np.abs(wide)))
+        wide.size and np.max(np.abs(wide - other)) > max(step, TOLERANCE * np.max(np.abs(wide)))
     ):
         raise SystemExit(f"the engines give different results for {model.graph.node[0].op_type}")
 

@@ -1,7 +1,7 @@
 """`python benchmarks/run.py weights`: products of a few rows with constant weights of 4 and 8 bits.
 
 CpuAcc, ONNX Runtime and OpenVINO run each product (DequantizeLinear with blocks of 32, and MatMul) on one thread, with
-their default options. The others may round the rows to integers. A name ends with the megabytes of integers and scales.
+float32 rows. A name ends with the megabytes of integers and scales.
 The first line has the bandwidth of a thread that reads memory, in gigabytes per second (megabytes per millisecond).
 """
 
@@ -19,8 +19,6 @@ from benchmarks.single_layers import run
 __all__ = ["Product", "main", "read_bandwidth"]
 
 SIZES: Final = ((4096, 4096), (4096, 11008), (11008, 4096), (768, 3072))
-TOLERANCE: Final = 5e-2
-"""How far results may differ between engines that round rows to integers, as a part of the largest number."""
 _random = np.random.default_rng(0)
 
 
@@ -85,4 +83,4 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure the products whose names match a pattern."""
     print(f"a thread reads {read_bandwidth():.1f} GB/s")
     cases = {name: product.layer for name, product in _cases().items()}
-    return run("weights", __doc__, cases, words, TOLERANCE)
+    return run("weights", __doc__, cases, words)
