@@ -37,23 +37,42 @@ struct Scratch {
   int8_t* weights;
   int32_t *begin, *byte_sums;
   uint8_t* rows;
+  uint32_t* column_sums;
 
   static uint64_t aligned(int64_t bytes) { return (uint64_t(bytes) + 63) / 64 * 64; }
   static uint64_t bytes(const State& s) {
     return aligned(s.packed_bytes()) + aligned(s.channels.lanes() * 4) + aligned(s.rows * 4) +
-           aligned(s.rows * s.row_bytes());
+           aligned(s.rows * s.row_bytes()) + aligned(s.columns * 4);
   }
   Scratch(const State& s, char* memory)
       : weights(reinterpret_cast<int8_t*>(memory)),
         begin(reinterpret_cast<int32_t*>(memory + aligned(s.packed_bytes()))),
         byte_sums(reinterpret_cast<int32_t*>(reinterpret_cast<char*>(begin) + aligned(s.channels.lanes() * 4))),
-        rows(reinterpret_cast<uint8_t*>(byte_sums) + aligned(s.rows * 4)) {}
+        rows(reinterpret_cast<uint8_t*>(byte_sums) + aligned(s.rows * 4)),
+        column_sums(reinterpret_cast<uint32_t*>(rows + aligned(s.rows * s.row_bytes()))) {}
 };
+
+/// Pack a column of contiguous values, whose length is a multiple of four. Return its sum.
+int64_t pack_words(const State& s, const uint8_t* from, int64_t step, int8_t* to) {
+  const uint32_t flip = s.b.flip ? 0 : 0x80808080u;
+  int64_t sum = -128 * s.depth;
+  for (int64_t k = 0; k < s.depth; k += 4, to += step) {
+    uint32_t word;
+    memcpy(&word, from + k, 4);
+    word ^= flip;
+    memcpy(to, &word, 4);
+    word ^= 0x80808080u;  // four unsigned values, which are added in pairs of 16 bits
+    const uint32_t pairs = (word & 0xff00ffu) + (word >> 8 & 0xff00ffu);
+    sum += (pairs & 0xffffu) + (pairs >> 16);
+  }
+  return sum;
+}
 
 /// Pack one column, whose words of four values are `step` bytes apart in a panel. Return its sum.
 int64_t pack_column(const State& s, const uint8_t* from, int64_t step, int8_t* to) {
   const uint8_t flip = s.b.flip ? 0 : 0x80;  // unsigned values become signed
   const int64_t by = s.b.by_depth;
+  if (by == 1 && s.depth % 4 == 0) return pack_words(s, from, step, to);
   int64_t sum = 0, k = 0;
   for (; k + 4 <= s.depth; k += 4, from += 4 * by, to += step) {
     const uint8_t word[4] = {uint8_t(from[0] ^ flip), uint8_t(from[by] ^ flip), uint8_t(from[2 * by] ^ flip),
@@ -65,19 +84,54 @@ int64_t pack_column(const State& s, const uint8_t* from, int64_t step, int8_t* t
   return sum;
 }
 
+/// The initial value of the sum of a column with this sum.
+int32_t begin_of(const State& s, int64_t sum) {
+  return int32_t(uint32_t(s.depth * int64_t(s.zero_a) * s.zero_b - s.zero_a * sum));
+}
+
+/// Pack up to four rows, whose values are contiguous, as word number `place` of all panels.
+void pack_word(const State& s, const uint8_t* from, int64_t rows, int64_t place, int8_t* to) {
+  const uint32_t flip = s.b.flip ? 0 : 0x80808080u, mask = rows < 4 ? (1u << (8 * rows)) - 1 : ~0u;
+  const uint8_t* row[4];
+  for (int64_t n = 0; n < 4; ++n) row[n] = from + std::min(n, rows - 1) * s.b.by_depth;
+  for (const Q8Panel& panel : s.channels.panels) {
+    const int64_t lanes = panel.vectors * s.kernels->lanes, *channels = s.channels.of_lane.data() + panel.lane;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      const int64_t c = channels[lane];
+      if (c < 0) continue;
+      uint32_t word = row[0][c] | uint32_t(row[1][c]) << 8 | uint32_t(row[2][c]) << 16 | uint32_t(row[3][c]) << 24;
+      word = (word ^ flip) & mask;
+      memcpy(to + 4 * (place * lanes + lane), &word, 4);
+    }
+    to += lanes * s.words * 4;
+  }
+}
+
+/// Pack an operand whose rows are contiguous.
+void pack_rows(const State& s, const uint8_t* b, const Scratch& to) {
+  memset(to.column_sums, 0, size_t(s.columns) * 4);
+  s.elementwise->add_rows(b, s.depth, s.b.by_depth, s.columns, s.b.flip != 0, to.column_sums);
+  for (int64_t lane = 0; lane < s.channels.lanes(); ++lane) {
+    const int64_t channel = s.channels.of_lane[size_t(lane)];
+    if (channel >= 0) to.begin[lane] = begin_of(s, int64_t(to.column_sums[channel]) - 128 * s.depth);
+  }
+  for (int64_t word = 0; word < s.words; ++word)
+    pack_word(s, b + 4 * word * s.b.by_depth, std::min<int64_t>(4, s.depth - 4 * word), word, to.weights);
+}
+
 /// Pack the second operand as signed values in panels, and compute the initial values of the sums of its columns.
 void pack_columns(const State& s, const uint8_t* b, const Scratch& to) {
   int8_t* out = to.weights;
   memcpy(to.begin, s.begin, size_t(s.channels.lanes()) * 4);
   if (s.depth % 4 != 0 || s.channels.lanes() != s.columns) memset(out, 0, size_t(s.packed_bytes()));
+  if (s.b.by_outer == 1) return pack_rows(s, b, to);
   for (const Q8Panel& panel : s.channels.panels) {
     int64_t lanes = panel.vectors * s.kernels->lanes;
     for (int64_t lane = 0; lane < lanes; ++lane) {
       int64_t channel = s.channels.of_lane[size_t(panel.lane + lane)];
       if (channel < 0) continue;
       int64_t sum = pack_column(s, b + channel * s.b.by_outer, lanes * 4, out + lane * 4);
-      int64_t constant = s.depth * int64_t(s.zero_a) * s.zero_b - s.zero_a * sum;
-      to.begin[panel.lane + lane] = int32_t(uint32_t(constant));
+      to.begin[panel.lane + lane] = begin_of(s, sum);
     }
     out += lanes * s.words * 4;
   }
