@@ -23,33 +23,54 @@ struct VisibleKeys {
   int64_t begin, end;
 };
 
-/// Add one term to the numbers that are added to the scores of a query. `selected` has all bits of the scores that are
-/// not replaced.
-void apply_term(const ScoreTerm& term, const void* operand, int row, int keys, float* added, int32_t* selected) {
-  if (!term.replaces) {
-    const float* from = static_cast<const float*>(operand) + row * term.row;
-    if (term.key == 1)
-      for (int k = 0; k < keys; ++k) added[k] += from[k];
-    else
-      for (int k = 0; k < keys; ++k) added[k] += from[k * term.key];
-    return;
-  }
-  const uint8_t* from = static_cast<const uint8_t*>(operand) + row * term.row;
-  const int64_t step = term.key;
-  auto apply = [&](int k, uint8_t shown) {
-    const bool keeps = (shown != 0) != term.inverted;
-    added[k] = keeps ? added[k] : term.replacement;
-    selected[k] = keeps ? selected[k] : 0;
-  };
-  if (step == 1)
-    for (int k = 0; k < keys; ++k) apply(k, from[k]);
-  else
-    for (int k = 0; k < keys; ++k) apply(k, from[k * step]);
+/// Load up to kLanes numbers of a term from the key `k` on, and zeros for keys that do not exist.
+CPUACC_INLINE Vec load_term(const float* from, int64_t step, int k, int keys) {
+  if (step == 0) return broadcast(*from);
+  if (step == 1 && k + kLanes <= keys) return load(from + k);
+  float own[kLanes] = {};
+  for (int n = 0; n < kLanes && k + n < keys; ++n) own[n] = from[(k + n) * step];
+  return load(own);
 }
 
-/// Write what changes the scores of one query: they are combined with the bits of `selected`, and then `added` is
-/// added, which is minus infinity for keys that are not visible. `selected` is written only if there are terms.
+/// The same for booleans: all bits of the lanes that are true.
+CPUACC_INLINE IntVec load_term(const uint8_t* from, int64_t step, int k, int keys) {
+  typedef uint8_t ByteVec __attribute__((vector_size(kLanes)));
+  ByteVec own = {};
+  if (step == 1 && k + kLanes <= keys)
+    memcpy(&own, from + k, sizeof(own));
+  else
+    for (int n = 0; n < kLanes && k + n < keys; ++n) own[n] = from[(k + n) * step];
+  return __builtin_convertvector(own, IntVec) != 0;
+}
+
+/// Write the result of all terms for one query: scores are combined with the bits of `selected`, and then `added` is
+/// added.
+void expand_terms(const AttentionHead& h, const AttentionOperands& run, int row, float* added, int32_t* selected) {
+  const int padded = (h.keys + 15) / 16 * 16;
+  for (int k = 0; k < padded; k += kLanes) {
+    Vec sum = {};
+    IntVec bits = IntVec{} - 1;
+    for (int n = 0; n < h.terms; ++n) {
+      const ScoreTerm& term = h.term[n];
+      if (!term.replaces) {
+        sum += load_term(static_cast<const float*>(run.term[n]) + row * term.row, term.key, k, h.keys);
+        continue;
+      }
+      const IntVec is_true = load_term(static_cast<const uint8_t*>(run.term[n]) + row * term.row, term.key, k, h.keys);
+      const IntVec keeps = term.inverted ? ~is_true : is_true;
+      sum = select(keeps, sum, broadcast(term.replacement));
+      bits &= keeps;
+    }
+    store(added + k, sum);
+    memcpy(selected + k, &bits, sizeof(bits));
+  }
+  for (int k = h.keys; k < padded; ++k) added[k] = -__builtin_inff(), selected[k] = -1;
+}
+
+/// Write what is added to the scores of one query: the mask, and minus infinity for keys that are not visible; or the
+/// result of the terms. A head has either terms, or a mask and visible keys.
 void expand_mask(const AttentionHead& h, const AttentionOperands& run, int row, float* added, int32_t* selected) {
+  if (h.terms) return expand_terms(h, run, row, added, selected);
   const int padded = (h.keys + 15) / 16 * 16;
   const auto [begin, end] = VisibleKeys(h, run, row);
   for (int k = 0; k < padded; ++k) added[k] = -__builtin_inff();
@@ -62,8 +83,6 @@ void expand_mask(const AttentionHead& h, const AttentionOperands& run, int row, 
     const float* mask = static_cast<const float*>(run.mask) + row * h.mask_row;
     for (int64_t k = begin; k < end; ++k) added[k] = mask[k * h.mask_key];
   }
-  for (int k = 0; h.terms && k < padded; ++k) selected[k] = -1;
-  for (int n = 0; n < h.terms; ++n) apply_term(h.term[n], run.term[n], row, h.keys, added, selected);
 }
 
 /// Return whether the rows of `expand_mask` are the same for all queries.

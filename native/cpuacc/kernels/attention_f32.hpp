@@ -32,7 +32,7 @@ struct AttentionHead {
   int64_t left, right;  // keys that a query sees before and after its own position; -1: all
   int32_t rows;         // queries at once
   bool zero_if_nan;     // the probabilities of a query are 0 if its scores make them NaN
-  int32_t terms;        // applied in order after the cap
+  int32_t terms;        // applied in order after the cap; a head with terms has no mask, window and valid length
   int32_t past;         // for `attend_few`: keys that lie in tensors of their own, in contiguous rows; others follow
   ScoreTerm term[kMaxScoreTerms];
 };
