@@ -178,6 +178,13 @@ TEST_P(PointwiseKernel, divides_many_pixels_among_passes_that_fit_the_cache) {
   check_pointwise(isa(), 300, 600, 80, PostOps::post_ops);
 }
 
+TEST_P(PointwiseKernel, sums_deep_images_in_several_passes) {
+  for (int kind = 0; kind < int(PostOps::kCount); ++kind) {
+    check_pointwise(isa(), 300, 2000, 80, PostOps(kind));
+    check_pointwise(isa(), 129, 1111, 33, PostOps(kind));
+  }
+}
+
 // ---- Windows --------------------------------------------------------------------------------------------------------
 
 enum class Input { blocked, nchw, nhwc, planes_of_blocks };

@@ -106,6 +106,10 @@ TEST_P(MatMulKernel, takes_all_layouts_and_epilogues) {
 
 TEST_P(MatMulKernel, packs_many_rows_in_several_passes) { check_matmul(isa(), 150, 33, 2000, {}); }
 
+TEST_P(MatMulKernel, sums_deep_rows_in_several_passes) {
+  for (const Case& options : cases()) check_matmul(isa(), 140, 100, 1030, options);
+}
+
 void check_gemv(native::Isa isa, int columns, int depth, int panel, bool pairs, int epilogue) {
   Random random(uint32_t(columns * 10 + depth));
   std::vector<float> a = random.reals(depth), b = random.reals(depth * columns), bias = random.reals(columns);

@@ -18,16 +18,18 @@ inline int blocks_of_panel_at(int block, int blocks) {
   return left == kMaxPanelBlocks ? left : left < kPanelBlocks ? left : kPanelBlocks;
 }
 
-/// Compute the tiles of `count` pixels by one panel. `t` holds all arguments that are the same for every tile.
+/// Compute the tiles of `count` pixels by one panel. `t` holds all arguments that are the same for every tile. With
+/// `continued`, the sums are added to what the output holds: the sums over the input channels before.
 template <int kStep>
-CPUACC_INLINE void run_micro_kernels(MicroKernelArgs& t, int count, int blocks, int pixel, const Epilogue& epilogue) {
+CPUACC_INLINE void run_micro_kernels(MicroKernelArgs& t, int count, int blocks, int pixel, const Epilogue& epilogue,
+                                     bool continued = false) {
   RowTiles cut(count, mr_of_panel(blocks));
   MicroKernel larger = find_micro_kernel<kStep>(cut.rows, blocks);
   MicroKernel smaller = cut.larger < cut.tiles ? find_micro_kernel<kStep>(cut.rows - 1, blocks) : nullptr;
   for (int i = 0; i < cut.tiles; ++i) {
     int rows = cut.of(i);
     const float* residual = t.residual;
-    if (epilogue.count) t.residual = nullptr;
+    if (continued || epilogue.count) t.residual = continued ? t.c : nullptr;
     (i < cut.larger ? larger : smaller)(t);
     t.residual = residual;
     if (epilogue.count) apply_post_ops(epilogue, t.c, residual, t.c_block, t.c_pixel, rows, blocks);
@@ -41,52 +43,101 @@ CPUACC_INLINE void run_micro_kernels(MicroKernelArgs& t, int count, int blocks, 
 constexpr int64_t kCachedFloats =
     128 * 1024;  // floats that stay in the second-level cache: 512 KiB, half of the 1 MiB that common server cores have
 
-/// Pixels that are multiplied with all panels before the next ones: all of them, or as many as stay in the cache. The
-/// choice minimizes the floats that are read from beyond the cache.
-inline int pixels_per_pass(const Gemm& p, int pixels, int blocks) {
-  int64_t depth = p.depth > 0 ? words_of(p.depth) : 1, in = depth * pixels, weights = depth * blocks * 16;
-  int64_t most = kCachedFloats / 2 / depth / 14 * 14;
-  if (in <= kCachedFloats || most < 14) return pixels;
-  int64_t strips = (pixels + most - 1) / most;
-  int64_t once = in * (blocks / kPanelBlocks), again = weights > kCachedFloats ? strips * weights : 0;
-  if (once < again) return pixels;
-  return static_cast<int>((pixels / strips + 13) / 14 * 14);
+/// How a GEMM is divided so that what is read again stays in the cache: so many input channels (words) at a time for
+/// all pixels, and of these so many pixels at a time for all panels.
+struct Passes {
+  int depth, pixels;
+};
+
+/// The floats that are read and written beyond the cache: rows, once for each panel if a pass over them does not stay
+/// in the cache; weights, once for each strip of pixels unless they stay; sums, twice for each pass but the first.
+inline int64_t traffic(const Passes& p, int64_t depth, int64_t pixels, int64_t blocks) {
+  const int64_t half = kCachedFloats / 2, columns = blocks * 16;
+  const int64_t strips = (pixels + p.pixels - 1) / p.pixels, passes = (depth + p.depth - 1) / p.depth;
+  const bool rows_stay = int64_t{p.depth} * p.pixels <= (strips == 1 && passes == 1 ? kCachedFloats : half);
+  const bool weights_stay = strips == 1 || p.depth * columns <= (passes == 1 ? kCachedFloats : half);
+  return depth * pixels * (rows_stay ? 1 : (blocks + kPanelBlocks - 1) / kPanelBlocks) +
+         depth * columns * (weights_stay ? 1 : strips) + 2 * (passes - 1) * pixels * columns;
 }
 
+/// Choose the passes with the least traffic. The depth is divided only if `divisible`.
+inline Passes passes_of(int depth, int pixels, int blocks, bool divisible) {
+  Passes best{depth, pixels};
+  if (depth < 1 || pixels < 1) return best;
+  int64_t least = traffic(best, depth, pixels, blocks);
+  for (int part = depth; part > 0; part = divisible && part > 128 ? (part / 2 + 15) / 16 * 16 : 0) {
+    const int64_t most = kCachedFloats / 2 / part / 14 * 14;
+    if (most < 14) continue;
+    const int64_t strips = (pixels + most - 1) / most;
+    const Passes passes{part, static_cast<int>((pixels / strips + 13) / 14 * 14)};
+    const int64_t floats = traffic(passes, depth, pixels, blocks);
+    if (floats < least) least = floats, best = passes;
+  }
+  return best;
+}
+
+alignas(64) const float kNoBias[kMaxPanelBlocks * 16] = {};
 const int32_t kNoTaps[1] = {0};
 
-/// The GEMM of words, which lie in blocks of 16 (see bfloat16_pairs.hpp).
-void gemm(const Gemm& p, const float* in, int64_t in_block, float* out, const OutputStrides& out_strides,
-          const float* residual, const OutputRange& range) {
-  const int depth = words_of(p.depth);
-  const int strip = pixels_per_pass(p, range.row_end - range.row, range.block_end - range.block);
-  MicroKernelArgs t{};
-  t.a_block = in_block;
-  t.taps = kNoTaps;
-  t.tap_count = t.window = 1;
-  t.positions = kNoTaps;
-  t.depth = depth;
-  t.c_block = out_strides.block;
-  t.c_pixel = out_strides.pixel;
-  t.low = p.epilogue.low;
-  t.high = p.epilogue.high;
-  for (int row = range.row; row < range.row_end; row += strip) {
-    int count = range.row_end - row < strip ? range.row_end - row : strip;
-    for (int block = range.block; block < range.block_end;) {
-      int blocks = blocks_of_panel_at(block, p.blocks);
-      int64_t to = block * out_strides.block + row * out_strides.pixel;
-      t.a = in + row * 16;
-      t.b = p.weights + int64_t{block} * 16 * depth;
-      t.bias = p.bias + block * 16;
+/// The parts of a GEMM that all its panels share, and the loop over the panels for some input channels and pixels.
+struct GemmPass {
+  const Gemm& p;
+  const float* in;
+  float* out;
+  const OutputStrides& strides;
+  const float* residual;
+  int depth;  // words of all input channels
+  MicroKernelArgs t;
+
+  GemmPass(const Gemm& p, const float* in, int64_t in_block, float* out, const OutputStrides& strides,
+           const float* residual)
+      : p(p), in(in), out(out), strides(strides), residual(residual), depth(words_of(p.depth)), t{} {
+    t.a_block = in_block;
+    t.taps = t.positions = kNoTaps;
+    t.tap_count = t.window = 1;
+    t.c_block = strides.block;
+    t.c_pixel = strides.pixel;
+  }
+
+  /// Sum the words [first, last) of `count` pixels from `row` on. Only the last ones end with the epilogue.
+  void panels(int first, int last, int row, int count, int block, int block_end) {
+    static const Epilogue nothing{-__builtin_inff(), __builtin_inff(), 0, {}};
+    const Epilogue& epilogue = last == depth ? p.epilogue : nothing;
+    t.depth = last - first;
+    t.low = epilogue.low;
+    t.high = epilogue.high;
+    for (int blocks; block < block_end; block += blocks) {
+      blocks = blocks_of_panel_at(block, p.blocks);
+      const int64_t to = block * strides.block + row * strides.pixel;
+      const int tiles = (count + mr_of_panel(blocks) - 1) / mr_of_panel(blocks);
+      t.a = in + first / 16 * t.a_block + row * 16;
+      t.b = p.weights + int64_t{block} * 16 * depth + int64_t{first} * blocks * 16;
+      t.bias = first ? kNoBias : p.bias + block * 16;
       t.c = out + to;
       t.residual = residual ? residual + to : nullptr;
-      int tiles = (count + mr_of_panel(blocks) - 1) / mr_of_panel(blocks);
       t.prefetch = reinterpret_cast<const char*>(t.b + int64_t{blocks} * 16 * depth);
       t.prefetch_step = (blocks * 64 + tiles - 1) / tiles;
-      run_micro_kernels<16>(t, count, blocks, 16, p.epilogue);
-      block += blocks;
+      run_micro_kernels<16>(t, count, blocks, 16, epilogue, first > 0);
     }
   }
+};
+
+/// The GEMM of words, which lie in blocks of 16 (see bfloat16_pairs.hpp). Post-ops that read a residual need all sums
+/// at once, because the output may be in the memory of the residual.
+void gemm(const Gemm& p, const float* in, int64_t in_block, float* out, const OutputStrides& out_strides,
+          const float* residual, const OutputRange& range) {
+  GemmPass pass(p, in, in_block, out, out_strides, residual);
+  const bool divisible = !(residual && p.epilogue.count);
+  const Passes passes = passes_of(pass.depth, range.row_end - range.row, range.block_end - range.block, divisible);
+  int first = 0;
+  do {
+    const int last = pass.depth - first < passes.depth ? pass.depth : first + passes.depth;
+    for (int row = range.row; row < range.row_end; row += passes.pixels) {
+      const int count = range.row_end - row < passes.pixels ? range.row_end - row : passes.pixels;
+      pass.panels(first, last, row, count, range.block, range.block_end);
+    }
+    first = last;
+  } while (first < pass.depth);
 }
 
 /// Convert pixels of an nChw16c image to words. `to` may be `in`.
