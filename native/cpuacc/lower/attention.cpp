@@ -29,7 +29,10 @@ struct Place {
   int64_t past_key, past_value, present_key, present_value;  // with a cache; `key` and `value` are those of new rows
   bool keeps_cache;                                          // it is the first head with its keys
 
-  bool same_keys(const Place& other) const { return key == other.key && value == other.value; }
+  /// Return whether two heads of a sequence read the same rows. Caches may share their new rows and differ in the past.
+  bool same_keys(const Place& other) const {
+    return key == other.key && value == other.value && past_key == other.past_key && past_value == other.past_value;
+  }
 };
 
 /// Heads that are computed in one call, [first, last).

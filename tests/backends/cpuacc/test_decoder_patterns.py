@@ -649,6 +649,21 @@ def test_present_keys_and_values_are_written_where_they_are_read(
         assert "Concat" not in sketch.steps(profile)
 
 
+@pytest.mark.parametrize("shared", [(True, True), (True, False)])
+@pytest.mark.parametrize("new", [1, 2, 8])
+def test_heads_that_share_new_rows_keep_caches_of_their_own(shared: tuple[bool, bool], new: int) -> None:
+    sketch = Sketch()
+    caches = []
+    for is_shared in shared:
+        rows = sketch.input(1, 1 if is_shared else 4, new, 8)
+        if is_shared:
+            rows = sketch.add(BroadcastTo(shape=(1, 4, new, 8)), rows)
+        caches.append(sketch.add(Concat(axis=2), sketch.input(1, 4, 6, 8), rows))
+    sketch.output(attend(sketch, sketch.input(1, 4, new, 8), *caches), *caches)
+
+    sketch.check()
+
+
 CACHE_MISSES = [
     "one tensor",
     "query is the cache",
