@@ -36,7 +36,8 @@ struct Blocks {
 Blocks blocks_of_node(const Graph& graph, const Node& node) {
   const Tensor& in = *graph.in(node, 0);
   const Around at = around(in.shape, axis_of(node.integer("axis", 1), in.rank()));
-  const int64_t block = node.integer("block_size"), count = (at.extent + block - 1) / block;
+  const int64_t block = std::clamp<int64_t>(node.integer("block_size"), 1, std::max<int64_t>(at.extent, 1));
+  const int64_t count = (at.extent + block - 1) / block;
   return {in.dtype, at.outer, at.extent, at.inner, block, count * at.inner, at.inner, 1};
 }
 

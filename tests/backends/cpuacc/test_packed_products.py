@@ -182,6 +182,14 @@ def test_an_embedding_table_that_is_also_the_last_matrix() -> None:
     net.assert_close(net.add(BatchMatMul(transpose_y=True), net.add(Gather(axis=0), table, indices), table))
 
 
+@pytest.mark.parametrize("block", [8, 9, 1 << 40, (1 << 63) - 1])
+def test_blocks_may_be_longer_than_their_axis(block: int) -> None:
+    net = Net(3, 1)
+    net.assert_close(net.add(BlockDequantize(block, 1), net.constant(net.integers("int8", 3, 8)), net.x))
+    net = Net(3, 8)
+    net.assert_close(net.add(BatchMatMul(), net.x, net.blocks("int8", (8, 600), block)))
+
+
 def test_infinite_scales_and_activations() -> None:
     net = Net(2, 64)
     codes, scales = net.constant(net.integers("int4", 64, 80)), net.random.uniform(0.01, 0.1, (2, 80))
