@@ -56,6 +56,21 @@ def test_an_axis_of_the_elements_of_a_block_is_merged_into_that_of_the_blocks():
     )
 
 
+def test_an_empty_axis_is_not_merged_into_that_of_the_blocks():
+    assert_stays(
+        """
+        graph {
+          %w = Constant(value=int8[2, 2, 0]{})
+          %s = Constant(value=float32[2, 2, 0]{})
+          %d = BlockDequantize(block_size=2, axis=2) %w, %s
+          %r = Reshape(target_shape=(2, 0)) %d
+          Output %r as "y"
+        }
+        """,
+        *BLOCKS,
+    )
+
+
 def test_rows_of_a_table_are_selected_while_they_are_quantized():
     assert_becomes(
         f"""

@@ -38,7 +38,7 @@ def merge_blocks(op: Reshape, layer: Layer) -> Replacement:
     if inner is None or not inner.layer.values[0].is_constant:
         return None
     shape, merged = tuple(inner.layer.values[0].known.shape), tuple(layer.output.known.shape)
-    if inner.op.axis % len(shape) != len(shape) - 1 or len(shape) < 2 or inner.op.block_size < shape[-1] > 0:
+    if inner.op.axis % len(shape) != len(shape) - 1 or len(shape) < 2 or not 0 < shape[-1] <= inner.op.block_size:
         return None
     if merged != (*shape[:-2], shape[-2] * shape[-1]):
         return None
