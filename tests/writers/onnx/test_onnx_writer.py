@@ -18,6 +18,7 @@ from interposer.ops import (
     ActivationFunction,
     Addition,
     Attention,
+    BlockDequantize,
     Concat,
     Convolution2d,
     Mean,
@@ -348,3 +349,19 @@ def test_the_free_place_of_a_filters_memory_is_zero_where_the_projection_is_not_
     for number, value in enumerate(layer.outputs):
         network.add_output_layer(number, value)
     same_after_a_round_trip(network, write(network), x)
+
+
+@pytest.mark.parametrize("opset", [20, 23])
+@pytest.mark.parametrize("scale", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", ["int16", "uint16", "int32", "uint32"])
+def test_large_integers_with_scales_for_blocks_are_exact_until_they_are_multiplied(dtype, scale, opset):
+    most = np.iinfo(dtype).max
+    codes, points = np.array([[most, most - 1, most - 4, most - 7]], dtype), np.array([[most - 3, most - 8]], dtype)
+    network = Network("blocks")
+    x = network.add_input_layer(0, TensorInfo(codes.shape, dtype), name="x")
+    scales = network.add_constant_layer(np.array([[0.5, 2]], scale), name="scale")
+    zero = network.add_constant_layer(points, name="zero")
+    layer = network.add_layer(BlockDequantize(2, 1, DataType.of(scale)), x, scales, zero, name="y")
+    network.add_output_layer(0, layer, name="y")
+    written = load(write(network, opset=opset).SerializeToString())
+    assert reference_outputs(written.graph, {0: codes})[0].tolist() == [[1.5, 1.0, 8.0, 2.0]]

@@ -126,13 +126,13 @@ def dequantize_codes(draft: Draft, op: Dequantize) -> Tensor:
 
 
 @writer(BlockDequantize)
-@writer(BlockDequantize, quantized=True)
 def block_dequantize(draft: Draft, op: BlockDequantize) -> Tensor:
     """Write BlockDequantize: DequantizeLinear with blocks, or arithmetic for types and opsets that lack it."""
     x, scale, zero = draft.operand(0), draft.operand(1), draft.optional(2)
-    same = op.dtype is scale.dtype and op.dtype in _SCALES
+    linear = draft.opset >= _BLOCKS_SINCE and x.dtype in _LINEAR
+    same = op.dtype is scale.dtype and op.dtype in _SCALES and (linear or x.dtype.bits <= 8)
     wide = op.dtype if same else DataType.FLOAT64 if _is_wide(op.dtype, scale.dtype, x.dtype) else DataType.FLOAT32
-    if wide in _SCALES and draft.opset >= _BLOCKS_SINCE and x.dtype in _LINEAR:
+    if linear and wide in _SCALES:
         attributes = {"axis": op.axis, "block_size": op.block_size}
         created = draft.node("DequantizeLinear", x, draft.cast(scale, wide), zero, giving=wide, **attributes)
         return draft.cast(created, op.dtype)
