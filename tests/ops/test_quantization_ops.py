@@ -4,7 +4,7 @@ import pytest
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import DataType, Quantization, TensorInfo
-from interposer.ops import Bitcast, Cast, ConvertFp32ToBf16, Dequantize, FakeQuantization, Quantize
+from interposer.ops import Bitcast, BlockDequantize, Cast, ConvertFp32ToBf16, Dequantize, FakeQuantization, Quantize
 
 Q = Quantization(0.5, 3)
 
@@ -40,6 +40,14 @@ def test_the_type_of_the_result_is_that_of_the_operator(op, given, expected):
 )
 def test_inputs_that_cannot_be_meant_are_named(op, given, fault):
     assert op.violations(given) == [fault]
+
+
+def test_integers_with_scales_for_blocks_have_no_other_scales():
+    codes, scales = TensorInfo((2, 8), "int8", Q), TensorInfo((2, 2))
+    assert BlockDequantize(4).violations(codes, scales, TensorInfo((2, 2), "int8", Q)) == [
+        "input is quantized; expected integers without scale and zero point",
+        "zero_point is quantized; expected integers without scale and zero point",
+    ]
 
 
 def test_a_tensor_cannot_be_quantized_to_floats():

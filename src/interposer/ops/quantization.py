@@ -138,6 +138,9 @@ class BlockDequantize(Op):
     dtype: DataType = attribute(default=DataType.FLOAT32, choices=tuple(sorted(FLOATS, key=str)), doc="The type.")
 
     def check(self, input: TensorInfo, scale: TensorInfo, zero_point: TensorInfo | None) -> Iterator[str]:
+        for name, info in {"input": input, "zero_point": zero_point}.items():
+            if info is not None and info.is_quantized:
+                yield f"{name} is quantized; expected integers without scale and zero point"
         if not -input.rank <= self.axis < input.rank:
             yield f"axis is {self.axis}, but the input has rank {input.rank}"
             return

@@ -161,7 +161,7 @@ def _blocks(node: Node, dtype: DataType) -> BlockDequantize | None:
 
 
 def _integers_with_scales(node: Node) -> tuple[TensorInfo, TensorInfo, TensorInfo | None]:
-    return node.info(0), node.info(1), node.info(2) if node.has(2) else None
+    return node.info(0).with_quantization(None), node.info(1), node.info(2) if node.has(2) else None
 
 
 def _is_plain(node: Node) -> bool:
