@@ -155,7 +155,11 @@ def _refuse(array: Array, bad: Array, expected: str) -> None:
 
 
 def _texts(array: Array) -> Array:
-    """Return the array as an array of str objects."""
+    """Return an array of texts as an array of str objects; bytes are decoded as UTF-8.
+
+    Raises:
+        ValueError: the array has another type, or an element that is neither str nor bytes in UTF-8.
+    """
     if array.dtype.kind not in _TEXT:
         raise ValueError(f"is {array.dtype}; expected {DataType.STRING}; convert it explicitly")
     flat = array.astype(object).ravel()

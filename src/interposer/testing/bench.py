@@ -121,7 +121,7 @@ class Bench:
 
     @property
     def tolerances(self) -> Tolerances:
-        """The allowed differences of results."""
+        """The allowed differences between results of the backend and of the reference, as the settings give them."""
         return self.settings.tolerances
 
     def device(self, observer: Observer | None = None, held_back: Collection[str] = ()) -> DeviceSpec:

@@ -30,7 +30,10 @@ _MOST: Final = 256
 
 
 def _tensors(sequence: Value | None) -> list[Value] | None:
-    """Return the tensors from which a sequence was constructed; None if they are not known."""
+    """Return the tensors of a sequence that a `SequenceConstruct` or a `SequenceEmpty` creates.
+
+    None if another layer produces the sequence, or it has more than 256 tensors.
+    """
     if above(sequence, SequenceEmpty):
         return []
     created = above(sequence, SequenceConstruct)

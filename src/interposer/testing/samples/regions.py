@@ -20,7 +20,11 @@ SHAPES: Final = {DataLayout.NHWC: (2, 7, 8, 3), DataLayout.NCHW: (2, 3, 7, 8)}
 
 
 def _regions(dtype: DataType) -> list[Given]:
-    """Return regions of 14 by 16 images, in coordinates twice those of the cells; one region has size 0."""
+    """Return two operands: five boxes (x1, y1, x2, y2) and the number of the image that each of them is in.
+
+    The boxes are in pixels of images of 14 by 16, whose feature maps in `SHAPES` have 7 by 8 cells. The last box has
+    size 0.
+    """
     boxes = boxes_in(Draw("regions"), 5, 14.0)
     boxes[4] = [6, 6, 6, 6]
     places = of(boxes, dtype) if dtype.is_float else coded(boxes, DataType.UINT16, EIGHTHS)

@@ -46,7 +46,8 @@ class DynamicBackend(Backend):
     Objects that the backend creates keep it alive, so the library can be closed when the backend is garbage-collected.
 
     A connected subgraph becomes one compiled unit, unless the plug-in's ``optimize`` decides otherwise. Layers that it
-    leaves unchanged are compiled individually. Tensors are in ordinary memory, and are not copied.
+    leaves unchanged are compiled individually. Tensors are in ordinary memory and are not copied, unless the plug-in
+    has memory of its own (the extensions ``ipr.handles/1`` and ``ipr.allocator/1``).
     """
 
     def __init__(self, library: Library, defaults: Options | None = None, shared: DynamicBackend | None = None) -> None:
