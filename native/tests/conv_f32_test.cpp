@@ -319,6 +319,15 @@ TEST_P(ConvolveKernel, leaves_out_taps_that_only_read_padding) {
         }
 }
 
+TEST_P(ConvolveKernel, sums_deep_images_in_several_passes) {
+  for (int kind = 0; kind < int(PostOps::kCount); ++kind)
+    for (bool in_place : {false, true})
+      for (int dilation : {1, 3}) {
+        const Reading reading{5, in_place, kind % 2 == 0, kind % 3 == 0, in_place};
+        check_convolve(isa(), make_geometry(950, 33, 6, 8, 3, 1, dilation), Input::blocked, reading, PostOps(kind));
+      }
+}
+
 TEST_P(ConvolveKernel, slides_windows_over_volumes) {
   int n = 0;
   for (int kernel : {1, 2, 3})

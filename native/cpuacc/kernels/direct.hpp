@@ -234,22 +234,22 @@ struct Direct {
   float* scratch;
   StripLayout strip;
   MicroKernelArgs t;
+  int depth;        // words of all input channels
+  int first = 0;    // the first word of the channels that are summed
   bool contiguous;  // output rows are contiguous
   bool flat;        // tiles may reach over several rows
 
   Direct(const Convolution& c, const float* in, const InputStrides& in_strides, float* out,
          const OutputStrides& out_strides, const float* residual, float* scratch)
       : c(c), in(in), in_strides(in_strides), out(out), out_strides(out_strides), residual(residual), scratch(scratch),
-        strip(c), t{}, contiguous(out_strides.row == c.out_width * out_strides.pixel),
+        strip(c), t{}, depth(kStep == 1 ? 1 : words_of(c.gemm.depth)),
+        contiguous(out_strides.row == c.out_width * out_strides.pixel),
         flat(contiguous && c.segment_count == 1 &&
              (c.in_place ? c.out_width == c.width && c.stride_y == 1 : strip.columns == c.out_width)) {
     t.a_block = c.in_place ? in_strides.channel_block : strip.channel * kStep;
     t.window = c.kernel_depth * c.kernel_height * c.kernel_width * (kStep == 1 ? c.gemm.depth : 1);
-    t.depth = kStep == 1 ? 1 : words_of(c.gemm.depth);
     t.c_block = out_strides.block;
     t.c_pixel = out_strides.pixel;
-    t.low = c.gemm.epilogue.low;
-    t.high = c.gemm.epilogue.high;
   }
 
   void copy(const OutputRows& rows) const {
@@ -288,27 +288,52 @@ struct Direct {
   }
 
   /// Compute the tiles of `count` rows, from row `r` of the strip on, by one panel.
-  void tiles(const OutputRows& rows, int r, int count, const Segment& segment, int block, int blocks) {
+  void tiles(const OutputRows& rows, int r, int count, const Segment& segment, int block, int blocks,
+             const Epilogue& epilogue) {
     const int64_t row = int64_t{rows.z} * c.out_height + rows.y + r;
     const int64_t to = block * out_strides.block + row * out_strides.row + segment.first * out_strides.pixel;
     select(rows, r, count, segment);
-    t.a = first_input(rows, r, segment.first);
+    t.a = first_input(rows, r, segment.first) + first / 16 * t.a_block;
     t.c = out + to;
     t.residual = residual ? residual + to : nullptr;
-    run_micro_kernels<kStep>(t, count * (segment.last - segment.first), blocks, kStep, c.gemm.epilogue);
+    run_micro_kernels<kStep>(t, count * (segment.last - segment.first), blocks, kStep, epilogue, first > 0);
+  }
+
+  /// The channels whose weights for one panel stay in the cache from tile to tile, in words; all of them if there is
+  /// one tile, or if post-ops read a residual, which may be in the memory of the output.
+  int channels_per_pass(int64_t wide, int64_t tiles) const {
+    const int64_t most = kCachedFloats / 2 / (wide * t.window) / 16 * 16;
+    const bool stays = depth * wide * t.window <= kCachedFloats;
+    if (kStep == 1 || stays || tiles == 1 || (residual && c.gemm.epilogue.count)) return depth;
+    return most < 16 ? 16 : static_cast<int>(most);
   }
 
   void panel(const OutputRows& rows, int block, int blocks) {
-    const int64_t size = int64_t{blocks} * 16 * t.depth * t.window, most = mr_of_panel(blocks);
+    static const Epilogue nothing{-__builtin_inff(), __builtin_inff(), 0, {}};
+    const int64_t wide = int64_t{blocks} * 16, size = wide * depth * t.window, most = mr_of_panel(blocks);
     const int64_t tiles_of_row = (c.out_width + most - 1) / most,
                   count = flat ? (rows.count * c.out_width + most - 1) / most : rows.count * tiles_of_row;
-    t.b = c.gemm.weights + int64_t{block} * 16 * t.depth * t.window;
-    t.bias = c.gemm.bias + block * 16;
-    t.prefetch = reinterpret_cast<const char*>(t.b + size);
+    const int part = channels_per_pass(wide, count);
     t.prefetch_step = (blocks * 64 + count - 1) / count;
+    first = 0;
+    do {
+      const bool last = first + part >= depth;
+      const Epilogue& epilogue = last ? c.gemm.epilogue : nothing;
+      t.depth = last ? depth - first : part;
+      t.low = epilogue.low;
+      t.high = epilogue.high;
+      t.b = c.gemm.weights + int64_t{block} * 16 * depth * t.window + first * wide * t.window;
+      t.bias = first ? kNoBias : c.gemm.bias + block * 16;
+      t.prefetch = reinterpret_cast<const char*>(t.b + size);
+      rows_of(rows, block, blocks, epilogue);
+      first += part;
+    } while (first < depth);
+  }
+
+  void rows_of(const OutputRows& rows, int block, int blocks, const Epilogue& epilogue) {
     for (int r = 0, alike; r < rows.count; r += alike) {
       alike = rows_at_once(rows, r);
-      for (int n = 0; n < c.segment_count; ++n) tiles(rows, r, alike, c.segments[n], block, blocks);
+      for (int n = 0; n < c.segment_count; ++n) tiles(rows, r, alike, c.segments[n], block, blocks, epilogue);
     }
   }
 };
