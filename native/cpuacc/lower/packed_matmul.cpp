@@ -106,7 +106,7 @@ bool take_block_scales(const Graph& graph, const Node& node, int depth_axis, Sto
     return false;
   if (zero && !zero->is_constant()) return false;
   to.block = std::min(node.integer("block_size"), to.depth);
-  to.scales = scale->aligned(ipr::item_size(scale->dtype));
+  to.scales = scale->data;  // read at any address, as an aligned copy may end before the weights are packed
   to.scale_dtype = scale->dtype;
   to.scale_by_block = depth_axis == 0 ? scale->extent(1) : 1;
   to.scale_by_column = depth_axis == 0 ? 1 : scale->extent(1);

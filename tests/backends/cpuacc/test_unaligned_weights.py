@@ -78,3 +78,28 @@ def test_weights_at_any_address_give_the_same_results(case, shift, tmp_path):
     assert all(place.offset % 16 == shift for place in places)  # weights that are transposed have no place
     tolerance = 1e-2 if array.dtype == np.float16 else 1e-4
     np.testing.assert_allclose(fast.run([x])[0], slow.run([x])[0], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("shift", [0, 1, 2])
+def test_a_quantized_table_at_any_address_that_is_also_the_last_matrix(shift, rows, tmp_path):
+    draw = np.random.default_rng(shift)
+    codes = draw.integers(0, 255, (16384, 64), np.uint8, endpoint=True)
+    scales = (draw.random((16384, 2)) + 0.1).astype(np.float32)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["codes", "scales"], ["table"], axis=1, block_size=32),
+        helper.make_node("Gather", ["table", "x"], ["rows"]),
+        helper.make_node("Gemm", ["rows", "table"], ["y"], transB=1),
+    ]
+    x, y = helper.make_tensor_value_info("x", INT64, [rows]), helper.make_tensor_value_info("y", FLOAT, None)
+    stored = [onnx.numpy_helper.from_array(array, name) for name, array in {"scales": scales, "codes": codes}.items()]
+    for length in range(16):
+        graph = helper.make_graph(nodes, "g", [x], [y], stored, doc_string="-" * length)
+        content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString()
+        if content.index(scales.tobytes()[:64]) % 4 == shift:
+            break
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    indices = draw.integers(0, len(codes), rows)
+    fast, slow = (ip.load(path, [name]).run([indices])[0] for name in ("CpuAcc", "CpuRef"))
+    np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-5 * np.abs(slow).max())
