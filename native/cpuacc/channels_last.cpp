@@ -96,7 +96,7 @@ void turn_attributes(Node& node, Kind kind) {
   }
 }
 
-/// Return whether a reduction that drops axes leaves the others in the same order in both layouts.
+/// Return whether a reduction of an image that drops axes leaves the others in the same order in both layouts.
 bool keeps_order(const Node& node) {
   if (node.flag("keep_dims")) return true;
   std::vector<char> dropped(4, node.integers("axis").empty());
@@ -172,7 +172,7 @@ class Turner {
   bool is_wanted(const Node& node, Kind kind) const {
     if (kind == Kind::convolution) return starts(node);
     if (kind == Kind::image && !is_first(node)) return false;
-    if (kind == Kind::reduction && !keeps_order(node)) return false;
+    if (kind == Kind::reduction && !(is_image(node.inputs[0]) && keeps_order(node))) return false;
     if (kind != Kind::reduction && !is_image(node.outputs[0])) return false;
     if (node.type == "Dequantize" && !stays_quantized(node.outputs[0], kReach)) return false;
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](int tensor) { return is_turned(tensor); });

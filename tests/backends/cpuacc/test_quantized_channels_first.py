@@ -35,6 +35,7 @@ from interposer.ops import (
     Slice,
     SpaceToDepth,
     Splitter,
+    Stack,
     Transpose,
     TransposeConvolution2d,
 )
@@ -189,6 +190,24 @@ def test_transposed_and_depthwise_convolutions_read_channels_first() -> None:
     y = net.add(TransposeConvolution2d(stride_x=2, stride_y=3), x, wide.output, shape=(2, 6, 15, 6))
 
     net.assert_equal(x, y)
+
+
+@pytest.mark.parametrize("axis", [(-5,), (0,), (2, 4), (-1, -2)])
+def test_images_that_are_stacked_are_reduced_along_any_axis(axis: tuple[int, ...]) -> None:
+    net = Net()
+    images = net.add(Stack(), net.convolved(net.image), shape=(1, 2, 8, 6, 5))
+    kept = [extent for n, extent in enumerate((1, 2, 8, 6, 5)) if n not in axis and n - 5 not in axis]
+    net.assert_equal(net.add(Mean(axis=axis), images, shape=tuple(kept)))
+
+
+@pytest.mark.parametrize("axis", [(-3,), (0,), (1, 2)])
+def test_factors_of_three_axes_are_broadcast_and_reduced(axis: tuple[int, ...]) -> None:
+    net = Net()
+    factors = net.add(Slice(begin=(0, 0, 0, 0), size=(1, 8, 1, 5)), net.image, shape=(1, 8, 1, 5))
+    factors = net.add(Reshape((8, 1, 5)), factors, shape=(8, 1, 5))
+    image = net.add(Multiplication(), net.convolved(net.image), factors, shape=(2, 8, 6, 5))
+    kept = [extent for n, extent in enumerate((8, 1, 5)) if n not in axis and n - 3 not in axis]
+    net.assert_equal(net.convolved(image), net.add(Mean(axis=axis), factors, shape=tuple(kept)))
 
 
 def test_int8_images_with_residuals_and_clamps_are_equal() -> None:
