@@ -23,7 +23,7 @@ from interposer.frontends.onnx.subgraphs import (
     region,
     spent,
 )
-from interposer.frontends.onnx.unsupported import UnboundFormError
+from interposer.frontends.unsupported import UnboundFormError
 from interposer.ir.graph import Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network

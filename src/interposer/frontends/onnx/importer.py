@@ -15,7 +15,7 @@ from interposer.frontends.onnx.order import graphs_of, names_in
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.schemas import has_function, standard_function
 from interposer.frontends.onnx.state import ImportState
-from interposer.frontends.onnx.unsupported import UnboundFormError, UnsupportedFormError
+from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
 from interposer.ir.graph import Value
 
 __all__ = ["Importer"]

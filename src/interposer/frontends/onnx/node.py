@@ -14,7 +14,7 @@ from interposer.frontends.needs import Needs
 from interposer.frontends.onnx.attributes import Attributes
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.state import ImportState
-from interposer.frontends.onnx.unsupported import UnboundFormError, UnsupportedFormError
+from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
 from interposer.ir.graph import Graph, Value
 from interposer.ops.control import StandIn
 from interposer.ops.control_flow import ControlFlow

@@ -12,15 +12,15 @@ from interposer.core.constants import share
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.schema import Op
 from interposer.core.types import Array, Quantization, TensorInfo
+from interposer.frontends.folding import Folder, fold_dimensions
 from interposer.frontends.naming import keep_names
 from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.onnx.external import ExternalFiles
-from interposer.frontends.onnx.folding import Folder, fold_dimensions
 from interposer.frontends.onnx.functions import Functions
 from interposer.frontends.onnx.proto import Message
-from interposer.frontends.onnx.refusals import Refusals
 from interposer.frontends.onnx.tensors import array_of
-from interposer.frontends.onnx.unsupported import UnboundFormError, UnsupportedFormError
+from interposer.frontends.refusals import Refusals
+from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network

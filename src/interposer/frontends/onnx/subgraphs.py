@@ -11,7 +11,7 @@ from interposer.frontends.onnx.importer import Importer
 from interposer.frontends.onnx.order import graphs_of, in_running_order
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.state import ImportState
-from interposer.frontends.onnx.unsupported import UnsupportedFormError
+from interposer.frontends.unsupported import UnsupportedFormError
 from interposer.ir.graph import Graph, Value
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input
