@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interposer.core.types import Dim
+from interposer.frontends.tflite.hybrid import float_weights
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.frontends.tflite.tflite_windows import sliding
@@ -17,7 +18,7 @@ __all__: list[str] = []
 def convolution(node: Node) -> list[Value]:
     """Convert CONV_2D; the number of groups follows from the channels of input and weights."""
     x = node.input(0, rank=4)
-    weights = node.like(1, x, rank=4)
+    weights = float_weights(node, 1, x, rank=4)
     window = sliding(node, x.known.shape[1:3], weights.known.shape[1:3])
     op = Convolution2d(**window, groups=_groups(x.known.shape[3], weights.known.shape[3]))
     return node.result(op, x, weights, node.optional(2), activation=node.options["fused_activation_function"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from interposer.frontends.tflite.hybrid import signed
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.gather import Gather, GatherNd
+from interposer.ops.quantization import Dequantize
 
 __all__: list[str] = []
 
@@ -28,5 +30,5 @@ def embedding_lookup(node: Node) -> list[Value]:
     """Convert EMBEDDING_LOOKUP: rows of a table, which may be quantized even if the result is float."""
     table = node.input(1)
     if table.known.is_quantized and node.output_info.dtype.is_float:
-        table = node.dequantized(1, node.output_info.dtype)
+        table = node.add(Dequantize(node.output_info.dtype), signed(node, table))
     return node.result(Gather(), table, node.input(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from interposer.frontends.tflite.hybrid import float_weights
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
@@ -20,7 +21,7 @@ def fully_connected(node: Node) -> list[Value]:
     if bias is not None and bias.known.rank != 1:
         bias = node.add(Reshape((-1,)), bias)
     op = FullyConnected(transpose_weight_matrix=True, keep_dims=node.options["keep_num_dims"])
-    weights = node.like(1, x, rank=2, fold=False)
+    weights = float_weights(node, 1, x, rank=2, fold=False)
     return node.result(op, x, weights, bias, activation=node.options["fused_activation_function"])
 
 
