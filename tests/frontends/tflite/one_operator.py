@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from interposer.formats.tflite.schema import UNIONS
 from tests.frontends.tflite.build import code, encode, operator, tensor
 
 Scaled = tuple[float | list[float], int | list[int]]
@@ -32,7 +33,11 @@ def ints(value: Any, dtype: str = "int32") -> T:
 
 
 def one_operator(
-    name: str, inputs: list[T | None], outputs: list[T], options: tuple[str, dict[str, Any]] | None = None
+    name: str,
+    inputs: list[T | None],
+    outputs: list[T],
+    options: tuple[str, dict[str, Any]] | None = None,
+    version: int = 1,
 ) -> bytes:
     """Return a file of one operator; inputs that are not constants are those of the graph, in order."""
     value = [item for item in inputs if item is not None]
@@ -42,10 +47,10 @@ def one_operator(
     numbers = iter(range(len(value)))
     places = [-1 if item is None else next(numbers) for item in inputs]
     results = list(range(len(value), len(tensors)))
-    more = {"builtin_options": options} if options else {}
+    more = {_union(options[0]): options} if options else {}
     model = {
         "version": 3,
-        "operator_codes": [code(name)],
+        "operator_codes": [code(name, version=version)],
         "buffers": buffers,
         "subgraphs": [
             {
@@ -57,6 +62,11 @@ def one_operator(
         ],
     }
     return encode(model)
+
+
+def _union(options: str) -> str:
+    """Return the field of an operator that has an options table with this name."""
+    return "builtin_options_2" if options in UNIONS["BuiltinOptions2"] else "builtin_options"
 
 
 def _tensor(name: str, given: T, buffers: list[dict[str, Any]]) -> dict[str, Any]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from interposer.core.schema import Op
+from interposer.core.types import DataType
 from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.reshape import reshape_to
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import (
@@ -21,6 +25,8 @@ from interposer.ops.elementwise import (
     UnaryOperation,
     Where,
 )
+from interposer.ops.quantization import Cast
+from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.ops.reshape import Reshape
 
 __all__: list[str] = []
@@ -102,3 +108,20 @@ def select_rows(node: Node) -> list[Value]:
     if condition.known.rank == 1 and rank > 1:
         condition = node.add(Reshape((-1, *[1] * (rank - 1))), condition)
     return node.result(Where(), condition, a, b)
+
+
+@operator("BUCKETIZE", options=True)
+def bucketize(node: Node) -> list[Value]:
+    """Convert BUCKETIZE: the number of boundaries that are not greater than the element.
+
+    As in TFLite, integers are compared as float32, and NaN comes after all boundaries.
+    """
+    x, boundaries = node.input(0), np.array(node.options["boundaries"] or (), np.float32)
+    dtype = DataType.FLOAT64 if x.known.dtype is DataType.FLOAT64 else DataType.FLOAT32
+    if x.known.dtype is not dtype:
+        x = node.add(Cast(dtype), x)
+    column = node.add(reshape_to(node, (*x.known.shape, 1)), x)
+    is_less = node.add(Comparison(ComparisonOperation.LESS), column, node.constant(boundaries.astype(dtype.numpy)))
+    is_past = node.add(ElementwiseUnary(UnaryOperation.LOGICAL_NOT), is_less)
+    counted = node.add(Cast(node.output_info.dtype), is_past)
+    return node.result(Reduce((-1,), operation=ReduceOperation.SUM), counted)

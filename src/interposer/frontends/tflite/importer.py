@@ -23,8 +23,8 @@ from interposer.frontends.tflite.consistency import called
 from interposer.frontends.tflite.container import read_model
 from interposer.frontends.tflite.contents import Model, Operator
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.tensors import constant_array, tensor_info
-from interposer.frontends.tflite.tflite_converters import Entry, find
+from interposer.frontends.tflite.tensors import constant_array, is_complex, tensor_info
+from interposer.frontends.tflite.tflite_converters import Entry, find, find_complex
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
@@ -230,9 +230,20 @@ class Importer:
         if self._converted[0] > _MOST_OPERATORS:
             raise ParseError(f"the subgraphs make more than {_MOST_OPERATORS:,} operators, which is not supported")
         for index, operator in enumerate(self.subgraph.operators):
-            entry = find(operator.name, operator.is_custom)
-            assert entry is not None
+            entry = self._entry(operator)
             self._convert(index, operator, entry)
+
+    def _entry(self, operator: Operator) -> Entry:
+        """Return the converter of a known operator; raise `ParseError` if it does not support complex numbers."""
+        entry = find(operator.name, operator.is_custom)
+        assert entry is not None
+        tensors = (self.subgraph.tensors[i] for i in (*operator.inputs, *operator.outputs) if i >= 0)
+        if operator.is_custom or any(called(operator)) or not any(map(is_complex, tensors)):
+            return entry
+        complex_entry = find_complex(operator.name)
+        if complex_entry is None:
+            raise ParseError(f"{operator.name} of complex numbers is not supported", where=operator.where)
+        return complex_entry
 
     def _add_outputs(self) -> None:
         for binding_id, (index, name) in enumerate(zip(self.subgraph.outputs, self._output_names(), strict=True)):
@@ -361,6 +372,10 @@ class Importer:
         array, info = constant_array(self._constants[index], tensor, where), tensor_info(tensor, where)
         self._values[index] = self.constant(array, info.quantization, tensor.name or f"constant_{index}")
         return self._values[index]
+
+    def is_complex(self, index: int) -> bool:
+        """Return True if the tensor with this index is of complex numbers in the file."""
+        return is_complex(self.subgraph.tensors[index])
 
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
         """Add a constant layer with this array, quantization and name to the graph, and return its output."""

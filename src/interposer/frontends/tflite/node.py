@@ -45,6 +45,9 @@ class Import(Protocol):
         `ParseError` with the location `where` is raised for a variable, which no operator computes.
         """
 
+    def is_complex(self, index: int) -> bool:
+        """Return True if the tensor with this index is of complex numbers in the file."""
+
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
         """Add a constant layer with this array, quantization and name to the graph, and return its output."""
 
@@ -94,6 +97,14 @@ class Node:
     def count(self) -> int:
         """The number of inputs, absent ones included."""
         return len(self.operator.inputs)
+
+    def is_complex_input(self, index: int) -> bool:
+        """Return True if an input is of complex numbers in the file."""
+        return self.importer.is_complex(self.operator.inputs[index])
+
+    def is_complex_output(self, index: int) -> bool:
+        """Return True if an output is of complex numbers in the file."""
+        return self.importer.is_complex(self.operator.outputs[index])
 
     def optional(self, index: int) -> Value | None:
         """Return the network value of an input, or None if it is absent."""

@@ -13,10 +13,12 @@ from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
+from interposer.ops.dynamic import DynamicBroadcastTo
 from interposer.ops.elementwise import Comparison, Where
+from interposer.ops.rearrange import Pad
 from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
 
-__all__ = ["reshape_to"]
+__all__ = ["broadcast_by", "expanded_shape", "reshape_to", "squeezed_shape"]
 
 MOST_NUMBERS: Final = 1 << 20
 """The largest number of elements that a few numbers of a file may expand to."""
@@ -36,24 +38,32 @@ def reshape(node: Node) -> list[Value]:
 @operator("SQUEEZE", options=True)
 def squeeze(node: Node) -> list[Value]:
     """Convert SQUEEZE: remove the given axes of size 1, or all of them."""
-    shape = node.info(0).shape
+    return node.result(reshape_to(node, squeezed_shape(node, node.info(0).shape)), node.input(0))
+
+
+def squeezed_shape(node: Node, shape: Sequence[int]) -> list[int]:
+    """Return the shape that SQUEEZE, with the axes in its options, makes of `shape`."""
     axes = {normal_axis(axis, len(shape)) for axis in node.options["squeeze_dims"] or ()}
     for axis in axes:
         if not 0 <= axis < len(shape) or shape[axis] > 1:
             node.fail(f"axis {axis} of shape {shape} cannot be dropped")
     dropped = axes or {axis for axis, dim in enumerate(shape) if dim == 1}
-    return node.result(reshape_to(node, [dim for axis, dim in enumerate(shape) if axis not in dropped]), node.input(0))
+    return [dim for axis, dim in enumerate(shape) if axis not in dropped]
 
 
 @operator("EXPAND_DIMS")
 def expand_dims(node: Node) -> list[Value]:
     """Convert EXPAND_DIMS: insert an axis of size 1."""
-    shape = list(node.info(0).shape)
+    return node.result(reshape_to(node, expanded_shape(node, node.info(0).shape)), node.input(0))
+
+
+def expanded_shape(node: Node, shape: Sequence[int]) -> list[int]:
+    """Return the shape that EXPAND_DIMS, whose axis is input 1, makes of `shape`."""
     axis = node.number(1, "the axis")
     if not -len(shape) - 1 <= axis <= len(shape):
-        node.fail(f"an axis cannot be inserted at {axis} into shape {node.info(0).shape}")
-    shape.insert(normal_axis(axis, len(shape) + 1), 1)
-    return node.result(reshape_to(node, shape), node.input(0))
+        node.fail(f"an axis cannot be inserted at {axis} into shape {shape}")
+    axis = normal_axis(axis, len(shape) + 1)
+    return [*shape[:axis], 1, *shape[axis:]]
 
 
 def reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
@@ -79,6 +89,25 @@ def rank_of(node: Node) -> list[Value]:
 def broadcast_to(node: Node) -> list[Value]:
     """Convert BROADCAST_TO; the shape is an input."""
     return node.result(BroadcastTo(node.ints(1, "the shape")), node.input(0))
+
+
+def broadcast_by(node: Node, index: int, value: Value) -> Value:
+    """Return `value`, broadcast to the shape that is input `index` of the node, whether it is known or computed."""
+    if node.info(index).constant is None:
+        return node.add(DynamicBroadcastTo(), value, node.input(index))
+    return node.add(BroadcastTo(node.ints(index, "the shape")), value)
+
+
+@operator("BROADCAST_ARGS")
+def broadcast_args(node: Node) -> list[Value]:
+    """Convert BROADCAST_ARGS: the common shape of two shapes, the shorter of which is extended by ones at its start."""
+    a, b = node.input(0, rank=1), node.input(1, rank=1)
+    longest = max(a.known.shape[0], b.known.shape[0])
+    if isinstance(longest, Dim) or any(isinstance(value.known.shape[0], Dim) for value in (a, b)):
+        node.open_shape("the number of dimensions is not known")
+    a, b = (node.add(Pad(((longest - value.known.shape[0], 0),), 1.0), value) for value in (a, b))
+    is_one = node.add(Comparison(), a, node.constant(np.ones(1, a.known.dtype.numpy)))
+    return node.result(Where(), is_one, b, a)
 
 
 @operator("FILL")

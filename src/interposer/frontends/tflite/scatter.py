@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from interposer.core.types import Dim
 from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.reshape import broadcast_by
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
+from interposer.ops.reshape import BroadcastTo, Reshape
 from interposer.ops.scatter import DynamicUpdateSlice, ScatterFunction, ScatterNd
 
 __all__: list[str] = []
@@ -21,3 +24,20 @@ def scatter_nd(node: Node) -> list[Value]:
 def dynamic_update_slice(node: Node) -> list[Value]:
     """Convert DYNAMIC_UPDATE_SLICE; the position is an input."""
     return node.result(DynamicUpdateSlice(), node.input(0), node.input(1), node.input(2))
+
+
+@operator("SPARSE_TO_DENSE")
+def sparse_to_dense(node: Node) -> list[Value]:
+    """Convert SPARSE_TO_DENSE: write one value, or one for each index, over a default value."""
+    indices, values = node.input(0), node.input(2)
+    rank = int(node.info(1).num_elements)
+    columns = indices.known.shape[1] if indices.known.rank > 1 else 1
+    if indices.known.rank > 2 or columns != rank:
+        node.fail(f"the indices have shape {indices.known.shape}; expected a position of {rank} axes in each row")
+    rows = node.add(Reshape((-1, rank)), indices)
+    count = rows.known.shape[0]
+    if values.known.rank == 0:
+        if isinstance(count, Dim):
+            node.open_shape("the number of indices is not known")
+        values = node.add(BroadcastTo((count,)), values)
+    return node.result(ScatterNd(), broadcast_by(node, 1, node.input(3)), rows, values)

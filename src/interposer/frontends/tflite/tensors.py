@@ -10,28 +10,39 @@ from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.frontends.tflite.contents import Tensor
 
-__all__ = ["constant_array", "data_type", "tensor_info"]
+__all__ = ["constant_array", "data_type", "is_complex", "tensor_info"]
 
-_UNKNOWN_TYPES: Final = frozenset({"complex64", "complex128", "resource", "variant"})
+_UNKNOWN_TYPES: Final = frozenset({"resource", "variant"})
+_PARTS: Final = {"complex64": DataType.FLOAT32, "complex128": DataType.FLOAT64}
+"""The type of the real and the imaginary part of complex numbers."""
 
 
 def data_type(name: str, where: str) -> DataType:
     """Return the data type for the file's type name; 4-bit integers are unpacked to int8, as in TFLite's kernels.
 
+    For complex numbers, it is the type of their parts.
+
     `ParseError` with the location `where` is raised for an unsupported type.
     """
     if name in _UNKNOWN_TYPES:
         raise ParseError(f"tensors of type {name} are not supported", where=where)
-    return DataType.INT8 if name == "int4" else DataType(name)
+    return _PARTS.get(name) or (DataType.INT8 if name == "int4" else DataType(name))
+
+
+def is_complex(tensor: Tensor) -> bool:
+    """Return True for complex numbers, which have a last dimension for their real and imaginary parts."""
+    return tensor.dtype in _PARTS
 
 
 def tensor_info(tensor: Tensor, where: str, *, dynamic: bool = False) -> TensorInfo:
     """Return the type, shape and quantization that the file declares for a tensor; `where` is for errors.
 
-    With `dynamic`, the dimensions that are dynamic in the file are unknown.
+    With `dynamic`, the dimensions that are dynamic in the file are unknown. Complex numbers have a last dimension of
+    size 2 that the file does not have.
     """
     dtype = data_type(tensor.dtype, where)
     shape = tensor.shape_signature if dynamic and tensor.shape_signature else tensor.shape
+    shape = (*shape, 2) if is_complex(tensor) else shape
     try:
         return TensorInfo([None if dim < 0 else dim for dim in shape], dtype, _quantization(tensor, dtype, where))
     except InvalidArgumentError as error:
@@ -61,6 +72,8 @@ def constant_array(values: Array, tensor: Tensor, where: str) -> Array:
     if tensor.dtype == "string":
         raise ParseError(f"tensor {tensor.name!r} is a constant text, which is not supported", where=where)
     dtype = data_type(tensor.dtype, where)
+    if is_complex(tensor):
+        return values.reshape(-1).view(dtype.numpy).reshape(*tensor.shape, 2)
     return values.view(dtype.numpy).reshape(tensor.shape) if dtype is DataType.BFLOAT16 else values
 
 

@@ -10,7 +10,7 @@ from interposer.formats.tflite.schema import OPTIONS
 from interposer.frontends.tflite.node import Node
 from interposer.ir.graph import Value
 
-__all__ = ["Converter", "Entry", "find", "operator", "operators"]
+__all__ = ["Converter", "Entry", "complex_operator", "find", "find_complex", "operator", "operators"]
 
 Converter: TypeAlias = Callable[[Node], Value | Sequence[Value]]
 
@@ -27,6 +27,7 @@ class Entry(NamedTuple):
 
 
 _TABLE: Final[dict[tuple[str, bool], Entry]] = {}
+_COMPLEX: Final[dict[str, Entry]] = {}
 
 
 def operator(*names: str, options: bool = False, custom: bool = False) -> Callable[[Converter], Converter]:
@@ -50,11 +51,33 @@ def operator(*names: str, options: bool = False, custom: bool = False) -> Callab
     return register
 
 
+def complex_operator(*names: str, options: bool = False) -> Callable[[Converter], Converter]:
+    """Register the decorated function as the converter of operators that have complex inputs or outputs.
+
+    It is used instead of the operators' other converter if a tensor of the operator is complex. The arguments and
+    errors are those of `operator`.
+    """
+
+    def register(convert: Converter) -> Converter:
+        for name in names:
+            if name in _COMPLEX:
+                raise InvalidArgumentError(f"{name} has two functions for complex numbers")
+            _COMPLEX[name] = Entry(convert, OPTIONS[name] if options else "")
+        return convert
+
+    return register
+
+
 def find(name: str, custom: bool) -> Entry | None:
     """Return the entry of an operator, or of a custom operator if `custom`; None if it is not known."""
-    return _TABLE.get((name, custom))
+    return _TABLE.get((name, custom)) or (None if custom else _COMPLEX.get(name))
+
+
+def find_complex(name: str) -> Entry | None:
+    """Return the entry of a builtin operator for complex numbers; None if it does not support them."""
+    return _COMPLEX.get(name)
 
 
 def operators() -> list[str]:
     """Return the names of all supported operators, custom ones as ``CUSTOM name``."""
-    return sorted(f"CUSTOM {name}" if custom else name for name, custom in _TABLE)
+    return sorted({*(f"CUSTOM {name}" if custom else name for name, custom in _TABLE), *_COMPLEX})

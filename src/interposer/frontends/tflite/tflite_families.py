@@ -3,9 +3,11 @@
 from interposer.frontends.tflite import (  # noqa: F401
     activation,
     blocks,
+    complex_numbers,
     control_flow,
     convolution,
     elementwise,
+    embedding,
     gather,
     matmul,
     matrices,
@@ -17,6 +19,7 @@ from interposer.frontends.tflite import (  # noqa: F401
     reshape,
     resize,
     scatter,
+    segments,
     selection,
     sequence,
 )

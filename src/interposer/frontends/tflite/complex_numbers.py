@@ -1,0 +1,138 @@
+"""TFLite converters for complex numbers, whose real and imaginary parts are along a last axis of size 2."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.core.types import TensorInfo
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.reshape import expanded_shape, reshape_to, squeezed_shape
+from interposer.frontends.tflite.tflite_converters import complex_operator
+from interposer.ir.graph import Value
+from interposer.ops.axes import normal_axis
+from interposer.ops.elementwise import Addition, Multiplication, Subtraction
+from interposer.ops.quantization import Cast
+from interposer.ops.rearrange import Concat, Pad, Slice, StridedSlice, Tile, Transpose
+from interposer.ops.reduction import Reduce, ReduceOperation
+from interposer.ops.reshape import Reshape
+from interposer.ops.spectral import Dft
+
+__all__: list[str] = []
+
+
+def _part(node: Node, value: Value, number: int) -> Value:
+    """Return the real (0) or imaginary (1) part, with a last axis of size 1."""
+    rank = value.known.rank
+    return node.add(Slice((0,) * (rank - 1) + (number,), (-1,) * (rank - 1) + (1,)), value)
+
+
+@complex_operator("REAL", "IMAG")
+def part(node: Node) -> list[Value]:
+    """Convert REAL and IMAG, which select one part of each complex number."""
+    x = node.input(0)
+    selected = _part(node, x, 1 if node.operator.name == "IMAG" else 0)
+    return node.result(reshape_to(node, x.known.shape[:-1]), selected)
+
+
+@complex_operator("COMPLEX_ABS")
+def magnitude(node: Node) -> list[Value]:
+    """Convert COMPLEX_ABS to the Euclidean norm of the two parts."""
+    return node.result(Reduce((-1,), operation=ReduceOperation.L2), node.input(0))
+
+
+@complex_operator("RFFT2D")
+def real_fft(node: Node) -> list[Value]:
+    """Convert RFFT2D to a discrete Fourier transform along each of the two last axes."""
+    lengths = node.ints(1, "the FFT lengths")
+    x = node.input(0)
+    if len(lengths) != 2 or min(lengths) < 1:
+        node.fail(f"the FFT lengths are {lengths}; expected two numbers of at least 1")
+    if x.known.rank < 2:
+        node.fail(f"input 0 has shape {x.known.shape}; expected rank 2 or more")
+    numbers = node.add(reshape_to(node, (*x.known.shape, 1)), x)
+    rows = node.add(Dft(axis=-2, length=lengths[1], onesided=True), numbers)
+    return node.result(Dft(axis=-3, length=lengths[0]), rows)
+
+
+@complex_operator("CAST")
+def cast(node: Node) -> list[Value]:
+    """Convert CAST from complex numbers, which drops the imaginary part, and CAST to them."""
+    x, output = node.input(0), node.output_info
+    if node.is_complex_output(0) and node.is_complex_input(0):
+        return node.result(Cast(output.dtype), x)
+    if node.is_complex_output(0):
+        real = node.add(reshape_to(node, (*x.known.shape, 1)), node.add(Cast(output.dtype), x))
+        return node.result(Pad(((0, 0),) * x.known.rank + ((0, 1),)), real)
+    real = node.add(reshape_to(node, x.known.shape[:-1]), _part(node, x, 0))
+    return node.result(Cast(output.dtype), real)
+
+
+@complex_operator("MUL")
+def multiply(node: Node) -> list[Value]:
+    """Convert MUL: (a + bi)(c + di) = (ac - bd) + (ad + bc)i."""
+    a, b = (_part(node, node.input(0), number) for number in (0, 1))
+    c, d = (_part(node, node.input(1), number) for number in (0, 1))
+
+    def product(x: Value, y: Value) -> Value:
+        return node.add(Multiplication(), x, y)
+
+    real = node.add(Subtraction(), product(a, c), product(b, d))
+    imaginary = node.add(Addition(), product(a, d), product(b, c))
+    return node.result(Concat(-1), real, imaginary)
+
+
+@complex_operator("RESHAPE")
+def reshape(node: Node) -> list[Value]:
+    """Convert RESHAPE; the parts stay along the last axis."""
+    shape = node.ints(1, "the shape") if node.optional(1) is not None else node.output_info.shape[:-1]
+    return node.result(Reshape((*shape, 2)), node.input(0))
+
+
+@complex_operator("EXPAND_DIMS")
+def expand_dims(node: Node) -> list[Value]:
+    """Convert EXPAND_DIMS; the axis does not count the parts."""
+    shape = expanded_shape(node, _without_parts(node.info(0)))
+    return node.result(reshape_to(node, [*shape, 2]), node.input(0))
+
+
+@complex_operator("SQUEEZE", options=True)
+def squeeze(node: Node) -> list[Value]:
+    """Convert SQUEEZE; the axes do not count the parts."""
+    shape = squeezed_shape(node, _without_parts(node.info(0)))
+    return node.result(reshape_to(node, [*shape, 2]), node.input(0))
+
+
+def _without_parts(info: TensorInfo) -> tuple[int, ...]:
+    return tuple(info.shape[:-1])
+
+
+@complex_operator("TRANSPOSE")
+def transpose(node: Node) -> list[Value]:
+    """Convert TRANSPOSE; the axis of the parts stays the last one."""
+    rank = node.info(0).rank - 1
+    permutation = (normal_axis(axis, rank) for axis in node.ints(1, "the permutation"))
+    return node.result(Transpose((*permutation, rank)), node.input(0))
+
+
+@complex_operator("SLICE")
+def slice_(node: Node) -> list[Value]:
+    """Convert SLICE, which keeps both parts."""
+    return node.result(Slice((*node.ints(1, "begin"), 0), (*node.ints(2, "size"), 2)), node.input(0))
+
+
+@complex_operator("STRIDED_SLICE", options=True)
+def strided_slice(node: Node) -> list[Value]:
+    """Convert STRIDED_SLICE with a range for every axis, and keep both parts."""
+    begin, end, strides = node.ints(1, "begin"), node.ints(2, "end"), node.ints(3, "strides")
+    masks = {name: value for name, value in node.options.items() if name.endswith("_mask")}
+    if len(begin) != node.info(0).rank - 1 or masks["ellipsis_mask"] or masks["new_axis_mask"]:
+        node.fail("complex numbers can only be sliced by one range for every axis")
+    if node.options["offset"]:
+        end = tuple(int(number) for number in np.add(begin, end))
+    return node.result(StridedSlice((*begin, 0), (*end, 2), (*strides, 1), **masks), node.input(0))
+
+
+@complex_operator("TILE")
+def tile(node: Node) -> list[Value]:
+    """Convert TILE, which repeats both parts together."""
+    return node.result(Tile((*node.ints(1, "the multiples"), 1)), node.input(0))

@@ -1,0 +1,81 @@
+"""TFLite converters for reductions over segments of rows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from interposer.core.types import DataType, Dim
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.tflite_converters import operator
+from interposer.ir.graph import Value
+from interposer.ops.elementwise import Addition, Comparison, ComparisonOperation, Where
+from interposer.ops.rearrange import Concat, Slice
+from interposer.ops.reduction import Reduce, ReduceOperation
+from interposer.ops.reshape import BroadcastTo, Reshape, Shape
+from interposer.ops.scatter import ScatterFunction, ScatterNd
+
+__all__: list[str] = []
+
+_FUNCTIONS: Final = {
+    "UNSORTED_SEGMENT_SUM": ScatterFunction.ADD,
+    "UNSORTED_SEGMENT_PROD": ScatterFunction.MUL,
+    "UNSORTED_SEGMENT_MAX": ScatterFunction.MAX,
+    "UNSORTED_SEGMENT_MIN": ScatterFunction.MIN,
+}
+
+
+@operator("SEGMENT_SUM")
+def segment_sum(node: Node) -> list[Value]:
+    """Convert SEGMENT_SUM: add each row to the result's row with the number of its segment.
+
+    The greatest segment number determines how many rows the result has.
+    """
+    data, numbers = node.input(0), node.input(1, rank=1)
+    nothing, step = (node.constant(np.full(1, value, numbers.known.dtype.numpy)) for value in (-1, 1))
+    greatest = node.add(Reduce((0,), True, ReduceOperation.MAX), node.add(Concat(0), numbers, nothing))
+    rest = node.add(Slice((1,), (-1,)), node.add(Shape(numbers.known.dtype), data))
+    shape = node.add(Concat(0), node.add(Addition(), greatest, step), rest)
+    op = ScatterNd(ScatterFunction.ADD, input_enabled=False)
+    return node.result(op, shape, _as_column(node, numbers), data)
+
+
+@operator(*_FUNCTIONS)
+def unsorted_segments(node: Node) -> list[Value]:
+    """Convert UNSORTED_SEGMENT_SUM, _PROD, _MAX and _MIN; rows with a negative segment number are dropped.
+
+    They are written to an extra row, which is sliced off.
+    """
+    data, numbers = node.input(0), node.input(1)
+    count = node.number(2, "the number of segments")
+    shape = data.known.shape[numbers.known.rank :]
+    if any(isinstance(size, Dim) for size in shape):
+        node.open_shape("the size of a row is not known")
+    if count < 0:
+        node.fail(f"the number of segments is {count}; expected 0 or more")
+    function = _FUNCTIONS[node.operator.name]
+    start = node.constant(np.full((), _neutral(function, data.known.dtype), data.known.dtype.numpy))
+    base = node.add(BroadcastTo((count + 1, *shape)), start)
+    rows = _as_column(node, _kept(node, numbers, count))
+    scattered = node.add(ScatterNd(function), base, rows, node.add(Reshape((-1, *shape)), data))
+    return node.result(Slice((0,) * (1 + len(shape)), (count, *shape)), scattered)
+
+
+def _kept(node: Node, numbers: Value, count: int) -> Value:
+    """Return the segment numbers with `count` in place of the negative ones."""
+    zero, last = (node.constant(np.full((), value, numbers.known.dtype.numpy)) for value in (0, count))
+    is_negative = node.add(Comparison(ComparisonOperation.LESS), numbers, zero)
+    return node.add(Where(), is_negative, last, numbers)
+
+
+def _as_column(node: Node, numbers: Value) -> Value:
+    return node.add(Reshape((-1, 1)), numbers)
+
+
+def _neutral(function: ScatterFunction, dtype: DataType) -> float | int:
+    """Return the result of a segment without rows."""
+    if function in {ScatterFunction.ADD, ScatterFunction.MUL}:
+        return int(function is ScatterFunction.MUL)
+    limits = np.finfo(dtype.numpy) if dtype.is_float else np.iinfo(dtype.numpy)
+    return limits.min if function is ScatterFunction.MAX else limits.max

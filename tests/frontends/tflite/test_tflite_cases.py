@@ -1,0 +1,27 @@
+"""Operators on values: worked examples, and what LiteRT's interpreter returns for the same files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flatbuffers", reason="the package flatbuffers, which builds the files, is not installed")
+
+from tests.frontends.tflite.cases.all_cases import CASES
+from tests.frontends.tflite.cases.comparison import compared, difference, run_here
+
+WORKED = [case for case in CASES if case.expected is not None]
+
+
+@pytest.mark.parametrize("case", WORKED, ids=lambda case: case.id)
+def test_an_operator_gives_the_worked_example(case):
+    results = run_here(case)
+    expected = [np.array(value, result.dtype) for value, result in zip(case.expected, results, strict=True)]
+    assert difference(results, expected, case.tolerance) == ""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_an_operator_gives_what_litert_gives(case):
+    pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
+    outcome = compared(case)
+    assert outcome.status in {"agrees", "refused by LiteRT"}, outcome.reason
