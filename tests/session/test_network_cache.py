@@ -113,10 +113,10 @@ def test_what_was_kept_and_cannot_be_loaded_is_placed_anew(load, file, monkeypat
     expected = (first := load(file)).run(numbers(first))
     plain, errors = ip.Runtime.load_network, [LoadError("no workload", backend="CpuAcc")]
 
-    def failing(self, optimized):
+    def failing(self, optimized, states=None):
         if errors:
             raise errors.pop()
-        return plain(self, optimized)
+        return plain(self, optimized, states)
 
     monkeypatch.setattr(ip.Runtime, "load_network", failing)
     model = load(file)

@@ -12,6 +12,7 @@ from interposer.backend.ids import listed_ids
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnsupportedLayerError
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
+from interposer.ir.states import states_of
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops.control import Constant, Input, Output
 from interposer.optimizer import OptimizerOptions, simplified
@@ -216,6 +217,8 @@ class _Comparer:
         """Run the comparison on the inputs `feeds`, by name: all layers one by one, then the whole network."""
         for layer in self.graph.inputs:
             self.known[layer.output] = self.own[layer.output] = feeds[layer.name]
+        for state in states_of(self.graph):
+            self.known[state.source.output] = self.own[state.source.output] = state.initial
         layers = []
         for number, layer in enumerate(self.running):
             self.progress("layer by layer", number, len(self.running))

@@ -392,13 +392,23 @@ class Graph:
 
     @property
     def inputs(self) -> list[Layer]:
-        """The Input layers, in order of their binding ids."""
+        """The Input layers that the caller fills, in order of their binding ids."""
+        return [layer for layer in self.sources if not layer.op.state]  # type: ignore[attr-defined]
+
+    @property
+    def outputs(self) -> list[Layer]:
+        """The Output layers that the caller reads, in order of their binding ids."""
+        return [layer for layer in self.sinks if not layer.op.state]  # type: ignore[attr-defined]
+
+    @property
+    def sources(self) -> list[Layer]:
+        """All Input layers, those that read states included, in order of their binding ids."""
         result = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Input)]
         return [layer for _, layer in sorted(result, key=lambda item: item[0])]
 
     @property
-    def outputs(self) -> list[Layer]:
-        """The Output layers, in order of their binding ids."""
+    def sinks(self) -> list[Layer]:
+        """All Output layers, those that set states included, in order of their binding ids."""
         result = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Output)]
         return [layer for _, layer in sorted(result, key=lambda item: item[0])]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from interposer.core.errors import InvalidArgumentError, InvalidNetworkError, expect
+from interposer.core.errors import InvalidArgumentError, InvalidNetworkError, did_you_mean, expect
 from interposer.core.schema import Op
 from interposer.core.types import Quantization, TensorInfo
 from interposer.ir.builders import Builders
 from interposer.ir.graph import Graph, Layer, Value, binding_id, cycle_problem
 from interposer.ir.inference import infer_layer
+from interposer.ir.states import State, free_binding_id, initial_array, state_problems, states_of
 from interposer.ir.text import parse_graph, print_graph
 from interposer.ops.control import Constant, Input, Output
 
@@ -79,6 +80,56 @@ class Network(Builders):
         values = () if value is None else (value,)
         return self.add_layer(Output(binding_id), *values, name=name or f"output_{binding_id}")
 
+    def add_state(self, name: str, info: TensorInfo, initial: Any = None) -> Layer:
+        """Add a state, a tensor that the network keeps from one run to the next; return the layer that reads it.
+
+        States are no inputs or outputs: the runtime stores them with the loaded network. `set_state` says which value
+        the state has after a run.
+
+        Args:
+            name: a name that no other state of the network has.
+            info: type, shape and quantization of the state; the shape must be known.
+            initial: the value before the first run, an array of this shape; None is zeros, or the zero point if the
+                state is quantized. An array is not copied and must not be changed afterwards.
+
+        Raises:
+            InvalidArgumentError: the name is empty or used, the shape is not known, or the initial value does not fit.
+
+        >>> network = Network("count")
+        >>> runs = network.add_state("runs", TensorInfo((), "int64"))
+        >>> one = network.add_constant_layer(np.int64(1))
+        >>> network.set_state("runs", network.add_addition_layer(runs, one))
+        >>> _ = network.add_output_layer(0, runs)
+        """
+        expect(name, str, "a state's name must be a text")
+        expect(info, TensorInfo, "a state is described by a TensorInfo(shape, dtype)")
+        if not name or any(state.name == name for state in self.states):
+            raise InvalidArgumentError(f"the network has a state {name!r} already" if name else "a state needs a name")
+        if not info.is_tensor or not info.is_concrete:
+            raise InvalidArgumentError(f"the state {name!r} is {info}; expected a tensor of known shape")
+        value = None if initial is None else initial_array(f"the initial value of the state {name!r}", info, initial)
+        op = Input(free_binding_id(self.graph), name, value)
+        return self.add_layer(op, name=name, outputs=info.with_constant(None))
+
+    def set_state(self, name: str, value: Value | Layer) -> None:
+        """Let a state have this value after each run; without it, the state keeps the value that it has.
+
+        Raises:
+            InvalidArgumentError: the network has no state of this name, or its value is set already.
+        """
+        state = next((state for state in self.states if state.name == name), None)
+        if state is None:
+            known = [state.name for state in self.states]
+            raise InvalidArgumentError(f"the network has no state {name!r}{did_you_mean(name, known)}")
+        if state.target is not None:
+            raise InvalidArgumentError(f"the state {name!r} is set already, by layer {state.target}")
+        self.add_layer(Output(binding_id(state.source), name), value, name=f"{state.source.name}:next")
+
+    @property
+    def states(self) -> list[State]:
+        """The states of the network, in the order in which they were added."""
+        return states_of(self.graph)
+
     def add_constant_layer(
         self, value: Any, quantization: Quantization | None = None, name: str | None = None
     ) -> Layer:
@@ -141,6 +192,7 @@ class Network(Builders):
         for layer in order:
             yield from (f"layer {layer}: {error}" for error in infer_layer(layer))
         yield from _border_problems(self.graph)
+        yield from state_problems(self.graph)
 
     def text(self, *, elide: int | None = None) -> str:
         """Return the network in the text format, with all constants; `parse` reads back an identical network.
@@ -206,14 +258,14 @@ def _consumers(layer: Layer) -> list[Layer]:
 
 
 def _border_problems(graph: Graph) -> Iterator[str]:
-    for kind, layers in (("input", graph.inputs), ("output", graph.outputs)):
+    for kind, layers in (("input", graph.sources), ("output", graph.sinks)):
         seen: dict[int, Layer] = {}
         for layer in layers:
             binding = binding_id(layer)
             if binding in seen:
                 yield f"{kind} binding id {binding} is used by layers {seen[binding].name!r} and {layer.name!r}"
             seen.setdefault(binding, layer)
-    if not graph.outputs:
+    if not graph.sinks:
         yield "it has no output layer"
 
 

@@ -10,6 +10,7 @@ from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import known_inference, layer_problems
 from interposer.ir.regions import region_title
+from interposer.ir.states import state_problems
 from interposer.ops.control import Input, MemCopy, MemImport, Output, PreCompiled
 from interposer.ops.control_flow import ControlFlow
 
@@ -22,6 +23,7 @@ def verify(graph: Graph, after: str = "", *, placed: bool = False) -> None:
     - Names are unique and the graph knows them; binding ids are unique among inputs and among outputs.
     - Every layer has the outputs that its operator gives, no more inputs than operands, and all required ones.
     - Every input is an output of a layer of the graph; inputs and uses agree both ways; nothing depends on itself.
+    - Every state has one layer that reads it and at most one that sets it, with the same type and shape.
     - Every tensor has an info that agrees with the info that its layer's operator infers.
     - A layer with control flow has the regions that its operator names, with the inputs and outputs that it binds.
     - With `placed`, every layer that runs has a backend, and takes only tensors for which a kind of memory was chosen.
@@ -48,6 +50,7 @@ def _graph_problems(graph: Graph, placed: bool) -> Iterator[str]:
             yield from (f"{title}: {error}" for error in _region_problems(layer, region, placed))
     yield from structure or _cycle_problems(graph)
     yield from _binding_problems(graph)
+    yield from state_problems(graph)
 
 
 def _is_sound(graph: Graph, layer: Layer) -> bool:

@@ -15,6 +15,9 @@ __all__ = ["Constant", "Debug", "Input", "MemCopy", "MemImport", "Merge", "Outpu
 class Input(Op):
     """An input of the network; its shape and type are declared where the layer is added.
 
+    With ``state``, it is no input that the caller gives: it reads the state of this name, which the runtime keeps from
+    one run to the next.
+
     Shapes:
         output: as declared
 
@@ -25,11 +28,17 @@ class Input(Op):
     output = result()
 
     binding_id: int = attribute(default=0, doc="Number by which the caller identifies this input.")
+    state: str = attribute(default="", doc="Name of the state that it reads; empty for an input of the caller.")
+    initial: Array | None = attribute(
+        default=None, doc="Value of the state before the first run; None is zero, or the zero point if it is quantized."
+    )
 
 
 @op(executable=False)
 class Output(Op):
     """An output of the network, which returns a tensor to the caller.
+
+    With ``state``, the tensor is not returned: it becomes the value of the state of this name at the end of a run.
 
     Shapes:
         input: any
@@ -41,6 +50,7 @@ class Output(Op):
     input = operand(dtypes=ANYTHING)
 
     binding_id: int = attribute(default=0, doc="Number by which the caller identifies this output.")
+    state: str = attribute(default="", doc="Name of the state that it sets; empty for an output to the caller.")
 
 
 @op(executable=False)

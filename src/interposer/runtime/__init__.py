@@ -5,6 +5,7 @@ from interposer.runtime.imports import ImportedInputId, ImportedOutputId
 from interposer.runtime.memory import MemoryReport
 from interposer.runtime.runs import PendingRun, RunControl
 from interposer.runtime.runtime import NetworkId, Runtime
+from interposer.runtime.states import StateMemory
 from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import TransferReport
 
@@ -17,6 +18,7 @@ __all__ = [
     "PendingRun",
     "RunControl",
     "Runtime",
+    "StateMemory",
     "TransferReport",
     "WorkingMemHandle",
 ]

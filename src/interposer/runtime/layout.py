@@ -106,9 +106,9 @@ def _border(graph: Graph) -> Iterator[Value]:
 
     Outputs that are also inputs or constants are left out.
     """
-    for layer in graph.inputs:
+    for layer in graph.sources:
         yield layer.output
-    for layer in graph.outputs:
+    for layer in graph.sinks:
         [value] = layer.values
         if not isinstance(value.producer.op, Input | Constant):
             yield value

@@ -16,6 +16,7 @@ from interposer.core.constants import Users, check_unchanged
 from interposer.core.errors import BindingError, ExecutionError, InvalidArgumentError, expect
 from interposer.core.types import Array
 from interposer.ir.regions import places
+from interposer.ir.states import states_of
 from interposer.ops.control import PreCompiled
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
@@ -27,6 +28,7 @@ from interposer.runtime.memory import MemoryReport
 from interposer.runtime.overlaps import Constants
 from interposer.runtime.program import Program, runs
 from interposer.runtime.runs import RunControl, Workers
+from interposer.runtime.states import StateMemory
 from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import DebugCallback, TransferCounts, TransferReport
 
@@ -43,7 +45,8 @@ _loaded: weakref.WeakSet[LoadedNetwork] = weakref.WeakSet()
 class LoadedNetwork:
     """A network that is ready to run. Runs may be concurrent: each uses a separate `WorkingMemHandle`.
 
-    With `workers`, branches of one run that are on different backends run concurrently.
+    With `workers`, branches of one run that are on different backends run concurrently. `memory` has the values of the
+    network's states in runs without a working memory of their own; None starts with the initial values.
 
     Workloads and handles are created and planned here, in a first working memory. Tensors whose shapes depend on data
     are the exception: see `LateStep`.
@@ -58,8 +61,11 @@ class LoadedNetwork:
         optimized: OptimizedNetwork,
         workers: Workers | None = None,
         allocators: Mapping[str, CustomAllocator] | None = None,
+        memory: StateMemory | None = None,
     ) -> None:
         self.optimized = optimized
+        self.states = states_of(optimized.graph)
+        self.state_memory = StateMemory() if memory is None else memory
         self._workers = workers
         self.bindings = Bindings(optimized)
         self._layers = tuple(place.layer for place in places(optimized.graph))
@@ -85,7 +91,13 @@ class LoadedNetwork:
             raise
         self.bindings.constants = Constants(self._constant_arrays())
         self._steps = first.steps
+        self._ways = self._ways_of_states()
         _loaded.add(self)
+
+    def _ways_of_states(self) -> dict[str, bool]:
+        """Return how states are written, by name, for `StateMemory.turn`: False if a run allocates the next value."""
+        late = self._program.late
+        return {item.name: False for item in self.states if item.target and item.target.values[0] in late}
 
     def _constant_arrays(self) -> list[Array]:
         """Return all constants of the network, including those of which only backends have a copy."""
@@ -221,12 +233,31 @@ class LoadedNetwork:
         """
         self._enter(control)
         try:
-            if working is not None:
+            if self.states:
+                self._run_with_states(inputs, outputs, working, control)
+            elif working is not None:
                 working.run(inputs, outputs, control)
             else:
                 self._run_in_any(inputs, outputs, control)
         finally:
             self._leave()
+
+    def _run_with_states(
+        self,
+        inputs: Mapping[int, Array],
+        outputs: dict[int, Array],
+        working: WorkingMemHandle | None,
+        control: RunControl | None,
+    ) -> None:
+        memory = self.state_memory if working is None else working.state_memory
+        with memory.turn(self.states, control, self._ways) as turn:
+            feeds, targets = {**inputs, **turn.values}, {**outputs, **turn.targets}
+            if working is not None:
+                working.run(feeds, targets, control)
+            else:
+                self._run_in_any(feeds, targets, control)
+            turn.targets.update(targets)
+        outputs.update({key: array for key, array in targets.items() if key not in turn.values})
 
     def direct_call(self, inputs: Sequence[int]) -> DirectRun | None:
         """Return a function that runs the network with minimal overhead, or None: see `Runtime.direct_call`.
@@ -234,7 +265,7 @@ class LoadedNetwork:
         `inputs` are the binding ids of the inputs, in the order of the calls.
         """
         self._check_order(inputs)
-        if self._steps is None:
+        if self._steps is None or self.states:
             return None
         with self._lock:
             call = self._direct.get(tuple(inputs))
@@ -260,6 +291,10 @@ class LoadedNetwork:
         Raises:
             ExecutionError: any reason of `run`; or an import was cleared, or the memory of a descriptor is gone.
         """
+        if self.states:
+            look_at(imported, None)
+            self.run(imported.inputs, dict(imported.outputs), working)
+            return True
         me = get_ident()
         if me in self._runs:
             self.refuse_in_own_run("run again")
@@ -333,6 +368,7 @@ class LoadedNetwork:
         with self._changed:
             control.given_up = True
             self._changed.notify_all()
+        self.state_memory.give_up(control)
 
     def refuse_in_own_run(self, what: str) -> None:
         """Raise `ExecutionError` if this thread is inside a run of the network, such as in a callback.

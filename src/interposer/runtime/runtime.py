@@ -39,6 +39,7 @@ from interposer.runtime.imports import ImportedInputId, ImportedOutputId
 from interposer.runtime.loaded import DirectRun, LoadedNetwork, said
 from interposer.runtime.memory import MemoryReport
 from interposer.runtime.runs import PendingRun, RunControl, Workers
+from interposer.runtime.states import StateMemory
 from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import DebugCallback, TransferReport
 
@@ -120,10 +121,15 @@ class Runtime:
         return tuple(self._networks)
 
     @memory_to("load the network")
-    def load_network(self, optimized: OptimizedNetwork) -> NetworkId:
+    def load_network(self, optimized: OptimizedNetwork, states: StateMemory | None = None) -> NetworkId:
         """Load a network and return its id; the contexts of its backends are notified before and after.
 
         The context of a backend is created when the first network that may use this backend is loaded.
+
+        Args:
+            optimized: what `optimize` returned.
+            states: the values of the network's states, which several networks can share; None starts with the initial
+                values.
 
         Raises:
             LoadError: a context refused, or a backend could not create a required object. Everything created until then
@@ -135,7 +141,7 @@ class Runtime:
             network_id = next(self._ids)
             agreed = self._ask_before_loading(network_id, self._contexts_of(optimized))
             try:
-                loaded = LoadedNetwork(optimized, self.workers, self.options.custom_allocators)
+                loaded = LoadedNetwork(optimized, self.workers, self.options.custom_allocators, states)
             except BaseException:
                 self._tell("after_unload_network", network_id, agreed)
                 raise
@@ -455,6 +461,31 @@ class Runtime:
     def memory(self, network_id: NetworkId) -> MemoryReport:
         """Return the memory of a loaded network; raise `UnknownNetworkError` if it is not loaded."""
         return self._loaded(network_id).memory()
+
+    def state(self, network_id: NetworkId) -> dict[str, Array]:
+        """Return copies of the values of a network's states by name.
+
+        These are the states of runs without a working memory of their own; see `WorkingMemHandle.state` for the others.
+
+        Raises:
+            UnknownNetworkError: the network is not loaded.
+        """
+        loaded = self._loaded(network_id)
+        return loaded.state_memory.snapshot(loaded.states)
+
+    def set_state(self, network_id: NetworkId, values: Mapping[str, Any]) -> None:
+        """Give some of a network's states values by name, which are copied; see `state`.
+
+        Raises:
+            UnknownNetworkError: the network is not loaded.
+            BindingError: there is no such state, or a value has another shape or type; no state is changed then.
+        """
+        loaded = self._loaded(network_id)
+        loaded.state_memory.assign(loaded.states, values)
+
+    def reset_state(self, network_id: NetworkId) -> None:
+        """Give a network's states their initial values; raise `UnknownNetworkError` if it is not loaded."""
+        self._loaded(network_id).state_memory.reset()
 
     def bindings(self, network_id: NetworkId) -> Bindings:
         """Return the inputs and outputs of a loaded network; raise `UnknownNetworkError` if it is not loaded."""

@@ -45,7 +45,7 @@ class Steps:
         self.program, self._factories, self._workers = program, factories, workers
         self._around, self._prefix = around, f"{around}/{self.title}/" if around else ""
         self._control: RunControl | None = None
-        self.inputs, self.outputs = program.graph.inputs, program.graph.outputs
+        self.inputs, self.outputs = program.graph.sources, program.graph.sinks
         self.handles: dict[Value, TensorHandle] = {}
         self.imported: set[Value] = set()
         self._borrowing: list[TensorHandle] = []

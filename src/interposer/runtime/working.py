@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from interposer.backend import ArenaMemoryManager, MemoryManager, TensorHandle
 from interposer.core.errors import BindingError, ExecutionError
 from interposer.core.types import Array, TensorShape
 from interposer.ir.graph import Layer, Value, binding_id
+from interposer.ir.states import states_of
 from interposer.kernels.table import empty
 from interposer.ops.control import Input
 from interposer.runtime.factories import Factories, constant_of
@@ -23,6 +24,7 @@ from interposer.runtime.late import LateHandles
 from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.program import Program
 from interposer.runtime.runs import RunControl, Workers
+from interposer.runtime.states import StateMemory
 from interposer.runtime.steps import Steps, failure, guarded_view
 
 __all__ = ["WorkingMemHandle", "check_shape"]
@@ -37,6 +39,9 @@ class WorkingMemHandle:
     Several threads can run one network concurrently if each run has a separate working memory. A working memory serves
     one run at a time, of any thread. The memory is acquired in the first run and released by `free` or when the network
     is unloaded. `close`, the end of a ``with`` block, or unloading the network also destroys the tensor handles.
+
+    The states of the network have values of their own in each working memory. `state` gives and sets them, and
+    `reset_state` restores the initial values.
 
     Raises:
         LoadError: a backend could not create a handle or its memory plan.
@@ -53,15 +58,17 @@ class WorkingMemHandle:
         weakref.finalize(self, _destroy_unused, *unused).atexit = False  # at exit, the network destroys them
         self._steps = Steps(program, factories, workers)
         self._steps.plan_memory()
+        self.state_memory = StateMemory()
+        outputs = sorted(self._steps.outputs, key=lambda layer: binding_id(layer) < 0)
         self._inputs = [(binding_id(layer), layer) for layer in self._steps.inputs]
-        self._outputs = [(binding_id(layer), layer) for layer in self._steps.outputs]
+        self._outputs = [(binding_id(layer), layer) for layer in outputs]
         self._directly = self._direct_outputs()
         self._indirectly = [(binding, layer) for binding, layer in self._outputs if binding not in self._directly]
 
     def _direct_outputs(self) -> dict[int, tuple[Layer, TensorHandle]]:
         """Return the outputs, by binding id, that can be written directly to the caller's memory."""
         result: dict[Value, Layer] = {}
-        for layer in self._steps.outputs:
+        for _, layer in self._outputs:
             [value] = layer.values
             if value in self._steps.imported and not isinstance(value.producer.op, Input):
                 result.setdefault(value, layer)
@@ -251,6 +258,19 @@ class WorkingMemHandle:
             handle.copy_out(outputs[binding])
         except Exception as error:
             raise failure(layer, "could not give its data", error) from error
+
+    @property
+    def state(self) -> dict[str, Array]:
+        """Copies of the values of the network's states by name; assign a mapping of arrays to set some of them."""
+        return self.state_memory.snapshot(states_of(self.program.graph))
+
+    @state.setter
+    def state(self, values: Mapping[str, Any]) -> None:
+        self.state_memory.assign(states_of(self.program.graph), values)
+
+    def reset_state(self) -> None:
+        """Give the network's states in this working memory their initial values."""
+        self.state_memory.reset()
 
     @property
     def steps(self) -> Steps | None:

@@ -32,13 +32,14 @@ from interposer.core.errors import (
 from interposer.core.types import Array, TensorInfo
 from interposer.frontends.template import Template
 from interposer.ir.network import Network
+from interposer.ir.states import State, states_of
 from interposer.ops.control import Constant
 from interposer.optimizer import OptimizerOptions
 from interposer.optimizer.optimizer_options import check_seconds
 from interposer.report.estimate import Estimate
 from interposer.report.explanation import Explanation, Times
 from interposer.report.optimized import OptimizedNetwork
-from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, Runtime, TransferReport
+from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, Runtime, StateMemory, TransferReport
 from interposer.session.arguments import input_arrays, inputs_by_name, named_inputs, outputs_by_number
 from interposer.session.bound import BoundRun
 from interposer.session.fallback import Choice
@@ -75,6 +76,11 @@ class Model:
     ``fallback=True`` the model also stops using a backend that exceeds a deadline; with ``fallback=False`` every
     failure is raised.
 
+    The states of a network (see `Network.add_state`) last from call to call, whatever the shapes of the inputs and
+    the requested outputs are. Calls of a model with states take turns. A call that fails, and measurements, leave the
+    states as they were. `state` gives and sets their values; `reset_state` restores the initial values, with which a
+    copied or unpickled model also starts.
+
     `inputs` and `outputs` map names to tensor infos. The info of an output is None if the file does not declare it.
 
     A model can be pickled with its options, backends, shapes, limits, fallback and plan. If `load` read it from a path,
@@ -100,9 +106,12 @@ class Model:
         expect(limits, Limits, "the limits must be Limits(...)")
         expect(fallback, bool | None, "fallback must be True, False or None")
         expect(plan, Plan | None, "the plan must be a Plan, such as Plan.load(path)")
-        self._set_up(network, Choice(runtime, backends, options, fallback, plan), limits)
+        self._set_up(network, Choice(runtime, backends, options, fallback, plan), limits, StateMemory())
 
-    def _set_up(self, network: Network | Template | Blueprint, choice: Choice, limits: Limits) -> None:
+    def _set_up(
+        self, network: Network | Template | Blueprint, choice: Choice, limits: Limits, states: StateMemory
+    ) -> None:
+        self._states = states
         self.runtime, self._choice, self._limits = choice.runtime, choice, limits
         self._origin: Origin | None = None
         self._estimate: Estimate | None = None
@@ -185,7 +194,7 @@ class Model:
         while True:
             try:
                 optimized = self._choice.optimized(network()) if known is None else known
-                network_id = self.runtime.load_network(optimized)
+                network_id = self.runtime.load_network(optimized, self._states)
                 if known is None and not self.runtime.memory(network_id).mapped_constants:
                     give_back_pages(item.op.value for item in network().graph if isinstance(item.op, Constant))
                 self._variants[key] = network_id, optimized
@@ -298,6 +307,35 @@ class Model:
         """The measured or given placement that the model follows, or None if the placement is not (yet) measured."""
         return self._choice.used_plan
 
+    @property
+    def state(self) -> dict[str, Array]:
+        """Copies of the values that the network's states have between calls, by name; empty if it has no states.
+
+        Assign a mapping of arrays by name to set some of them, such as the result of an earlier `state`. The call waits
+        for a run in progress.
+
+        Raises:
+            BindingError: (on assignment) the network has no such state, or a value has another shape or type; no state
+                is changed then.
+            InvalidArgumentError: the model is closed; or the layers depend on values of inputs, and the model has not
+                been called yet.
+        """
+        return self._states.snapshot(self._known_states())
+
+    @state.setter
+    def state(self, values: Mapping[str, Any]) -> None:
+        self._states.assign(self._known_states(), values)
+
+    def reset_state(self) -> None:
+        """Give all states of the network their initial values; wait for a run in progress."""
+        self._states.reset()
+
+    def _known_states(self) -> list[State]:
+        with self._lock:
+            self._check_open()
+            network = None if self._variants else self._blueprint.network
+            return states_of(self.optimized.graph if network is None else network.graph)
+
     def explain(
         self,
         measure: bool = False,
@@ -328,11 +366,12 @@ class Model:
         from interposer.session.stopwatch import example_inputs, measured_times  # noqa: PLC0415 - seldom needed
 
         value = example_inputs(self.optimized) if inputs is None else inputs
-        while True:  # every retry has one backend less
-            disabled = self._choice.disabled
-            times = measured_times(lambda control: self._run_watched(value, None, lambda: control), budget_seconds)
-            if self._choice.disabled == disabled:
-                return self.optimized.explain(times)
+        with self._states.preserved():
+            while True:  # every retry has one backend less
+                disabled = self._choice.disabled
+                times = measured_times(lambda control: self._run_watched(value, None, lambda: control), budget_seconds)
+                if self._choice.disabled == disabled:
+                    return self.optimized.explain(times)
 
     def _planned_time(self) -> Times | None:
         """Return the times that the plan recorded for a whole run, or None if no plan is followed exactly."""
@@ -583,7 +622,7 @@ class Model:
             self._check_open()
             if names not in self._others:
                 other = Model.__new__(Model)
-                other._set_up(self._blueprint.with_outputs(names), self._choice.fork(), self._limits)
+                other._set_up(self._blueprint.with_outputs(names), self._choice.fork(), self._limits, self._states)
                 self._others[names] = other
                 while len(self._others) > CACHED:  # a running call holds a reference to its model
                     self._others.popitem(last=False)
@@ -748,7 +787,7 @@ class Model:
     def __copy__(self) -> Model:
         self._check_open()
         other = Model.__new__(Model)
-        other._set_up(self._blueprint.forked(), self._choice.fork(), self._limits)
+        other._set_up(self._blueprint.forked(), self._choice.fork(), self._limits, StateMemory())
         other._origin = self._origin
         return other
 

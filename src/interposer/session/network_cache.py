@@ -35,6 +35,7 @@ from interposer.core.cache import (
     read_record,
     write_cached,
 )
+from interposer.core.codec import array_from_plain, array_to_plain
 from interposer.core.errors import InterposerError, LimitExceededError, LoadError
 from interposer.core.schema import Op
 from interposer.core.types import Dim, Quantization, TensorInfo, TensorShape
@@ -61,7 +62,7 @@ FOLDER: Final = "networks"
 """The name of the folder inside the cache folder."""
 NAMES: Final = own_names("[0-9a-f]{32}")
 """The pattern of the file names that this module writes."""
-MAGIC: Final = b"interposer network 5\n"
+MAGIC: Final = b"interposer network 6\n"
 MOST_BYTES: Final = 1 << 31
 """The largest model file that is cached, in bytes."""
 MOST_CACHED: Final = 1 << 32
@@ -264,7 +265,9 @@ class Keeper:
 
     def _op(self, fact: Mapping[str, Any], entry: Entry) -> Op:
         if fact["kind"] != "PreCompiled":
-            return Input(fact["binding"]) if fact["kind"] == "Input" else Output(fact["binding"])
+            initial = None if fact["initial"] is None else array_from_plain(fact["initial"])
+            state = fact["state"]
+            return Input(fact["binding"], state, initial) if fact["kind"] == "Input" else Output(fact["binding"], state)
         options = self._options.model_options.get(self._backend.id, {})
         try:
             created = self._backend.restore_compiled(entry.parts[fact["part"]], options)
@@ -370,7 +373,9 @@ class Keeper:
             "outputs": [_plain(value.known) for value in layer.outputs],
         }  # fmt: skip
         if isinstance(layer.op, Input | Output):
-            return fact | {"binding": layer.op.binding_id}
+            value = layer.op.initial if isinstance(layer.op, Input) else None
+            initial = None if value is None else array_to_plain(value)
+            return fact | {"binding": layer.op.binding_id, "state": layer.op.state, "initial": initial}
         saved = self._saved(layer.op.object) if isinstance(layer.op, PreCompiled) else None
         if saved is None:
             return None

@@ -44,6 +44,8 @@ def specialised(network: Network, shapes: Mapping[str, TensorShape]) -> Network:
     graph = network.graph.clone()
     fits = all(item.output.known.shape.accepts(shapes[item.name]) for item in graph.inputs)
     for layer in graph:
+        if isinstance(layer.op, Input) and layer.op.state:
+            continue
         if isinstance(layer.op, Input):
             layer.output.declared = layer.output.known.with_shape(shapes[layer.name])
         elif not fits:

@@ -9,6 +9,7 @@ from interposer.backend import Backend, Capabilities, KernelTable
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value, binding_id
 from interposer.ir.inference import infos_for
+from interposer.ir.states import input_value
 from interposer.kernels.evaluation import evaluate, reference
 from interposer.ops.control import Constant, Input, Output
 
@@ -28,7 +29,7 @@ def reference_values(graph: Graph, feeds: Mapping[int, Array]) -> dict[Value, Ar
     known: dict[Value, Array] = {}
     for layer in graph.topological():
         if isinstance(layer.op, Input):
-            known[layer.output] = feeds[layer.op.binding_id]
+            known[layer.output] = input_value(layer, feeds)
         elif isinstance(layer.op, Constant):
             known[layer.output] = layer.op.value
         elif not isinstance(layer.op, Output):

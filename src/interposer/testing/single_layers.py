@@ -9,6 +9,7 @@ from typing import Any
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer, Value, binding_id
 from interposer.ir.network import Network
+from interposer.ir.states import input_value
 from interposer.ops.control import Constant, Input, Output
 from interposer.testing.bench import Bench, Loaded
 from interposer.testing.oracle import layer_values
@@ -149,7 +150,7 @@ def _run_layers(
     """
     for layer in network.graph.topological():
         if isinstance(layer.op, Input):
-            known[layer.output] = feeds[binding_id(layer)]
+            known[layer.output] = input_value(layer, feeds)
         elif isinstance(layer.op, Constant):
             known[layer.output] = layer.op.value
         elif layer.name in held_back:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from interposer.core.errors import InvalidNetworkError, expect
+from interposer.core.errors import InvalidNetworkError, UnwritableError, expect
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
+from interposer.ir.states import State, states_of
 from interposer.ir.subgraph import SubgraphView
 
 __all__ = ["Border", "border_of"]
@@ -17,13 +18,21 @@ __all__ = ["Border", "border_of"]
 class Border(NamedTuple):
     """What a file is written from: layers in topological order, and named inputs and outputs.
 
-    An input is a value that the layers use and none of them computes. `name` is that of the graph.
+    An input is a value that the layers use and none of them computes. `name` is that of the graph, and `states` are its
+    states, whose Input and Output layers are among the layers.
     """
 
     name: str
     layers: Sequence[Layer]
     inputs: Sequence[tuple[str, Value]]
     outputs: Sequence[tuple[str, Value]]
+    states: Sequence[State] = ()
+
+    def refuse_states(self, format: str) -> None:
+        """Raise `UnwritableError` if there are states, which files of this format do not have."""
+        if self.states:
+            reason = f"files of {format} have no states; make them inputs and outputs of the network"
+            raise UnwritableError(format, {state.name: ("Input", reason) for state in self.states}, self.name)
 
 
 def border_of(network: Network | Graph | SubgraphView) -> Border:
@@ -47,7 +56,7 @@ def border_of(network: Network | Graph | SubgraphView) -> Border:
         raise InvalidNetworkError(["it has no output layer"], graph.name)
     inputs = [(layer.name, layer.output) for layer in graph.inputs]
     outputs = [(layer.name, layer.values[0]) for layer in graph.outputs]
-    return Border(graph.name, graph.topological(), inputs, outputs)
+    return Border(graph.name, graph.topological(), inputs, outputs, states_of(graph))
 
 
 def _border_of_view(view: SubgraphView) -> Border:

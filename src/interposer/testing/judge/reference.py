@@ -8,7 +8,8 @@ import numpy as np
 
 from interposer.core.errors import InterposerError
 from interposer.core.types import Array, DataType, TensorInfo
-from interposer.ir.graph import Graph, Layer, Value, binding_id
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.states import input_value
 from interposer.kernels.evaluation import evaluate
 from interposer.ops.control import Constant, Input, Output
 from interposer.optimizer import OptimizerOptions, optimize
@@ -45,7 +46,7 @@ def all_values(graph: Graph, feeds: Mapping[int, Array]) -> Known:
 
 def border_values(graph: Graph, feeds: Mapping[int, Array]) -> Known:
     """Return the arrays of a graph's inputs, taken from `feeds` by binding id, and of its constants."""
-    known = {layer.output: feeds[binding_id(layer)] for layer in graph.inputs}
+    known = {layer.output: input_value(layer, feeds) for layer in graph.sources}
     known.update({layer.output: layer.op.value for layer in graph if isinstance(layer.op, Constant)})
     return known
 

@@ -66,6 +66,7 @@ def write(
         MissingDependencyError: the package onnx is not installed.
     """
     border = border_of(network)
+    border.refuse_states("ONNX")
     sheet = _written(border, opset, exact=exact)
     outputs = name_outputs(border, sheet)
     graph = onnx().GraphProto(name=name or border.name or "network")

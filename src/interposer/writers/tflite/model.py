@@ -51,6 +51,7 @@ def traced(network: Network | Graph | SubgraphView, *, name: str | None = None) 
     import interposer.writers.tflite.tflite_writer_families  # noqa: F401, PLC0415 - the families fill the table
 
     border = border_of(network)
+    border.refuse_states("TFLite")
     sheet = Sheet(name or border.name or "main")
     refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
     try:

@@ -1,0 +1,175 @@
+"""`StateMemory`: the values that the states of a network have between runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from interposer.core.dlpack import as_array
+from interposer.core.errors import BindingError, ExecutionError, InvalidArgumentError, did_you_mean
+from interposer.core.types import Array
+from interposer.ir.graph import binding_id
+from interposer.ir.states import State, initial_array
+from interposer.kernels.table import empty
+from interposer.runtime.runs import RunControl
+
+__all__ = ["StateMemory", "Turn"]
+
+_WAIT_SECONDS: Final = 0.05
+
+
+class Turn(NamedTuple):
+    """The states in one run, by binding id: `values` are read, and `targets` are written.
+
+    A target may be the array that is read, for a state that is updated in place.
+    """
+
+    values: dict[int, Array]
+    targets: dict[int, Array]
+
+
+class StateMemory:
+    """The values of states by name, shared by all networks that a model loads. Thread-safe.
+
+    A run reads the value of a state and writes the next one to a second array. The arrays change places when the run
+    has completed, so a failing run leaves all states as they were. Runs take turns. A state that has no value yet, or a
+    value of another shape or type than the network that runs now, begins with its initial value.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner: tuple[int, RunControl | None] | None = None
+        self._values: dict[str, Array] = {}
+        self._spares: dict[str, Array] = {}
+
+    @contextmanager
+    def turn(
+        self, states: Sequence[State], control: RunControl | None = None, in_place: Mapping[str, bool] | None = None
+    ) -> Iterator[Turn]:
+        """Wait until no other run uses the states, and yield their arrays for one run; keep the targets if it succeeds.
+
+        `control` can stop the wait. `in_place` says by name how a state is written: True writes to the array that is
+        read, False lets the run add the array to `Turn.targets`, and all others are written to a second array.
+
+        Raises:
+            ExecutionError: this thread is inside a run that uses the states, or `control` stopped the run.
+        """
+        with self._held(control) as is_held:
+            ways = {} if in_place is None else in_place
+            values = {binding_id(state.source): self._value(state) for state in states}
+            written = [state for state in states if state.target is not None]
+            fixed = [state for state in written if ways.get(state.name, True)]
+            turn = Turn(values, {binding_id(state.source): self._target(state, state.name in ways) for state in fixed})
+            yield turn
+            if is_held():
+                self._keep(written, turn)
+
+    @contextmanager
+    def _held(self, control: RunControl | None = None) -> Iterator[Callable[[], bool]]:
+        """Lock the states; yield a function that returns False once `give_up` has taken the lock away."""
+        lock = self._acquire(control)
+        try:
+            yield lambda: self._lock is lock
+        finally:
+            if self._lock is lock:
+                self._owner = None
+            lock.release()
+
+    def _acquire(self, control: RunControl | None) -> threading.Lock:
+        while True:
+            lock, owner = self._lock, self._owner
+            if owner is not None and owner[0] == get_ident():
+                raise ExecutionError("this thread is inside a run that uses the same states; it cannot run again")
+            if not lock.acquire(timeout=_WAIT_SECONDS):
+                if control is not None:
+                    control.check_waiting("the run that uses its states")
+            elif lock is self._lock:
+                self._owner = get_ident(), control
+                return lock
+            else:
+                lock.release()
+
+    def give_up(self, control: RunControl) -> None:
+        """Let other runs use the states although the run of `control`, which hangs, has not ended."""
+        owner = self._owner
+        if owner is not None and owner[1] is control:
+            self._spares, self._owner = {}, None
+            self._lock = threading.Lock()
+
+    def _value(self, state: State) -> Array:
+        value = self._values.get(state.name)
+        if value is None or not _fits(state, value):
+            value = self._values[state.name] = state.initial
+        return value
+
+    def _target(self, state: State, in_place: bool) -> Array:
+        if in_place:
+            return self._values[state.name]
+        spare = self._spares.get(state.name)
+        return spare if spare is not None and _fits(state, spare) else empty(state.info)
+
+    def _keep(self, states: Sequence[State], turn: Turn) -> None:
+        targets = [(state, turn.targets[binding_id(state.source)]) for state in states]
+        for state, target in targets:
+            if not _fits(state, target):
+                raise ExecutionError(
+                    f"the state {state.name!r} is {state.info}, but its new value has shape {list(target.shape)}",
+                    layer=state.source.name,
+                )
+        for state, target in targets:
+            value = self._values[state.name]
+            if target is not value:
+                self._spares[state.name], self._values[state.name] = value, target
+
+    def snapshot(self, states: Sequence[State]) -> dict[str, Array]:
+        """Return copies of the values of these states by name; wait for a run that uses them."""
+        with self._held():
+            return {state.name: np.array(self._value(state)) for state in states}
+
+    def assign(self, states: Sequence[State], values: Mapping[str, Any]) -> None:
+        """Give some of these states values by name, which are copied; wait for a run that uses them.
+
+        Raises:
+            BindingError: there is no such state, or a value has another shape or type; no state is changed then.
+        """
+        known = {state.name: state for state in states}
+        unknown = next((name for name in values if name not in known), None)
+        if unknown is not None:
+            raise BindingError(f"the model has no state {unknown!r}{did_you_mean(str(unknown), known)}")
+        arrays = {name: _given(known[name], value) for name, value in values.items()}
+        with self._held():
+            self._values.update(arrays)
+
+    @contextmanager
+    def preserved(self) -> Iterator[None]:
+        """Restore the values at the end of a ``with`` block, so that runs in the block have no effect on the states."""
+        with self._held():
+            values = {name: np.array(array) for name, array in self._values.items()}
+        try:
+            yield
+        finally:
+            with self._held():
+                self._values = values
+
+    def reset(self) -> None:
+        """Give all states their initial values; wait for a run that uses them."""
+        with self._held():
+            self._values = {}
+
+
+def _fits(state: State, array: Array) -> bool:
+    return array.shape == tuple(state.info.shape) and array.dtype == state.info.dtype.numpy
+
+
+def _given(state: State, value: Any) -> Array:
+    title = f"the value of the state {state.name!r}"
+    try:
+        array = as_array(value, title) if hasattr(value, "__dlpack__") else value
+        return np.array(initial_array(title, state.info, array))
+    except (InvalidArgumentError, ValueError, TypeError) as error:
+        raise BindingError(str(error)) from error
