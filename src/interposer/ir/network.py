@@ -97,7 +97,7 @@ class Network(Builders):
 
         >>> network = Network("count")
         >>> runs = network.add_state("runs", TensorInfo((), "int64"))
-        >>> one = network.add_constant_layer(np.int64(1))
+        >>> one = network.add_constant_layer(1)
         >>> network.set_state("runs", network.add_addition_layer(runs, one))
         >>> _ = network.add_output_layer(0, runs)
         """
