@@ -36,14 +36,14 @@ Box permuted(int64_t item, const std::vector<int64_t>& extents, const std::vecto
 TEST_P(MoveKernel, copies_boxes_of_every_item_size_and_order) {
   Random random;
   for (int64_t item : {1, 2, 4, 8})
-    for (int64_t side : {1, 2, 3, 4, 5, 15, 16, 17, 33, 64, 67})
+    for (int64_t side : {1, 2, 3, 4, 5, 15, 16, 17, 33, 64, 67, 139, 261})
       for (const std::vector<int>& order : {std::vector<int>{0, 1, 2}, {0, 2, 1}, {2, 1, 0}, {1, 0, 2}}) {
-        const int64_t rows = 2 * side, bytes = rows * side * item;
+        const int64_t rows = 2 * side, bytes = rows * side * item, step = side < 139 ? 7 : rows;
         Box box = permuted(item, {2, side, side}, order);
         Guarded<uint8_t> in(random.integers<uint8_t>(bytes)), out(bytes);
-        for (int64_t first = 0; first < rows; first += 7)
+        for (int64_t first = 0; first < rows; first += step)
           move_kernels_for(isa()).copy(box, reinterpret_cast<char*>(in.data()), reinterpret_cast<char*>(out.data()),
-                                       first, std::min(first + 7, rows));
+                                       first, std::min(first + step, rows));
         std::vector<uint8_t> expected(static_cast<size_t>(bytes));
         for (int64_t a = 0; a < 2; ++a)
           for (int64_t b = 0; b < side; ++b)
@@ -51,6 +51,23 @@ TEST_P(MoveKernel, copies_boxes_of_every_item_size_and_order) {
               std::memcpy(expected.data() + a * box.to[0] + b * box.to[1] + c * box.to[2],
                           in.data() + a * box.from[0] + b * box.from[1] + c * box.from[2], size_t(item));
         expect_equal(out, expected, bytes, describe("item", item, "side", side, "last axis", order.back()));
+      }
+}
+
+TEST_P(MoveKernel, transposes_rectangles_of_every_shape) {
+  Random random;
+  for (int64_t item : {1, 2, 4, 8})
+    for (int64_t rows : {2, 3, 4, 7, 8, 15, 16, 17, 31, 64, 65, 100, 257})
+      for (int64_t columns : {2, 3, 4, 5, 8, 10, 16, 23, 64, 70, 129}) {
+        Box box = permuted(item, {rows, columns}, {1, 0});
+        Guarded<uint8_t> in(random.integers<uint8_t>(rows * columns * item)), out(rows * columns * item);
+        move_kernels_for(isa()).copy(box, reinterpret_cast<char*>(in.data()), reinterpret_cast<char*>(out.data()), 0,
+                                     rows);
+        std::vector<uint8_t> expected(size_t(rows * columns * item));
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t c = 0; c < columns; ++c)
+            std::memcpy(expected.data() + (r * columns + c) * item, in.data() + (c * rows + r) * item, size_t(item));
+        expect_equal(out, expected, rows * columns * item, describe("item", item, "rows", rows, "columns", columns));
       }
 }
 

@@ -23,16 +23,20 @@ CPUACC_INLINE Vec exponential(Vec x) {
   const float magic = 12582912.0f;  // 1.5 * 2**23: adding it rounds to a whole number
   x = at_most(at_least(x, broadcast(-104.0f)), broadcast(89.0f));
   Vec shifted = x * 1.44269504f + magic;
-  IntVec n = reinterpret_cast<IntVec>(reinterpret_cast<BitVec>(shifted) - 0x4b400000u);  // any bits if x is NaN
-  Vec whole = __builtin_convertvector(n, Vec);
+  Vec whole = shifted - magic;
   Vec r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
   Vec p = ((((broadcast(1.9875691500e-4f) * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r +
            1.6666665459e-1f) *
               r +
           5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
+#if defined(__AVX512F__)
+  return _mm512_maskz_scalef_ps(0xffff, p, whole);
+#else
+  IntVec n = reinterpret_cast<IntVec>(reinterpret_cast<BitVec>(shifted) - 0x4b400000u);  // any bits if x is NaN
   IntVec half = n >> 1;
   return p * power_of_two(half) * power_of_two(n - half);
+#endif
 }
 
 /// exp(x) for x <= 0; 0 if the result is less than the smallest normal number.

@@ -524,6 +524,19 @@ struct Cast {
     }
   }
 };
+/// Casts of floats to bytes in vectors.
+template <class Out>
+void bytes_of_floats(const void* pi, void* po, int64_t count) {
+  constexpr bool has_sign = Out(-1) < Out(0);
+  const Vec low = broadcast(has_sign ? -128.0f : 0.0f), high = broadcast(has_sign ? 127.0f : 255.0f);
+  const float* in = static_cast<const float*>(pi);
+  uint8_t* out = static_cast<uint8_t*>(po);
+  int64_t n = 0;
+  for (; n + kLanes <= count; n += kLanes)  // the lowest byte of a NaN that is truncated is 0
+    store_low_bytes(out + n, truncated(at_most(at_least(load(in + n), low), high)));
+  loop1<float, Out, Cast<float, Out>>(in + n, out + n, count - n);
+}
+
 template <class In>
 struct Truth {
   static uint8_t of(In x) { return x != 0; }
@@ -564,6 +577,8 @@ OfOne cast(int32_t from, int32_t to) {
   if (to == IPR_DTYPE_FLOAT32 && from == IPR_DTYPE_BFLOAT16) return brains_to_floats;
   if (from == IPR_DTYPE_FLOAT32 && to == IPR_DTYPE_FLOAT16) return floats_to_halves;
   if (from == IPR_DTYPE_FLOAT32 && to == IPR_DTYPE_BFLOAT16) return floats_to_brains;
+  if (from == IPR_DTYPE_FLOAT32 && to == IPR_DTYPE_INT8) return bytes_of_floats<int8_t>;
+  if (from == IPR_DTYPE_FLOAT32 && to == IPR_DTYPE_UINT8) return bytes_of_floats<uint8_t>;
   switch (from) {
     case IPR_DTYPE_FLOAT32:
       return cast_from<float>(to);

@@ -22,11 +22,15 @@ static void copy_row(const char* in, char* out, int64_t from, int64_t to, int64_
 
 // ---- Transpositions: columns of the operand and rows of the result are contiguous -----------------------------------
 
-/// 16 bytes of elements, and two interleavings of the halves of two of them.
+/// The bytes of the widest vectors in which elements are transposed. A square of them has to fit into the registers.
 template <class Item>
-struct Sixteen {
-  static constexpr int kCount = 16 / int(sizeof(Item));
-  typedef Item Vector __attribute__((vector_size(16)));
+constexpr int kWidest = sizeof(Item) >= 4 ? 4 * kLanes : 16;
+
+/// A vector of elements, and two interleavings of the halves of two of them.
+template <class Item, int kBytes>
+struct Row {
+  static constexpr int kCount = kBytes / int(sizeof(Item));
+  typedef Item Vector __attribute__((vector_size(kBytes)));
 
   static Vector load(const char* from) {
     Vector v;
@@ -43,52 +47,53 @@ struct Sixteen {
   }
 };
 
-/// Transpose a square with 16 bytes in a row. Interleaving the first with the second half of the rows as often as the
+/// Transpose a square with one vector in a row. Interleaving the first with the second half of the rows as often as the
 /// number of rows can be halved is a transposition.
-template <class Item>
+template <class Item, int kBytes>
 static inline __attribute__((always_inline)) void turn_square(const char* in, int64_t from, char* out, int64_t to) {
-  using S = Sixteen<Item>;
-  typename S::Vector x[S::kCount], y[S::kCount];
+  using R = Row<Item, kBytes>;
+  typename R::Vector x[R::kCount], y[R::kCount];
 #pragma GCC unroll 16
-  for (int n = 0; n < S::kCount; ++n) x[n] = S::load(in + n * from);
+  for (int n = 0; n < R::kCount; ++n) x[n] = R::load(in + n * from);
 #pragma GCC unroll 4
-  for (int round = 1; round < S::kCount; round *= 2) {
+  for (int round = 1; round < R::kCount; round *= 2) {
 #pragma GCC unroll 16
-    for (int n = 0; n < S::kCount / 2; ++n) {
-      y[2 * n] = S::interleaved(x[n], x[n + S::kCount / 2], 0);
-      y[2 * n + 1] = S::interleaved(x[n], x[n + S::kCount / 2], 1);
+    for (int n = 0; n < R::kCount / 2; ++n) {
+      y[2 * n] = R::interleaved(x[n], x[n + R::kCount / 2], 0);
+      y[2 * n + 1] = R::interleaved(x[n], x[n + R::kCount / 2], 1);
     }
 #pragma GCC unroll 16
-    for (int n = 0; n < S::kCount; ++n) x[n] = y[n];
+    for (int n = 0; n < R::kCount; ++n) x[n] = y[n];
   }
 #pragma GCC unroll 16
-  for (int n = 0; n < S::kCount; ++n) memcpy(out + n * to, &x[n], sizeof x[n]);
+  for (int n = 0; n < R::kCount; ++n) memcpy(out + n * to, &x[n], sizeof x[n]);
 }
 
-/// Transpose a tile of up to 64 by 64 bytes. It is put together in `kTile` rows of a buffer, so that whole lines of the
-/// cache are read and written, whatever the strides.
+/// Transpose `rows` by `columns` elements, at least a square of `kBytes` vectors. The last squares overlap others.
+template <class Item, int kBytes>
+static inline __attribute__((always_inline)) void turn_squares(const char* in, char* out, int64_t from, int64_t to,
+                                                               int64_t rows, int64_t columns) {
+  constexpr int64_t size = sizeof(Item), side = Row<Item, kBytes>::kCount;
+  for (int64_t c = 0; c < columns; c += side)
+    for (int64_t r = 0; r < rows; r += side) {
+      const int64_t row = r + side <= rows ? r : rows - side, column = c + side <= columns ? c : columns - side;
+      turn_square<Item, kBytes>(in + row * size + column * from, from, out + row * to + column * size, to);
+    }
+}
+
+/// Transpose a tile of up to 64 by 64 bytes. Whole rows of it are put together in a buffer, so that whole lines of the
+/// cache are written. Each line is read at once, because lines at large strides may replace each other in the cache.
 template <class Item>
 static void turn_tile(const char* in, char* out, int64_t from, int64_t to, int64_t rows, int64_t columns) {
-  constexpr int64_t size = sizeof(Item), kTile = 64 / size, side = Sixteen<Item>::kCount;
-  char tile[64 * kTile];
-  for (int64_t r = 0; r < rows; r += side)
-    for (int64_t c = 0; c < columns; c += side) {
-      const char* source = in + r * size + c * from;
-      char* target = tile + r * 64 + c * size;
-      if (r + side <= rows && c + side <= columns) {
-        turn_square<Item>(source, from, target, 64);
-        continue;
-      }
-      for (int64_t i = 0; i < side && r + i < rows; ++i)
-        for (int64_t j = 0; j < side && c + j < columns; ++j)
-          memcpy(target + i * 64 + j * size, source + i * size + j * from, sizeof(Item));
-    }
-  for (int64_t r = 0; r < rows; ++r) {
-    if (columns == kTile)
-      memcpy(out + r * to, tile + r * 64, 64);
-    else
-      memcpy(out + r * to, tile + r * 64, size_t(columns * size));
-  }
+  constexpr int64_t size = sizeof(Item), kTile = 64 / size;
+  if (columns < kTile) return turn_squares<Item, 16>(in, out, from, to, rows, columns);
+  if (rows == kTile && kWidest<Item> == 64) return turn_squares<Item, kWidest<Item>>(in, out, from, to, kTile, kTile);
+  alignas(64) char tile[64 * kTile];
+  if (rows == kTile)
+    turn_squares<Item, kWidest<Item>>(in, tile, from, 64, kTile, kTile);
+  else
+    turn_squares<Item, 16>(in, tile, from, 64, rows, kTile);
+  for (int64_t r = 0; r < rows; ++r) memcpy(out + r * to, tile + r * 64, 64);
 }
 
 /// Few contiguous columns in each row, such as the channels of an image. A constant number of columns becomes vector
@@ -114,27 +119,48 @@ static void separate(const char* in, char* out, int64_t to, int64_t columns) {
     for (int64_t r = 0; r < kRows; ++r) target[r * step + c] = source[c * kRows + r];
 }
 
+struct Piece {
+  int64_t first, count;
+};
+
+/// Up to `kTile` elements from `first`, or the last `kLeast` elements if fewer are left.
+template <int64_t kTile, int64_t kLeast>
+static Piece piece_of(int64_t first, int64_t end) {
+  if (end - first < kLeast) return {end - kLeast, kLeast};
+  return {first, end - first < kTile ? end - first : kTile};
+}
+
 template <class Item>
 static void copy_turned(const char* in, char* out, int64_t from, int64_t to, int64_t rows, int64_t columns) {
-  constexpr int64_t size = sizeof(Item), kTile = 64 / size;
+  constexpr int64_t size = sizeof(Item), kTile = 64 / size, kLeast = 16 / size;
   if (to == columns * size && columns == 2) return interleave<Item, 2>(in, out, from, rows);
   if (to == columns * size && columns == 3) return interleave<Item, 3>(in, out, from, rows);
   if (to == columns * size && columns == 4) return interleave<Item, 4>(in, out, from, rows);
   if (from == rows * size && rows == 2) return separate<Item, 2>(in, out, to, columns);
   if (from == rows * size && rows == 3) return separate<Item, 3>(in, out, to, columns);
   if (from == rows * size && rows == 4) return separate<Item, 4>(in, out, to, columns);
-  if (rows < Sixteen<Item>::kCount) {
+  if (rows < kLeast) {
     for (int64_t r = 0; r < rows; ++r) copy_row<Item>(in + r * size, out + r * to, from, size, columns);
     return;
   }
-  if (columns < Sixteen<Item>::kCount) {
+  if (columns < kLeast) {
     for (int64_t c = 0; c < columns; ++c) copy_row<Item>(in + c * from, out + c * size, size, to, rows);
     return;
   }
-  for (int64_t r = 0; r < rows; r += kTile)
-    for (int64_t c = 0; c < columns; c += kTile)
-      turn_tile<Item>(in + r * size + c * from, out + r * to + c * size, from, to, rows - r < kTile ? rows - r : kTile,
-                      columns - c < kTile ? columns - c : kTile);
+  constexpr int64_t kBand = 4 * kTile;
+  for (int64_t band = 0; band < rows; band += kBand) {
+    const int64_t end = rows - band < kBand ? rows : band + kBand;
+    for (int64_t c = 0; c < columns; c += kTile) {
+      const Piece across = piece_of<kTile, kLeast>(c, columns);
+      for (int64_t next = c + kTile; next < columns && next < c + 2 * kTile; ++next)
+        for (int64_t r = band; r < end; r += kTile) __builtin_prefetch(in + r * size + next * from);
+      for (int64_t r = band; r < end; r += kTile) {
+        const Piece down = piece_of<kTile, kLeast>(r, end);
+        turn_tile<Item>(in + down.first * size + across.first * from, out + down.first * to + across.first * size, from,
+                        to, down.count, across.count);
+      }
+    }
+  }
 }
 
 template <class Item>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpuacc/kernels/elementwise.hpp"
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/rules.hpp"
 #include "cpuacc/strided_copy.hpp"
@@ -22,11 +23,13 @@ struct Indices {
   }
 };
 
+constexpr const char* kOutside = "an index is outside of the axis";
+
 /// Return an index counted from the front, or end the run and return 0 if it is out of range.
 inline int64_t checked(int64_t index, int64_t extent, const Run& run) {
   const int64_t found = index < 0 ? index + extent : index;
   if (uint64_t(found) < uint64_t(extent)) return found;
-  run.fail("an index is outside of the axis");
+  run.fail(kOutside);
   return 0;
 }
 
@@ -161,7 +164,14 @@ class Elements {
         if (at != axis) place += rest % shape[at] * steps[at];
       const int64_t end = std::min(range.last, (n / row + 1) * row);
       place += n % row * along;
-      for (; n < end; ++n, place += along) function(n, place + checked(indices[n], extent, run) * by_index);
+      bool outside = false;
+      for (; n < end; ++n, place += along) {
+        const int64_t given = indices[n], index = given + (given < 0 ? extent : 0);
+        const bool wrong = uint64_t(index) >= uint64_t(extent);
+        outside |= wrong;
+        function(n, place + (wrong ? 0 : index) * by_index);
+      }
+      if (outside) run.fail(kOutside);
     }
   }
 };
@@ -308,6 +318,25 @@ Write writer_of(Combine combine, int32_t dtype) {
   }
 }
 
+/// The same in vectors, for many adjacent elements; nullptr if there is no such kernel.
+OfTwo vectors_of(Combine combine, int32_t dtype, const Settings& settings) {
+  const ElementKernels& kernels = element_kernels_for(settings.isa);
+  switch (combine) {
+    case Combine::add:
+      return kernels.binary(Binary::add, dtype);
+    case Combine::sub:
+      return kernels.binary(Binary::sub, dtype);
+    case Combine::max:
+      return kernels.binary(Binary::maximum, dtype);
+    case Combine::min:
+      return kernels.binary(Binary::minimum, dtype);
+    case Combine::mul:
+      return kernels.binary(Binary::mul, dtype);
+    default:
+      return nullptr;
+  }
+}
+
 bool is_on_zeros(const Node& node) { return !node.flag("input_enabled", true); }
 
 Refusal support_scatter(const Graph& graph, const Node& node, const Settings&) {
@@ -335,6 +364,8 @@ void add_zeros(const Node& node, Builder& builder) {
 struct ScatterRows {
   Tuples tuples;
   Write write;
+  OfTwo vectors;  // instead of `write`, unless it is nullptr
+  bool copies;    // updates replace the elements
   int64_t count, rows, inner, item;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
@@ -346,7 +377,13 @@ struct ScatterRows {
     for (int64_t n = 0; n < self.count; ++n) {
       const int64_t row = self.tuples.row(indices, n, run);
       if (row < own.first || row >= own.last) continue;
-      self.write(run.at<char>(step.out[0]) + row * bytes, updates + n * bytes, self.inner);
+      char* to = run.at<char>(step.out[0]) + row * bytes;
+      if (self.vectors)
+        self.vectors(to, updates + n * bytes, to, self.inner, false, false);
+      else if (self.copies)
+        std::memcpy(to, updates + n * bytes, size_t(bytes));
+      else
+        self.write(to, updates + n * bytes, self.inner);
     }
   }
 };
@@ -362,6 +399,8 @@ void lower_scatter_nd(const Node& node, Builder& builder) {
   auto state = std::make_shared<ScatterRows>();
   state->tuples = tuples_of(indices, out.shape, 0);
   state->write = writer_of(combine_of(node), out.dtype);
+  state->copies = combine_of(node) == Combine::update;
+  state->vectors = vectors_of(combine_of(node), out.dtype, builder.settings);
   state->count = product(indices.shape, 0, indices.shape.size() - 1);
   state->rows = product(out.shape, 0, depth);
   state->inner = product(out.shape, depth, out.shape.size());
