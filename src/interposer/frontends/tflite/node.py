@@ -168,6 +168,19 @@ class Node:
             self.fail(f"{reason}; only known values are supported")
         return value.constant
 
+    def is_computed(self, *indices: int) -> bool:
+        """Return True if one of these inputs is only known at run time, so that a dynamic operator is required.
+
+        An input that shapes or values from the caller would determine does not count.
+        """
+        return any(self._is_computed(value) for value in map(self.optional, indices) if value is not None)
+
+    def _is_computed(self, value: Value) -> bool:
+        if value.constant is not None:
+            return False
+        needs = self.importer.needs(value)
+        return needs is None or not (needs.values or (needs.shapes and self.importer.has_open_inputs))
+
     def open_shape(self, reason: str) -> NoReturn:
         """Refuse the operator because a shape is unknown; the error asks for inputs' shapes that are still open."""
         self._ask_for(Needs(shapes=True), reason)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from interposer.core.types import Dim
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.reshape import reshape_to
+from interposer.frontends.tflite.slices import computed_slice, computed_strided_slice
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.kernels.fixedpoint import dequantize
 from interposer.ops.axes import normal_axis
+from interposer.ops.dynamic import DynamicPad, DynamicTile
 from interposer.ops.rearrange import (
     Concat,
     Pad,
@@ -51,9 +53,19 @@ def unpack(node: Node) -> list[Value]:
     """Convert UNPACK: slice along an axis, which is removed."""
     shape, count = node.info(0).shape, len(node.operator.outputs)
     axis = _axis(node, node.options["axis"])
+    if sum(isinstance(dim, Dim) for dim in shape[:axis] + shape[axis + 1 :]) > 1:
+        return [node.output(index, _element(index, axis, len(shape)), node.input(0)) for index in range(count)]
     pieces = node.pieces(Splitter(axis, (1,) * count), node.input(0))
     op = reshape_to(node, [*shape[:axis], *shape[axis + 1 :]])
     return [node.output(index, op, piece) for index, piece in enumerate(pieces)]
+
+
+def _element(index: int, axis: int, rank: int) -> StridedSlice:
+    """Return the operator that selects one index along an axis, which is removed."""
+    begin = tuple(index if i == axis else 0 for i in range(rank))
+    end = tuple(index + 1 if i == axis else 1 for i in range(rank))
+    others = (1 << rank) - 1 - (1 << axis)
+    return StridedSlice(begin, end, (1,) * rank, begin_mask=others, end_mask=others, shrink_axis_mask=1 << axis)
 
 
 @operator("SPLIT")
@@ -89,12 +101,16 @@ def _axis(node: Node, axis: int, of: int = 0) -> int:
 @operator("SLICE")
 def slice_(node: Node) -> list[Value]:
     """Convert SLICE; a size of -1 means all elements up to the end of the axis."""
+    if node.is_computed(1, 2):
+        return node.result(*computed_slice(node))
     return node.result(Slice(node.ints(1, "begin"), node.ints(2, "size")), node.input(0))
 
 
 @operator("STRIDED_SLICE", options=True)
 def strided_slice(node: Node) -> list[Value]:
     """Convert STRIDED_SLICE; with the option `offset`, ends are relative to the starts."""
+    if node.is_computed(1, 2):
+        return computed_strided_slice(node)
     o, begin, end = node.options, node.ints(1, "begin"), node.ints(2, "end")
     if o["offset"]:
         end = tuple(start + length for start, length in zip(begin, end, strict=True))
@@ -105,7 +121,7 @@ def strided_slice(node: Node) -> list[Value]:
 @operator("PAD")
 def pad(node: Node) -> list[Value]:
     """Convert PAD, which pads with zeros; in a quantized tensor, these are the zero point."""
-    return node.result(Pad(node.pairs(1, "the paddings")), node.input(0))
+    return _padded(node)
 
 
 @operator("PADV2")
@@ -115,7 +131,7 @@ def pad_with(node: Node) -> list[Value]:
     if value.size != 1:
         node.fail(f"the value has shape {value.shape}; expected one number")
     number = value if q is None else dequantize(value, q)
-    return node.result(Pad(node.pairs(1, "the paddings"), float(number.ravel()[0])), node.input(0))
+    return _padded(node, float(number.ravel()[0]))
 
 
 @operator("MIRROR_PAD", options=True)
@@ -123,12 +139,20 @@ def mirror_pad(node: Node) -> list[Value]:
     """Convert MIRROR_PAD, with or without repeating the border elements."""
     modes = {0: PaddingMode.REFLECT, 1: PaddingMode.SYMMETRIC}
     mode = modes.get(node.options["mode"]) or node.fail(f"mode {node.options['mode']} is not known")
-    return node.result(Pad(node.pairs(1, "the paddings"), padding_mode=mode), node.input(0))
+    return _padded(node, mode=mode)
+
+
+def _padded(node: Node, value: float = 0.0, mode: PaddingMode = PaddingMode.CONSTANT) -> list[Value]:
+    if node.is_computed(1):
+        return node.result(DynamicPad(value, mode), node.input(0), node.input(1))
+    return node.result(Pad(node.pairs(1, "the paddings"), value, mode), node.input(0))
 
 
 @operator("TILE")
 def tile(node: Node) -> list[Value]:
     """Convert TILE: repeat along every axis."""
+    if node.is_computed(1):
+        return node.result(DynamicTile(), node.input(0), node.input(1))
     return node.result(Tile(node.ints(1, "the multiples")), node.input(0))
 
 

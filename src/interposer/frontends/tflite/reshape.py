@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -13,10 +13,11 @@ from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
-from interposer.ops.dynamic import DynamicBroadcastTo
+from interposer.ops.dynamic import DynamicBroadcastTo, DynamicReshape
 from interposer.ops.elementwise import Comparison, Where
-from interposer.ops.rearrange import Pad
+from interposer.ops.rearrange import Pad, StridedSlice
 from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
+from interposer.ops.sequence import Range
 
 __all__ = ["broadcast_by", "expanded_shape", "reshape_to", "squeezed_shape"]
 
@@ -28,6 +29,8 @@ MOST_NUMBERS: Final = 1 << 20
 def reshape(node: Node) -> list[Value]:
     """Convert RESHAPE; the shape is an input or, in old files, an option, in which [0] means a scalar."""
     if node.count > 1 and node.optional(1) is not None:
+        if node.is_computed(1):
+            return node.result(DynamicReshape(), node.input(0), node.input(1))
         return node.result(Reshape(node.ints(1, "the shape")), node.input(0))
     shape = node.operator.attributes_as("ReshapeOptions")["new_shape"]
     if shape is None:
@@ -38,23 +41,40 @@ def reshape(node: Node) -> list[Value]:
 @operator("SQUEEZE", options=True)
 def squeeze(node: Node) -> list[Value]:
     """Convert SQUEEZE: remove the given axes of size 1, or all of them."""
-    return node.result(reshape_to(node, squeezed_shape(node, node.info(0).shape)), node.input(0))
+    shape = node.info(0).shape
+    axes, rest = _squeezed_axes(node, shape), squeezed_shape(node, shape)
+    return node.result(Reshape(_sizes(rest)) if _is_almost_known(rest) else _without(axes, len(shape)), node.input(0))
 
 
 def squeezed_shape(node: Node, shape: Sequence[int]) -> list[int]:
     """Return the shape that SQUEEZE, with the axes in its options, makes of `shape`."""
+    axes = _squeezed_axes(node, shape)
+    return [dim for axis, dim in enumerate(shape) if axis not in axes]
+
+
+def _squeezed_axes(node: Node, shape: Sequence[int]) -> set[int]:
     axes = {normal_axis(axis, len(shape)) for axis in node.options["squeeze_dims"] or ()}
     for axis in axes:
         if not 0 <= axis < len(shape) or shape[axis] > 1:
             node.fail(f"axis {axis} of shape {shape} cannot be dropped")
-    dropped = axes or {axis for axis, dim in enumerate(shape) if dim == 1}
-    return [dim for axis, dim in enumerate(shape) if axis not in dropped]
+    return axes or {axis for axis, dim in enumerate(shape) if dim == 1}
+
+
+def _without(axes: Collection[int], rank: int) -> StridedSlice:
+    """Return the operator that removes axes of size 1 from a tensor of this rank, whose dimensions are unknown."""
+    everything = (1 << rank) - 1
+    zeros, ones, shrunk = (0,) * rank, (1,) * rank, sum(1 << axis for axis in axes)
+    return StridedSlice(zeros, ones, ones, begin_mask=everything, end_mask=everything, shrink_axis_mask=shrunk)
 
 
 @operator("EXPAND_DIMS")
 def expand_dims(node: Node) -> list[Value]:
     """Convert EXPAND_DIMS: insert an axis of size 1."""
-    return node.result(reshape_to(node, expanded_shape(node, node.info(0).shape)), node.input(0))
+    shape = expanded_shape(node, node.info(0).shape)
+    axis = normal_axis(node.number(1, "the axis"), len(shape))
+    return node.result(
+        Reshape(_sizes(shape)) if _is_almost_known(shape) else _inserted(axis, len(shape)), node.input(0)
+    )
 
 
 def expanded_shape(node: Node, shape: Sequence[int]) -> list[int]:
@@ -66,11 +86,27 @@ def expanded_shape(node: Node, shape: Sequence[int]) -> list[int]:
     return [*shape[:axis], 1, *shape[axis:]]
 
 
+def _inserted(axis: int, rank: int) -> StridedSlice:
+    """Return the operator that inserts an axis; the result has this rank, and dimensions that are unknown."""
+    everything = (1 << rank) - 1
+    zeros, ones = (0,) * rank, (1,) * rank
+    return StridedSlice(zeros, ones, ones, begin_mask=everything, end_mask=everything, new_axis_mask=1 << axis)
+
+
+def _is_almost_known(shape: Sequence[int]) -> bool:
+    """Return True if at most one dimension is unknown, so that a reshape can infer it."""
+    return sum(isinstance(dim, Dim) for dim in shape) <= 1
+
+
 def reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
     """Return the operator that reshapes the input to `shape`; refuse the node if several dimensions are unknown."""
-    if sum(isinstance(dim, Dim) for dim in shape) > 1:
+    if not _is_almost_known(shape):
         node.open_shape("more than one dimension is not known")
-    return Reshape(tuple(-1 if isinstance(dim, Dim) else dim for dim in shape))
+    return Reshape(_sizes(shape))
+
+
+def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(-1 if isinstance(dim, Dim) else dim for dim in shape)
 
 
 @operator("SHAPE")
@@ -88,6 +124,8 @@ def rank_of(node: Node) -> list[Value]:
 @operator("BROADCAST_TO")
 def broadcast_to(node: Node) -> list[Value]:
     """Convert BROADCAST_TO; the shape is an input."""
+    if node.is_computed(1):
+        return node.result(DynamicBroadcastTo(), node.input(0), node.input(1))
     return node.result(BroadcastTo(node.ints(1, "the shape")), node.input(0))
 
 
@@ -112,13 +150,10 @@ def broadcast_args(node: Node) -> list[Value]:
 
 @operator("FILL")
 def fill(node: Node) -> list[Value]:
-    """Convert FILL, with a known shape, or with a known value and a shape computed at run time."""
-    if node.info(0).constant is not None:
-        return node.result(BroadcastTo(node.ints(0, "the shape")), node.input(1))
-    value = node.known(1, "the value")
-    if value.size != 1 or node.info(1).is_quantized:
-        node.fail("a tensor of a computed shape can only be filled with one number that is not quantized")
-    return node.result(Fill(float(value.ravel()[0]), node.output_info.dtype), node.input(0))
+    """Convert FILL: broadcast one element to a shape, which is an input."""
+    if node.is_computed(0):
+        return node.result(DynamicBroadcastTo(), node.input(1), node.input(0))
+    return node.result(BroadcastTo(node.ints(0, "the shape")), node.input(1))
 
 
 @operator("ZEROS_LIKE")
@@ -133,7 +168,9 @@ def zeros_like(node: Node) -> list[Value]:
 
 @operator("RANGE")
 def range_(node: Node) -> list[Value]:
-    """Convert RANGE of known numbers; each is its predecessor plus the step, rounded like in TFLite."""
+    """Convert RANGE; of known numbers, each is its predecessor plus the step, rounded like in TFLite."""
+    if node.is_computed(0, 1, 2):
+        return node.result(Range(), *node.inputs())
     start, limit, step = (node.known(i, what) for i, what in enumerate(("the start", "the limit", "the step")))
     if not start.size == limit.size == step.size == 1 or not step.any():
         node.fail("expected three numbers, and a step that is not 0")

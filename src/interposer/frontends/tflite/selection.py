@@ -6,6 +6,7 @@ from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.choice import TopK
+from interposer.ops.dynamic import DynamicTopK
 from interposer.ops.rearrange import Transpose
 from interposer.ops.selection import NonZero, Unique
 
@@ -32,4 +33,6 @@ def unique(node: Node) -> list[Value]:
 def top_k(node: Node) -> list[Value]:
     """Convert TOPK_V2; k is an input."""
     dtype = node.output_infos[-1].dtype
+    if node.is_computed(1):
+        return node.result(DynamicTopK(index_dtype=dtype), node.input(0), node.input(1))
     return node.result(TopK(node.number(1, "how many"), index_dtype=dtype), node.input(0))

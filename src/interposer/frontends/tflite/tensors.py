@@ -9,6 +9,7 @@ import numpy as np
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.frontends.tflite.contents import Tensor
+from interposer.frontends.tflite.texts import texts_of
 
 __all__ = ["constant_array", "data_type", "is_complex", "tensor_info"]
 
@@ -63,14 +64,14 @@ def _quantization(tensor: Tensor, dtype: DataType, where: str) -> Quantization |
 def constant_array(values: Array, tensor: Tensor, where: str) -> Array:
     """Return the array of a constant from the file's values: a view, if the type allows it.
 
-    `ParseError` with the location `where` is raised for sparse tensors, texts and unsupported types.
+    `ParseError` with the location `where` is raised for sparse tensors, damaged texts and unsupported types.
     """
     if tensor.is_sparse:
         raise ParseError(f"tensor {tensor.name!r} is sparse, which is not supported", where=where)
     if tensor.dtype == "int4":
         return _nibbles(values, tensor.elements).reshape(tensor.shape)
     if tensor.dtype == "string":
-        raise ParseError(f"tensor {tensor.name!r} is a constant text, which is not supported", where=where)
+        return texts_of(values.tobytes(), tensor, where)
     dtype = data_type(tensor.dtype, where)
     if is_complex(tensor):
         return values.reshape(-1).view(dtype.numpy).reshape(*tensor.shape, 2)

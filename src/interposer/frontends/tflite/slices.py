@@ -1,0 +1,112 @@
+"""Slices whose bounds are computed at run time, as in the body of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.core.schema import Op
+from interposer.core.types import Array, Dim
+from interposer.frontends.tflite.node import Node
+from interposer.ir.graph import Value
+from interposer.ops.dynamic import DynamicSlice
+from interposer.ops.elementwise import BinaryOperation, Comparison, ComparisonOperation, ElementwiseBinary, Where
+from interposer.ops.gather import Gather
+from interposer.ops.rearrange import StridedSlice
+
+__all__ = ["computed_slice", "computed_strided_slice"]
+
+_FARTHEST: Final = (1 << 31) - 1
+
+
+def computed_slice(node: Node) -> tuple[Op, Value, Value, Value]:
+    """Return the operator and the operands for SLICE with computed bounds, of which a size of -1 means the rest."""
+    x, begin, size = (node.input(index) for index in range(3))
+    ends = node.add(ElementwiseBinary(BinaryOperation.ADD), begin, size)
+    whole = node.add(Comparison(ComparisonOperation.LESS), size, _like(node, size, 0))
+    ends = node.add(Where(), whole, _like(node, begin, _FARTHEST), ends)
+    return DynamicSlice(tuple(range(x.known.rank))), x, begin, ends
+
+
+def computed_strided_slice(node: Node) -> list[Value]:
+    """Convert STRIDED_SLICE with computed bounds and known strides.
+
+    The slices are taken first. Axes are then removed and inserted by a `StridedSlice` of whole axes.
+    """
+    o, x = node.options, node.input(0)
+    begin, end, strides = node.input(1), node.input(2), np.array(node.ints(3, "strides"))
+    count = strides.size
+    if begin.known.shape != (count,) or end.known.shape != (count,):
+        node.fail(f"begin is {begin.known} and end {end.known}; expected {count} elements, one for each stride")
+    if o["offset"]:
+        end = node.add(ElementwiseBinary(BinaryOperation.ADD), begin, end)
+    places = _axes(node, count, o["ellipsis_mask"], o["new_axis_mask"])
+    numbers, axes = [number for number, _ in places], [axis for _, axis in places]
+    shrunk = _bits(o["shrink_axis_mask"], numbers)
+    strides = np.where(shrunk, 1, strides[numbers])
+    forward = np.where(strides > 0, _FARTHEST, -_FARTHEST)
+    begin = _replaced(node, _picked(node, begin, numbers), _bits(o["begin_mask"], numbers) & ~shrunk, -forward)
+    end = _replaced(node, _picked(node, end, numbers), _bits(o["end_mask"], numbers), forward)
+    end = _replaced(node, end, shrunk, _next(node, begin))
+    operands = x, begin, end, node.constant(strides.astype(begin.known.dtype.numpy))
+    structure = {name: o[name] for name in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")}
+    if not any(structure.values()):
+        return node.result(DynamicSlice(tuple(axes)), *operands)
+    return node.result(_view(count, structure), node.add(DynamicSlice(tuple(axes)), *operands))
+
+
+def _view(count: int, structure: Mapping[str, int]) -> StridedSlice:
+    """Return a slice of `count` whole axes that removes and inserts axes as the masks of `structure` say."""
+    zeros, ones, whole = (0,) * count, (1,) * count, (1 << count) - 1
+    return StridedSlice(zeros, ones, ones, begin_mask=whole, end_mask=whole, **structure)
+
+
+def _axes(node: Node, count: int, ellipsis_mask: int, new_axis_mask: int) -> list[tuple[int, int]]:
+    """Return pairs of a position in `begin`, which has `count` elements, and the axis of the input that it slices."""
+    rank = node.info(0).rank
+    inserted = sum(bool(new_axis_mask >> number & 1) for number in range(count))
+    skipped, axis, pairs = rank - (count - inserted - bool(ellipsis_mask)), 0, list[tuple[int, int]]()
+    for number in range(count):
+        if ellipsis_mask >> number & 1:
+            axis += skipped
+        elif not new_axis_mask >> number & 1:
+            pairs.append((number, axis))
+            axis += 1
+    if axis > rank or skipped < 0:
+        node.fail(f"begin has {count} elements, which are too many for {node.info(0)}")
+    return pairs
+
+
+def _bits(mask: int, numbers: Sequence[int]) -> Array:
+    return np.array([bool(mask >> number & 1) for number in numbers], np.bool_)
+
+
+def _picked(node: Node, value: Value, numbers: Sequence[int]) -> Value:
+    """Return the elements of a vector at these positions."""
+    if value.known.shape == (len(numbers),):
+        return value
+    return node.add(Gather(0), value, node.constant(np.array(numbers, np.int32)))
+
+
+def _replaced(node: Node, value: Value, mask: Array, others: Array | Value) -> Value:
+    """Return a vector with those elements of `others` that the mask selects."""
+    if not mask.any():
+        return value
+    new = others if isinstance(others, Value) else node.constant(others.astype(value.known.dtype.numpy))
+    return node.add(Where(), node.constant(mask), new, value)
+
+
+def _next(node: Node, begin: Value) -> Value:
+    """Return the ends of slices of one element: the index plus 1, but the end of the axis for the last index, -1."""
+    after = node.add(ElementwiseBinary(BinaryOperation.ADD), begin, _like(node, begin, 1))
+    last = node.add(Comparison(ComparisonOperation.EQUAL), begin, _like(node, begin, -1))
+    return node.add(Where(), last, _like(node, begin, _FARTHEST), after)
+
+
+def _like(node: Node, vector: Value, number: int) -> Value:
+    """Return a constant with the type and length of a vector, in which every element is `number`."""
+    count = vector.known.shape[0] if vector.known.rank == 1 else node.fail(f"{vector.known} is not a vector")
+    size = 1 if isinstance(count, Dim) else count
+    return node.constant(np.full(size, number, vector.known.dtype.numpy))
