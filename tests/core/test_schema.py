@@ -17,6 +17,7 @@ import interposer.ops
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op, annotation, attribute, op, op_class, operand, registered_ops, result
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
+from interposer.ops import DepthToSpace
 
 
 class Mode(Enum):
@@ -73,7 +74,7 @@ def test_attributes_are_given_by_position_or_by_name_and_have_defaults():
     ((1,), {"wait": 0.5}, "Blend has no attribute 'wait'; did you mean 'weight'?"),
     (("1",), {}, "Blend: count must be an integer, not '1'"),
     ((True,), {}, "Blend: count must be an integer, not True"),
-    ((1,), {"mode": "FAST"}, "Blend: mode must be a Mode (FAST, EXACT), not 'FAST'"),
+    ((1,), {"mode": "FAST"}, "Blend: mode must be a member of Mode (FAST, EXACT), not 'FAST'"),
     ((1,), {"fill": "x"}, "Blend: fill must be a number or None, not 'x'"),
     ((1,), {"pads": ((1,),)},
      "Blend: pads must be a tuple of any number of items, each a tuple of 2 items, each an integer, not ((1,),)"),
@@ -87,6 +88,15 @@ def test_attributes_are_given_by_position_or_by_name_and_have_defaults():
 ])  # fmt: skip
 def test_attributes_that_cannot_be_meant_are_refused(args, kwargs, message):
     assert refused(Blend, *args, **kwargs) == message
+
+
+def test_an_error_about_an_enum_names_the_public_module_from_which_it_is_imported():
+    assert refused(DepthToSpace, 2, mode="DCR") == (
+        "DepthToSpace: mode must be a member of interposer.ops.DepthToSpaceMode (DCR, CRD), not 'DCR'"
+    )
+    assert refused(DepthToSpace, 2, data_layout="NHWC") == (
+        "DepthToSpace: data_layout must be a member of interposer.types.DataLayout (NCHW, NHWC, NCDHW, NDHWC), not 'NHWC'"
+    )
 
 
 def test_an_operator_is_a_value():

@@ -35,7 +35,8 @@ def refusal(text):
      "3:19: Activation has no attribute 'funktion'; did you mean 'function'?"),
     ("%y = Activation(a=RELU) %x", "3:19: a must be a number, not RELU"),
     ('%y = Activation(a="6") %x', "3:8: Activation: a must be a number, not '6'"),
-    ("%y = Quantize(dtype=int7) %x", "3:17: dtype must be a DataType (BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, "
+    ("%y = Quantize(dtype=int7) %x",
+     "3:17: dtype must be a member of interposer.types.DataType (BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, "
      "UINT32, UINT64, FLOAT16, FLOAT32, FLOAT64, BFLOAT16, INT4, UINT4, INT2, UINT2, FLOAT8_E4M3FN, FLOAT8_E4M3FNUZ, "
      "FLOAT8_E5M2, FLOAT8_E5M2FNUZ, FLOAT8_E8M0FNU, FLOAT6_E2M3FN, FLOAT6_E3M2FN, FLOAT4_E2M1FN, STRING), not int7"),
     ("%y = Splitter(axis=0, sizes=(1, 1)) %x", "3:3: Splitter gives 2 results here, but 1 stand there"),

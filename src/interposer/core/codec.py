@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ __all__ = [
     "info_to_plain",
     "same_constant",
 ]
+
+_PUBLIC: Final = {"interposer.ops.": "interposer.ops", "interposer.core.types": "interposer.types"}
+"""The public modules from which enums are imported, by the beginning of the name of the module that declares them."""
 
 
 class Codec:
@@ -120,7 +123,7 @@ class _EnumCodec(Codec):
     def __init__(self, kind: type[Enum]) -> None:
         self.kind = kind
         self.members = [member for member in kind if member not in COLLECTIONS]  # attributes describe tensors only
-        self.title = f"a {kind.__name__} ({', '.join(member.name for member in self.members)})"
+        self.title = f"a member of {_public(kind)} ({', '.join(member.name for member in self.members)})"
 
     def coerce(self, value: Any) -> Any:
         if value not in self.members:
@@ -135,6 +138,12 @@ class _EnumCodec(Codec):
 
     def named(self, word: str) -> Any:
         return DataType.of(word) if self.kind is DataType else self.kind[word]
+
+
+def _public(kind: type[Enum]) -> str:
+    """Return the name of an enum, with the public module from which it is imported if it is one of Interposer's own."""
+    package = next((public for inner, public in _PUBLIC.items() if kind.__module__.startswith(inner)), "")
+    return f"{package}.{kind.__name__}" if package else kind.__name__
 
 
 class _OptionalCodec(Codec):

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from interposer.core.addresses import aligned_empty, suitable
+from interposer.core.addresses import address_of, aligned_empty, suitable
 from interposer.core.errors import LoadError
 from interposer.core.types import Array
 
@@ -40,11 +40,6 @@ _PIECE: Final = 1 << 30
 _SAMPLES: Final = 16
 _SAMPLE: Final = 64  # bytes
 _lock = threading.RLock()
-
-
-def _address_of(array: Array) -> int:
-    """Return the memory address of the first element."""
-    return int(array.__array_interface__["data"][0])
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -106,7 +101,7 @@ def _state(fd: int) -> tuple[int, ...]:
 def _new_map(fd: int, path: str, state: tuple[int, ...]) -> _Map:
     created = _Map(fd, state[2], mmap.MAP_SHARED, mmap.PROT_READ)
     created.fd, created.path, created.state = fd, path, state
-    created.address = _address_of(np.frombuffer(created, np.uint8))
+    created.address = address_of(np.frombuffer(created, np.uint8))
     weakref.finalize(created, _forget, fd, state).atexit = False
     _maps[state] = weakref.ref(created)
     return created
@@ -122,7 +117,7 @@ def _forget(fd: int, state: tuple[int, ...]) -> None:
 def _map_of(array: Array) -> _Map | None:
     if not _maps:
         return None
-    begin = _address_of(array)
+    begin = address_of(array)
     for reference in list(_maps.values()):
         result = reference()
         if result is not None and result.address <= begin and begin + array.nbytes <= result.address + result.state[2]:
@@ -133,7 +128,7 @@ def _map_of(array: Array) -> _Map | None:
 def place_of(array: Array) -> Place | None:
     """Return the position of a contiguous array in a file that `mapped` has mapped; None for ordinary memory."""
     result = _map_of(array) if array.nbytes else None
-    return None if result is None else Place(result.fd, _address_of(array) - result.address)
+    return None if result is None else Place(result.fd, address_of(array) - result.address)
 
 
 def changed_file(arrays: Iterable[Array]) -> str | None:
@@ -159,11 +154,11 @@ def aligned(array: Array, alignment: int = 1) -> Array:
         LoadError: the file was written to or truncated, or cannot be read.
     """
     result = _map_of(array) if array.nbytes >= LEAST_SHARED and array.flags.c_contiguous else None
-    if result is None or _address_of(array) % max(alignment, array.dtype.alignment) == 0:
+    if result is None or address_of(array) % max(alignment, array.dtype.alignment) == 0:
         return suitable(array, alignment)
     copy = aligned_empty(array.shape, array.dtype, max(alignment, array.dtype.alignment))
     try:
-        _read(result.fd, copy.reshape(-1).view(np.uint8).data, _address_of(array) - result.address)
+        _read(result.fd, copy.reshape(-1).view(np.uint8).data, address_of(array) - result.address)
     except OSError as error:
         raise LoadError(f"the file {result.path!r} cannot be read: {error.strerror}") from error
     check_unchanged([array])
@@ -217,10 +212,10 @@ def share(array: Array, alignment: int = 1) -> Array:
     with _lock:
         for item in _known.get(key, ()):
             result = _seen(item, array.nbytes) if item.address % alignment == 0 else None
-            if result is not None and (item.address == _address_of(array) or np.array_equal(result, raw)):
+            if result is not None and (item.address == address_of(array) or np.array_equal(result, raw)):
                 return result.view(array.dtype).reshape(array.shape)
         _sweep()
-        _known.setdefault(key, []).append(_Known(weakref.ref(_owner(array)), _address_of(array)))
+        _known.setdefault(key, []).append(_Known(weakref.ref(_owner(array)), address_of(array)))
     return array
 
 
@@ -244,7 +239,7 @@ def _seen(known: _Known, size: int) -> Array | None:
     owner = known.owner()
     if owner is None or not owner.flags.c_contiguous:
         return None
-    start = known.address - _address_of(owner)
+    start = known.address - address_of(owner)
     view = owner.reshape(-1).view(np.uint8)[start : start + size]
     view.flags.writeable = False
     return view if changed_file([view]) is None else None
@@ -276,7 +271,7 @@ class Users:
     """
 
     def __init__(self, arrays: Iterable[Array]) -> None:
-        self._arrays = {(_address_of(array), array.nbytes): array for array in arrays if array.dtype.kind != "O"}
+        self._arrays = {(address_of(array), array.nbytes): array for array in arrays if array.dtype.kind != "O"}
         with _lock:
             _users.update(self._arrays.keys())
         weakref.finalize(self, _gone, tuple(self._arrays)).atexit = False
