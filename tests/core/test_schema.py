@@ -94,8 +94,8 @@ def test_an_error_about_an_enum_names_the_public_module_from_which_it_is_importe
     assert refused(DepthToSpace, 2, mode="DCR") == (
         "DepthToSpace: mode must be a member of interposer.ops.DepthToSpaceMode (DCR, CRD), not 'DCR'"
     )
-    assert refused(DepthToSpace, 2, data_layout="NHWC") == (
-        "DepthToSpace: data_layout must be a member of interposer.types.DataLayout (NCHW, NHWC, NCDHW, NDHWC), not 'NHWC'"
+    assert refused(DepthToSpace, 2, data_layout="X") == (
+        "DepthToSpace: data_layout must be a member of interposer.types.DataLayout (NCHW, NHWC, NCDHW, NDHWC), not 'X'"
     )
 
 

@@ -35,9 +35,10 @@ def direct_call(
         return None
     from interposer.plugins.capi.running import direct  # noqa: PLC0415 - only where there are plug-ins
 
-    read = {layer.output: inputs.index(binding_id(layer)) for layer in steps.inputs}
     outputs = sorted(bindings.outputs)
-    written = {layer.values[0]: outputs.index(binding_id(layer)) for layer in steps.outputs}
+    arguments, results = ({number: place for place, number in enumerate(ids)} for ids in (inputs, outputs))
+    read = {layer.output: arguments[binding_id(layer)] for layer in steps.inputs}
+    written = {layer.values[0]: results[binding_id(layer)] for layer in steps.outputs}
     workload: Any = step.workload
     values = [step.layer.inputs[operand] for operand in workload.operands]
     around = direct.Surroundings(

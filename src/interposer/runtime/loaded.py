@@ -278,8 +278,8 @@ class LoadedNetwork:
 
     def _check_order(self, inputs: object) -> None:
         known = self.bindings.inputs
-        numbers = list(inputs) if isinstance(inputs, list | tuple) else []
-        if len(numbers) != len(known) or any(key not in numbers for key in known):
+        numbers = inputs if isinstance(inputs, list | tuple) and all(isinstance(item, int) for item in inputs) else ()
+        if len(numbers) != len(known) or set(numbers) != set(known):
             ids = ", ".join(map(str, known)) or "none"
             raise BindingError(f"a direct call takes each input once, by its binding id ({ids}), not {inputs!r}")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -35,46 +37,69 @@ def blocks_of(graph: Graph, most: int) -> list[Block]:
     crosses each cut. While there are too many blocks, the smallest one is merged with its smaller neighbour.
     """
     running = [layer for layer in graph.topological() if not isinstance(layer.op, Input | Output | Constant)]
-    crossing = _crossing(graph, running)
-    ends = [place for place in range(1, len(running)) if len(crossing[place]) == 1]
+    counts, sizes = _crossing(graph, running)
+    ends = [place for place in range(1, len(running)) if counts[place] == 1]
     starts, stops = [0, *ends], [*ends, len(running)]
     result = [
-        Block(tuple(running[start:stop]), _bytes(crossing[stop]))
+        Block(tuple(running[start:stop]), sizes[stop])
         for start, stop in zip(starts, stops, strict=True)
         if stop > start
     ]
-    while len(result) > most:
-        _join_smallest(result)
-    return result
+    return _merged(result, most)
 
 
-def _join_smallest(blocks: list[Block]) -> None:
-    sizes = [len(block.layers) + len(other.layers) for block, other in zip(blocks, blocks[1:], strict=False)]
-    place = sizes.index(min(sizes))
-    item, other = blocks[place : place + 2]
-    blocks[place : place + 2] = [Block((*item.layers, *other.layers), other.leaving)]
+def _merged(blocks: Sequence[Block], most: int) -> list[Block]:
+    """Merge the first pair of neighbours with the fewest layers, until at most `most` blocks are left."""
+    following = dict(enumerate(range(1, len(blocks))))
+    before = {later: place for place, later in following.items()}
+    counts = {place: len(block.layers) for place, block in enumerate(blocks)}
+    pairs = [(counts[place] + counts[later], place, later) for place, later in following.items()]
+    heapq.heapify(pairs)
+    while len(counts) > most:
+        total, place, later = heapq.heappop(pairs)
+        if following.get(place) != later or counts.get(place, 0) + counts.get(later, 0) != total:
+            continue  # one of the two blocks has changed since
+        counts[place] = total
+        del counts[later]
+        after = following.pop(later, None)
+        if after is None:
+            del following[place]
+        else:
+            following[place], before[after] = after, place
+            heapq.heappush(pairs, (total + counts[after], place, after))
+        if place in before:
+            heapq.heappush(pairs, (counts[before[place]] + total, before[place], place))
+    starts = [*counts, len(blocks)]
+    return [_union(blocks[start:stop]) for start, stop in pairwise(starts)]
 
 
-def _crossing(graph: Graph, running: Sequence[Layer]) -> list[list[Value]]:
-    """Return, for each place where the running order could be cut, the tensors that would cross the cut.
+def _union(blocks: Sequence[Block]) -> Block:
+    return Block(tuple(layer for block in blocks for layer in block.layers), blocks[-1].leaving)
 
-    These are produced before it, or are inputs of the network, and read after it. Place i is before layer i of
-    `running`. Constants are left out.
+
+def _crossing(graph: Graph, running: Sequence[Layer]) -> tuple[list[int], list[int]]:
+    """Return the number of tensors that would cross a cut at each place of the running order, and their bytes.
+
+    These tensors are produced before the cut, or are inputs of the network, and read after it. Place i is before layer
+    i of `running`. Constants are left out.
     """
     place = {layer: number for number, layer in enumerate(running)}
-    values: list[list[Value]] = [[] for _ in range(len(running) + 1)]
+    counts, sizes = [0] * (len(running) + 2), [0] * (len(running) + 2)
     for layer in graph:
         first = 0 if isinstance(layer.op, Input) else place.get(layer, -1) + 1
         for value in layer.outputs if not isinstance(layer.op, Constant) else ():
             last = max((place.get(use.layer, first - 1) for use in value.uses), default=-1)
-            for between in range(first, last + 1):
-                values[between].append(value)
-    return values
+            if last >= first:
+                size = _bytes(value)
+                for changes, amount in ((counts, 1), (sizes, size)):
+                    changes[first] += amount
+                    changes[last + 1] -= amount
+    return list(accumulate(counts)), list(accumulate(sizes))
 
 
-def _bytes(values: Sequence[Value]) -> int:
-    infos = (value.known for value in values)
-    return sum(int(info.num_bytes) for info in infos if info.is_tensor and info.is_concrete)
+def _bytes(value: Value) -> int:
+    info = value.known
+    return int(info.num_bytes) if info.is_tensor and info.is_concrete else 0
 
 
 def part_network(graph: Graph, layers: Sequence[Layer], name: str) -> Network:
