@@ -12,7 +12,7 @@ from interposer.core.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends import tflite
 from tests.frontends.tflite.build import code, encode, operator, tensor
 
-CODES = ["IF", "WHILE", "CALL", "CALL_ONCE", "ADD", "MUL", "LESS", "CONCATENATION", "RESHAPE", "CUMSUM", "VAR_HANDLE"]
+CODES = ["IF", "WHILE", "CALL", "CALL_ONCE", "ADD", "MUL", "LESS", "CONCATENATION", "RESHAPE", "CUMSUM", "DELEGATE"]
 
 
 def subgraph(tensors: list[dict[str, Any]], inputs: list[int], outputs: list[int], *operators: Any) -> dict[str, Any]:
@@ -115,8 +115,8 @@ def test_a_called_subgraph_stands_in_place_of_its_operator():
 
 def test_operators_of_other_subgraphs_are_listed_where_they_are_not_known():
     main = choice(tensor("c", [1], "bool"), [0, 1])
-    with pytest.raises(UnsupportedOperatorError, match="1 x VAR_HANDLE"):
-        tflite.load(file(main, binary("ADD"), subgraph([tensor("a", [2])], [0], [0], ("VAR_HANDLE", [], []))))
+    with pytest.raises(UnsupportedOperatorError, match="1 x DELEGATE"):
+        tflite.load(file(main, binary("ADD"), subgraph([tensor("a", [2])], [0], [0], ("DELEGATE", [], []))))
 
 
 def test_a_subgraph_with_other_inputs_than_it_is_given_is_refused():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from interposer.core.types import TensorInfo
 from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.resources import Accesses, Bound, handles_in
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
@@ -17,27 +19,33 @@ __all__: list[str] = []
 @operator("CALL", options=True)
 def call(node: Node) -> list[Value]:
     """Convert CALL: the subgraph is inlined in place of the operator."""
-    return node.importer.inlined(_named(node, "subgraph"), node.inputs(), node.where)
+    number = _named(node, "subgraph")
+    call = Call.of(node, [number])
+    call.give_handles()
+    return node.importer.inlined(number, call.values, node.where, call.bound)
 
 
 @operator("CALL_ONCE", options=True)
 def call_once(node: Node) -> list[Value]:
-    """Convert CALL_ONCE to nothing: it initializes variables and tables, whose operators are not supported."""
+    """Convert CALL_ONCE to nothing: what its subgraph assigns are the initial values of variables and tables."""
     return []
 
 
 @operator("IF", options=True)
 def if_(node: Node) -> list[Value]:
     """Convert IF; a known condition selects a branch, which is inlined."""
-    condition, values = node.input(0), node.inputs()[1:]
+    condition = node.input(0)
     branches = _named(node, "then_subgraph_index"), _named(node, "else_subgraph_index")
+    call = Call.of(node, branches)
+    call.give_handles()
     known = condition.known.constant
     if known is not None and known.size == 1:
         taken = branches[0 if known.reshape(-1)[0] else 1]
-        return node.importer.inlined(taken, values, node.where)
+        return node.importer.inlined(taken, call.values, node.where, call.bound)
+    values = [*call.values, *call.states()]
     infos = [value.known for value in values]
-    regions = [node.importer.region(number, infos, node.where) for number in branches]
-    return _layer(node, If(max(1, len(node.operator.outputs))), [condition, *values], regions)
+    regions = [node.importer.region(number, infos, node.where, call.bound, call.names) for number in branches]
+    return call.results(_layer(node, If(max(1, len(regions[0].outputs))), [condition, *values], regions))
 
 
 @operator("WHILE", options=True)
@@ -46,17 +54,71 @@ def while_(node: Node) -> list[Value]:
 
     All values are carried. The regions are converted repeatedly until the infos of the carried values no longer change.
     """
-    values = node.inputs()
     body, condition = _named(node, "body_subgraph_index"), _named(node, "cond_subgraph_index")
+    call = Call.of(node, [body, condition])
+    call.give_handles(range(len(node.operator.inputs)))
+    if any(node.importer.accesses([condition], call.bound)[0].written.values()):
+        node.fail("its condition writes a variable, which is not supported")
+    values = [*call.values, *call.states()]
     carried = [value.known.with_constant(None) for value in values]
     while True:
-        region = node.importer.region(body, carried, node.where)
+        region = node.importer.region(body, carried, node.where, call.bound, call.names)
         wider = _merged(node, carried, [layer.values[0].known for layer in region.outputs])
         if wider == carried:
             break
         carried = wider
-    regions = [node.importer.region(condition, carried, node.where), region]
-    return _layer(node, While(len(values)), values, regions)
+    test = node.importer.region(condition, carried, node.where, call.bound, call.names)
+    for layer in test.outputs[1:]:
+        test.erase(layer)
+    test.erase_dead()
+    return call.results(_layer(node, While(len(values)), values, [test, region]))
+
+
+@dataclass(frozen=True)
+class Call:
+    """How an operator calls subgraphs: its arguments without handles of resources, and the variables that they use.
+
+    `bound` has the handles among the arguments, and `accesses` what each subgraph does with variables. `names` are the
+    variables that any of the subgraphs uses: further inputs and results of regions.
+    """
+
+    node: Node
+    values: Sequence[Value]
+    bound: Bound
+    accesses: Sequence[Accesses]
+
+    @classmethod
+    def of(cls, node: Node, numbers: Sequence[int]) -> Call:
+        """Return how an operator calls the subgraphs with these numbers."""
+        known = {index: node.importer.handle(index) for index in node.operator.inputs}
+        bound = handles_in(node.operator, {index: name for index, name in known.items() if name is not None})
+        first = 1 if node.operator.name == "IF" else 0
+        values = [node.input(i) for i in range(first, node.count) if known[node.operator.inputs[i]] is None]
+        return cls(node, values, bound, node.importer.accesses(numbers, bound))
+
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(name for item in self.accesses for name in item.written))
+
+    def states(self) -> list[Value]:
+        """Return the values of all variables that the subgraphs use."""
+        return [self.node.importer.read_variable(name, self.node.where) for name in self.names]
+
+    def give_handles(self, positions: Iterable[int] | None = None) -> None:
+        """Let results of the operator be handles: those of the subgraph, or those of the arguments at `positions`."""
+        outputs = self.node.operator.outputs
+        bound = self.accesses[0].outputs if positions is None else self.bound
+        for position, name in bound:
+            if position < len(outputs):
+                self.node.importer.give_handle(outputs[position], name)
+
+    def results(self, values: Sequence[Value]) -> list[Value]:
+        """Set the variables to the last results of a control flow layer, and return the other results."""
+        count, node = len(values) - len(self.names), self.node
+        for name, value in zip(self.names, values[count:], strict=True):
+            if any(item.written.get(name) for item in self.accesses):
+                node.importer.write_variable(name, value, node.where)
+        return list(values[:count])
 
 
 def _named(node: Node, option: str) -> int:

@@ -23,8 +23,10 @@ from interposer.frontends.tflite.consistency import called
 from interposer.frontends.tflite.container import read_model
 from interposer.frontends.tflite.contents import Model, Operator
 from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.resources import Accesses, Bound
 from interposer.frontends.tflite.tensors import constant_array, is_complex, tensor_info
 from interposer.frontends.tflite.tflite_converters import Entry, find, find_complex
+from interposer.frontends.tflite.variables import Scope, Variables
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
@@ -139,6 +141,9 @@ class Importer:
         self._given = values or {}
         self._inputs: set[Layer] = set()
         self._converted = [0]
+        self._variables = Variables(model, self._initialized)
+        self._scope = Scope(self.graph, self._variables)
+        self._handles: dict[int, str] = {}
 
     def network(self) -> Network:
         """Convert the whole subgraph, and return the network.
@@ -149,6 +154,8 @@ class Importer:
         self._add_inputs()
         self._convert_all()
         self._add_outputs()
+        self._scope.finish(self._source("variables"))
+        self._drop_unused_constants()
         return Network(graph=self.graph)
 
     def inputs(self) -> dict[str, TensorInfo]:
@@ -174,31 +181,107 @@ class Importer:
         """True if the shape of an input is not known."""
         return any(not layer.output.known.is_concrete for layer in self._inputs)
 
-    def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
+    def region(
+        self, number: int, infos: Sequence[TensorInfo], where: str, bound: Bound = (), names: Sequence[str] = ()
+    ) -> Graph:
         """Return subgraph `number` as a region (the graph of a control-flow layer) whose inputs have `infos`.
 
-        `where` is the location of the operator in the file, for errors.
+        `where` is the location of the operator in the file, for errors. `bound` has the variables whose handles are
+        inputs of the subgraph, which the region does not have. The variables `names` become additional inputs of the
+        region, which are the last of `infos`, and additional outputs.
         """
-        tensors, inner = self._inputs_of(number, infos, where), self._inside(number, Graph())
+        infos, states = infos[: len(infos) - len(names)], infos[len(infos) - len(names) :]
+        tensors, inner = self._inputs_of(number, infos, where, bound), self._inside(number, Graph())
+        inner._scope = Scope(inner.graph, self._variables)
+        inner._bind(bound)
         for binding_id, (index, info) in enumerate(zip(tensors, infos, strict=True)):
             name = inner.subgraph.tensors[index].name or f"input_{binding_id}"
             layer = inner.graph.add(Input(binding_id), name=name, source=self._source(f"subgraphs[{number}].inputs"))
             layer.output.info = info
             inner._values[index] = layer.output
+        for binding_id, (name, info) in enumerate(zip(names, states, strict=True), len(tensors)):
+            layer = inner.graph.add(Input(binding_id), name=name, source=self._source(f"subgraphs[{number}]"))
+            layer.output.info = info
+            inner._scope.values[name] = layer.output
         inner._convert_all()
         inner._add_outputs()
+        for name in names:
+            value = inner._scope.values[name]
+            inner.graph.add(Output(len(inner.graph.outputs)), [value], name=f"{name}:next")
+        inner._drop_unused_constants()
         return inner.graph
 
-    def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
+    def inlined(self, number: int, values: Sequence[Value], where: str, bound: Bound = ()) -> list[Value]:
         """Add the layers of subgraph `number` of the model to this graph, applied to `values`, and return its outputs.
 
-        `where` is the location of the operator in the file, for errors.
+        `where` is the location of the operator in the file, for errors. `bound` has the variables whose handles are
+        inputs of the subgraph; `values` are the other inputs.
         """
-        tensors = self._inputs_of(number, [value.known for value in values], where)
+        tensors = self._inputs_of(number, [value.known for value in values], where, bound)
         inner = self._inside(number, self.graph)
+        inner._scope = self._scope
+        inner._bind(bound)
         inner._values.update(zip(tensors, values, strict=True))
         inner._convert_all()
-        return [inner.value(index, "outputs") for index in inner.subgraph.outputs]
+        return [inner.value(index, "outputs") for index in inner.subgraph.outputs if index not in inner._handles]
+
+    def _bind(self, bound: Bound) -> None:
+        self._handles.update({self.subgraph.inputs[position]: name for position, name in bound})
+
+    def _initialized(self, number: int) -> Scope:
+        """Convert subgraph `number`, which initializes variables, to a graph of its own; return what it writes."""
+        inner = self._inside(number, Graph())
+        inner._scope = Scope(inner.graph, self._variables, is_initial=True)
+        inner._convert_all()
+        return inner._scope
+
+    # --- variables ---
+
+    def handle(self, index: int) -> str | None:
+        """Return the name of the variable or table that tensor `index` is a handle of; None for another tensor."""
+        return self._handles.get(index)
+
+    def give_handle(self, index: int, name: str) -> None:
+        """Let tensor `index` be a handle of a variable or table."""
+        self._handles[index] = name
+
+    def read_variable(self, name: str, where: str) -> Value:
+        """Return the value that a variable has at the operator that is converted; `where` is for errors."""
+        return self._scope.read(name, where)
+
+    def write_variable(self, name: str, value: Value, where: str) -> None:
+        """Set the value that a variable has after the operator that is converted; `where` is for errors."""
+        self._scope.write(name, value, where)
+
+    def write_tensor(self, index: int, value: Value, where: str) -> None:
+        """Set the value of the variable that tensor `index` is; `where` is the location of the operator for errors.
+
+        `ParseError` is raised if it is no variable. Nothing is set if the caller gives the tensor as an input.
+        """
+        name = self._variables.of_tensor(self._number, index)
+        if name is not None:
+            self._scope.write(name, value, where)
+        elif index not in self.subgraph.inputs:
+            raise ParseError(f"tensor {self.subgraph.tensors[index].name!r} is no variable", where=where)
+
+    def accesses(self, numbers: Sequence[int], bound: Bound) -> list[Accesses]:
+        """Return what subgraphs do with variables, for the handles `bound` among their inputs.
+
+        Variables that are never written are left out.
+        """
+        constant, result = self._variables.constant, [self._variables.accesses(number, bound) for number in numbers]
+        return [
+            Accesses({name: value for name, value in item.written.items() if constant(name) is None}, item.outputs)
+            for item in result
+        ]
+
+    def import_table(self, name: str, keys: Value, values: Value) -> None:
+        """Set the content of a hash table, unless it has been set before."""
+        self._scope.tables.setdefault(name, (keys, values))
+
+    def table(self, name: str) -> tuple[Array, Array] | None:
+        """Return the keys and values of a hash table, or None if nothing initializes it."""
+        return self._variables.table(name)
 
     def _inside(self, number: int, graph: Graph) -> Importer:
         """Return an importer for subgraph `number` of the model that adds its layers to `graph`.
@@ -208,22 +291,25 @@ class Importer:
         graph.name = graph.name or self._model.subgraphs[number].name
         inner = Importer(self._model, self._file, {}, True, number, graph)
         inner._converted, inner._inputs, inner._is_resized = self._converted, self._inputs, self._is_resized
+        inner._variables = self._variables
         return inner
 
-    def _inputs_of(self, number: int, infos: Sequence[TensorInfo], where: str) -> Sequence[int]:
-        """Return the tensor indices of the inputs of subgraph `number`.
+    def _inputs_of(self, number: int, infos: Sequence[TensorInfo], where: str, bound: Bound) -> Sequence[int]:
+        """Return the tensor indices of the inputs of subgraph `number`, without the handles in `bound`.
 
         `ParseError` with the location `where` is raised if the inputs cannot have `infos`: they differ in number, type
         or quantization.
         """
         subgraph = self._model.subgraphs[number]
-        if len(subgraph.inputs) != len(infos):
-            raise ParseError(f"subgraph {number} has {len(subgraph.inputs)} inputs; expected {len(infos)}", where=where)
-        for index, info in zip(subgraph.inputs, infos, strict=True):
+        handles = dict(bound)
+        inputs = [index for position, index in enumerate(subgraph.inputs) if position not in handles]
+        if len(inputs) != len(infos):
+            raise ParseError(f"subgraph {number} has {len(inputs)} inputs; expected {len(infos)}", where=where)
+        for index, info in zip(inputs, infos, strict=True):
             reported = tensor_info(subgraph.tensors[index], where)
             if (reported.dtype, reported.quantization) != (info.dtype, info.quantization):
                 raise ParseError(f"subgraph {number} takes {reported}, but gets {info}", where=where)
-        return subgraph.inputs
+        return inputs
 
     def _convert_all(self) -> None:
         self._converted[0] += 1 + len(self.subgraph.operators)
@@ -246,9 +332,9 @@ class Importer:
         return complex_entry
 
     def _add_outputs(self) -> None:
-        for binding_id, (index, name) in enumerate(zip(self.subgraph.outputs, self._output_names(), strict=True)):
+        names = zip(self.subgraph.outputs, self._output_names(), strict=True)
+        for binding_id, (index, name) in enumerate(item for item in names if item[0] not in self._handles):
             self.graph.add(Output(binding_id), [self.value(index, "outputs")], name=name)
-        self._drop_unused_constants()
         tensors = self.subgraph.tensors
         keep_names(self.graph, ((tensors[i].name, value) for i, value in self._values.items() if tensors[i].name))
 
@@ -350,9 +436,10 @@ class Importer:
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise ParseError(f"it is not as it should be ({error})", where=where) from error
         values = [created] if isinstance(created, Value) else created
-        if len(values) != len(operator.outputs):
-            raise ParseError(f"it has {len(operator.outputs)} outputs; expected {len(values)}", where=where)
-        self._values.update(zip(operator.outputs, values, strict=True))
+        outputs = [index for index in operator.outputs if index not in self._handles]
+        if len(values) != len(outputs):
+            raise ParseError(f"it has {len(outputs)} outputs; expected {len(values)}", where=where)
+        self._values.update(zip(outputs, values, strict=True))
 
     def _source(self, place: str) -> str:
         """Return the file and `place` (a location in the file), as messages about a layer show it."""
@@ -361,14 +448,18 @@ class Importer:
     def value(self, index: int, where: str) -> Value:
         """Return the network value of the tensor with this index; a constant becomes a layer when it is first used.
 
-        `ParseError` with the location `where` is raised for a variable, which no operator computes.
+        A variable has the value that the operators before have written. `ParseError` with the location `where` is
+        raised for the handle of a resource.
         """
         result = self._values.get(index)
         if result is not None:
             return result
-        tensor = self.subgraph.tensors[index]
+        tensor, variable = self.subgraph.tensors[index], self._variables.of_tensor(self._number, index)
+        if variable is not None:
+            return self._scope.read(variable, where, tensor_info(tensor, where))
         if index not in self._constants:
-            raise ParseError(f"tensor {tensor.name!r} is a variable, which is not supported", where=where)
+            kind = "the handle of a resource, whose use here" if index in self._handles else "not computed, which"
+            raise ParseError(f"tensor {tensor.name!r} is {kind} is not supported", where=where)
         array, info = constant_array(self._constants[index], tensor, where), tensor_info(tensor, where)
         self._values[index] = self.constant(array, info.quantization, tensor.name or f"constant_{index}")
         return self._values[index]

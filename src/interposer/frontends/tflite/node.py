@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol
 
@@ -11,6 +11,7 @@ from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.needs import Needs
 from interposer.frontends.tflite.contents import Operator
+from interposer.frontends.tflite.resources import Accesses, Bound
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
 from interposer.kernels import evaluate
@@ -42,7 +43,8 @@ class Import(Protocol):
     def value(self, index: int, where: str) -> Value:
         """Return the network value of the tensor with this index; a constant becomes a layer when it is first used.
 
-        `ParseError` with the location `where` is raised for a variable, which no operator computes.
+        A variable has the value that the operators before have written. `ParseError` with the location `where` is
+        raised for the handle of a resource.
         """
 
     def is_complex(self, index: int) -> bool:
@@ -60,17 +62,52 @@ class Import(Protocol):
         The result is None if the value is always computed at run time.
         """
 
-    def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
+    def region(
+        self, number: int, infos: Sequence[TensorInfo], where: str, bound: Bound = (), names: Sequence[str] = ()
+    ) -> Graph:
         """Return subgraph `number` as a region (the graph of a control-flow layer) whose inputs have `infos`.
 
-        `where` is the location of the operator in the file, for errors.
+        `where` is the location of the operator in the file, for errors. `bound` has the variables whose handles are
+        inputs of the subgraph, which the region does not have. The variables `names` become additional inputs of the
+        region, which are the last of `infos`, and additional outputs.
         """
 
-    def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
+    def inlined(self, number: int, values: Sequence[Value], where: str, bound: Bound = ()) -> list[Value]:
         """Add the layers of subgraph `number` of the model to this graph, applied to `values`, and return its outputs.
 
-        `where` is the location of the operator in the file, for errors.
+        `where` is the location of the operator in the file, for errors. `bound` has the variables whose handles are
+        inputs of the subgraph; `values` are the other inputs.
         """
+
+    def handle(self, index: int) -> str | None:
+        """Return the name of the variable or table that tensor `index` is a handle of; None for another tensor."""
+
+    def give_handle(self, index: int, name: str) -> None:
+        """Let tensor `index` be a handle of a variable or table."""
+
+    def read_variable(self, name: str, where: str) -> Value:
+        """Return the value that a variable has at the operator that is converted; `where` is for errors."""
+
+    def write_variable(self, name: str, value: Value, where: str) -> None:
+        """Set the value that a variable has after the operator that is converted; `where` is for errors."""
+
+    def write_tensor(self, index: int, value: Value, where: str) -> None:
+        """Set the value of the variable that tensor `index` is; `where` is the location of the operator for errors.
+
+        `ParseError` is raised if it is no variable. Nothing is set if the caller gives the tensor as an input.
+        """
+
+    def accesses(self, numbers: Sequence[int], bound: Bound) -> Sequence[Accesses]:
+        """Return what subgraphs do with variables, for the handles `bound` among their inputs.
+
+        Variables that are never written are left out.
+        """
+
+    def import_table(self, name: str, keys: Value, values: Value) -> None:
+        """Set the content of a hash table, unless it has been set before."""
+
+    def table(self, name: str) -> tuple[Array, Array] | None:
+        """Return the keys and values of a hash table, or None if nothing initializes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +158,19 @@ class Node:
         if rank is not None and result.known.rank != rank:
             self.fail(f"input {index} has shape {result.known.shape}; expected rank {rank}")
         return result
+
+    def state(self, index: int) -> tuple[Value, Callable[[Value], None]]:
+        """Return the value of an input that is a variable, and a function that sets the value after the operator."""
+        return self.input(index), lambda value: self.write_state(index, value)
+
+    def write_state(self, index: int, value: Value) -> None:
+        """Set the value that an input, which is a variable, has after the operator; fail if it is no variable."""
+        self.importer.write_tensor(self.operator.inputs[index], value, self.where)
+
+    def variable(self) -> str:
+        """Return the name of the variable or table that the first input is a handle of; fail if it is none."""
+        name = self.importer.handle(self.operator.inputs[0]) if self.operator.inputs else None
+        return name if name is not None else self.fail("its first input is not the handle of a resource")
 
     def inputs(self) -> list[Value]:
         """Return all inputs, all of which are required."""

@@ -22,4 +22,5 @@ from interposer.frontends.tflite import (  # noqa: F401
     segments,
     selection,
     sequence,
+    tables,
 )

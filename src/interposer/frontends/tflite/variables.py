@@ -1,0 +1,240 @@
+"""Variables of a TFLite file: variable tensors, resource variables and hash tables.
+
+A variable becomes a state of the network. While a graph is converted, a `Scope` has the value of each variable at the
+operator that is converted: operators that write a variable replace it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from interposer.core.errors import ParseError
+from interposer.core.types import Array, DataType, TensorInfo
+from interposer.frontends.tflite.consistency import called
+from interposer.frontends.tflite.contents import Model, Operator, Subgraph
+from interposer.frontends.tflite.resources import Accesses, Bound, handle_name, handles_in
+from interposer.frontends.tflite.tensors import tensor_info
+from interposer.ir.graph import Graph, Value, binding_id
+from interposer.ir.inference import infer_layer
+from interposer.ir.states import free_binding_id, initial_value
+from interposer.kernels import evaluate
+from interposer.ops.control import Constant, Input, Output
+
+__all__ = ["Scope", "Variables"]
+
+_INITIALIZATION: Final = "init_subgraph_index"
+"""The option of CALL_ONCE with the index of the subgraph that initializes variables and tables."""
+
+
+class Variables:
+    """The variables of a model: their names, infos and initial values, and the content of hash tables.
+
+    A variable tensor has the name of the tensor, with a number appended if another variable has it. A resource variable
+    has the ``shared_name`` of its handle. `initialize` converts a subgraph for CALL_ONCE and returns what it assigns;
+    it is called when an initial value is first needed.
+    """
+
+    def __init__(self, model: Model, initialize: Callable[[int], Scope]) -> None:
+        self._model, self._initialize = model, initialize
+        self._accesses: dict[tuple[int, Bound], Accesses] = {}
+        self._infos: dict[str, TensorInfo] = {}
+        self._tensors = self._names_of_tensors()
+        self._initial: dict[str, Array] | None = None
+        self._tables: dict[str, tuple[Array, Array]] = {}
+        roots = dict.fromkeys([0, *(signature.subgraph for signature in model.signatures)])
+        accesses = [self.accesses(number).written for number in roots]
+        self._written = {name for item in accesses for name, is_written in item.items() if is_written}
+
+    def _names_of_tensors(self) -> dict[tuple[int, int], str]:
+        operators = [operator for subgraph in self._model.subgraphs for operator in subgraph.operators]
+        used = {handle_name(operator) for operator in operators if operator.name == "VAR_HANDLE"}
+        names: dict[tuple[int, int], str] = {}
+        for number, subgraph in enumerate(self._model.subgraphs):
+            for index, tensor in enumerate(subgraph.tensors):
+                if tensor.is_variable and index not in subgraph.inputs:
+                    requested = name = tensor.name or f"variable_{number}_{index}"
+                    while name in used:
+                        name = f"{requested}_{len(used)}"
+                    used.add(name)
+                    names[number, index] = name
+        return names
+
+    def of_tensor(self, number: int, index: int) -> str | None:
+        """Return the name of the variable that tensor `index` of subgraph `number` is; None for another tensor."""
+        return self._tensors.get((number, index))
+
+    def accesses(self, number: int, bound: Bound = ()) -> Accesses:
+        """Return what subgraph `number` and the subgraphs that it calls do with variables.
+
+        `bound` has the names of the variables whose handles are inputs of the subgraph, by the number of the input.
+        """
+        key = number, bound
+        if key not in self._accesses:
+            self._accesses[key] = self._scanned(number, dict(bound))
+        return self._accesses[key]
+
+    def _scanned(self, number: int, bound: Mapping[int, str]) -> Accesses:
+        subgraph = self._model.subgraphs[number]
+        handles = {subgraph.inputs[position]: name for position, name in bound.items()}
+        written: dict[str, bool] = {}
+        for operator in subgraph.operators:
+            for index in operator.inputs:
+                name = self.of_tensor(number, index)
+                if name is not None:
+                    written[name] = True
+                    self._infos.setdefault(name, tensor_info(subgraph.tensors[index], operator.where))
+            self._scan(operator, subgraph, handles, written)
+        for index in subgraph.outputs:
+            name = self.of_tensor(number, index)
+            if name is not None:
+                written.setdefault(name, False)
+        outputs = ((position, handles[index]) for position, index in enumerate(subgraph.outputs) if index in handles)
+        return Accesses(written, tuple(outputs))
+
+    def _scan(self, operator: Operator, subgraph: Subgraph, handles: dict[int, str], written: dict[str, bool]) -> None:
+        """Add what an operator does to `handles`, the names by tensor index, and to `written`; see `Accesses`."""
+        if operator.name in ("VAR_HANDLE", "HASHTABLE") and operator.outputs:
+            handles[operator.outputs[0]] = handle_name(operator)
+        elif operator.name in ("READ_VARIABLE", "ASSIGN_VARIABLE") and operator.inputs[0] in handles:
+            name, is_write = handles[operator.inputs[0]], operator.name == "ASSIGN_VARIABLE"
+            tensor = (operator.inputs[1:] if is_write else operator.outputs)[:1]
+            if tensor and (is_write or name not in self._infos):
+                self._infos[name] = tensor_info(subgraph.tensors[tensor[0]], operator.where)
+            written[name] = written.get(name, False) or is_write
+        for option, other in called(operator) if operator.name != "CALL_ONCE" else ():
+            inner = self.accesses(other, handles_in(operator, handles))
+            for name, is_written in inner.written.items():
+                written[name] = written.get(name, False) or is_written
+            if option != "cond_subgraph_index":
+                handles.update({operator.outputs[position]: name for position, name in inner.outputs})
+
+    def info(self, name: str, where: str) -> TensorInfo:
+        """Return the info of a variable; `ParseError` with the location `where` is raised if its shape is not known."""
+        initial = self.initial(name)
+        known = self._infos.get(name)
+        quantization = known.quantization if known is not None else None
+        if initial is not None:
+            return TensorInfo(initial.shape, initial.dtype, quantization)
+        if known is None or not known.is_concrete:
+            raise ParseError(f"the shape of the variable {name!r} is not known, which is not supported", where=where)
+        return known
+
+    def constant(self, name: str) -> Array | None:
+        """Return the value of a variable that is initialized and that no other operator writes; None for others."""
+        return None if name in self._written else self.initial(name)
+
+    def initial(self, name: str) -> Array | None:
+        """Return the value that a CALL_ONCE operator assigns to a variable, or None if there is none."""
+        if self._initial is None:
+            self._initial = {}
+            for number in self._initializations():
+                scope = self._initialize(number)
+                assigned, imported = scope.evaluated()
+                self._initial = {**assigned, **self._initial}
+                self._tables = {**imported, **self._tables}
+        return self._initial.get(name)
+
+    def table(self, name: str) -> tuple[Array, Array] | None:
+        """Return the keys and values of a hash table, or None if nothing initializes it."""
+        self.initial(name)
+        return self._tables.get(name)
+
+    def _initializations(self) -> list[int]:
+        operators = (operator for subgraph in self._model.subgraphs for operator in subgraph.operators)
+        numbers = (item.attributes[_INITIALIZATION] for item in operators if item.name == "CALL_ONCE")
+        return list(dict.fromkeys(int(number) for number in numbers if number))
+
+
+@dataclass
+class Scope:
+    """The values of variables at the current operator of one graph.
+
+    A variable that has no value yet gets an Input layer, which reads its state. `written` has the names of the
+    variables that operators have written, `tables` the keys and values that were imported into hash tables.
+    """
+
+    graph: Graph
+    variables: Variables
+    values: dict[str, Value] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
+    tables: dict[str, tuple[Value, Value]] = field(default_factory=dict)
+    _sources: dict[str, Value] = field(default_factory=dict)
+    is_initial: bool = False
+
+    def read(self, name: str, where: str, info: TensorInfo | None = None) -> Value:
+        """Return the value of a variable; `where` is the location of the operator for errors.
+
+        `info` is that of the variable, if the file declares it where the variable is used.
+        """
+        if name not in self.values:
+            self.values[name] = self._source(name, info or self.variables.info(name, where), where)
+        return self.values[name]
+
+    def _source(self, name: str, info: TensorInfo, where: str) -> Value:
+        constant = None if self.is_initial else self.variables.constant(name)
+        if constant is not None:
+            return self.graph.constant(constant, like=info, name=name)
+        initial = None if self.is_initial else self.variables.initial(name)
+        if initial is None and info.quantization is not None and info.dtype is not DataType.INT8:
+            initial = np.zeros(tuple(map(int, info.shape)), info.dtype.numpy)  # TFLite sets only int8 to the zero point
+        op = Input(free_binding_id(self.graph), name, initial)
+        layer = self.graph.add(op, name=name, outputs=[info], source=where)
+        infer_layer(layer)
+        self._sources[name] = layer.output
+        return layer.output
+
+    def write(self, name: str, value: Value, where: str) -> None:
+        """Set the value of a variable; `ParseError` with the location `where` is raised if its shape changes."""
+        if not self.is_initial:
+            info = self.variables.info(name, where)
+            if not info.shape.accepts(value.known.shape) or info.dtype is not value.known.dtype:
+                raise ParseError(f"the variable {name!r} is {info}, but gets {value.known}", where=where)
+        self.values[name] = value
+        self.written.add(name)
+
+    def finish(self, where: str) -> None:
+        """Add the layers that set the states of all variables that were written."""
+        for name, value in self.values.items():
+            if name not in self.written:
+                continue
+            source = self._sources.get(name)
+            if source is None:
+                source = self._source(name, self.variables.info(name, where), where)
+            op = Output(binding_id(source.producer), name)
+            self.graph.add(op, [value], name=f"{source.producer.name}:next")
+
+    def evaluated(self) -> tuple[dict[str, Array], dict[str, tuple[Array, Array]]]:
+        """Return the values that were written, and the content of the tables that were imported, as arrays by name."""
+        names = sorted(self.written)
+        tables = list(self.tables.items())
+        values = [self.values[name] for name in names] + [value for _, pair in tables for value in pair]
+        arrays = evaluated(self.graph, values)
+        pairs = arrays[len(names) :]
+        content = {name: (pairs[2 * i], pairs[2 * i + 1]) for i, (name, _) in enumerate(tables)}
+        return dict(zip(names, arrays, strict=False)), content
+
+
+def evaluated(graph: Graph, values: Sequence[Value]) -> list[Array]:
+    """Return these values of a graph without inputs of the caller, computed by the reference kernels.
+
+    Raises:
+        ParseError: the graph has control flow.
+    """
+    known: dict[Value, Array] = {}
+    for layer in graph.topological():
+        op = layer.op
+        if isinstance(op, Constant):
+            known[layer.output] = op.value
+        elif isinstance(op, Input):
+            known[layer.output] = initial_value(layer.output.known, op.initial)
+        elif layer.regions:
+            raise ParseError("control flow in the initialization of variables is not supported", where=layer.source)
+        elif not isinstance(op, Output):
+            arrays = [None if value is None else known[value] for value in layer.inputs]
+            infos = [None if value is None else value.known for value in layer.inputs]
+            known.update(zip(layer.outputs, evaluate(op, arrays, infos, layer.output_infos), strict=True))
+    return [known[value] for value in values]
