@@ -38,7 +38,7 @@ Node cast_node(const Graph& graph, int from, int to) {
 /// Return whether a layer needs operands that are rounded to half precision. A small difference of its operands may be
 /// a large one of its result, or a wider result may show the rounding.
 bool reads_rounded(const Graph& graph, const Node& node) {
-  for (const char* type : {"Comparison", "ArgMinMax", "TopK", "GridSample", "RoiAlign"})
+  for (const char* type : {"Comparison", "ArgMinMax", "TopK", "GridSample", "RoiAlign", "NonMaxSuppression"})
     if (node.type == type) return true;
   if (node.type == "Cast") return !is_half(graph.out(node));
   if (node.type == "Activation") {

@@ -20,8 +20,9 @@ bool is_known(const Shape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](int64_t extent) { return extent >= 0; });
 }
 
-/// Refuse nodes with unknown dimensions.
+/// Refuse nodes with unknown dimensions, unless their results are what the data determines.
 Refusal unknown_extents(const Graph& graph, const Node& node) {
+  if (node.type == "NonMaxSuppression") return taken();  // compiled when the shapes of its operands are known
   auto known = [&](int tensor) { return tensor < 0 || is_known(graph[tensor].shape); };
   if (std::all_of(node.inputs.begin(), node.inputs.end(), known) &&
       std::all_of(node.outputs.begin(), node.outputs.end(), known))
@@ -56,7 +57,7 @@ class CpuAcc : public ipr::Backend {
     info.version = "1.0.0";
     info.description = "Kernels in C++ for whole networks on processors";
     info.capabilities = IPR_CAP_CONCURRENT_EXECUTE | IPR_CAP_CONCURRENT_COMPILE | IPR_CAP_FORK_SAFE |
-                        IPR_CAP_DETERMINISTIC | IPR_CAP_UNALIGNED_CONSTANTS;
+                        IPR_CAP_DETERMINISTIC | IPR_CAP_UNALIGNED_CONSTANTS | IPR_CAP_DYNAMIC_SHAPES;
     info.options = {
         {"NumberOfThreads", "threads for one run, the calling one among them; 0: as many as the host allows", 0,
          everywhere},

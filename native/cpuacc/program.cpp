@@ -146,7 +146,13 @@ void Program::execute(const ipr::Run& run) {
 void Program::run_steps(const ipr::Run& run, char* const* bases) {
   const ipr_run& raw = run.raw();
   const char* fault = nullptr;
-  Run inner{bases, bases[1] + arena_bytes_, scratch_stride_, &fault};
+  const ResizeOutput resize = [&](uint32_t base, const Shape& shape) {
+    const size_t number = base - 2 - run.input_count();
+    run.resized(number, shape);
+    const ipr_tensor& resized = *ipr_output_at(&run.raw(), number);
+    return static_cast<void*>(static_cast<char*>(resized.data) + resized.byte_offset);
+  };
+  Run inner{bases, bases[1] + arena_bytes_, scratch_stride_, &fault, &resize};
   int limit = raw.thread_limit > 0 ? std::min(threads_, int(raw.thread_limit)) : threads_;
   std::vector<int64_t> times;
   int64_t begin = profile_.is_on() ? now() : 0;

@@ -9,6 +9,7 @@ namespace cpuacc {
 Family attention_family();
 Family block_dequantize_family();
 Family border_family();
+Family boxes_family();
 Family bottleneck_f32_family();
 Family channels_last_family();
 Family elementwise_q8_family();
@@ -73,7 +74,7 @@ const Make kFamilies[] = {
     pool_family,           resize_family,           reduce_q8_family,
     reduce_family,         normalize_family,        select_family,
     scatter_family,        sequence_family,         sample_family,
-    lookup_family,         col2im_family,
+    lookup_family,         col2im_family,           boxes_family,
     layouts_family,  // its pass is the last one
 };
 

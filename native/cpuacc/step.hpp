@@ -28,16 +28,26 @@ struct Buffer {
   explicit operator bool() const { return id >= 0; }
 };
 
+/// Sets the shape of the output with this base (see Run::bases), and returns its memory.
+using ResizeOutput = std::function<void*(uint32_t base, const Shape& shape)>;
+
 /// The memory of one run. Tensors at the border are aligned to their elements only. The arena and packed constants are
 /// aligned to 64 bytes; other constants of the network are aligned to their elements only.
 struct Run {
   char* const* bases;
-  char* scratch;            // aligned to 64 bytes
-  uint64_t scratch_stride;  // bytes between the scratch memory of consecutive parts
-  const char** fault;       // the message of `fail`
+  char* scratch;                         // aligned to 64 bytes
+  uint64_t scratch_stride;               // bytes between the scratch memory of consecutive parts
+  const char** fault;                    // the message of `fail`
+  const ResizeOutput* resize = nullptr;  // nullptr: there is no host
 
   /// End the run with an error after this step, for example because an index in the data is out of range.
   void fail(const char* why) const { __atomic_store_n(fault, why, __ATOMIC_RELAXED); }
+
+  /// Set the shape of an output of the program that is known only now, and return its memory; nullptr if there is no
+  /// host. Only for steps of one part.
+  void* resized(const Buffer& output, const Shape& shape) const {
+    return resize ? (*resize)(output.base, shape) : nullptr;
+  }
 
   template <class T = void>
   T* at(const Buffer& buffer) const {

@@ -1,0 +1,68 @@
+"""CpuAcc on non-maximum suppression, whose number of results depends on the data: the results of the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer import TensorInfo
+from interposer.core.types import DataType
+from interposer.ops import NonMaxSuppression
+
+pytestmark = pytest.mark.usefixtures("cpuacc")
+
+
+def arrays_of(images, classes, boxes, dtype=np.float32, seed=0):
+    random = np.random.default_rng(seed)
+    places = random.integers(0, 64, (images, boxes, 4)) / 8
+    return places.astype(dtype), (random.integers(0, 40, (images, classes, boxes)) / 64).astype(dtype)
+
+
+def model_of(op, arrays, backend, threads=1):
+    network = ip.Network("suppression")
+    inputs = [network.add_input_layer(n, TensorInfo(a.shape, DataType.of(a.dtype))) for n, a in enumerate(arrays)]
+    network.add_output_layer(0, network.add_layer(op, *inputs, name="nms").output)
+    options = ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": threads}})
+    return ip.load(network, backends=[backend], options=options)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize(
+    "op",
+    [
+        NonMaxSuppression(max_output_boxes_per_class=5, iou_threshold=0.3),
+        NonMaxSuppression(max_output_boxes_per_class=2**40, iou_threshold=0.5, score_threshold=0.25),
+        NonMaxSuppression(max_output_boxes_per_class=20, iou_threshold=0.1, center_point_box=True),
+        NonMaxSuppression(max_output_boxes_per_class=20, iou_threshold=0.5, score_threshold=2.0),
+        NonMaxSuppression(),
+    ],
+    ids=["few", "all", "centers", "none above the threshold", "no results"],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_selected_boxes_are_those_of_the_reference(op, dtype, threads):
+    arrays = arrays_of(2, 3, 70, dtype)
+    [expected] = model_of(op, arrays, "CpuRef").run(arrays)
+    [result] = model_of(op, arrays, "CpuAcc", threads).run(arrays)
+    assert result.dtype == np.int64
+    assert result.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 5), (2, 0, 5), (2, 3, 0), (1, 1, 1)])
+def test_images_classes_and_boxes_may_be_missing(shape):
+    op = NonMaxSuppression(max_output_boxes_per_class=5, iou_threshold=0.3)
+    arrays = arrays_of(*shape)
+    [expected] = model_of(op, arrays, "CpuRef").run(arrays)
+    [result] = model_of(op, arrays, "CpuAcc").run(arrays)
+    assert (result.shape, result.tolist()) == (expected.shape, expected.tolist())
+
+
+def test_the_number_of_results_may_change_from_run_to_run():
+    op = NonMaxSuppression(max_output_boxes_per_class=50, iou_threshold=0.3, score_threshold=0.25)
+    boxes, scores = arrays_of(1, 2, 60)
+    model = model_of(op, (boxes, scores), "CpuAcc")
+    for factor in (1, 0, 0.5, 1):
+        scaled = scores * np.float32(factor)
+        [expected] = model_of(op, (boxes, scaled), "CpuRef").run([boxes, scaled])
+        [result] = model.run([boxes, scaled])
+        assert result.tolist() == expected.tolist()
