@@ -71,7 +71,7 @@ def execute(args: argparse.Namespace) -> int:
     """Measure the network on several choices of backends, and print a table or JSON; return 1 if none could run it."""
     if args.plot is not None:
         check_writable("--plot", args.plot, sources_of(args))
-    network = read_network(args.network, args.format, shapes_of(args), values_of(args))
+    network = read_network(args.network, args.format, shapes_of(args), values_of(args), args.signature)
     with runtime_with_threads(args.threads) as runtime:
         choices = _choices(args, runtime)
         _report_absent(choices, runtime)

@@ -74,7 +74,7 @@ def execute(args: argparse.Namespace) -> int:
     backends = _backends(args.backends)
     if args.cut is not None:
         _check_cut(args)
-    network = read_network(args.network, args.format, shapes_of(args), values_of(args))
+    network = read_network(args.network, args.format, shapes_of(args), values_of(args), args.signature)
     tolerance = Tolerance(args.tolerance, args.steps)
     result = compare(
         network,

@@ -43,7 +43,7 @@ def execute(args: argparse.Namespace) -> None:
         _refuse_options_of_onnx(args)
     for path in (args.output, f"{args.output}.data"):
         check_writable("the output", Path(path), sources_of(args))
-    source = read_source(args.network, args.format, shapes_of(args))
+    source = read_source(args.network, args.format, shapes_of(args), signature=args.signature)
     network, fixed = _with_open_dimensions(source), None
     try:
         written = _WRITERS[suffix](network, args)

@@ -41,8 +41,9 @@ T = TypeVar("T")
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments --format and --shape, which control how the network's file is read."""
+    """Declare the arguments --format, --signature and --shape, which control how the network's file is read."""
     parser.add_argument("--format", choices=FORMATS, help="the format of the file, if its content is ambiguous")
+    parser.add_argument("--signature", metavar="KEY", help="the signature of a TFLite file to call, such as decode")
     parser.add_argument(
         "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
         help="the shape of an input, or the value of a named dimension (batch=1); may be repeated",
@@ -185,6 +186,7 @@ def open_model(args: argparse.Namespace) -> Model:
         shapes=shapes_of(args),
         values=values_of(args),
         plan=None if args.plan is None else Plan.load(args.plan),
+        signature=args.signature,
     )
 
 

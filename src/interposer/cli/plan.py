@@ -79,7 +79,7 @@ def execute(args: argparse.Namespace) -> None:
     """Measure, write the plan and print it."""
     if args.output is not None:
         check_writable("--output", args.output, sources_of(args))
-    network = read_network(args.network, args.format, shapes_of(args), values_of(args))
+    network = read_network(args.network, args.format, shapes_of(args), values_of(args), args.signature)
     require_shapes({layer.name: layer.output.known for layer in network.graph.inputs})
     Limits(args.limit_bytes, args.limit_operations).check(network.graph)
     exclude: dict[str, tuple[str, ...]] = {}

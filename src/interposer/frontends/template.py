@@ -11,6 +11,7 @@ import numpy as np
 from interposer.core.conversion import converted
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.core.types import Array, TensorInfo, TensorShape
+from interposer.frontends.metadata import Metadata
 from interposer.ir.network import Network
 
 __all__ = ["Shapes", "Template", "Values", "check_names", "value_of"]
@@ -32,6 +33,9 @@ class Template:
         build: function of shapes and values, both by name, that returns the network. Inputs that have a value become
             constants. It may be called from several threads.
         usual: shapes of the inputs with open dimensions, as recorded when the model was exported.
+        signatures: for each signature of the file (a named way to call the model), a function that returns the template
+            of the network that it calls.
+        metadata: function that returns what the file says about itself; None if its format has no metadata.
     """
 
     name: str
@@ -39,6 +43,8 @@ class Template:
     outputs: Mapping[str, TensorInfo | None]
     build: Callable[[Shapes, Values], Network]
     usual: Shapes = field(default_factory=dict)
+    signatures: Mapping[str, Callable[[], Template]] = field(default_factory=dict)
+    metadata: Callable[[], Metadata] | None = None
 
     def network(self, shapes: Shapes | None = None, values: Values | None = None) -> Network:
         """Return the network for these shapes and values.

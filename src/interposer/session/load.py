@@ -52,6 +52,7 @@ def load(
     values: Values | None = None,
     fallback: bool | None = None,
     plan: Plan | None = None,
+    signature: str | None = None,
 ) -> Model:
     """Read a network, divide it among backends, and prepare it for running.
 
@@ -74,6 +75,9 @@ def load(
             disables the backend that was running when the deadline was exceeded. False raises every failure.
         plan: which backend runs which layer, from a measured placement or written by hand. A plan has its own
             backends, so `backends` must be None.
+        signature: the key of a signature of a TFLite file, such as ``"decode"``. The model then is the network that the
+            signature calls, and its inputs and outputs have the names of the signature. Without it, the model is the
+            main network of the file, and `Model.run` takes a signature.
 
     Raises:
         ParseError: the file cannot be read or is damaged; `UnsupportedOperatorError` lists operators that are missing.
@@ -86,15 +90,15 @@ def load(
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
     ids = chosen_ids(backends)
     measured = plan is not None or asks_to_measure(ids, options)
-    origin = Origin.of(source, {"format": format, "shapes": shapes, "values": values})
+    origin = Origin.of(source, {"format": format, "shapes": shapes, "values": values, "signature": signature})
     with memory_to("load the network"):
         if measured:
-            network = read_source(source, format, shapes, values)
+            network = read_source(source, format, shapes, values, signature)
             model = Model(network, runtime, ids, options, limits, fallback, plan)
         else:
             with _collector_paused(), inferences_remembered():
-                model = _load(source, ids, format, options, runtime, limits, shapes, values, fallback)
-    if isinstance(origin.source, str) or model.needed_values:
+                model = _load(source, ids, format, options, runtime, limits, shapes, values, fallback, signature)
+    if isinstance(origin.source, str) or model.needed_values or model._blueprint.templates:
         model._origin = origin  # otherwise the network is enough for pickling, and the content can be freed
     return model
 
@@ -109,12 +113,13 @@ def _load(
     shapes: Shapes | None,
     values: Values | None,
     fallback: bool | None,
+    signature: str | None,
 ) -> Model:
     keeper = None
-    if not shapes and not values:
+    if not shapes and not values and signature is None:
         keeper = Keeper.of(source, format, backends, options, runtime.registry)
     if keeper is None:
-        network = read_source(source, format, shapes, values)
+        network = read_source(source, format, shapes, values, signature)
         with recording():
             return Model(network, runtime, backends, options, limits, fallback)
 

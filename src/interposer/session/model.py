@@ -27,9 +27,11 @@ from interposer.core.errors import (
     LoadError,
     RunCancelledError,
     UnknownNetworkError,
+    did_you_mean,
     expect,
 )
 from interposer.core.types import Array, TensorInfo
+from interposer.frontends.metadata import Metadata
 from interposer.frontends.template import Template
 from interposer.ir.network import Network
 from interposer.ir.states import State, states_of
@@ -48,6 +50,7 @@ from interposer.session.limits import Limits
 from interposer.session.pickled import Origin, reduced
 from interposer.session.placement.plan import Plan
 from interposer.session.requested import requested_names
+from interposer.session.signatures import SignatureInfo
 from interposer.session.variants import Blueprint, Key, KnownBlueprint
 
 __all__ = ["Model"]
@@ -82,6 +85,8 @@ class Model:
     copied or unpickled model also starts.
 
     `inputs` and `outputs` map names to tensor infos. The info of an output is None if the file does not declare it.
+    `signatures` has the other networks of a TFLite file, which `run` calls by their keys, with the names of each
+    signature. All of them share the states of the model.
 
     A model can be pickled with its options, backends, shapes, limits, fallback and plan. If `load` read it from a path,
     the pickle holds the path and the SHA-256 digest of the file. Loading the pickle fails if the file has changed;
@@ -117,6 +122,7 @@ class Model:
         self._estimate: Estimate | None = None
         self._variants: _Variants = OrderedDict()
         self._others: OrderedDict[tuple[str, ...], Model] = OrderedDict()
+        self._signed: dict[str, Model] = {}
         self._calls: dict[Key, int] = {}
         self._lock = threading.RLock()
         self._closed = False
@@ -164,6 +170,27 @@ class Model:
         """
         with self._lock:
             return self._blueprint.values()
+
+    @property
+    def signatures(self) -> dict[str, SignatureInfo]:
+        """The signatures of the model file by key: named ways to call it, each with inputs and outputs of its own.
+
+        Empty if the file has none, or has another format than TFLite.
+        """
+        with self._lock:
+            templates = self._blueprint.templates.items()
+        return {key: SignatureInfo.of(template()) for key, template in templates}
+
+    @property
+    def metadata(self) -> Metadata:
+        """The description, the entries and the files, such as lists of labels, that a TFLite file contains.
+
+        Raises:
+            ParseError: the archive at the end of the file is damaged.
+        """
+        with self._lock:
+            read = self._blueprint.metadata
+        return Metadata() if read is None else read()
 
     def _variant(self, arrays: Mapping[str, Array]) -> Key:
         """Return the key of the network for the shapes and values of these inputs; build and load it if it is missing.
@@ -299,7 +326,7 @@ class Model:
     @property
     def events(self) -> tuple[BackendEvent, ...]:
         """The events of backends that this model stopped using, with reasons; see also `Runtime.events`."""
-        others = tuple(self._others.values())
+        others = (*self._others.values(), *self._signed.values())
         return tuple([*self._choice.events, *(event for other in others for event in other.events)])
 
     @property
@@ -531,6 +558,7 @@ class Model:
         outputs: Outputs | None = None,
         *,
         deadline: float | None = None,
+        signature: str | None = None,
         **named: Any,
     ) -> list[Any]:
         """Run the network once and return its outputs, in the order of `Model.outputs`.
@@ -556,8 +584,10 @@ class Model:
                 with ``__dlpack__`` or the buffer protocol, or the result of `import_outputs`. None allocates arrays.
             deadline: seconds after which the run is cancelled. With ``fallback=True`` the backend that was running then
                 is disabled, and the run is repeated without this backend, with the same deadline.
+            signature: the key of a signature to run instead of the main network: inputs and outputs have its names and
+                order. Its network is optimized in the first such call.
             named: the inputs by name, ``run(image=x, mask=m)``, instead of `inputs`. An input with the name of an
-                argument of this method (`inputs`, `outputs`, `deadline`) must be given in a mapping.
+                argument of this method (`inputs`, `outputs`, `deadline`, `signature`) must be given in a mapping.
 
         Raises:
             BindingError: the number, names, shapes, types or values of the inputs do not fit, or the network has no
@@ -567,6 +597,8 @@ class Model:
             DeadlineExceededError: the run exceeded `deadline`.
             InterposerError: the network cannot be built for these shapes or values.
         """
+        if signature is not None:
+            return self._of_signature(signature).run(inputs, outputs, deadline=deadline, **named)
         only, disabled, before = self._only, self._choice.disabled, len(self._choice.events)
         if only is not None and deadline is None and (inputs is None or not named):
             try:
@@ -579,7 +611,7 @@ class Model:
                 if not self._is_unloaded(error, only) and not self._is_placed_anew(error, before):
                     raise self._given_up(error, disabled) from error.__cause__
         if named or inputs is None:
-            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline"))
+            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline", "signature"))
         names = None if outputs is None else requested_names(outputs)
         if names is not None:
             return self._run_for(names, inputs, deadline)
@@ -629,6 +661,20 @@ class Model:
             self._others.move_to_end(names)
             return self._others[names]
 
+    def _of_signature(self, key: str) -> Model:
+        """Return the model of the network that a signature calls; it is created once, and shares the states."""
+        with self._lock:
+            self._check_open()
+            if key not in self._signed:
+                known = self._blueprint.templates
+                if key not in known:
+                    hint, names = did_you_mean(key, known), ", ".join(known) or "none"
+                    raise InvalidArgumentError(f"signature: the model has no signature {key!r}{hint} (it has: {names})")
+                other = Model.__new__(Model)
+                other._set_up(known[key](), self._choice.fork(), self._limits, self._states)
+                self._signed[key] = other
+            return self._signed[key]
+
     def _unbound(self, inputs: Inputs) -> Sequence[Any] | Mapping[str, Any]:
         """Return inputs that another model of the same network can take.
 
@@ -639,17 +685,27 @@ class Model:
         inputs.check(self, "input")
         return inputs.arrays
 
-    def submit(self, inputs: Inputs | None = None, outputs: Outputs | None = None, **named: Any) -> PendingRun:
+    def submit(
+        self,
+        inputs: Inputs | None = None,
+        outputs: Outputs | None = None,
+        *,
+        signature: str | None = None,
+        **named: Any,
+    ) -> PendingRun:
         """Run once in a worker thread of the runtime; return a future of the result of `run`, which can be cancelled.
 
         Args:
             inputs: inputs, as of `run`.
             outputs: outputs, as of `run`. If a name needs another variant of the network, the calling thread creates
                 it.
+            signature: the key of a signature, as of `run`.
             named: the inputs by name, as of `run`.
         """
+        if signature is not None:
+            return self._of_signature(signature).submit(inputs, outputs, **named)
         if named or inputs is None:
-            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs"))
+            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "signature"))
         names = None if outputs is None else requested_names(outputs)
         if names is None:
             return self.runtime.workers.submit(lambda control: self._run_watched(inputs, outputs, lambda: control))
@@ -660,14 +716,21 @@ class Model:
         other, value = self._for(names), self._unbound(inputs)
         return self.runtime.workers.submit(lambda control: other._run_watched(value, None, lambda: control))
 
-    async def run_async(self, inputs: Inputs | None = None, outputs: Outputs | None = None, **named: Any) -> list[Any]:
+    async def run_async(
+        self,
+        inputs: Inputs | None = None,
+        outputs: Outputs | None = None,
+        *,
+        signature: str | None = None,
+        **named: Any,
+    ) -> list[Any]:
         """Run once in a worker thread of the runtime, and await the result of `run` without blocking the event loop.
 
         If the awaiting task is cancelled, the run stops before its next layer.
         """
         import asyncio  # noqa: PLC0415 - who awaits has it already
 
-        values: list[Any] = await asyncio.wrap_future(self.submit(inputs, outputs, **named))
+        values: list[Any] = await asyncio.wrap_future(self.submit(inputs, outputs, signature=signature, **named))
         return values
 
     def _run_watched(
@@ -732,24 +795,36 @@ class Model:
         ids = outputs.ids_in(network_id)
         return (None, ids) if ids else (self._outputs_by_binding(network_id, arrays), ())
 
-    def __call__(self, inputs: Any = ..., outputs: str | Sequence[str] | None = None, **named: Any) -> Any:
+    def __call__(
+        self,
+        inputs: Any = ...,
+        outputs: str | Sequence[str] | None = None,
+        *,
+        signature: str | None = None,
+        **named: Any,
+    ) -> Any:
         """Run once with inputs by name, and return the outputs by name.
 
         If the model has a single input, a bare array may be given. If it has a single output, a bare array is returned.
-        Inputs may also be given as ``model(image=x, mask=m)``; inputs with the names `inputs` or `outputs` must be
-        given in a mapping.
+        Inputs may also be given as ``model(image=x, mask=m)``; inputs with the names `inputs`, `outputs` or
+        `signature` must be given in a mapping.
 
         Args:
             inputs: a mapping by name, the result of `import_inputs`, or the value of the single input.
             outputs: names of values to return instead of the outputs, as of `run`. A list returns a mapping by these
                 names, one string returns the bare array.
+            signature: the key of a signature, as of `run`.
             named: the inputs by name.
 
         Raises:
             InterposerError: any error that `run` raises.
         """
+        if signature is not None:
+            return self._of_signature(signature)(inputs, outputs, **named)
         if named or inputs is ...:
-            inputs = named_inputs(self.inputs, None if inputs is ... else inputs, named, ("inputs", "outputs"))
+            inputs = named_inputs(
+                self.inputs, None if inputs is ... else inputs, named, ("inputs", "outputs", "signature")
+            )
         is_array = type(inputs) is np.ndarray
         arrays = inputs if not is_array and isinstance(inputs, Mapping | ImportedTensors) else [inputs]
         if outputs is None:
@@ -774,8 +849,9 @@ class Model:
             self._closed, self._only = True, None
             for key in tuple(self._variants):
                 self._unload(key)
-            others = tuple(self._others.values())
+            others = (*self._others.values(), *self._signed.values())
             self._others.clear()
+            self._signed.clear()
         for other in others:
             other.close()
 

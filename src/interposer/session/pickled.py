@@ -67,7 +67,7 @@ def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
     if origin is not None and isinstance(origin.source, str):
         return _from_path, (origin.source, _unchanged(origin), {**origin.reading, **how})
     network = model._blueprint.network
-    if network is not None:
+    if network is not None and (origin is None or not model._blueprint.templates):
         return _from_network, (network, model._blueprint.usual_shapes, how)
     if origin is None:
         raise InvalidArgumentError(f"the model {model.name!r} was made of a template, which cannot be pickled")

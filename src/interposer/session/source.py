@@ -30,7 +30,11 @@ FORMATS: Final = ("nnapi", "onnx", "text", "tflite")
 
 @memory_to("read the network")
 def read_network(
-    source: Source, format: str | None = None, shapes: Shapes | None = None, values: Values | None = None
+    source: Source,
+    format: str | None = None,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    signature: str | None = None,
 ) -> Network:
     """Return the network of a file or its bytes, of a `Network`, or of an NNAPI document.
 
@@ -43,6 +47,7 @@ def read_network(
         format: one of `FORMATS`; None detects the format from the content.
         shapes: shapes of inputs by name, or sizes of named dimensions.
         values: values of inputs by name; these inputs become constants.
+        signature: the key of a signature of a TFLite file; the network is the one that it calls.
 
     Raises:
         ParseError: the file cannot be read, is damaged, or its format is not recognized.
@@ -50,12 +55,16 @@ def read_network(
         InvalidArgumentError: the format is unknown, or the inputs cannot have the shapes or values.
         InvalidNetworkError: shapes or values do not fit the layers of a `Network`.
     """
-    result = read_source(source, format, shapes, values)
+    result = read_source(source, format, shapes, values, signature)
     return result.network(result.usual) if isinstance(result, Template) else result
 
 
 def read_source(
-    source: Source, format: str | None = None, shapes: Shapes | None = None, values: Values | None = None
+    source: Source,
+    format: str | None = None,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    signature: str | None = None,
 ) -> Network | Template:
     """Read a network as `read_network` does, or return a template from which it can be built later.
 
@@ -64,7 +73,10 @@ def read_source(
     expect(format, str | None, "the format must be the name of one")
     expect(shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
     expect(values, Mapping | None, "values must be a mapping from input's name to array")
+    expect(signature, str | None, "the signature must be the key of one")
     source = content_of(source)
+    if signature is not None and not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
+        raise InvalidArgumentError(f"signature: {signature!r} names a signature of a file; {_kind(source)} has none")
     if isinstance(source, Template):
         if shapes:
             raise InvalidArgumentError("a template takes its shapes where it is made: template(..., shapes={...})")
@@ -84,7 +96,11 @@ def read_source(
             f"a model must be a path, an open file, bytes or a Network, not {type(source).__name__}"
         )
     source = os.fsdecode(source) if isinstance(source, os.PathLike) else source
-    return _bound(_load(format or _format_of(source), source, shapes), values or {})
+    return _bound(_load(format or _format_of(source), source, shapes, signature), values or {})
+
+
+def _kind(source: Any) -> str:
+    return "an NNAPI document" if isinstance(source, Mapping) else f"a {type(source).__name__}"
 
 
 def content_of(source: Any) -> Any:
@@ -137,11 +153,13 @@ def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | Non
     return nnapi.build(document, shapes=shapes)
 
 
-def _load(format: str, source: Any, shapes: Shapes | None) -> Network | Template:
+def _load(format: str, source: Any, shapes: Shapes | None, signature: str | None = None) -> Network | Template:
     if format == "tflite":
         from interposer.frontends import tflite  # noqa: PLC0415
 
-        return tflite.template(source, shapes=shapes, dynamic=True)
+        return tflite.template(source, shapes=shapes, dynamic=True, signature=signature)
+    if signature is not None:
+        raise InvalidArgumentError(f"signature: {signature!r} is given, but a model of format {format!r} has none")
     if format == "nnapi":
         from interposer.frontends import nnapi  # noqa: PLC0415
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from interposer.core.errors import InvalidArgumentError, InvalidNetworkError, LoadError, ParseError, UnboundInputError
 from interposer.core.types import Array, TensorInfo, TensorShape
+from interposer.frontends.metadata import Metadata
 from interposer.frontends.template import Template, Values
 from interposer.ir.network import Network
 from interposer.report.optimized import OptimizedNetwork
@@ -50,7 +51,9 @@ class Blueprint:
     """A network, or a template from which a network is built once the values of some inputs are known.
 
     `name`, `inputs` and `outputs` describe the network; the info of an output is None if the file does not declare it.
-    `needed` has the names of the inputs whose values the network depends on, as far as is known. Not thread-safe.
+    `needed` has the names of the inputs whose values the network depends on, as far as is known. `templates` creates
+    the template of each signature of the model file, and `metadata` reads its metadata (None without any). Not
+    thread-safe.
 
     Raises:
         InterposerError: the front end cannot build a network, whatever the inputs are.
@@ -59,6 +62,8 @@ class Blueprint:
     def __init__(self, source: Network | Template) -> None:
         self.network = source if isinstance(source, Network) else None
         self._template = source if isinstance(source, Template) else None
+        self.templates: Mapping[str, Callable[[], Template]] = {}
+        self.metadata: Callable[[], Metadata] | None = None
         self.needed: tuple[str, ...] = ()
         self._last: Network | None = None
         self._shapes: dict[tuple[tuple[int, ...], ...], tuple[TensorShape, ...]] = {}
@@ -80,6 +85,7 @@ class Blueprint:
     def _try(self, template: Template) -> None:
         self.name = template.name
         self.inputs, self.outputs = dict(template.inputs), dict(template.outputs)
+        self.templates, self.metadata = template.signatures, template.metadata
         try:
             self.network = template.network()
         except UnboundInputError as error:
@@ -241,6 +247,16 @@ class KnownBlueprint(Blueprint):
     def network(self) -> Network | None:  # type: ignore[override] # Blueprint sets it
         """The network as the file has it, read on first use; None if its layers depend on values of inputs."""
         return self._whole.network
+
+    @property
+    def templates(self) -> Mapping[str, Callable[[], Template]]:  # type: ignore[override] # Blueprint sets it
+        """Functions that create the template of each signature of the file, which is read for them."""
+        return self._whole.templates
+
+    @property
+    def metadata(self) -> Callable[[], Metadata] | None:  # type: ignore[override] # Blueprint sets it
+        """The function that reads the metadata of the file; None if its format has none."""
+        return self._whole.metadata
 
     @property
     def usual_shapes(self) -> dict[str, TensorShape]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from interposer.core.constants import LEAST_MAPPED, mapped, share
-from interposer.core.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError, memory_to
+from interposer.core.errors import (
+    InvalidArgumentError,
+    ParseError,
+    UnsupportedOperatorError,
+    did_you_mean,
+    expect,
+    memory_to,
+)
 from interposer.core.files import check_regular
 from interposer.core.types import UNRANKED, Array, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.naming import keep_names
@@ -21,8 +28,10 @@ from interposer.frontends.template import Template, Values, check_names, value_o
 from interposer.frontends.tflite import tflite_families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.tflite.consistency import called
 from interposer.frontends.tflite.container import read_model
-from interposer.frontends.tflite.contents import Model, Operator
+from interposer.frontends.tflite.contents import Model, Operator, Signature
+from interposer.frontends.tflite.metadata import metadata_of
 from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.ports import input_ports, output_ports
 from interposer.frontends.tflite.resources import Accesses, Bound
 from interposer.frontends.tflite.tensors import constant_array, is_complex, tensor_info
 from interposer.frontends.tflite.tflite_converters import Entry, find, find_complex
@@ -43,9 +52,14 @@ _MOST_OPERATORS: Final = 1 << 16
 
 @memory_to("read the network")
 def load(
-    source: Source, *, shapes: Shapes | None = None, dynamic: bool = False, values: Values | None = None
+    source: Source,
+    *,
+    shapes: Shapes | None = None,
+    dynamic: bool = False,
+    values: Values | None = None,
+    signature: str | None = None,
 ) -> Network:
-    """Return the network in a TFLite file: its first subgraph.
+    """Return the network in a TFLite file: its first subgraph, or the one that a signature calls.
 
     Inputs and outputs have the names of the file's tensors; binding ids are 0, 1 ... in the file's order. Constants
     are views of the file's bytes, which must not change while the network is in use; only int4 weights, and quantized
@@ -58,33 +72,57 @@ def load(
         dynamic: leave dynamic dimensions open (those that are -1 in the file's ``shape_signature``),
             instead of using the sizes of the exported model.
         values: arrays by input name; these inputs become constants of the network.
+        signature: the key of a signature in the file, such as ``"serving_default"``. The network is the subgraph that
+            it calls, and inputs and outputs have the names and the order of the signature.
 
     Raises:
         ParseError: the file cannot be read, is damaged, or uses something that is not supported.
         UnsupportedOperatorError: operators are not known; the message lists all of them with their counts.
         UnboundInputError: an operator needs the values of inputs, or their shapes.
-        InvalidArgumentError: `source` is not a path or bytes, or a shape or value does not fit.
+        InvalidArgumentError: `source` is not a path or bytes, a shape or value does not fit, or the file has no such
+            signature.
     """
-    return template(source, shapes=shapes, dynamic=dynamic).network(values=values)
+    return template(source, shapes=shapes, dynamic=dynamic, signature=signature).network(values=values)
 
 
 @memory_to("read the network")
-def template(source: Source, *, shapes: Shapes | None = None, dynamic: bool = False) -> Template:
+def template(
+    source: Source, *, shapes: Shapes | None = None, dynamic: bool = False, signature: str | None = None
+) -> Template:
     """Return a `Template`, which creates networks for shapes and values of the file's inputs.
 
     Args and errors are those of `load`; errors in operators are raised when a network is created.
     """
+    expect(signature, str | None, "the signature must be the key of one")
     path, data = _read(source)
-    model = read_model(data, path=path)
-    file, value = Path(path).name if path else "", dict(shapes or {})
+    return _template(path, data, read_model(data, path=path), dict(shapes or {}), dynamic, signature)
+
+
+def _template(
+    path: str | None, data: bytes | bytearray | memoryview, model: Model, value: Shapes, dynamic: bool, key: str | None
+) -> Template:
+    file = Path(path).name if path else ""
+    chosen = None if key is None else _signature_of(model, key)
 
     def build(shapes: Shapes, values: Values) -> Network:
         with _reported_of(path):
-            return Importer(model, file, {**value, **shapes}, dynamic, values=values).network()
+            return Importer(model, file, {**value, **shapes}, dynamic, values=values, signature=chosen).network()
 
+    signatures = {item.key: partial(_template, path, data, model, {}, True, item.key) for item in model.signatures}
     with _reported_of(path):
-        importer = Importer(model, file, value, dynamic)
-        return Template(importer.graph.name, importer.inputs(), importer.outputs(), build, importer.usual_shapes())
+        importer = Importer(model, file, value, dynamic, signature=chosen)
+        return Template(
+            importer.graph.name, importer.inputs(), importer.outputs(), build, importer.usual_shapes(),
+            signatures, partial(metadata_of, model, data),
+        )  # fmt: skip
+
+
+def _signature_of(model: Model, key: str) -> Signature:
+    keys = [item.key for item in model.signatures]
+    if key not in keys:
+        hint, names = did_you_mean(key, keys), ", ".join(keys) or "none"
+        raise InvalidArgumentError(f"signature: the model has no signature {key!r}{hint} (it has: {names})")
+    return model.signatures[keys.index(key)]
 
 
 @contextmanager
@@ -113,6 +151,7 @@ def _read(source: Source) -> tuple[str | None, bytes | bytearray | memoryview]:
 class Importer:
     """Converts one subgraph of a TFLite model to layers: the subgraph with index `number`, by default the first.
 
+    With a `signature`, it converts the subgraph that the signature calls, whose inputs and outputs have its names.
     Layers are added to `graph`, or to a new network if it is not given. A subgraph that an operator calls has an
     importer of its own.
     """
@@ -126,8 +165,11 @@ class Importer:
         number: int = 0,
         graph: Graph | None = None,
         values: Values | None = None,
+        signature: Signature | None = None,
     ) -> None:
+        number = number if signature is None else signature.subgraph
         self.subgraph = model.subgraphs[number]
+        self._sources, self._results = input_ports(self.subgraph, signature), output_ports(self.subgraph, signature)
         self._model, self._number = model, number
         self._constants = model.constants(self.subgraph)
         self.graph = Graph(file or self.subgraph.name or "tflite") if graph is None else graph
@@ -160,14 +202,12 @@ class Importer:
 
     def inputs(self) -> dict[str, TensorInfo]:
         """Return the infos of the inputs by name: types from the file, and shapes from the caller or the file."""
-        pairs = zip(self.subgraph.inputs, self._input_names(), strict=True)
-        return {name: self._input_info(index, name) for index, name in pairs}
+        return {name: self._input_info(index, name) for name, index in self._sources.items()}
 
     def outputs(self) -> dict[str, TensorInfo | None]:
         """Return the infos of the outputs by name: their types, with unknown rank, as shapes depend on the inputs."""
-        infos = (tensor_info(self.subgraph.tensors[index], "outputs") for index in self.subgraph.outputs)
-        pairs = zip(self._output_names(), infos, strict=True)
-        return {name: TensorInfo(UNRANKED, info.dtype) for name, info in pairs}
+        infos = {name: tensor_info(self.subgraph.tensors[index], "outputs") for name, index in self._results.items()}
+        return {name: TensorInfo(UNRANKED, info.dtype) for name, info in infos.items()}
 
     def needs(self, value: Value) -> Needs | None:
         """Return which model inputs must have known values or shapes so that a value is known during the import.
@@ -332,8 +372,8 @@ class Importer:
         return complex_entry
 
     def _add_outputs(self) -> None:
-        names = zip(self.subgraph.outputs, self._output_names(), strict=True)
-        for binding_id, (index, name) in enumerate(item for item in names if item[0] not in self._handles):
+        results = ((name, index) for name, index in self._results.items() if index not in self._handles)
+        for binding_id, (name, index) in enumerate(results):
             self.graph.add(Output(binding_id), [self.value(index, "outputs")], name=name)
         tensors = self.subgraph.tensors
         keep_names(self.graph, ((tensors[i].name, value) for i, value in self._values.items() if tensors[i].name))
@@ -353,22 +393,10 @@ class Importer:
         if unknown:
             raise UnsupportedOperatorError(unknown)
 
-    def _input_names(self) -> list[str]:
-        """Return a unique name for each input, with a number appended to repeated names."""
-        names = list[str]()
-        for number, index in enumerate(self.subgraph.inputs):
-            requested = self.subgraph.tensors[index].name or f"input_{number}"
-            candidates = itertools.chain([requested], (f"{requested}_{i}" for i in itertools.count(1)))
-            names.append(next(name for name in candidates if name not in names))
-        return names
-
-    def _output_names(self) -> list[str]:
-        return [self.subgraph.tensors[index].name or f"output_{i}" for i, index in enumerate(self.subgraph.outputs)]
-
     def _add_inputs(self) -> None:
-        names, number = self._input_names(), 0
-        check_names(self._given, names)
-        for index, name in zip(self.subgraph.inputs, names, strict=True):
+        number = 0
+        check_names(self._given, self._sources)
+        for name, index in self._sources.items():
             info = self._input_info(index, name)
             if name in self._given:
                 self._values[index] = self.constant(value_of(name, info, self._given[name]), info.quantization, name)
@@ -389,7 +417,7 @@ class Importer:
         A dimension that is dynamic in the file stays open if the caller asks for it, or gives the input a shape;
         otherwise it has the size that the file was exported with.
         """
-        signatures = {name: _titled(name, self._signature(index)) for name, index in self._named_inputs()}
+        signatures = {name: _titled(name, self._signature(index)) for name, index in self._sources.items()}
         usual, result = self._usual(), resized(signatures, self._shapes)
         stays_open = {name for name in result if self._dynamic or isinstance(self._shapes.get(name), Sequence)}
         return {name: shape if name in stays_open else _closed(shape, usual[name]) for name, shape in result.items()}
@@ -397,20 +425,17 @@ class Importer:
     def _usual(self) -> dict[str, TensorShape]:
         """Return the shapes of all inputs by name as the file was exported, without open dimensions."""
         tensors = self.subgraph.tensors
-        return {name: tensor_info(tensors[index], "inputs").shape for name, index in self._named_inputs()}
+        return {name: tensor_info(tensors[index], "inputs").shape for name, index in self._sources.items()}
 
     def _signature(self, index: int) -> TensorShape:
         return tensor_info(self.subgraph.tensors[index], "inputs", dynamic=True).shape
-
-    def _named_inputs(self) -> Iterator[tuple[str, int]]:
-        return zip(self._input_names(), self.subgraph.inputs, strict=True)
 
     def _fits(self, name: str, shape: TensorShape) -> bool:
         """Return True if the file's ``shape_signature`` of input `name` allows a shape.
 
         The file's shapes of other tensors then remain valid.
         """
-        return self._signature(dict(self._named_inputs())[name]).accepts(shape)
+        return self._signature(self._sources[name]).accepts(shape)
 
     def usual_shapes(self) -> dict[str, TensorShape]:
         """Return the shapes that the file was exported with, for those inputs that have open dimensions."""
