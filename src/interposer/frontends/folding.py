@@ -67,11 +67,13 @@ class Folder:
 
         That is the case if an operand is not known, or if `Folder` leaves the operator to run time.
         """
-        arrays = [self._known(value) for value in values]
         if not (self.takes(op) and (values or op.family in _SIZED_BY_DATA)):
             return None
-        if any(value is not None and array is None for value, array in zip(values, arrays, strict=True)):
-            return None
+        arrays: list[Array | None] = []
+        for value in values:
+            arrays.append(self._known(value))
+            if value is not None and arrays[-1] is None:
+                return None
         infos: list[TensorInfo | None] = [value.info if value is not None else None for value in values]
         if op.violations(*infos):
             return None

@@ -277,8 +277,7 @@ class Graph:
             InvalidArgumentError: a value of another graph, more inputs or outputs than the operator has, or an argument
                 of the wrong type.
         """
-        for value in inputs:
-            self._check_own(value)
+        self._check_all_own(inputs)
         error = op.arity_problem(len(inputs))
         if error:
             raise InvalidArgumentError(error)
@@ -288,12 +287,19 @@ class Graph:
             raise InvalidArgumentError(f"a layer's name must be a text, not {name!r}")
         layer = Layer(op, self.free_name(name or op.op_name().lower()), source)
         declared = [*outputs, *[None] * (count - len(outputs))]
-        layer.outputs = tuple(Value(layer, index, info) for index, info in enumerate(declared))
-        layer.regions = tuple(regions)
+        layer.outputs = tuple([Value(layer, index, info) for index, info in enumerate(declared)])
+        if regions:
+            layer.regions = regions
         self._layers[layer.guid] = layer
         self._scheduled = None
         _connect(layer, inputs)
         return layer
+
+    def _check_all_own(self, values: Iterable[Value | None]) -> None:
+        layers = self._layers
+        for value in values:
+            if type(value) is not Value or layers.get(value.producer.guid) is not value.producer:
+                self._check_own(value)
 
     def _check_own(self, value: Value | None) -> None:
         if value is None:
@@ -354,11 +360,13 @@ class Graph:
     def erase(self, layer: Layer) -> None:
         """Remove a layer; raise `InvalidArgumentError` if one of its outputs is used."""
         self._check_member(layer)
-        users = [str(use.layer) for value in layer.outputs for use in value.uses]
-        if users:
+        if any([value.uses._uses for value in layer.outputs]):
+            users = [str(use.layer) for value in layer.outputs for use in value.uses]
             raise InvalidArgumentError(f"layer {layer} cannot be removed; it is used by {', '.join(users)}")
-        for index in range(len(layer._inputs)):
-            self.set_input(layer, index, None)
+        for index, value in enumerate(layer._inputs):
+            if value is not None:
+                value.uses.remove(Use(layer, index))
+        layer._inputs = [None] * len(layer._inputs)
         del self._layers[layer.guid]
         self._scheduled = None
         self._names.discard(layer.name)
@@ -443,6 +451,8 @@ class Graph:
         return list(order), list(stuck)
 
     def _schedule(self) -> tuple[list[Layer], list[Layer]]:
+        if self._is_ordered():
+            return list(self._layers.values()), []
         position = {guid: index for index, guid in enumerate(self._layers)}
         waiting = {layer.guid: len({v.producer.guid for v in layer._inputs if v is not None}) for layer in self}
         ready = [position[guid] for guid, count in waiting.items() if count == 0]
@@ -455,6 +465,16 @@ class Graph:
                 if waiting[consumer.guid] == 0:
                     heapq.heappush(ready, position[consumer.guid])
         return order, [layer for layer in layers if waiting[layer.guid] > 0]
+
+    def _is_ordered(self) -> bool:
+        """Return True if every layer was added after the producers of its inputs, so that this is a running order."""
+        before: set[int] = set()
+        for layer in self._layers.values():
+            for value in layer._inputs:
+                if value is not None and value.producer.guid not in before:
+                    return False
+            before.add(layer.guid)
+        return True
 
     def clone(self) -> Graph:
         """Return a copy of the graph; operators and constant arrays are shared, since they are immutable."""
@@ -500,8 +520,7 @@ class Graph:
                 if value not in known:
                     raise InvalidArgumentError(f"layer {layer} takes {value.name!r}, for which nothing stands in")
             inputs: list[Value | None] = [value and known[value] for value in layer._inputs]
-            for taken in inputs:
-                self._check_own(taken)
+            self._check_all_own(inputs)
             self._add_copy(layer, inputs, self.free_name(layer.name), known)
         return known
 

@@ -35,7 +35,7 @@ def infer_layer(layer: Layer) -> list[str]:
     For a control flow layer, the infos of the values in its regions are set too. If there are errors, or an input is
     unknown, the outputs become unknown.
     """
-    known = known_inference(layer)
+    known = known_inference(layer) if layer.inferred is not None else None
     if known is not None:
         for value, info in zip(layer.outputs, known.outputs, strict=True):
             value.info = info
@@ -92,8 +92,9 @@ def _key(layer: Layer) -> tuple[Op, tuple[TensorInfo, ...]] | None:
     infos = layer.input_infos
     if not infos or layer.regions or not layer.op.executable or not all(map(_is_plain, infos)):
         return None
-    if any([value.declared is not None for value in layer.outputs]):
-        return None
+    for value in layer.outputs:
+        if value.declared is not None:
+            return None
     return layer.op, infos  # type: ignore[return-value] # none of them is None
 
 
@@ -105,7 +106,7 @@ def _is_plain(info: TensorInfo | None) -> bool:
 def _set_inferred(layer: Layer, inputs: _Infos, infos: _Infos) -> None:
     for value, info in zip(layer.outputs, infos, strict=True):
         value.info = info
-    layer.inferred = Inference(layer.op, inputs, tuple([value.declared for value in layer.outputs]), infos)
+    layer.inferred = Inference(layer.op, inputs, tuple(map(_declared, layer.outputs)), infos)
 
 
 def known_inference(layer: Layer) -> Inference | None:

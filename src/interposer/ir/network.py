@@ -62,7 +62,7 @@ class Network(Builders):
         declared = outputs if isinstance(outputs, Sequence) else () if outputs is None else (outputs,)
         expect(op, Op, "add_layer needs an operator such as Addition()")
         inputs = [_as_value(value) for value in values]
-        copies = [_as_graph(region).clone() for region in regions]
+        copies = [_as_graph(region).clone() for region in regions] if regions else ()
         layer = self.graph.add(op.canonical(), inputs, name=name, outputs=declared, source=source, regions=copies)
         infer_layer(layer)
         return layer

@@ -8,6 +8,7 @@ merged without a cycle. The number of parts is not always minimal, since that is
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op
@@ -18,10 +19,12 @@ from interposer.ops.control_flow import ControlFlow
 
 __all__ = ["SubgraphView", "is_placed_by_a_backend", "quotient_is_acyclic", "select"]
 
+_OF_THE_RUNTIME: Final = (Input, Output, Constant, MemCopy, MemImport, Debug, ControlFlow)
+
 
 def is_placed_by_a_backend(layer: Layer) -> bool:
     """Return True unless the layer is an input, an output, a constant, or executed by the runtime itself."""
-    return not isinstance(layer.op, Input | Output | Constant | MemCopy | MemImport | Debug | ControlFlow)
+    return not isinstance(layer.op, _OF_THE_RUNTIME)
 
 
 class SubgraphView:
@@ -39,16 +42,17 @@ class SubgraphView:
         """
         requested = {layer.guid for layer in layers if not isinstance(layer.op, Constant)}
         self.graph = graph
-        self.layers = tuple(layer for layer in order or graph.topological() if layer.guid in requested)
+        self.layers = tuple([layer for layer in order or graph.topological() if layer.guid in requested])
         self._guids = requested
-        entering = (value for layer in self.layers for value in layer.values if value.producer.guid not in requested)
+        read = [value for layer in self.layers for value in layer._inputs if value is not None]
+        entering = [value for value in read if value.producer.guid not in requested]
         self.operands: tuple[Value, ...] = tuple(dict.fromkeys(entering))
-        self.inputs = tuple(value for value in self.operands if not value.is_constant)
-        self.constants = tuple(value for value in self.operands if value.is_constant)
-        self.outputs = tuple(value for layer in self.layers for value in layer.outputs if self._leaves(value))
+        self.inputs = tuple([value for value in self.operands if not value.is_constant])
+        self.constants = tuple([value for value in self.operands if value.is_constant])
+        self.outputs = tuple([value for layer in self.layers for value in layer.outputs if self._leaves(value)])
 
     def _leaves(self, value: Value) -> bool:
-        return any(use.layer.guid not in self._guids for use in value.uses)
+        return any([use.layer.guid not in self._guids for use in value.uses._uses])
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(self.layers)

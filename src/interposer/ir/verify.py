@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from interposer.core.errors import InvalidArgumentError, VerificationError
 from interposer.core.types import TensorInfo
-from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.graph import Graph, Inference, Layer, Value
 from interposer.ir.inference import known_inference, layer_problems
 from interposer.ir.regions import region_title
 from interposer.ir.states import state_problems
@@ -40,9 +40,11 @@ def _graph_problems(graph: Graph, placed: bool) -> Iterator[str]:
     structure = [*_name_problems(graph), *_use_problems(graph)]
     for layer in graph:
         own = [] if _is_sound(graph, layer) else [*_connection_problems(graph, layer), *_output_problems(layer)]
-        structure += (f"layer {layer}: {error}" for error in own)
-        if not own:
-            yield from (f"layer {layer}: {error}" for error in _info_problems(layer))
+        if own:
+            structure += [f"layer {layer}: {error}" for error in own]
+        else:
+            for error in _info_problems(layer):
+                yield f"layer {layer}: {error}"
         if placed:
             yield from (f"layer {layer}: {error}" for error in _placement_problems(layer))
         for index, region in enumerate(layer.regions):
@@ -139,15 +141,23 @@ def _output_problems(layer: Layer) -> Iterator[str]:
 
 def _info_problems(layer: Layer) -> Iterator[str]:
     """Yield errors in the infos of a layer, without errors that only follow from a missing info of an input."""
+    known = known_inference(layer)
+    if known is not None and _are_as_inferred(layer, known):
+        return
     yield from (f"output {value.name!r} has no info" for value in layer.outputs if value.info is None)
     if any(value.info is None for value in layer.values):
-        return
-    known = known_inference(layer)
-    if known is not None and all(value.info is info for value, info in zip(layer.outputs, known.outputs, strict=True)):
         return
     errors = layer_problems(layer)
     yield from errors or (_crossing_problems(layer, layer.op) if isinstance(layer.op, ControlFlow) else ())
     yield from () if errors else _inference_problems(layer)
+
+
+def _are_as_inferred(layer: Layer, known: Inference) -> bool:
+    """Return True if all outputs of a layer have the infos of its last inference."""
+    for value, info in zip(layer.outputs, known.outputs, strict=True):
+        if info is None or value.info is not info:
+            return False
+    return True
 
 
 def _crossing_problems(layer: Layer, op: ControlFlow) -> Iterator[str]:

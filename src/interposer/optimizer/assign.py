@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from interposer.backend import Backend, Options, SubgraphView, Support
 from interposer.backend.contracts import checked
 from interposer.core.errors import BackendContractError, InvalidArgumentError, UnsupportedLayerError
-from interposer.ir.graph import Graph, Layer
+from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import shaped_by_data
 from interposer.ir.regions import named_graphs
 from interposer.ir.subgraph import is_placed_by_a_backend
@@ -51,11 +51,13 @@ def _layers_of_collections(backend: Backend, view: SubgraphView) -> dict[Layer, 
     """
     if backend.capabilities.has("Sequences"):
         return {}
-    result = (
-        (layer, value) for layer in view for value in (*layer.values, *layer.outputs) if not value.known.is_tensor
-    )
+    result = ((layer, value) for layer in view for value in _tensors(layer) if value.known.element is not None)
     text = "{0.name!r} is {0.known}, which is no tensor, and it lacks the capability Sequences"
     return {layer: text.format(value) for layer, value in result}
+
+
+def _tensors(layer: Layer) -> tuple[Value, ...]:
+    return *layer.values, *layer.outputs
 
 
 def _late_layers(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
@@ -63,8 +65,8 @@ def _late_layers(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
 
     Empty if the backend has the capability DynamicShapes.
     """
-    known = all(value.known.is_concrete for layer in view for value in (*layer.values, *layer.outputs))
-    if known or backend.capabilities.has("DynamicShapes"):
+    known = {id(value.known.shape): value.known.shape for layer in view for value in _tensors(layer)}
+    if all([shape.is_concrete for shape in known.values()]) or backend.capabilities.has("DynamicShapes"):
         return {}
     late = shaped_by_data(view.graph)
     first = {layer: next(filter(late.__contains__, (*layer.values, *layer.outputs)), None) for layer in view}
@@ -85,7 +87,8 @@ def _asked(backend: Backend, view: SubgraphView, options: Options) -> list[Suppo
         return _not_answered(backend, view, error)
     verdicts: list[Support] = checked(answer, list, "query", backend.id)
     for verdict in verdicts:
-        checked(verdict, Support, "query", backend.id)
+        if not isinstance(verdict, Support):
+            checked(verdict, Support, "query", backend.id)
     if len(verdicts) != len(view):
         raise BackendContractError(
             f"query of backend {backend.id!r} gave {len(verdicts)} verdicts for {len(view)} layers", backend=backend.id

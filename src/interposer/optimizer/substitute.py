@@ -96,9 +96,10 @@ def _apply(
         with _blaming(backend):
             created = _substitute(assigner.graph, backend, substitution, stands_for)
         offered |= {(layer.guid, backend.id) for layer in created}
-        for layer in substitution.part if len(created) == 1 else ():
-            known = assigner.records.placements[assigner.name(layer)]
-            assigner.records.placements[known.layer] = known.running_in(assigner.name(created[0]))
+        placements, unit = assigner.records.placements, assigner.name(created[0]) if len(created) == 1 else ""
+        for layer in substitution.part if unit else ():
+            known = placements[assigner.name(layer)]
+            placements[known.layer] = known.running_in(unit)
     for failure in answer.failed:
         assigner.refuse(backend, failure.part, failure.reason)
     return [layer for failure in answer.failed for layer in failure.part]

@@ -46,13 +46,17 @@ def estimate(graph: Graph) -> Estimate:
     return Estimate(constant_bytes + _peak(order, peaks), constant_bytes, counted)
 
 
+_FREE: Final = (Input, Output, Constant)
+
+
 def operations(layer: Layer) -> int:
     """Return the number of operations of one layer; 0 if a shape is unknown."""
-    inputs, outputs = layer.input_infos, layer.output_infos
-    if isinstance(layer.op, Input | Output | Constant) or not all(
-        [info is None or info.is_concrete for info in (*inputs, *outputs)]
-    ):
+    if isinstance(layer.op, _FREE):
         return 0
+    inputs, outputs = layer.input_infos, layer.output_infos
+    for info in (*inputs, *outputs):
+        if info is not None and not info.is_concrete:
+            return 0
     return int(layer.op.operations(inputs, outputs))
 
 

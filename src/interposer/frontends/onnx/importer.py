@@ -80,7 +80,7 @@ class Importer(ImportState):
         The caller's converters take precedence. `version` is None if the model does not import the opset.
         """
         domain = domain_of(message)
-        own = self._operators.get(title(domain, message.op_type))
+        own = self._operators.get(title(domain, message.op_type)) if self._operators else None
         return own or (None if version is None else find(domain, message.op_type, version))
 
     def _standard_function(self, message: Message, version: int | None) -> Message:

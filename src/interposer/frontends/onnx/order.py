@@ -27,11 +27,13 @@ def graphs_in(attribute: Message) -> Sequence[Message]:
     return attribute.graphs if attribute.type == _GRAPHS else ()
 
 
-def names_in(node: Message) -> Iterator[str]:
-    """Yield the names of the values that a node takes: its inputs, and the outside values that its subgraphs use."""
-    yield from (name for name in node.input if name)
-    for graph in graphs_of(node):
-        yield from _from_outside(graph)
+def names_in(node: Message) -> list[str]:
+    """Return the names of the values that a node takes: its inputs, and the outside values that its subgraphs use."""
+    names = [name for name in node.input if name]
+    for attribute in node.attribute:
+        for graph in graphs_in(attribute):
+            names += _from_outside(graph)
+    return names
 
 
 def _from_outside(graph: Message) -> Iterator[str]:

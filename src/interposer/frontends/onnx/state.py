@@ -260,7 +260,7 @@ class ImportState:
             dims = np.empty(layer.values[0].known.rank, object)
             dims[:] = layer.values[0].known.shape
             self._dimensions[layer.output] = dims
-        elif any(value in self._dimensions for value in layer.values):
+        elif self._dimensions and any(value in self._dimensions for value in layer.values):
             result = fold_dimensions(layer.op, [self.extents(value) for value in layer.values])
             self._dimensions.update(zip(layer.outputs, result or (), strict=False))
 

@@ -45,7 +45,7 @@ def fold_constants(op: Op, layer: Layer) -> Replacement:
     matrix products stay quantized here, and are unpacked later for backends that do not support them. Sequences and
     optionals are not folded.
     """
-    return None if is_packed_weight(layer) else folded(layer)
+    return folded(layer) if _is_known(layer) and not is_packed_weight(layer) else None
 
 
 def is_packed_weight(layer: Layer) -> bool:

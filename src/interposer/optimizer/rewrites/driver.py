@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from interposer.core.errors import VerificationError
+from interposer.core.errors import UnknownRankError, VerificationError
 from interposer.core.schema import Op
 from interposer.core.types import Dim, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
@@ -102,8 +102,12 @@ def _rules(
 
 
 def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replacement] | None:
+    op = layer.op
     for rule in rules:
-        result = rule(layer)
+        try:
+            result = rule.function(op, layer)
+        except UnknownRankError:
+            continue
         if result is not None:
             return rule.name, result
     return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from dataclasses import dataclass
+
+import numpy as np
 
 from interposer.backend.capabilities import Options
 from interposer.backend.support import LayerSupport, Support
 from interposer.core.errors import BackendContractError
+from interposer.core.types import Array
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.subgraph import SubgraphView
 from interposer.plugins.capi.abi import structs as abi
@@ -88,8 +90,9 @@ def _verdicts(library: Library, flat: FlatGraph, out: abi.Report) -> list[Verdic
         )
     table = read_table(abi.Verdict, out.verdicts, out.verdict_count, out.verdict_stride, "the list of verdicts")
     reasons = table["reason"]
-    columns = (table["verdict"], table["reason_code"], table["group"], table["seconds"], table["bytes"],
-               reasons["data"], reasons["size"])  # fmt: skip
+    texts = np.where(reasons["size"] > 0, reasons["data"], 0)  # so that equal verdicts without a reason have equal rows
+    columns = (table["verdict"], table["reason_code"], table["group"], _estimates(table["seconds"]),
+               _estimates(table["bytes"]), texts, reasons["size"])  # fmt: skip
     rows = zip(*(column.tolist() for column in columns), strict=True)
     known: dict[tuple[object, ...], Verdict] = {}
     for row, layer in zip(rows, flat.layers, strict=True):
@@ -110,10 +113,11 @@ def _verdict(
     return Verdict(
         preferred=kind == abi.PREFERRED,
         group=group if kind == abi.GROUP else None,
-        seconds=_estimate(seconds),
-        bytes=_estimate(size),
+        seconds=seconds or None,
+        bytes=size or None,
     )
 
 
-def _estimate(number: float) -> float | None:
-    return number if math.isfinite(number) and number > 0 else None
+def _estimates(column: Array) -> Array:
+    """Return the estimates of a column, with 0 for those that are missing, so that equal rows compare equal."""
+    return np.where(np.isfinite(column) & (column > 0), column, 0.0)
