@@ -122,11 +122,11 @@ class Slow(Backend):
 
 
 class Holding(Backend):
-    """Takes whole networks as parts, which compute nothing, and says how many bytes these hold, or nothing."""
+    """Takes whole networks as parts, which compute nothing for some seconds, and says how many bytes these hold."""
 
-    def __init__(self, name: str, held: int | None) -> None:
+    def __init__(self, name: str, held: int | None, seconds: float = 1e-3) -> None:
         self.id = BackendId(name)  # type: ignore[misc]
-        self.held = held
+        self.held, self.seconds = held, seconds
 
     @property
     def identity(self) -> str:
@@ -136,7 +136,7 @@ class Holding(Backend):
         return TakesAll()
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
-        whole = PreCompiled(object=self.held, num_outputs=len(view.outputs))
+        whole = PreCompiled(object=(self.held, self.seconds), num_outputs=len(view.outputs))
         return OptimizationViews(view, substitutions=[Substitution(view, whole)])
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
@@ -151,19 +151,19 @@ class TakesAll(LayerSupport):
 class HoldingFactory(WorkloadFactory):
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
         assert isinstance(layer.op, PreCompiled)
-        return HoldingWorkload(layer.op.object)
+        return HoldingWorkload(*layer.op.object)
 
 
 class HoldingWorkload(Workload):
-    def __init__(self, held: int | None) -> None:
-        self.held = held
+    def __init__(self, held: int | None, seconds: float) -> None:
+        self.held, self.seconds = held, seconds
 
     @property
     def memory(self) -> int | None:
         return self.held
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        Clock.now += 1e-3
+        Clock.now += self.seconds
 
 
 @pytest.fixture
@@ -324,8 +324,8 @@ def test_memory_that_compiled_parts_hold_counts(runtime: Runtime) -> None:
 class Records(Holding):
     """Records the kinds of layers of each part that it compiles; with `floats`, it supports no quantized products."""
 
-    def __init__(self, name: str, *, floats: bool = False) -> None:
-        super().__init__(name, 0)
+    def __init__(self, name: str, *, floats: bool = False, seconds: float = 1e-3) -> None:
+        super().__init__(name, 0, seconds)
         self.floats, self.compiled = floats, list[list[str]]()
 
     def layer_support(self, options: Options) -> LayerSupport:
@@ -344,14 +344,18 @@ class TakesFloats(LayerSupport):
         return isinstance(layer.op, Multiplication) and layer.output.known.is_quantized
 
 
-def quantized_product() -> Network:
-    """Return a network that multiplies dequantized values, and quantizes the product."""
+def quantized_product(products: int = 1) -> Network:
+    """Return a network that multiplies dequantized values, and quantizes the product, so many times in a row."""
     network, dtype = Network("quantized"), ip.DataType.INT8
     info = TensorInfo((4, 8), dtype, Quantization(0.1, 0))
     a, b = (network.add_dequantize_layer(network.add_input_layer(number, info)) for number in range(2))
     product = network.add_multiplication_layer(a, b)
     quantize = Quantize(dtype, RoundingMethod.HALF_TO_EVEN)
-    network.add_output_layer(0, network.add_layer(quantize, product, outputs=[info]))
+    value = network.add_layer(quantize, product, outputs=[info])
+    for _ in range(products - 1):
+        a = network.add_dequantize_layer(value)
+        value = network.add_layer(quantize, network.add_multiplication_layer(a, a), outputs=[info])
+    network.add_output_layer(0, value)
     return network
 
 
@@ -365,6 +369,15 @@ def test_the_network_is_simplified_for_each_backend_by_itself(runtime: Runtime) 
         "Integers": ["Multiplication"],
         "Floats": ["Dequantize", "Dequantize", "Multiplication", "Quantize"],
     }
+
+
+def test_parts_are_those_of_the_graph_that_the_fastest_backend_runs_alone(runtime: Runtime) -> None:
+    backends = [Records("Floats", floats=True, seconds=2e-3), Records("Integers")]
+    for backend in backends:
+        runtime.registry.register(str(backend.id), lambda backend=backend: backend)
+    plan = place(quantized_product(2), runtime, ["Floats", "Integers"], search=QUICK)
+    assert plan.chosen == "Integers"
+    assert sorted(set(map(tuple, backends[1].compiled))) == [("Multiplication",), ("Multiplication", "Multiplication")]
 
 
 def test_few_plans_of_a_large_network_are_loaded_at_once(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:

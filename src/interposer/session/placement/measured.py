@@ -56,15 +56,16 @@ _DUEL: Final = 7
 _MORE: Final = 4
 _MOST_TURNS: Final = 29
 """The number of additional turns for backends with close times, and the limit on turns."""
+_ROUNDS: Final = 15
 _TURN: Final = 0.1
-_LONG_TURN: Final = 0.3
+"""The largest number of turns in which all plans are timed, and the seconds of a turn."""
 _CLOSE: Final = 2.0
 """Plans that take this many times the best time in a few runs are not timed further."""
 _FAR: Final = 5.0
 """Blocks are not tried on a backend that takes this many times the best time for the whole network."""
 _LARGE: Final = 1 << 26
 """If a network has more than so many bytes of constants, at most two plans are loaded at once, one of them the best."""
-_NEAR: Final = 1.25
+_NEAR: Final = 1.5
 """Plans of large networks that take this many times the best time in a few runs are not loaded again."""
 
 
@@ -223,6 +224,7 @@ class _Placer:
         try:
             plans = self._singles()
             self._try_all(plans)
+            self._simplify_for_the_fastest()
             blocks = blocks_of(self.network.graph, self.search.blocks)
             if len(self.ids) > 1 and len(blocks) > 1:
                 mixes = self._mixes(blocks)
@@ -237,6 +239,16 @@ class _Placer:
 
     def _left(self) -> float:
         return self.end - time.monotonic()
+
+    def _simplify_for_the_fastest(self) -> None:
+        """Put the backends in the order of their times, and simplify the network for the first one.
+
+        Parts are then those of the graph that the fastest backend runs alone.
+        """
+        order = sorted(self.ids, key=lambda item: (item == "CpuRef", self.quick.get(item, math.inf)))
+        if order != self.ids:
+            self.ids = order
+            self.network = simplified(self.source, order, self.runtime.device_spec, self.source_options)
 
     # --- candidates ---------------------------------------------------------------------------------------------------
 
@@ -259,7 +271,10 @@ class _Placer:
             least = best_plans(len(blocks), with_bounds(len(blocks), parts), border, 1)[0].seconds
             self.cost = {"milliseconds": result[0].seconds * 1e3, "bound": least * 1e3}
             self.cost["gap"] = 1 - least / result[0].seconds if result[0].seconds else 0.0
-        mixed = [item for item in result if len(set(item.backends())) > 1][: self.search.mixes]
+        alone = min((parts.get((0, len(blocks), item), math.inf) for item in self.ids), default=math.inf)
+        most = alone * (1 - _GAIN) if self.search.objective == "latency" else math.inf
+        mixed = [item for item in result if len(set(item.backends())) > 1 and item.seconds <= most]
+        mixed = mixed[: self.search.mixes]
         return {f"mix {number}": self._mixed(item, blocks) for number, item in enumerate(mixed, 1)}
 
     def _mixed(self, way: Candidate, blocks: Sequence[Block]) -> Plan:
@@ -405,11 +420,25 @@ class _Placer:
         cached = sorted(fitting, key=lambda name: (name != best, self.quick[name]))
         if self.search.objective == "latency":
             least = min((self.quick[name] for name in fitting), default=0.0)
-            cached = [name for name in cached if name == best or self.quick[name] <= _CLOSE * least]
+            cached = [name for name in cached if name == best or self._is_close(name, least)]
         if self._is_large:
             cached = cached[:1]
         for name in self.loaded.keys() - set(cached):
             self.loaded.pop(name).close()
+
+    def _is_close(self, name: str, least: float) -> bool:
+        """Return True if a loaded plan may be the fastest, of which the best one took `least` seconds.
+
+        A plan that seems slow is measured once more, since other programs may have delayed its first runs.
+        """
+        if _CLOSE * least < self.quick[name] <= _FAR * least and self._left() > 0:
+            patience = self._patience()
+            try:
+                self.quick[name] = min(self.quick[name], self.loaded[name].seconds(patience, self._rest()))
+            except InterposerError as error:
+                self._note(name, error, patience)
+                return False
+        return self.quick[name] <= _CLOSE * least
 
     @property
     def _is_large(self) -> bool:
@@ -527,9 +556,9 @@ class _Placer:
             return {}
         mixed = any(name not in self.ids for name in calls)
         left = max(0.0, self._left()) * (0.35 if mixed else 0.9)
-        turn = min(_LONG_TURN, left / (_RUNS * len(calls)))
+        turn = min(_TURN, left / (_ROUNDS * len(calls)))
         a_round = sum(max(1.2 * turn, 2 * self._together() * self.quick[name]) + self._rest() for name in calls)
-        rounds = min(_RUNS, int(left / a_round)) if a_round else _RUNS
+        rounds = min(_ROUNDS, int(left / a_round)) if a_round else _ROUNDS
         if rounds < 1 and self.search.objective == "latency":
             return {name: Timing((self.quick[name] * 1e3,), self.quick[name] * 1e3) for name in calls}
         return take_turns(calls, max(1, rounds), turn, failed=self._failed, rest=self._rest())
