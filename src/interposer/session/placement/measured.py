@@ -44,6 +44,8 @@ _log = logging.getLogger("interposer.session")
 Exclusions = Mapping[str, Sequence[str]]
 _PARTS_SHARE: Final = 0.5
 """The share of the budget left after whole backends were timed that is spent on parts; mixes get the rest."""
+_TURNS_SHARE: Final = 0.1
+"""The least share of the budget that is spent on turns of whole plans, also if nothing of the budget is left."""
 _RUNS: Final = 5
 _PATIENCE: Final = 20.0
 """The patience in seconds (or the budget, if larger): a slower first run is aborted, and its backend dropped."""
@@ -59,6 +61,9 @@ _MOST_TURNS: Final = 29
 _ROUNDS: Final = 15
 _TURN: Final = 0.1
 """The largest number of turns in which all plans are timed, and the seconds of a turn."""
+_FEW: Final = 3
+_SHORT_TURN: Final = 0.03
+"""The number of turns, and their seconds, after which a plan that seems slow is dropped."""
 _CLOSE: Final = 2.0
 """Plans that take this many times the best time in a few runs are not timed further."""
 _FAR: Final = 5.0
@@ -419,26 +424,27 @@ class _Placer:
         best = min(alone or fitting, key=lambda name: self.quick[name], default="")
         cached = sorted(fitting, key=lambda name: (name != best, self.quick[name]))
         if self.search.objective == "latency":
-            least = min((self.quick[name] for name in fitting), default=0.0)
-            cached = [name for name in cached if name == best or self._is_close(name, least)]
+            cached = [name for name in cached if name == best or self._is_close(name, best)]
         if self._is_large:
             cached = cached[:1]
         for name in self.loaded.keys() - set(cached):
             self.loaded.pop(name).close()
 
-    def _is_close(self, name: str, least: float) -> bool:
-        """Return True if a loaded plan may be the fastest, of which the best one took `least` seconds.
+    def _is_close(self, name: str, best: str) -> bool:
+        """Return True if a loaded plan may be the fastest one, although `best` took less time in a short measurement.
 
-        A plan that seems slow is measured once more, since other programs may have delayed its first runs.
+        If the plan seems slow, both take a few turns, since other programs may have disturbed one of the measurements.
         """
-        if _CLOSE * least < self.quick[name] <= _FAR * least and self._left() > 0:
-            patience = self._patience()
-            try:
-                self.quick[name] = min(self.quick[name], self.loaded[name].seconds(patience, self._rest()))
-            except InterposerError as error:
-                self._note(name, error, patience)
-                return False
-        return self.quick[name] <= _CLOSE * least
+        ratio = self.quick[name] / (self.quick[best] or 1.0)
+        if not _CLOSE < ratio <= _FAR or self._left() < 2 * _FEW * (self.quick[name] + self.quick[best]):
+            return ratio <= _CLOSE
+        calls = {item: self.loaded[item].run for item in (name, best)}
+        turns = take_turns(calls, _FEW, _SHORT_TURN, failed=self._failed, rest=self._rest())
+        if len(turns) < len(calls):
+            return name in turns
+        self.quick |= {item: timing.median / 1e3 for item, timing in turns.items()}
+        pairs = zip(turns[name].turns, turns[best].turns, strict=True)
+        return any(ours <= _CLOSE * theirs for ours, theirs in pairs)
 
     @property
     def _is_large(self) -> bool:
@@ -555,7 +561,7 @@ class _Placer:
         if not calls:
             return {}
         mixed = any(name not in self.ids for name in calls)
-        left = max(0.0, self._left()) * (0.35 if mixed else 0.9)
+        left = max(self._left() * (0.35 if mixed else 0.9), _TURNS_SHARE * self.search.budget_seconds)
         turn = min(_TURN, left / (_ROUNDS * len(calls)))
         a_round = sum(max(1.2 * turn, 2 * self._together() * self.quick[name]) + self._rest() for name in calls)
         rounds = min(_ROUNDS, int(left / a_round)) if a_round else _ROUNDS
