@@ -22,7 +22,7 @@ from interposer.ops.images import PixelFormat
 from interposer.ops.normalization import NormalizationAlgorithmChannel, NormalizationAlgorithmMethod
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, PoolingAlgorithm
 from interposer.ops.quantization import RoundingMethod
-from interposer.ops.randomness import Distribution
+from interposer.ops.randomness import BitGenerator, Distribution, RandomGenerator
 from interposer.ops.rearrange import PaddingMode
 from interposer.ops.recurrent import FusedActivation
 from interposer.ops.recurrent_sequence import RecurrentDirection
@@ -623,6 +623,19 @@ class Builders(ABC):
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
         """Select the best boxes of every class and image; boxes that overlap a better selected box are dropped."""
+    def add_padded_non_max_suppression_layer(
+        self,
+        boxes: Value | Layer | None,
+        scores: Value | Layer | None,
+        max_output_size: Value | Layer | None,
+        iou_threshold: Value | Layer | None,
+        score_threshold: Value | Layer | None,
+        soft_nms_sigma: Value | Layer | None = None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Select the best boxes of one image by hard or soft suppression, and fill the results up with zeros."""
     def add_dynamic_broadcast_to_layer(
         self,
         input: Value | Layer | None,
@@ -1523,6 +1536,17 @@ class Builders(ABC):
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
         """One step of the basic LSTM in integers, with 8-bit weights and a 16-bit cell state."""
+    def add_random_bits_layer(
+        self,
+        state: Value | Layer | None,
+        *,
+        shape: tuple[int, ...],
+        generator: BitGenerator = BitGenerator.THREEFRY,
+        dtype: DataType = DataType.UINT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A tensor of random bits, and the state that gives the following bits."""
     def add_random_fill_layer(
         self,
         dims: Value | Layer | None,
@@ -1532,6 +1556,8 @@ class Builders(ABC):
         b: float = 1.0,
         seed: int | None = None,
         dtype: DataType = DataType.FLOAT32,
+        generator: RandomGenerator = RandomGenerator.MERSENNE_TWISTER,
+        seed2: int = 0,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -2072,6 +2098,17 @@ class Builders(ABC):
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
         """True for strings that a regular expression matches completely."""
+    def add_skip_grams_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        ngram_size: int,
+        max_skip_size: int = 0,
+        include_all_ngrams: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """List the n-grams of a text: sequences of its words in order, between which other words may be skipped."""
     def add_string_concat_layer(
         self,
         a: Value | Layer | None,

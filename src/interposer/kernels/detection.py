@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import FLOATS, Array
 from interposer.kernels.boxes import (
     REALS,
@@ -21,6 +22,7 @@ from interposer.kernels.boxes import (
 from interposer.kernels.layout import to_nhwc
 from interposer.kernels.real import real
 from interposer.kernels.reference import kernel
+from interposer.kernels.suppression import Suppression
 from interposer.kernels.table import KernelInfo
 from interposer.ops.detection import (
     AxisAlignedBboxTransform,
@@ -29,6 +31,7 @@ from interposer.ops.detection import (
     DetectionRules,
     GenerateProposals,
     NonMaxSuppression,
+    PaddedNonMaxSuppression,
 )
 
 __all__: list[str] = []
@@ -138,6 +141,30 @@ def _corners(op: NonMaxSuppression, boxes: Array) -> Array:
     if op.center_point_box:
         return np.concatenate([a - b / 2, a + b / 2], axis=-1)
     return np.concatenate([np.minimum(a, b), np.maximum(a, b)], axis=-1)
+
+
+@kernel(PaddedNonMaxSuppression)
+def padded_suppression(
+    op: PaddedNonMaxSuppression,
+    boxes: Array,
+    scores: Array,
+    max_output_size: Array,
+    iou_threshold: Array,
+    score_threshold: Array,
+    soft_nms_sigma: Array | None,
+) -> tuple[Array, Array, Array]:
+    """Compute `PaddedNonMaxSuppression`; the corners of each box are sorted first."""
+    limit = int(max_output_size.reshape(-1)[0])
+    if limit < 0:
+        raise InvalidArgumentError(f"max_output_size is {limit}; expected 0 or more")
+    sigma = 0.0 if soft_nms_sigma is None else float(soft_nms_sigma.reshape(-1)[0])
+    thresholds = iou_threshold.reshape(-1)[0], score_threshold.reshape(-1)[0]
+    corners = np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], axis=1)
+    taken = Suppression(corners, *thresholds, sigma).selected(scores, limit)
+    indices, selected_scores = np.zeros(limit, np.int32), np.zeros(limit, np.float32)
+    indices[: len(taken)] = [candidate.box for candidate in taken]
+    selected_scores[: len(taken)] = [candidate.score for candidate in taken]
+    return indices, selected_scores, np.array(len(taken), np.int32)
 
 
 def _candidates(op: NonMaxSuppression, scores: Array) -> Array:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import string
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +13,7 @@ from interposer.core.types import Array
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.regex import Pattern
-from interposer.ops.strings import CaseChange, RegexFullMatch, StringConcat, StringNormalizer, StringSplit
+from interposer.ops.strings import CaseChange, RegexFullMatch, SkipGrams, StringConcat, StringNormalizer, StringSplit
 
 __all__: list[str] = []
 
@@ -66,3 +68,32 @@ def regex_full_match(op: RegexFullMatch, x: Array, *, prepared: Pattern) -> Arra
 @kernel.prepare(regex_full_match)
 def pattern_of(op: RegexFullMatch, info: KernelInfo) -> Pattern:
     return Pattern(op.pattern)
+
+
+@kernel(SkipGrams)
+def skip_grams(op: SkipGrams, x: Array) -> Array:
+    """Compute `SkipGrams` by recursion over the words of the text."""
+    words = _words(x.reshape(-1)[0])
+    if len(words) < op.ngram_size:
+        return np.empty(0, object)
+    grams = [
+        " ".join(words[i] for i in gram) for first in range(len(words)) for gram in _grams(op, [first], len(words))
+    ]
+    return np.array(grams, object)
+
+
+def _grams(op: SkipGrams, start: list[int], count: int) -> Iterator[list[int]]:
+    """Yield the n-grams that begin with the words `start`, as indices of words, of which there are `count`."""
+    if len(start) < op.ngram_size:
+        for following in range(start[-1] + 1, min(start[-1] + op.max_skip_size + 2, count)):
+            yield from _grams(op, [*start, following], count)
+    if op.include_all_ngrams or len(start) == op.ngram_size:
+        yield start
+
+
+def _words(text: str) -> list[str]:
+    """Split a text at white space of ASCII; like TFLite, drop a first word after white space, unless it is the last."""
+    pieces = re.split(f"[{string.whitespace}]", text)
+    if len(pieces) > 1 and not pieces[0]:
+        return [text] if len(pieces) == 2 else [piece for piece in pieces[2:] if piece]
+    return [piece for piece in pieces if piece]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import UNKNOWN, DataLayout, DataType, TensorInfo, differ
@@ -23,10 +23,12 @@ __all__ = [
     "GenerateProposals",
     "NmsKernel",
     "NonMaxSuppression",
+    "PaddedNonMaxSuppression",
 ]
 
 _IMAGES: Final = (DataLayout.NCHW, DataLayout.NHWC)
 _INT32: Final = (DataType.INT32,)
+_FLOAT32: Final = (DataType.FLOAT32,)
 
 
 class NmsKernel(Enum):
@@ -220,6 +222,66 @@ class NonMaxSuppression(Op):
         scores = inputs[1]
         assert scores is not None
         return 16 * int(scores.num_elements) * scores.shape[2]
+
+
+@op
+class PaddedNonMaxSuppression(Op):
+    """Select the best boxes of one image by hard or soft suppression, and fill the results up with zeros.
+
+    Boxes are (y1, x1, y2, x2), any two opposite corners. Only boxes with a score above ``score_threshold`` are
+    considered. A box whose overlap (IoU) with a better selected box is at least ``iou_threshold`` is dropped. With
+    ``soft_nms_sigma`` above 0, each smaller overlap multiplies the score by ``exp(-IoU**2 / (2 * soft_nms_sigma))``.
+
+    Shapes:
+        boxes: (N, 4)
+        scores: (N,)
+        max_output_size: (), K
+        iou_threshold, score_threshold, soft_nms_sigma: ()
+        selected_indices: (K,)
+        selected_scores: (K,), reduced by soft suppression
+        num_selected: ()
+
+    Example:
+        >>> boxes = [[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.75], [0.0, 2.0, 1.0, 3.0]]
+        >>> operands = {"max_output_size": 3, "iou_threshold": 0.5, "score_threshold": 0.0}
+        >>> chosen = compute(PaddedNonMaxSuppression(), boxes, [0.5, 0.75, 0.25], **operands)
+        >>> [result.tolist() for result in chosen]
+        [[1, 2, 0], [0.75, 0.25, 0.0], 2]
+
+    Source:
+        TFLite NON_MAX_SUPPRESSION_V4, NON_MAX_SUPPRESSION_V5.
+    """
+
+    boxes = operand(rank=2, dtypes=_FLOAT32)
+    scores = operand(rank=1, dtypes=_FLOAT32)
+    max_output_size = operand(rank=(0, 1), dtypes=_INT32)
+    iou_threshold = operand(rank=(0, 1), dtypes=_FLOAT32)
+    score_threshold = operand(rank=(0, 1), dtypes=_FLOAT32)
+    soft_nms_sigma = operand(rank=(0, 1), dtypes=_FLOAT32, optional=True)
+    selected_indices = result(rank=1, dtypes=_INT32, dynamic=True)
+    selected_scores = result(rank=1, dtypes=_FLOAT32, dynamic=True)
+    num_selected = result(rank=0, dtypes=_INT32)
+
+    def check(self, boxes: TensorInfo, scores: TensorInfo, max_output_size: TensorInfo, *numbers: Any) -> Iterator[str]:
+        yield from dimension_problems({"boxes": boxes, "scores": scores}, {"boxes": "NA", "scores": "N"})
+        yield from _box_problems(boxes, "boxes")
+        names = ("max_output_size", "iou_threshold", "score_threshold", "soft_nms_sigma")
+        for name, info in zip(names, (max_output_size, *numbers), strict=True):
+            if info is not None and differ(info.num_elements, 1):
+                yield f"{name} has shape {info.shape}; expected one number"
+        if max_output_size.constant is not None and (max_output_size.constant < 0).any():
+            yield f"max_output_size is {max_output_size.constant.item()}; expected 0 or more"
+
+    def infer(
+        self, boxes: TensorInfo, scores: TensorInfo, max_output_size: TensorInfo, *_: Any
+    ) -> tuple[TensorInfo, ...]:
+        value = max_output_size.constant
+        count = UNKNOWN if value is None else int(value.reshape(-1)[0])
+        indices, selected_scores = TensorInfo((count,), DataType.INT32), TensorInfo((count,), DataType.FLOAT32)
+        return indices, selected_scores, TensorInfo((), DataType.INT32)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return _pairs(inputs[0])
 
 
 @op

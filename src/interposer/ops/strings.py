@@ -8,11 +8,11 @@ from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op, attribute, op, operand, result
-from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo
+from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, differ
 from interposer.ops.axes import broadcast_shapes
 from interposer.ops.regex import Pattern
 
-__all__ = ["CaseChange", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"]
+__all__ = ["CaseChange", "RegexFullMatch", "SkipGrams", "StringConcat", "StringNormalizer", "StringSplit"]
 
 _STRING: Final = (DataType.STRING,)
 
@@ -156,3 +156,39 @@ class RegexFullMatch(Op):
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return TensorInfo(input.shape, DataType.BOOL)
+
+
+@op
+class SkipGrams(Op):
+    """List the n-grams of a text: sequences of its words in order, between which other words may be skipped.
+
+    Words are separated by white space. An n-gram comes after the longer n-grams that begin with it. A text with fewer
+    words than ``ngram_size`` has no n-grams.
+
+    Shapes:
+        input: (1,)
+        output: (N,)
+
+    Example:
+        >>> compute(SkipGrams(ngram_size=2, max_skip_size=1), ["a b c"]).tolist()
+        ['a b', 'a c', 'b c']
+        >>> compute(SkipGrams(ngram_size=2, include_all_ngrams=True), ["a b c"]).tolist()
+        ['a b', 'a', 'b c', 'b', 'c']
+
+    Source:
+        TFLite SKIP_GRAM.
+    """
+
+    input = operand(rank=(0, 1), dtypes=_STRING)
+    output = result(rank=1, dtypes=_STRING, dynamic=True)
+
+    ngram_size: int = attribute(ge=1, doc="The number of words in an n-gram.")
+    max_skip_size: int = attribute(default=0, ge=0, doc="Maximum number of words between two words of an n-gram.")
+    include_all_ngrams: bool = attribute(default=False, doc="List shorter n-grams as well.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if differ(input.num_elements, 1):
+            yield f"input has shape {input.shape}; expected one text"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return input.with_shape((UNKNOWN,))

@@ -279,7 +279,7 @@ def test_all_operators_that_are_not_supported_are_listed_with_their_counts(tmp_p
     model = {
         "version": 3,
         "operator_codes": [
-            code("RANDOM_UNIFORM"), code("ABS"), code("CUSTOM", custom_code="Magic"), code("STABLEHLO_CBRT")
+            code("CONCAT_EMBEDDINGS"), code("ABS"), code("CUSTOM", custom_code="Magic"), code("STABLEHLO_CBRT")
         ],
         "buffers": [{}],
         "subgraphs": [
@@ -295,9 +295,9 @@ def test_all_operators_that_are_not_supported_are_listed_with_their_counts(tmp_p
     path.write_bytes(encode(model))
     with pytest.raises(UnsupportedOperatorError) as caught:
         tflite.load(path)
-    assert caught.value.operators == {"RANDOM_UNIFORM": 2, "CUSTOM Magic": 1}
+    assert caught.value.operators == {"CONCAT_EMBEDDINGS": 2, "CUSTOM Magic": 1}
     assert str(caught.value) == (
-        f"{path}: operators that are not supported:\n  - 1 x CUSTOM Magic\n  - 2 x RANDOM_UNIFORM"
+        f"{path}: operators that are not supported:\n  - 2 x CONCAT_EMBEDDINGS\n  - 1 x CUSTOM Magic"
     )
 
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 from interposer.core.types import Dim
 from interposer.frontends.tflite.hybrid import float_weights
+from interposer.frontends.tflite.interior import concrete
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.frontends.tflite.tflite_windows import sliding
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
+from interposer.ops.elementwise import Addition
+from interposer.ops.matmul import BatchMatMul
+from interposer.ops.rearrange import Transpose
+from interposer.ops.reshape import Reshape
+from interposer.ops.windowed import Col2Im
 
 __all__: list[str] = []
+
+_BORDERS: Final = (("front", "back"), ("top", "bottom"), ("left", "right"))
 
 
 @operator("CONV_2D", options=True)
@@ -57,3 +68,43 @@ def transpose_convolution(node: Node) -> list[Value]:
         node.fail(f"the output's shape is {shape}; expected four dimensions")
     op = TransposeConvolution2d(**sliding(node, shape[1:3], weights.known.shape[1:3]), output_shape=shape)
     return node.result(op, x, weights, node.optional(3), activation=node.options["fused_activation_function"])
+
+
+@operator("CONV_3D_TRANSPOSE", options=True)
+def transpose_convolution_3d(node: Node) -> list[Value]:
+    """Convert CONV_3D_TRANSPOSE to a matrix product followed by Col2Im.
+
+    Each product of a weight and an input element is added at the position of the weight in the element's window. The
+    padding is that of the equivalent forward convolution.
+    """
+    shape, x = node.ints(0, "the output's shape"), node.input(2, rank=5)
+    weights = node.like(1, x, rank=5)
+    if len(shape) != 5:
+        node.fail(f"the output's shape is {shape}; expected five dimensions")
+    batch, *volume, channels = concrete(node, x.known.shape, "the input")
+    *sizes, results, depth = concrete(node, weights.known.shape, "the weights")
+    if depth != channels:
+        node.fail(f"input has {channels} channels, but weights have {depth}")
+    window = sliding(node, shape[1:4], sizes)
+    kernels = node.add(Reshape((-1, channels)), node.add(Transpose((3, 0, 1, 2, 4)), weights))
+    rows = node.add(Reshape((batch, math.prod(volume), channels)), x)
+    columns = node.add(BatchMatMul(transpose_y=True), kernels, rows)
+    op = Col2Im(
+        window_shape=tuple(sizes),
+        strides=tuple(window[f"stride_{axis}"] for axis in "zyx"),
+        dilations=tuple(window[f"dilation_{axis}"] for axis in "zyx"),
+        pad_list=tuple((window[f"pad_{before}"], window[f"pad_{after}"]) for before, after in _BORDERS),
+        image_shape=shape[1:4],
+    )
+    image = node.add(op, columns)
+    return _with_bias(node, image, node.optional(3), results)
+
+
+def _with_bias(node: Node, image: Value, bias: Value | None, channels: int) -> list[Value]:
+    """Return the NCDHW volume as NDHWC, with the bias added and the fused activation applied."""
+    order, activation = Transpose((0, 2, 3, 4, 1)), node.options["fused_activation_function"]
+    if bias is None:
+        return node.result(order, image, activation=activation)
+    if bias.known.shape[-1] != channels:
+        node.fail(f"bias has {bias.known.shape[-1]} elements; expected {channels}, one for each output channel")
+    return node.result(Addition(), node.add(order, image), bias, activation=activation)

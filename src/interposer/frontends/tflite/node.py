@@ -17,6 +17,7 @@ from interposer.ir.inference import infer_layer
 from interposer.kernels import evaluate
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.quantization import Dequantize
+from interposer.ops.reshape import Reshape
 
 __all__ = ["Import", "Node"]
 
@@ -261,6 +262,11 @@ class Node:
             self.fail(f"{what} (input {index}) has {len(values)} elements; expected one")
         return values[0]
 
+    def scalar(self, index: int) -> Value:
+        """Return an input with one element as a scalar."""
+        value = self.input(index)
+        return value if value.known.rank == 0 else self.add(Reshape(()), value)
+
     def pairs(self, index: int, what: str) -> tuple[tuple[int, int], ...]:
         """Return the rows of an input as pairs; it must be a known matrix of integers with two columns.
 
@@ -278,9 +284,9 @@ class Node:
         """
         return self._add(op, values, [None], fold)[0]
 
-    def pieces(self, op: Op, value: Value) -> list[Value]:
+    def pieces(self, op: Op, *values: Value | None) -> list[Value]:
         """Add a layer with several outputs for intermediate results of the operator, and return all outputs."""
-        return self._add(op, [value], [None] * op.num_results())
+        return self._add(op, values, [None] * op.num_results())
 
     def output(self, index: int, op: Op, *values: Value | None) -> Value:
         """Add a layer whose first output is output `index` of the operator, and return this output."""

@@ -6,6 +6,7 @@ from interposer.frontends.tflite import (  # noqa: F401
     complex_numbers,
     control_flow,
     convolution,
+    detection,
     elementwise,
     embedding,
     gather,
@@ -14,6 +15,7 @@ from interposer.frontends.tflite import (  # noqa: F401
     normalization,
     pooling,
     quantization,
+    randomness,
     rearrange,
     reduction,
     reshape,
@@ -22,5 +24,7 @@ from interposer.frontends.tflite import (  # noqa: F401
     segments,
     selection,
     sequence,
+    strings,
     tables,
+    windowed,
 )

@@ -16,6 +16,7 @@ from interposer.ops import (
     GenerateProposals,
     NmsKernel,
     NonMaxSuppression,
+    PaddedNonMaxSuppression,
 )
 from interposer.testing.drawing import Draw
 from interposer.testing.sample import Given, Sample, of, samples
@@ -122,6 +123,20 @@ def worked_suppression() -> Iterator[Sample]:
     expected = np.array([[0, 0, 3], [0, 0, 0], [0, 0, 5]])
     op = NonMaxSuppression(max_output_boxes_per_class=3, iou_threshold=0.5)
     yield Sample(op, [boxes, scores], name="worked", expected=[expected])
+
+
+@samples(PaddedNonMaxSuppression)
+def padded_suppression() -> Iterator[Sample]:
+    """Yield PaddedNonMaxSuppression samples: hard and soft, with a known and a computed number of results."""
+    draw = Draw("padded suppression")
+    boxes, scores = of(boxes_in(draw, 12)), of(_order(draw, (12,)) / 16)
+    for sigma in (None, 0.0, 0.5):
+        for limit in (0, 5, 20):
+            for constant in (False, True):
+                numbers = [of(value) for value in (0.3, 0.1)] + [None if sigma is None else of(sigma)]
+                count = of(limit, DataType.INT32, constant=constant)
+                name = f"{sigma}-{limit}-{'constant' if constant else 'computed'}"
+                yield Sample(PaddedNonMaxSuppression(), [boxes, scores, count, *numbers], name=name)
 
 
 @samples(BoxWithNmsLimit)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import Array, DataType
-from interposer.ops import CaseChange, RegexFullMatch, StringConcat, StringNormalizer, StringSplit
+from interposer.ops import CaseChange, RegexFullMatch, SkipGrams, StringConcat, StringNormalizer, StringSplit
 from interposer.testing.sample import Given, Sample, of, samples
 
 __all__: list[str] = []
@@ -92,3 +92,12 @@ def regex_full_match() -> Iterator[Sample]:
     yield Sample(RegexFullMatch("(a*)*b"), [_texts("a" * 200)], name="patient", expected=[np.array(False)])
     mail = RegexFullMatch("[a-z]+@[a-z]+\\.(com|org)")
     yield Sample(mail, [_texts(["me@here.org", "@here.org"])], name="worked", expected=[np.array([True, False])])
+
+
+@samples(SkipGrams)
+def skip_grams() -> Iterator[Sample]:
+    """Yield SkipGrams samples: n-grams of several sizes, with and without skipped words and shorter n-grams."""
+    for size, skipped, shorter in ((1, 0, False), (2, 0, False), (2, 2, True), (3, 1, False), (9, 1, True)):
+        op = SkipGrams(size, skipped, shorter)
+        yield Sample(op, [_texts(["the quick  brown fox jumps "])], name=f"{size}-{skipped}-{shorter}")
+    yield Sample(SkipGrams(2, 1), [_texts(["a b c"])], name="worked", expected=[_expected(["a b", "a c", "b c"])])

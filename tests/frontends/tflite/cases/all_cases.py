@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.frontends.tflite.cases import complex, lookups
+from tests.frontends.tflite.cases import complex, draws, lookups, sliding
 
-CASES = [*complex.CASES, *lookups.CASES]
+CASES = [*complex.CASES, *draws.CASES, *lookups.CASES, *sliding.CASES]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tests.frontends.tflite.cases.case import Case, case, fed, fixed, numbers
+from tests.frontends.tflite.cases.case import Case, Operand, case, fed, fixed, numbers
 from tests.frontends.tflite.one_operator import T
 
 
@@ -126,6 +126,18 @@ def shapes() -> Iterator[Case]:
             yield case("BROADCAST_ARGS", f"{dtype} {a} {b} known", both, output)
 
 
+def grams() -> Iterator[Case]:
+    texts = ["The quick\t brown fox jumps!", "a b", " leading space here", " alone", "a", "", "trailing  ", "a  b c "]
+    for text in texts:
+        for size, skipped, shorter in ((1, 0, False), (2, 0, False), (2, 1, True), (3, 2, False), (3, 1, True)):
+            options = ("SkipGramOptions", dict(ngram_size=size, max_skip_size=skipped, include_all_ngrams=shorter))
+            label = f"{text!r} {size} {skipped} {shorter}"
+            yield case("SKIP_GRAM", label, [Operand(np.array([text], object))], [T((0,), "string")], options)
+    options = ("SkipGramOptions", {"ngram_size": 2, "max_skip_size": 1})
+    inputs, expected = [Operand(np.array(["a b c"], object))], [["a b", "a c", "b c"]]
+    yield case("SKIP_GRAM", "worked", inputs, [T((0,), "string")], options, expected=expected)
+
+
 CASES = [
-    *sparse_to_dense(), *segments(), *buckets(), *tables(), *hashes(), *sparse_lookups(), *shapes(),
+    *sparse_to_dense(), *segments(), *buckets(), *tables(), *hashes(), *sparse_lookups(), *shapes(), *grams(),
 ]  # fmt: skip

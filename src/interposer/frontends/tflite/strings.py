@@ -1,0 +1,17 @@
+"""TFLite converters for operators on strings."""
+
+from __future__ import annotations
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.tflite_converters import operator
+from interposer.ir.graph import Value
+from interposer.ops.strings import SkipGrams
+
+__all__: list[str] = []
+
+
+@operator("SKIP_GRAM", options=True)
+def skip_gram(node: Node) -> list[Value]:
+    """Convert SKIP_GRAM, which lists sequences of words of a text."""
+    o = node.options
+    return node.result(SkipGrams(o["ngram_size"], o["max_skip_size"], o["include_all_ngrams"]), node.input(0))

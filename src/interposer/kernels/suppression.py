@@ -1,0 +1,108 @@
+"""Soft non-maximum suppression as TFLite computes it, which also determines the order of boxes with equal scores."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from interposer.core.types import Array
+from interposer.kernels.boxes import overlaps
+
+__all__ = ["Candidate", "CandidateHeap", "Suppression"]
+
+
+class Candidate(NamedTuple):
+    """A box that may still be selected; boxes that were selected before number `begin` have reduced its score."""
+
+    score: np.float32
+    box: int
+    begin: int = 0
+
+
+class CandidateHeap:
+    """A binary heap, whose root is a candidate with the greatest score.
+
+    The rules by which candidates move are those of the C++ standard library's heap, so that equal scores are taken in
+    the same order.
+    """
+
+    def __init__(self) -> None:
+        self._items: list[Candidate] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def push(self, candidate: Candidate) -> None:
+        """Add a candidate: it rises while its parent has a lower score."""
+        self._items.append(candidate)
+        self._rise(len(self._items) - 1)
+
+    def pop(self) -> Candidate:
+        """Remove and return the root.
+
+        The greater child of each gap moves up, the last one of equal children. The last candidate fills the gap.
+        """
+        items, root = self._items, self._items[0]
+        last = items.pop()
+        if items:
+            gap = self._sink()
+            items[gap] = last
+            self._rise(gap)
+        return root
+
+    def _sink(self) -> int:
+        gap, items = 0, self._items
+        while 2 * gap + 1 < len(items):
+            child = min(2 * gap + 2, len(items) - 1)
+            if items[child].score < items[2 * gap + 1].score:
+                child = 2 * gap + 1
+            items[gap] = items[child]
+            gap = child
+        return gap
+
+    def _rise(self, place: int) -> None:
+        items, candidate = self._items, self._items[place]
+        while place and items[(place - 1) // 2].score < candidate.score:
+            items[place] = items[(place - 1) // 2]
+            place = (place - 1) // 2
+        items[place] = candidate
+
+
+class Suppression(NamedTuple):
+    """Boxes (N, 4) whose first corners are less than their second ones, and the thresholds of the suppression."""
+
+    boxes: Array
+    iou_threshold: float
+    score_threshold: float
+    sigma: float
+
+    def selected(self, scores: Array, limit: int) -> list[Candidate]:
+        """Return up to `limit` selected candidates with their reduced scores."""
+        heap = CandidateHeap()
+        for box in np.flatnonzero(scores > self.score_threshold).tolist():
+            heap.push(Candidate(scores[box], box))
+        limit, taken = min(limit, len(heap)), list[Candidate]()
+        while len(heap) and len(taken) < limit:
+            candidate = heap.pop()
+            reduced = self._reduced(candidate, taken)
+            if reduced is not None and reduced == candidate.score:
+                taken.append(candidate)
+            if reduced is not None and reduced > self.score_threshold:
+                begin = len(taken) - (1 if reduced == candidate.score else 0)
+                heap.push(Candidate(reduced, candidate.box, begin))
+        return taken
+
+    def _reduced(self, candidate: Candidate, taken: list[Candidate]) -> np.float32 | None:
+        """Return the candidate's score after suppression by the newly selected boxes; None if it is dropped."""
+        score, boxes = candidate.score, self.boxes
+        others = [other.box for other in taken[candidate.begin :]][::-1]
+        shares = overlaps(boxes[candidate.box], boxes[others]) if others else ()
+        for share in shares:
+            if share >= self.iou_threshold:
+                return None
+            if self.sigma > 0:
+                score = np.float32(score * np.exp(np.float32(-0.5 / self.sigma) * share * share))
+            if score <= self.score_threshold:
+                break
+        return score
