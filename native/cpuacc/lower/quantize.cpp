@@ -1,8 +1,9 @@
-// Quantize, Dequantize and DynamicQuantize.
+// Quantize, Dequantize, DynamicQuantize and DynamicFakeQuantization.
 
 #include <algorithm>
 #include <cmath>
 
+#include "cpuacc/kernels/dynamic.hpp"
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/table_q8.hpp"
 
@@ -188,12 +189,143 @@ void lower_dynamic(const Node& node, Builder& builder) {
   builder.add(std::move(step));
 }
 
+// ---- DynamicFakeQuantization ----------------------------------------------------------------------------------------
+
+/// Rows of contiguous elements that have one scale each. A row is divided into pieces, whose ranges are found first.
+struct Rounding {
+  const ElementwiseQ8Kernels* elementwise;
+  const DynamicKernels* kernels;
+  int64_t rows, size;
+  bool asymmetric;
+
+  int64_t pieces() const { return (size + kPiece - 1) / kPiece; }
+  int64_t length(int64_t piece) const { return std::min(kPiece, size - piece * kPiece); }
+
+  static void find_ranges(const Step& step, const Run& run, int part, int parts) {
+    const Rounding& self = step.as<Rounding>();
+    Range range = split(self.rows * self.pieces(), part, parts);
+    for (int64_t n = range.first; n < range.last; ++n) {
+      const int64_t row = n / self.pieces(), piece = n % self.pieces();
+      self.elementwise->find_range(run.at<float>(step.in[0]) + row * self.size + piece * kPiece, self.length(piece),
+                                   run.at<float>(step.out[0]) + 2 * n);
+    }
+  }
+
+  static void round(const Step& step, const Run& run, int part, int parts) {
+    const Rounding& self = step.as<Rounding>();
+    Range range = split(self.rows * self.pieces(), part, parts);
+    for (int64_t n = range.first; n < range.last; ++n) {
+      const int64_t row = n / self.pieces(), piece = n % self.pieces(), from = row * self.size + piece * kPiece;
+      self.round_piece(run.at<float>(step.in[0]) + from, run.at<float>(step.out[0]) + from, self.length(piece),
+                       run.at<float>(step.in[1]) + 2 * row * self.pieces());
+    }
+  }
+
+  static void round_rows(const Step& step, const Run& run, int part, int parts) {
+    const Rounding& self = step.as<Rounding>();
+    Range range = split(self.rows, part, parts);
+    for (int64_t row = range.first; row < range.last; ++row) {
+      const float* in = run.at<float>(step.in[0]) + row * self.size;
+      float found[2];
+      self.elementwise->find_range(in, self.size, found);
+      self.round_elements(in, run.at<float>(step.out[0]) + row * self.size, self.size, found[0], found[1]);
+    }
+  }
+
+ private:
+  /// Round a piece of a row with these ranges of pieces.
+  void round_piece(const float* in, float* out, int64_t count, const float* ranges) const {
+    float low = 0, high = 0;
+    for (int64_t n = 0; n < pieces(); ++n) {
+      if (ranges[2 * n] != ranges[2 * n]) low = high = ranges[2 * n];
+      if (ranges[2 * n] < low) low = ranges[2 * n];
+      if (ranges[2 * n + 1] > high) high = ranges[2 * n + 1];
+    }
+    round_elements(in, out, count, low, high);
+  }
+
+  void round_elements(const float* in, float* out, int64_t count, float low, float high) const {
+    if (!std::isfinite(low) || !std::isfinite(high)) {
+      std::fill_n(out, count, std::nanf(""));
+      return;
+    }
+    const DynamicSteps steps = asymmetric ? shifted(low, high) : symmetric(low, high);
+    if (std::isfinite(steps.inverse))
+      kernels->round(in, out, count, steps);
+    else
+      std::fill_n(out, count, 0.0f);
+  }
+
+  static DynamicSteps symmetric(float low, float high) {
+    const float largest = std::max(-low, high);
+    return {largest / 127, 127 / largest, 0, -127};
+  }
+
+  static DynamicSteps shifted(float low, float high) {
+    const double width = (double(high) - double(low)) / 255, below = double(low) / width, above = double(high) / width;
+    const double zero = 128 + std::abs(below) < 127 + std::abs(above) ? -128 - below : 127 - above;
+    const float scale = float(width);
+    return {scale, 1 / scale, float(std::round(std::clamp(zero, -128.0, 127.0))), -128};
+  }
+};
+
+/// The number of trailing axes that `axes` lists, or -1 if it lists others; no axes stand for all.
+int64_t trailing_axes(const std::vector<int64_t>& axes, int64_t rank) {
+  if (axes.empty()) return rank;
+  std::vector<bool> listed(size_t(rank), false);
+  for (int64_t axis : axes) listed[size_t(axis < 0 ? axis + rank : axis)] = true;
+  const int64_t count = std::count(listed.begin(), listed.end(), true);
+  return std::all_of(listed.end() - count, listed.end(), [](bool one) { return one; }) ? count : -1;
+}
+
+Refusal rounding_support(const Graph& graph, const Node& node, const Settings&) {
+  const Tensor& in = *graph.in(node, 0);
+  if (!is_f32(in)) return refused("the operand is " + described(in), IPR_REASON_DATA_TYPE);
+  if (trailing_axes(node.integers("axes"), in.rank()) < 0)
+    return refused("takes the last axes only", IPR_REASON_ATTRIBUTE);
+  return no_posts(node);
+}
+
+void lower_rounding(const Node& node, Builder& builder) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  if (in.elements() == 0) return;
+  const int64_t axes = trailing_axes(node.integers("axes"), in.rank());
+  int64_t size = 1;
+  for (int64_t axis = in.rank() - axes; axis < in.rank(); ++axis) size *= in.shape[size_t(axis)];
+  const int parts = parts_for(builder.settings, double(in.elements()) * cost::kQuantizeNs);
+  auto state = std::make_shared<Rounding>(Rounding{&elementwise_q8_kernels_for(builder.settings.isa),
+                                                   &dynamic_kernels_for(builder.settings.isa), in.elements() / size,
+                                                   size, node.flag("asymmetric")});
+  Step step;
+  step.name = node.type + " " + node.name;
+  step.state = state;
+  step.in = {builder.buffer(node.inputs[0])};
+  step.max_parts = parts;
+  if (step.max_parts == 1 || state->rows >= 4 * step.max_parts || state->pieces() == 1) {
+    step.fn = &Rounding::round_rows;
+    step.out = {builder.buffer(node.outputs[0])};
+    step.in_place = 0;
+    return builder.add(std::move(step));
+  }
+  Buffer ranges = builder.temporary(uint64_t(state->rows * state->pieces()) * 2 * sizeof(float));
+  Step first = step;
+  first.fn = &Rounding::find_ranges;
+  first.out = {ranges};
+  builder.add(std::move(first));
+  step.fn = &Rounding::round;
+  step.in.push_back(ranges);
+  step.out = {builder.buffer(node.outputs[0])};
+  step.in_place = 0;
+  builder.add(std::move(step));
+}
+
 }  // namespace
 
 Family quantize_family() {
   return {{{"Quantize", "plain", quantize_support, lower_quantize, nullptr},
            {"Dequantize", "plain", dequantize_support, lower_dequantize, nullptr},
-           {"DynamicQuantize", "plain", dynamic_support, lower_dynamic, nullptr}},
+           {"DynamicQuantize", "plain", dynamic_support, lower_dynamic, nullptr},
+           {"DynamicFakeQuantization", "plain", rounding_support, lower_rounding, nullptr}},
           {}};
 }
 

@@ -1441,6 +1441,16 @@ class Builders(ABC):
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
         """Dequantize integers to float values: ``scale * (input - zero_point)``."""
+    def add_dynamic_fake_quantization_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        axes: tuple[int, ...] = (),
+        asymmetric: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Simulate dynamic quantization."""
     def add_dynamic_quantize_layer(
         self,
         input: Value | Layer | None,

@@ -12,6 +12,7 @@ from interposer.ops import (
     BoxWithNmsLimit,
     Constant,
     DetectionPostProcess,
+    DynamicFakeQuantization,
     FakeQuantization,
     Floor,
     GenerateProposals,
@@ -32,6 +33,7 @@ __all__ = ["is_discontinuous"]
 _CHOICES: Final = (
     BoxWithNmsLimit,
     DetectionPostProcess,
+    DynamicFakeQuantization,
     FakeQuantization,
     Floor,
     GenerateProposals,

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import ANY_TYPE, Array, DataType, Quantization, TensorInfo, from_bits
+from interposer.kernels.dynamic_range import rounded_to_8_bits
 from interposer.kernels.fixedpoint import dequantize, limits, quantize, rescale, round_half_away
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
@@ -20,11 +21,13 @@ from interposer.ops.quantization import (
     ConvertFp32ToBf16,
     ConvertFp32ToFp16,
     Dequantize,
+    DynamicFakeQuantization,
     DynamicQuantize,
     FakeQuantization,
     Quantize,
     RoundingMethod,
 )
+from interposer.ops.reduction import reduced_axes
 
 __all__: list[str] = []
 
@@ -90,6 +93,13 @@ def _bytes_of(values: Array) -> Array:
 
 def scale_of(info: TensorInfo) -> Quantization:
     return info.quantization or Quantization(1.0)
+
+
+@kernel(DynamicFakeQuantization)
+def dynamic_fake_quantization(op: DynamicFakeQuantization, x: Array) -> Array:
+    """Compute `DynamicFakeQuantization` in float32."""
+    axes = reduced_axes(op.axes, x.ndim)
+    return rounded_to_8_bits(x.astype(np.float32), axes, op.asymmetric)
 
 
 @kernel(FakeQuantization)

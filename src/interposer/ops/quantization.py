@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import FLOATS, MAX_RANK, QUANTIZABLE, DataType, TensorInfo, TensorShape, differ
+from interposer.ops.axes import axes_problems
 
 __all__ = [
     "Bitcast",
@@ -18,6 +19,7 @@ __all__ = [
     "ConvertFp32ToBf16",
     "ConvertFp32ToFp16",
     "Dequantize",
+    "DynamicFakeQuantization",
     "DynamicQuantize",
     "FakeQuantization",
     "Quantize",
@@ -192,6 +194,37 @@ class DynamicQuantize(Op):
             TensorInfo((), DataType.FLOAT32),
             TensorInfo((), DataType.UINT8),
         )
+
+
+@op
+class DynamicFakeQuantization(Op):
+    """Simulate dynamic quantization: round float values as quantizing them to 8 bits and dequantizing them would.
+
+    The scale follows from the values: elements along ``axes`` share one. Symmetric quantization divides the range
+    ``-max(abs(input))`` to ``max(abs(input))`` into 254 steps. Asymmetric quantization divides the range of the values,
+    extended to contain zero, into 255 steps, and shifts it so that zero is exactly representable. Halves are rounded
+    away from zero. All elements with a common scale become NaN if one of them is not finite.
+
+    Shapes:
+        input, output: any, the same
+
+    Example:
+        >>> compute(DynamicFakeQuantization(axes=(1,)), [[12.7, 0.26, 0.0], [127.0, 0.26, -3.7]]).round(4).tolist()
+        [[12.7, 0.3, 0.0], [127.0, 0.0, -4.0]]
+
+    Source:
+        The activations of TFLite's hybrid operators, which have quantized weights.
+    """
+
+    in_place: ClassVar = ("input",)
+    input = operand(dtypes=FLOATS)
+    output = result(like="input")
+
+    axes: tuple[int, ...] = attribute(default=(), doc="The axes along which elements share a scale; empty means all.")
+    asymmetric: bool = attribute(default=False, doc="Use a zero point, instead of a range that is symmetric to zero.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        yield from axes_problems(self.axes, input.rank, "axes")
 
 
 @op

@@ -24,6 +24,7 @@ from interposer.ir.subgraph import is_placed_by_a_backend
 from interposer.ir.verify import verify
 from interposer.ops.control import Constant
 from interposer.ops.control_flow import ControlFlow
+from interposer.optimizer.activation_rounding import DropActivationRounding
 from interposer.optimizer.assign import Assigner, Records
 from interposer.optimizer.handles import place_tensors
 from interposer.optimizer.integers import ComputeInIntegers
@@ -201,7 +202,8 @@ def _prepared(
 def _passes(options: OptimizerOptions, backends: tuple[Backend, ...]) -> Sequence[Pass]:
     preference = Preference(backends, options.model_options)
     integers = (ComputeInIntegers(preference),) if options.compute_in_integers else ()
-    return *integers, *DEFAULT_PASSES, UnpackWeights(preference)
+    rounding = DropActivationRounding(preference, keep=options.round_activations)
+    return *integers, *DEFAULT_PASSES, UnpackWeights(preference), rounding
 
 
 def _constants(graph: Graph) -> Iterator[Array]:

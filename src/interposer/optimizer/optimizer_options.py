@@ -27,6 +27,9 @@ class OptimizerOptions:
         rewrite: apply the rewrites that do not depend on backends.
         compute_in_integers: replace float layers between Dequantize and Quantize by quantized layers, if backends
             support them; quantized results may differ by one step from those of float layers. Only with `rewrite`.
+        round_activations: round the activations of layers with quantized weights to 8 bits where the model says so, as
+            TensorFlow Lite does (DynamicFakeQuantization). False computes with the float activations, which is more
+            precise; so do backends that do not support the rounding. Only with `rewrite`.
         hints: the backend to ask first, by layer name.
         exclude: the ids of backends (or one id) that must not run an operator, by operator name such as "Softmax".
         model_options: the options of backends, by backend id.
@@ -40,6 +43,7 @@ class OptimizerOptions:
     debug: bool = False
     rewrite: bool = True
     compute_in_integers: bool = True
+    round_activations: bool = True
     hints: Mapping[str, str] = field(default_factory=dict)
     model_options: Mapping[str, Options] = field(default_factory=dict)
     placement: str = "order"

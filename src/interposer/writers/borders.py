@@ -11,6 +11,7 @@ from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
 from interposer.ir.states import State, states_of
 from interposer.ir.subgraph import SubgraphView
+from interposer.writers.rounding import with_plain_rounding
 
 __all__ = ["Border", "border_of"]
 
@@ -38,7 +39,8 @@ class Border(NamedTuple):
 def border_of(network: Network | Graph | SubgraphView) -> Border:
     """Return what to write for a network, a graph, or a part of a graph: layers, and named inputs and outputs.
 
-    A network is validated first.
+    A network is validated first. In a network or graph, the rounding of activations (DynamicFakeQuantization), for
+    which formats have no operator, is replaced by layers of arithmetic.
 
     Raises:
         InvalidNetworkError: the network or graph has errors or no output.
@@ -52,6 +54,7 @@ def border_of(network: Network | Graph | SubgraphView) -> Border:
     else:
         graph = network
         infer_graph(graph)
+    graph = with_plain_rounding(graph)
     if not graph.outputs:
         raise InvalidNetworkError(["it has no output layer"], graph.name)
     inputs = [(layer.name, layer.output) for layer in graph.inputs]

@@ -66,7 +66,8 @@ def test_a_model_that_is_written_again_has_the_same_operators_and_gives_equal_in
     network = tflite.load(path)
     feeds = feeds_of(network.graph)
     content = write(network)
-    assert sorted(kinds(content)) == sorted(kinds(path.read_bytes()))
+    if not any(layer.kind == "DynamicFakeQuantization" for layer in network):  # which is written as several operators
+        assert sorted(kinds(content)) == sorted(kinds(path.read_bytes()))
     back = tflite.load(content)
     check(network, reference_outputs(back.graph, feeds), reference_outputs(network.graph, feeds))
     assert [str(item.output.known) for item in back.graph.inputs] == [str(o.output.known) for o in network.graph.inputs]

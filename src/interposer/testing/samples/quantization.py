@@ -17,6 +17,7 @@ from interposer.ops import (
     ConvertFp32ToBf16,
     ConvertFp32ToFp16,
     Dequantize,
+    DynamicFakeQuantization,
     DynamicQuantize,
     FakeQuantization,
     Quantize,
@@ -55,6 +56,31 @@ def dynamic_quantize() -> Iterator[Sample]:
     halves = of([0.0, 0.5, 1.5, 2.5, 254.0, 255.0])
     expected = [u8([0, 0, 2, 2, 254, 255]), f32(1.0), u8(0)]
     yield Sample(DynamicQuantize(), [halves], name="halves", expected=expected)
+
+
+@samples(DynamicFakeQuantization)
+def dynamic_fake_quantization() -> Iterator[Sample]:
+    """Yield samples of every float type, of axes in every place, and of rows of zeros and of one sign."""
+    for dtype in (*FLOATS, *SMALL_FLOATS):
+        yield Sample(DynamicFakeQuantization((2,)), [given(SHAPE, dtype)], name=str(dtype))
+    for asymmetric in (False, True):
+        suffix = "-asymmetric" if asymmetric else ""
+        for axes in ((), (0,), (-1,), (1, 2), (2, 0)):
+            name = "-".join(map(str, axes)) or "all"
+            yield Sample(DynamicFakeQuantization(axes, asymmetric), [given(SHAPE)], name=f"axes-{name}{suffix}")
+        for shape in ((3, 0), (1, 1), (2, 37), (5, 1000)):
+            title = f"shape-{shape[0]}x{shape[1]}{suffix}"
+            yield Sample(DynamicFakeQuantization((1,), asymmetric), [given(shape)], name=title)
+        for name, low, high in (("positive", 1.0, 3.0), ("negative", -3.0, -1.0)):
+            op = DynamicFakeQuantization((1,), asymmetric)
+            yield Sample(op, [given((3, 70), low=low, high=high)], name=f"{name}{suffix}")
+        zeros = [of([[0.0, -0.0, 0.0], [0.0, 127.0, -3.5]])]
+        yield Sample(DynamicFakeQuantization((1,), asymmetric), zeros, name=f"zeros{suffix}")
+    worked = [of([[12.7, 0.26, 0.0], [127.0, 0.5, -3.5]])]
+    yield Sample(DynamicFakeQuantization((1,)), worked, name="worked", expected=[f32([[12.7, 0.3, 0.0], [127, 1, -4]])])
+    shifted = [of([[0.0, 2.54, 0.014, 2.55]])]
+    expected = [f32([[0.0, 2.54, 0.01, 2.55]])]
+    yield Sample(DynamicFakeQuantization((1,), asymmetric=True), shifted, name="worked-asymmetric", expected=expected)
 
 
 @samples(Quantize)

@@ -113,6 +113,7 @@ LAYERS: Final[dict[str, tuple[int, dict[str, int], dict[str, tuple[str, int]]]]]
     "Dft": (0, {"input": 0}, {"axis": ("int", 0), "length": ("int?", 0), "inverse": ("bool", 0), "onesided": ("bool", 0)}),
     "Division": (0, {"a": 0, "b": 0}, {"operation": ("enum BinaryOperation", 0)}),
     "DynamicBroadcastTo": (0, {"input": 0, "shape": 0}, {}),
+    "DynamicFakeQuantization": (1, {"input": 1}, {"axes": ("ints", 1), "asymmetric": ("bool", 1)}),
     "DynamicPad": (0, {"input": 0, "pads": 0}, {"pad_value": ("float", 0), "padding_mode": ("enum PaddingMode", 0)}),
     "DynamicQuantize": (1, {"input": 1}, {}),
     "DynamicReshape": (0, {"input": 0, "shape": 0}, {"copy_zeros": ("bool", 0)}),

@@ -1,0 +1,33 @@
+// Simulated quantization to 8 bits against a plain loop.
+
+#include "cpuacc/kernels/dynamic.hpp"
+
+#include "support.hpp"
+
+namespace cpuacc {
+namespace {
+
+using namespace native::testing;
+
+KERNEL_SUITE(DynamicKernel);
+
+TEST_P(DynamicKernel, rounds_numbers_to_steps) {
+  Random random;
+  for (int64_t count : {1, 7, 15, 16, 17, 33, 131})
+    for (float zero : {0.0f, -128.0f, 5.0f}) {
+      const DynamicSteps steps{0.25f, 4.0f, zero, zero == 0 ? -127.0f : -128.0f};
+      Guarded<float> in(random.reals(count)), out(count);
+      for (int64_t n = 0; n < count; ++n) in[n] = n % 3 == 0 ? 0.125f * float(n - 20) : in[n] * 40;
+      if (count > 20) in[3] = 1e30f, in[4] = -1e30f, in[5] = 0.25f * 0.49999997f;
+      dynamic_kernels_for(isa()).round(in.data(), out.data(), count, steps);
+      for (int64_t n = 0; n < count; ++n) {
+        volatile float product = in[n] * steps.inverse, place = zero + product;
+        const float whole = std::copysign(std::floor(double(std::fabs(place)) + 0.5), double(place));
+        const float expected = (std::clamp(whole, steps.low, 127.0f) - zero) * steps.scale;
+        ASSERT_EQ(out[n], expected) << describe("count", count, "zero", zero, "element", n);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace cpuacc

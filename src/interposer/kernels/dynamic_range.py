@@ -1,0 +1,42 @@
+"""Dynamic range quantization: float activations are rounded to 8 bits, with scales that follow from their values."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.core.types import Array
+from interposer.kernels.fixedpoint import round_half_away
+
+__all__ = ["rounded_to_8_bits"]
+
+Floats = NDArray[np.float32]
+
+
+def rounded_to_8_bits(x: Array, axes: tuple[int, ...], asymmetric: bool) -> Floats:
+    """Quantize float32 values to 8 bits and dequantize them, as LiteRT does with activations; see the operator.
+
+    Elements along `axes` share a scale. As in LiteRT, the values are multiplied by the inverse of the scale.
+    """
+    with np.errstate(all="ignore"):
+        low, high = (function(x, axis=axes, keepdims=True, initial=0) for function in (np.min, np.max))
+        scale, inverse, zero = _asymmetric(low, high) if asymmetric else _symmetric(low, high)
+        steps = round_half_away(np.nan_to_num(zero + x * inverse)).astype(np.float32)
+        rounded = (np.clip(steps, -128 if asymmetric else -127, 127) - zero) * scale
+        finite = np.where(np.isfinite(inverse), rounded, 0)  # a scale of 0, or one whose inverse is too large
+        return np.where(np.isfinite(low) & np.isfinite(high), finite, np.nan).astype(np.float32)
+
+
+def _symmetric(low: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return scale, inverse of the scale, and zero point for values from `low` to `high`."""
+    largest = np.maximum(-low, high)
+    return largest / np.float32(127), np.float32(127) / largest, np.zeros_like(low)
+
+
+def _asymmetric(low: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return scale, inverse of the scale, and zero point for values from `low` <= 0 to `high` >= 0."""
+    wide = (high.astype(np.float64) - low) / 255
+    below, above = low / wide, high / wide
+    zero = np.where(128 + np.abs(below) < 127 + np.abs(above), -128 - below, 127 - above)
+    scale = wide.astype(np.float32)
+    return scale, np.float32(1) / scale, round_half_away(np.clip(zero, -128, 127)).astype(np.float32)

@@ -1,0 +1,41 @@
+"""The pass that removes the rounding of activations where it is not wanted or would cost a change of the backend."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from interposer.ir.graph import Graph, Layer
+from interposer.ops.quantization import DynamicFakeQuantization
+from interposer.optimizer.preference import Preference
+from interposer.optimizer.rewrites.driver import Rewritten, replace
+
+__all__ = ["DropActivationRounding"]
+
+
+@dataclass(frozen=True)
+class DropActivationRounding:
+    """Removes DynamicFakeQuantization layers, so that the layers that read them compute with float activations.
+
+    With `keep`, a layer stays if the backend that supports it is preferred at least as much as those of its readers.
+    """
+
+    preference: Preference
+    keep: bool = True
+    name: str = "drop activation rounding"
+
+    def apply(self, graph: Graph) -> Rewritten:
+        """Remove the layers."""
+        counts: Counter[str] = Counter()
+        for layer in [layer for layer in graph.topological() if isinstance(layer.op, DynamicFakeQuantization)]:
+            if not (self.keep and self._is_welcome(layer)):
+                replace(graph, layer, layer.values[0], by="drop_activation_rounding")
+                counts["drop_activation_rounding"] += 1
+        return Rewritten(counts)
+
+    def _is_welcome(self, layer: Layer) -> bool:
+        place = self._rank(layer)
+        return all(place <= self._rank(use.layer) for use in layer.output.uses if use.layer.op.executable)
+
+    def _rank(self, layer: Layer) -> int:
+        return self.preference.rank(layer.op, layer.input_infos, layer.output_infos)
