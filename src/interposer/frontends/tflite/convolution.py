@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from interposer.core.types import Dim
-from interposer.frontends.tflite.hybrid import float_weights
+from interposer.frontends.tflite.hybrid import float_weights, is_hybrid, rounded
 from interposer.frontends.tflite.interior import concrete
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
@@ -28,11 +28,23 @@ _BORDERS: Final = (("front", "back"), ("top", "bottom"), ("left", "right"))
 @operator("CONV_2D", options=True)
 def convolution(node: Node) -> list[Value]:
     """Convert CONV_2D; the number of groups follows from the channels of input and weights."""
-    x = node.input(0, rank=4)
+    x = _image(node)
     weights = float_weights(node, 1, x, rank=4)
     window = sliding(node, x.known.shape[1:3], weights.known.shape[1:3])
     op = Convolution2d(**window, groups=_groups(x.known.shape[3], weights.known.shape[3]))
     return node.result(op, x, weights, node.optional(2), activation=node.options["fused_activation_function"])
+
+
+def _image(node: Node, *, asymmetric: bool = False) -> Value:
+    """Return the images of a convolution, each rounded to 8 bits if the weights are quantized.
+
+    Images are quantized asymmetrically if `asymmetric`, or if channels of the weights have different scales.
+    """
+    x, weights = node.input(0, rank=4), node.input(1, rank=4)
+    if not is_hybrid(x, weights):
+        return x
+    q = weights.known.quantization
+    return rounded(node, x, (1, 2, 3), asymmetric=asymmetric or len(set(q.scales if q else ())) > 1)
 
 
 @operator("CONV_3D", options=True)
@@ -52,7 +64,7 @@ def _groups(channels: int, channels_each: int) -> int:
 @operator("DEPTHWISE_CONV_2D", options=True)
 def depthwise_convolution(node: Node) -> list[Value]:
     """Convert DEPTHWISE_CONV_2D; the channel multiplier follows from the channels, and the option is ignored."""
-    x = node.input(0, rank=4)
+    x = _image(node, asymmetric=True)
     weights = node.like(1, x, rank=4)
     op = DepthwiseConvolution2d(**sliding(node, x.known.shape[1:3], weights.known.shape[1:3]))
     return node.result(op, x, weights, node.optional(2), activation=node.options["fused_activation_function"])

@@ -1,4 +1,8 @@
-"""Weights of hybrid operators, which have float activations and quantized weights."""
+"""Hybrid operators, which have float activations and quantized weights.
+
+LiteRT quantizes the activations to 8 bits before it multiplies them, with a scale for each row or image. A
+DynamicFakeQuantization layer rounds them in the same way; the product is then computed in float.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,19 @@ import numpy as np
 from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.frontends.tflite.node import Node
 from interposer.ir.graph import Value
-from interposer.ops.quantization import Dequantize
+from interposer.ops.quantization import Dequantize, DynamicFakeQuantization
 
-__all__ = ["float_weights", "signed"]
+__all__ = ["float_weights", "is_hybrid", "rounded", "signed"]
+
+
+def is_hybrid(x: Value, weights: Value) -> bool:
+    """Return True if the activations `x` are float and the weights are quantized."""
+    return weights.known.is_quantized and x.known.dtype.is_float
+
+
+def rounded(node: Node, x: Value, axes: tuple[int, ...], *, asymmetric: bool) -> Value:
+    """Return the activations `x` of a hybrid operator, rounded to 8 bits; elements along `axes` share a scale."""
+    return node.add(DynamicFakeQuantization(axes, asymmetric), x)
 
 
 def float_weights(node: Node, index: int, x: Value, *, rank: int | None = None, fold: bool = True) -> Value:
@@ -18,7 +32,7 @@ def float_weights(node: Node, index: int, x: Value, *, rank: int | None = None, 
     Without `fold`, a layer dequantizes constants, so that backends may compute with quantized weights.
     """
     weights = node.input(index, rank=rank)
-    if x.known.is_quantized or not x.known.dtype.is_float or not weights.known.is_quantized:
+    if not is_hybrid(x, weights):
         return weights
     return node.add(Dequantize(x.known.dtype), signed(node, weights), fold=fold)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from interposer.frontends.tflite.hybrid import float_weights
+from interposer.core.types import differ
+from interposer.frontends.tflite.hybrid import float_weights, is_hybrid, rounded
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
@@ -17,7 +18,7 @@ def fully_connected(node: Node) -> list[Value]:
     """Convert FULLY_CONNECTED; each row of the weights belongs to one output."""
     if node.options["weights_format"]:
         node.fail(f"weights in format {node.options['weights_format']} are not supported; only the plain format is")
-    x, bias = node.input(0), node.optional(2)
+    x, bias = _rows(node), node.optional(2)
     if bias is not None and bias.known.rank != 1:
         bias = node.add(Reshape((-1,)), bias)
     op = FullyConnected(transpose_weight_matrix=True, keep_dims=node.options["keep_num_dims"])
@@ -25,8 +26,24 @@ def fully_connected(node: Node) -> list[Value]:
     return node.result(op, x, weights, bias, activation=node.options["fused_activation_function"])
 
 
+def _rows(node: Node) -> Value:
+    """Return the activations of FULLY_CONNECTED, each row rounded to 8 bits if the weights are quantized.
+
+    A row has as many elements as a row of the weights.
+    """
+    x, weights = node.input(0), node.input(1, rank=2)
+    if not is_hybrid(x, weights):
+        return x
+    if not node.options["keep_num_dims"] and (not x.known.rank or differ(x.known.shape[-1], weights.known.shape[1])):
+        x = node.add(Reshape((-1, weights.known.shape[1])), x)
+    return rounded(node, x, (-1,), asymmetric=node.options["asymmetric_quantize_inputs"])
+
+
 @operator("BATCH_MATMUL", options=True)
 def batch_matmul(node: Node) -> list[Value]:
     """Convert BATCH_MATMUL; the adjoint options mean transposition, as there are no complex numbers."""
-    a = node.input(0)
+    a, b = node.input(0), node.input(1)
+    if is_hybrid(a, b):
+        axis = -2 if node.options["adj_x"] else -1
+        a = rounded(node, a, (axis,), asymmetric=node.options["asymmetric_quantize_inputs"])
     return node.result(BatchMatMul(node.options["adj_x"], node.options["adj_y"]), a, node.like(1, a, fold=False))
