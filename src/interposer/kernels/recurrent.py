@@ -256,10 +256,11 @@ def svdf_of_integers(
     op: Svdf, x: Array, feature: Array, time: Array, bias: Array | None, state: Array, *, info: KernelInfo
 ) -> tuple[Array, Array]:
     """Compute `Svdf` as TFLite's integer reference does: 16-bit projections, 32-bit sums over time."""
-    scales = [np.float32(info.at(index).scale) for index in range(3)]
-    state_scale, output = np.float32(info.output.scale), info.outputs[1]
-    inner = quantize_multiplier(scales[0] * scales[1] / state_scale)
-    outer = quantize_multiplier(state_scale * scales[2] / np.float32(output.scale))
+    output = info.outputs[1]
+    tensors = [*(info.at(index) for index in range(3)), info.output, output]
+    of_input, of_feature, of_time, of_state, of_output = (float(np.float32(tensor.scale)) for tensor in tensors)
+    inner = quantize_multiplier(of_input * of_feature / of_state)
+    outer = quantize_multiplier(of_state * of_time / of_output)
     sums = (x.astype(np.int64) - info.input.zero_point) @ feature.astype(np.int64).T
     projected = clamp_to(multiply_by_quantized_multiplier(sums, inner), DataType.INT16)
     memory = state.astype(np.int64).reshape(len(x), *time.shape)
