@@ -27,16 +27,17 @@ def rounded_to_8_bits(x: Array, axes: tuple[int, ...], asymmetric: bool) -> Floa
         return np.where(np.isfinite(low) & np.isfinite(high), finite, np.nan).astype(np.float32)
 
 
-def _symmetric(low: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
+def _symmetric(low: Array, high: Array) -> tuple[Array, Array, Array]:
     """Return scale, inverse of the scale, and zero point for values from `low` to `high`."""
     largest = np.maximum(-low, high)
-    return largest / np.float32(127), np.float32(127) / largest, np.zeros_like(low)
+    steps = np.asarray(127, np.float32)
+    return np.divide(largest, steps), np.divide(steps, largest), np.zeros_like(low)
 
 
-def _asymmetric(low: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
+def _asymmetric(low: Array, high: Array) -> tuple[Array, Array, Array]:
     """Return scale, inverse of the scale, and zero point for values from `low` <= 0 to `high` >= 0."""
     wide = (high.astype(np.float64) - low) / 255
     below, above = low / wide, high / wide
     zero = np.where(128 + np.abs(below) < 127 + np.abs(above), -128 - below, 127 - above)
     scale = wide.astype(np.float32)
-    return scale, np.float32(1) / scale, round_half_away(np.clip(zero, -128, 127)).astype(np.float32)
+    return scale, np.asarray(np.float32(1) / scale), round_half_away(np.clip(zero, -128, 127)).astype(np.float32)
