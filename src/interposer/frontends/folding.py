@@ -17,7 +17,7 @@ from interposer.kernels import evaluate
 from interposer.ops.elementwise import BinaryOperation, ElementwiseBinary
 from interposer.ops.gather import Gather
 from interposer.ops.quantization import Cast
-from interposer.ops.rearrange import Concat, Slice, Splitter, StridedSlice
+from interposer.ops.rearrange import Concat, Slice, Splitter, Stack, StridedSlice
 from interposer.ops.reshape import Reshape
 
 __all__ = ["Folder", "fold_dimensions"]
@@ -153,6 +153,7 @@ _ON_DIMENSIONS: Final[dict[type[Op], Callable[..., Array | list[Array]]]] = {
     Reshape: lambda op, x: x.reshape(op.target_shape),
     Slice: lambda op, x: x[tuple(slice(b, b + n) for b, n in zip(op.begin, op.sizes(x.shape), strict=True))],
     Splitter: lambda op, x: np.split(x, np.cumsum(op.sizes[:-1]), op.axis),
+    Stack: lambda op, *xs: np.stack(xs, op.axis),
     StridedSlice: lambda op, x: x[op.index(x.ndim)],
 }
 

@@ -62,7 +62,7 @@ def load(
         backends: backend ids in order of preference, or one id as a string. None means all that are available, CpuRef
             last. "auto" (in any case) measures which backend is fastest for which part of the network, engines
             included, and caches the placement; see `session.placement.place`.
-        format: "nnapi", "onnx", "text" or "tflite"; None detects the format from the content.
+        format: "nnapi", "onnx", "tensorflow", "text" or "tflite"; None detects the format from the content.
         options: options of the optimizer.
         runtime: the runtime that loads the network; None means the default runtime.
         limits: the most memory and arithmetic that the network may need; None means the default limits.
@@ -75,9 +75,9 @@ def load(
             disables the backend that was running when the deadline was exceeded. False raises every failure.
         plan: which backend runs which layer, from a measured placement or written by hand. A plan has its own
             backends, so `backends` must be None.
-        signature: the key of a signature of a TFLite file, such as ``"decode"``. The model then is the network that the
-            signature calls, and its inputs and outputs have the names of the signature. Without it, the model is the
-            main network of the file, and `Model.run` takes a signature.
+        signature: the key of a signature of a TFLite file or SavedModel, such as ``"decode"``. The model then is the
+            network that the signature calls, and its inputs and outputs have the names of the signature. Without it,
+            the model is the main network of the file, and `Model.run` takes a signature.
 
     Raises:
         ParseError: the file cannot be read or is damaged; `UnsupportedOperatorError` lists operators that are missing.

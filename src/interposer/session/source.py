@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Final, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean, expect, memory_to
 from interposer.core.files import check_regular, reason_of
+from interposer.formats.tensorflow import is_saved_model, is_tensorflow
 from interposer.frontends.template import Template, Values
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
@@ -25,7 +26,10 @@ Source: TypeAlias = (
 )
 ModelProto: TypeAlias = Any
 """An `onnx.ModelProto`."""
-FORMATS: Final = ("nnapi", "onnx", "text", "tflite")
+FORMATS: Final = ("nnapi", "onnx", "tensorflow", "text", "tflite")
+_FORMATS_BY_SUFFIX: Final = {"pbtxt": "tensorflow"}
+_HEAD: Final = 512
+"""How many bytes of a file are read to recognize its format."""
 
 
 @memory_to("read the network")
@@ -158,6 +162,10 @@ def _load(format: str, source: Any, shapes: Shapes | None, signature: str | None
         from interposer.frontends import tflite  # noqa: PLC0415
 
         return tflite.template(source, shapes=shapes, dynamic=True, signature=signature)
+    if format == "tensorflow":
+        from interposer.frontends import tensorflow  # noqa: PLC0415
+
+        return tensorflow.template(source, shapes=shapes, signature=signature)
     if signature is not None:
         raise InvalidArgumentError(f"signature: {signature!r} is given, but a model of format {format!r} has none")
     if format == "nnapi":
@@ -193,17 +201,22 @@ def _text(source: Any, shapes: Shapes | None) -> Network:
 
 def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> str:
     if isinstance(source, bytes | bytearray | memoryview):
-        path, head = None, bytes(source[:16])
+        path, head = None, bytes(source[:_HEAD])
+    elif is_saved_model(source):
+        return "tensorflow"
     else:
         head = _head(source)
         path = Path(source)
     if head[4:8] == b"TFL3":
         return "tflite"
+    if is_tensorflow(head):
+        return "tensorflow"
     if head.lstrip().startswith(b"{"):
         return "nnapi"
     if head.lstrip().startswith((b"graph ", b"graph{")):
         return "text"
     named = path.suffix.lower().lstrip(".") if path is not None else ""
+    named = _FORMATS_BY_SUFFIX.get(named, named)
     if named in FORMATS or head.startswith((b"\x08", b"ir_version")):
         return named if named in FORMATS else "onnx"
     shown = f"its content starts with {head[:8]!r}" if head else "it is empty"
@@ -217,6 +230,6 @@ def _head(path: str | os.PathLike[str]) -> bytes:
     try:
         check_regular(path)
         with open(path, "rb") as file:
-            return file.read(16)
+            return file.read(_HEAD)
     except (OSError, ValueError) as error:
         raise ParseError(f"the file cannot be read: {reason_of(error)}", path=os.fspath(path)) from error

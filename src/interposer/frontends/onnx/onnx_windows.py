@@ -3,70 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from interposer.core.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.shaping import reshaped
+from interposer.frontends.windows import Windows
 from interposer.ir.graph import Value
 from interposer.ops.window import Window
 
 __all__ = ["Windows", "as_image", "image_shape", "windows", "windows_along"]
 
 _LARGEST: Final = 2**31 - 1
-_LETTERS: Final = {2: "yx", 3: "zyx"}
-_BEFORE: Final = {2: ("top", "left"), 3: ("front", "top", "left")}
-_AFTER: Final = {2: ("bottom", "right"), 3: ("back", "bottom", "right")}
-_SIZES: Final = {2: ("height", "width"), 3: ("depth", "height", "width")}
-
-
-class Windows(NamedTuple):
-    """The window of a convolution or pooling node: each attribute has one number per spatial axis, in order.
-
-    `before` and `after` are the pads at the start and at the end of each axis.
-    """
-
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-
-    @property
-    def axes(self) -> int:
-        """The number of spatial axes."""
-        return len(self.kernel)
-
-    def along(self) -> list[Window]:
-        """Return the window along each spatial axis."""
-        return [Window(*column) for column in zip(*self, strict=True)]
-
-    def sizes(self) -> dict[str, Any]:
-        """Return the window's sizes by the names of a pooling operator's attributes, such as ``pool_height``."""
-        return {f"pool_{name}": size for name, size in zip(_SIZES[self.axes], self.kernel, strict=True)}
-
-    def pads(self) -> dict[str, Any]:
-        """Return the pads by the names of an operator's attributes, such as ``pad_top``."""
-        names = (*_BEFORE[self.axes], *_AFTER[self.axes])
-        return {f"pad_{name}": pad for name, pad in zip(names, self.before + self.after, strict=True)}
-
-    def steps(self) -> dict[str, Any]:
-        """Return strides and dilations by the names of an operator's attributes, such as ``stride_x``."""
-        letters = _LETTERS[self.axes]
-        steps = {f"stride_{letter}": stride for letter, stride in zip(letters, self.strides, strict=True)}
-        return steps | {f"dilation_{letter}": gap for letter, gap in zip(letters, self.dilations, strict=True)}
-
-    def lists(self) -> dict[str, Any]:
-        """Return all attributes for operators with any number of axes: window_shape, strides, dilations and pad_list.
-
-        Each is a tuple with one entry per axis; an entry of ``pad_list`` is a pair (before, after).
-        """
-        return {
-            "window_shape": self.kernel,
-            "strides": self.strides,
-            "dilations": self.dilations,
-            "pad_list": tuple(zip(self.before, self.after, strict=True)),
-        }
 
 
 def windows(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:

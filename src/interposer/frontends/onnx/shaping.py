@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from interposer.core.errors import ParseError
-from interposer.core.types import Dim, TensorShape
+from interposer.core.types import TensorShape
 from interposer.frontends.onnx.node import Node
+from interposer.frontends.reshaping import reshape_to
 from interposer.ir.graph import Value
 from interposer.ops.axes import axes_problems, normal_axis
 from interposer.ops.reshape import Reshape
@@ -25,31 +26,10 @@ def reshaped(node: Node, value: Value, sizes: Sequence[int]) -> Value:
 
 
 def _reshape(node: Node, shape: TensorShape, sizes: Sequence[int]) -> Reshape:
-    """Return the operator that reshapes a tensor of shape `shape` to `sizes`.
-
-    An unknown size is copied if the input has it at the same axis; at most one other unknown size is inferred. The node
-    is refused if more of them are unknown.
-    """
-    copied = [i for i, dim in enumerate(sizes) if _is_copied(shape, sizes, i)]
-    target = [0 if i in copied else -1 if isinstance(dim, Dim) else dim for i, dim in enumerate(sizes)]
-    if len(copied) == 1 and -1 not in target:
-        return Reshape(tuple(-1 if i in copied else dim for i, dim in enumerate(sizes)))
-    zeros = any(dim == 0 and i not in copied for i, dim in enumerate(target))
-    if target.count(-1) > 1 or (copied and zeros):
+    op = reshape_to(shape, sizes)
+    if op is None:
         node.open_shape("the dimensions of its result depend on several unknown ones")
-    return Reshape(tuple(target), copy_zeros=bool(copied))
-
-
-def _is_copied(shape: TensorShape, sizes: Sequence[int], axis: int) -> bool:
-    """Return True if the requested size along `axis` is the input's unknown dimension, so that it is copied.
-
-    `shape` is the input's shape and `sizes` the requested one. A dimension without a name only counts if the axes
-    before it are the same too.
-    """
-    dim = sizes[axis]
-    if not isinstance(dim, Dim) or axis >= len(shape) or shape[axis] is not dim:
-        return False
-    return dim.name is not None or all(a is b or a == b for a, b in zip(shape[:axis], sizes[:axis], strict=True))
+    return op
 
 
 def checked_axis(axis: int, rank: int) -> int:

@@ -10,10 +10,10 @@ TensorFlow.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -48,7 +48,11 @@ _WIRE: Final = {
     "int": VARINT, "bool": VARINT, "type": VARINT, "float": FIXED32, "double": FIXED64, "fixed32": FIXED32,
     "text": BYTES, "bytes": BYTES,
 }  # fmt: skip
-_NUMPY: Final = {"float": np.dtype("<f4"), "double": np.dtype("<f8"), "fixed32": np.dtype("<u4")}
+_NUMPY: Final[dict[str, np.dtype[Any]]] = {
+    "float": np.dtype("<f4"),
+    "double": np.dtype("<f8"),
+    "fixed32": np.dtype("<u4"),
+}
 _EMPTY: Final = memoryview(b"")
 
 
@@ -65,6 +69,11 @@ class _Rule(NamedTuple):
 
 def _one(number: int, kind: str | type[Any], default: Any = None) -> Any:
     return dataclasses.field(default=default, metadata={"rule": _Rule(number, kind, "one")})
+
+
+def _message(number: int, kind: type[Any]) -> Any:
+    """Declare a message that is empty if it is absent."""
+    return dataclasses.field(default_factory=kind, metadata={"rule": _Rule(number, kind, "one")})
 
 
 def _list(number: int, kind: str | type[Any]) -> Any:
@@ -184,7 +193,7 @@ class OpDef:
 class FunctionDef:
     """A function; `ret` maps the names of its outputs to values in its body."""
 
-    signature: OpDef = _one(1, OpDef, OpDef())
+    signature: OpDef = _message(1, OpDef)
     node_def: list[NodeDef] = _list(3, NodeDef)
     ret: dict[str, str] = _map(4, "text")
 
@@ -201,7 +210,7 @@ class GraphDef:
     """A graph of nodes."""
 
     node: list[NodeDef] = _list(1, NodeDef)
-    library: FunctionLibrary = _one(2, FunctionLibrary, FunctionLibrary())
+    library: FunctionLibrary = _message(2, FunctionLibrary)
 
 
 @dataclass(slots=True)
@@ -239,9 +248,9 @@ class Saver:
 class MetaGraphDef:
     """A graph of a SavedModel, with its signatures."""
 
-    meta_info_def: MetaInfo = _one(1, MetaInfo, MetaInfo())
+    meta_info_def: MetaInfo = _message(1, MetaInfo)
     graph_def: GraphDef | None = _one(2, GraphDef)
-    saver_def: Saver = _one(3, Saver, Saver())
+    saver_def: Saver = _message(3, Saver)
     signature_def: dict[str, SignatureDef] = _map(5, SignatureDef)
 
 
@@ -288,7 +297,7 @@ class BundleEntry:
     """Where a tensor is in the data files of a checkpoint."""
 
     dtype: int = _one(1, "type", 0)
-    shape: TensorShape = _one(2, TensorShape, TensorShape())
+    shape: TensorShape = _message(2, TensorShape)
     shard_id: int = _one(3, "int", 0)
     offset: int = _one(4, "int", 0)
     size: int = _one(5, "int", 0)
@@ -296,14 +305,14 @@ class BundleEntry:
 
 
 @cache
-def _rules(kind: type[Any]) -> Mapping[int, tuple[str, _Rule]]:
-    pairs = ((field.name, field.metadata["rule"]) for field in dataclasses.fields(kind))
+def _rules(kind: Hashable) -> Mapping[int, tuple[str, _Rule]]:
+    pairs = ((field.name, field.metadata["rule"]) for field in dataclasses.fields(cast("Any", kind)))
     return {rule.number: (name, rule) for name, rule in pairs}
 
 
 @cache
-def _rules_by_name(kind: type[Any]) -> Mapping[str, _Rule]:
-    return {field.name: field.metadata["rule"] for field in dataclasses.fields(kind)}
+def _rules_by_name(kind: Hashable) -> Mapping[str, _Rule]:
+    return {field.name: field.metadata["rule"] for field in dataclasses.fields(cast("Any", kind))}
 
 
 # --- binary -----------------------------------------------------------------------------------------------------------
@@ -315,7 +324,7 @@ def decode(kind: type[M], view: memoryview) -> M:
     Raises:
         DamagedFileError: the bytes are no such message.
     """
-    result, rules = kind(), _rules(kind)
+    result, rules = kind(), _rules(cast("Hashable", kind))
     for field in fields(view):
         if field.number in rules:
             name, rule = rules[field.number]
@@ -349,7 +358,7 @@ def _packed(kind: str, view: memoryview) -> Array:
     if kind in _NUMPY:
         dtype = _NUMPY[kind]
         if len(view) % dtype.itemsize:
-            raise DamagedFileError("a list of numbers is cut off")
+            raise DamagedFileError("a list of numbers is truncated")
         return np.frombuffer(view, dtype)
     return varints(view).view(np.int64)
 
@@ -392,7 +401,7 @@ def from_text(kind: type[M], entries: Sequence[tuple[str, Entry]]) -> M:
     Raises:
         DamagedFileError: a field has a value of another kind.
     """
-    result, rules = kind(), _rules_by_name(kind)
+    result, rules = kind(), _rules_by_name(cast("Hashable", kind))
     for name, entry in entries:
         rule = rules.get(name)
         if rule is None:

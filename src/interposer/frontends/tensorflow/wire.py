@@ -70,7 +70,7 @@ def _number(view: memoryview, at: int, end: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise DamagedFileError("a number is cut off or too long")
+    raise DamagedFileError("a number is truncated or too long")
 
 
 def varints(view: memoryview) -> Array:
@@ -80,7 +80,7 @@ def varints(view: memoryview) -> Array:
     if not stream.size:
         return np.zeros(0, np.uint64)
     if not last.size or last[-1] != stream.size - 1:
-        raise DamagedFileError("a list of numbers is cut off")
+        raise DamagedFileError("a list of numbers is truncated")
     first = np.concatenate([[0], last[:-1] + 1])
     if (last - first).max() >= 10:
         raise DamagedFileError("a number is too long")
@@ -121,11 +121,11 @@ class _Parser:
     def message(self, depth: int, end: str) -> Text:
         """Read fields up to the mark `end`, or up to the end of the text."""
         if depth > _DEPTH:
-            self._fail("messages are nested too deeply")
+            raise self._error("messages are nested too deeply")
         result: Text = []
         while (self._kind, self._token) != ("mark" if end else "", end):
             if self._kind != "word":
-                self._fail(f"expected the name of a field, not {self._token[:20]!r}")
+                raise self._error(f"expected the name of a field, not {self._token[:20]!r}")
             name = self._take().strip("[]")
             if self._token == ":":
                 self._take()
@@ -159,7 +159,7 @@ class _Parser:
         if mark == "-" and self._kind == "word":
             return "-" + self._take()
         if mark not in {"{", "<"}:
-            self._fail(f"expected a value, not {mark[:20]!r}")
+            raise self._error(f"expected a value, not {mark[:20]!r}")
         return self.message(depth + 1, "}" if mark == "{" else ">")
 
     def _take(self) -> str:
@@ -172,15 +172,15 @@ class _Parser:
         while self._at < len(self._text):
             match = _TOKEN.match(self._text, self._at)
             if match is None:
-                self._fail(f"{self._text[self._at : self._at + 20]!r} is not expected")
+                raise self._error(f"{self._text[self._at : self._at + 20]!r} is not expected")
             self._at = match.end()
             if match.lastgroup is not None:
                 self._token, self._kind = match.group(), match.lastgroup
                 return
 
-    def _fail(self, message: str) -> None:
+    def _error(self, message: str) -> DamagedFileError:
         line = self._text.count("\n", 0, self._at) + 1
-        raise DamagedFileError(message, where=f"line {line}")
+        return DamagedFileError(message, where=f"line {line}")
 
 
 def _unescaped(literal: str) -> bytes:

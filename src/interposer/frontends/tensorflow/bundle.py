@@ -1,0 +1,161 @@
+"""Checkpoints of TensorFlow (``variables.index`` and ``variables.data-00000-of-00001``), read without TensorFlow.
+
+The index is a sorted table in the format of LevelDB: blocks of keys with shared prefixes, an index block, and a footer.
+Its values say where in the data files each tensor is.
+
+Source: table_format.txt of LevelDB; tensor_bundle.proto of TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from interposer.core.constants import mapped
+from interposer.core.errors import DamagedFileError, ParseError
+from interposer.core.files import check_regular, reason_of
+from interposer.core.types import Array, DataType
+from interposer.frontends.tensorflow.dtypes import data_type
+from interposer.frontends.tensorflow.messages import BundleEntry, BundleHeader, TrackableGraph, decode
+from interposer.frontends.tensorflow.tensors import from_bytes, shape_of, texts_of
+
+__all__ = ["Checkpoint"]
+
+_FOOTER: Final = 48
+_MAGIC: Final = (0xDB4775248B80FB57).to_bytes(8, "little")
+_TRAILER: Final = 5
+_OBJECTS: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+class Checkpoint:
+    """The tensors of a checkpoint by their keys; `prefix` is the path of its files without their endings.
+
+    Raises from all methods:
+        ParseError: a file cannot be read, or is damaged.
+    """
+
+    def __init__(self, prefix: Path) -> None:
+        self._prefix = prefix
+        index = _content(prefix.with_name(f"{prefix.name}.index"))
+        self._entries = dict(_table(index))
+        header = decode(BundleHeader, self._entries.pop("", memoryview(b"")))
+        if header.endianness or not 0 < header.num_shards < 1 << 20:
+            raise ParseError(f"the checkpoint has {header.num_shards} data files, or is of a big-endian machine")
+        self._shards = header.num_shards
+        self._files: dict[int, memoryview] = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def keys_by_name(self) -> dict[str, str]:
+        """Return the keys of variables by their full names, as the checkpoint's graph of objects records them."""
+        if _OBJECTS not in self:
+            return {}
+        [content] = self._strings(decode(BundleEntry, self._entries[_OBJECTS]))
+        objects = decode(TrackableGraph, content)
+        pairs = ((item.full_name, item.checkpoint_key) for node in objects.nodes for item in node.attributes)
+        return {name: key for name, key in pairs if name and key in self}
+
+    def array(self, key: str) -> Array:
+        """Return the tensor with this key, as a view of its data file if possible."""
+        if key not in self:
+            raise ParseError(f"the checkpoint has no tensor {key!r}")
+        entry = decode(BundleEntry, self._entries[key])
+        dtype, shape = data_type(entry.dtype), shape_of(entry.shape)
+        if entry.slices:
+            raise ParseError(f"the tensor {key!r} is stored in slices, which is not supported")
+        if dtype is DataType.STRING:
+            return texts_of(self._strings(entry)).reshape(shape)
+        try:
+            return from_bytes(self._data(entry), dtype, shape)
+        except ParseError as error:
+            raise ParseError(error.message, where=f"tensor {key!r}") from error
+
+    def _data(self, entry: BundleEntry) -> memoryview:
+        if not 0 <= entry.shard_id < self._shards:
+            raise DamagedFileError(f"a tensor is in data file {entry.shard_id} of {self._shards}")
+        if entry.shard_id not in self._files:
+            name = f"{self._prefix.name}.data-{entry.shard_id:05d}-of-{self._shards:05d}"
+            self._files[entry.shard_id] = _content(self._prefix.with_name(name))
+        file = self._files[entry.shard_id]
+        if entry.offset < 0 or entry.size < 0 or entry.offset + entry.size > len(file):
+            raise DamagedFileError("a tensor reaches beyond its data file")
+        return file[entry.offset : entry.offset + entry.size]
+
+    def _strings(self, entry: BundleEntry) -> list[memoryview]:
+        """Return the elements of a tensor of strings: their lengths, a checksum of these, and the bytes."""
+        data, at, sizes = self._data(entry), 0, []
+        for _ in range(int(np.prod(shape_of(entry.shape), dtype=object))):
+            size, at = _number(data, at)
+            sizes.append(size)
+        at += 4
+        if at + sum(sizes) > len(data):
+            raise DamagedFileError("a tensor of strings is truncated")
+        ends = np.cumsum([at, *sizes]).tolist()
+        return [data[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+
+
+def _content(path: Path) -> memoryview:
+    try:
+        check_regular(path)
+        return mapped(path).data if path.stat().st_size else memoryview(b"")
+    except (OSError, ValueError) as error:
+        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=str(path)) from error
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def _table(file: memoryview) -> Iterator[tuple[str, memoryview]]:
+    """Yield the keys and values of a sorted table."""
+    footer = file[-_FOOTER:]
+    if len(footer) < _FOOTER or bytes(footer[-8:]) != _MAGIC:
+        raise DamagedFileError("the checkpoint's index has no footer of a table")
+    _, _, at = _handle(footer, 0)
+    offset, size, _ = _handle(footer, at)
+    for _, value in _block(file, offset, size):
+        first, length, _ = _handle(value, 0)
+        for key, content in _block(file, first, length):
+            yield key.decode("utf-8", "replace"), content
+
+
+def _handle(view: memoryview, at: int) -> tuple[int, int, int]:
+    offset, at = _number(view, at)
+    size, at = _number(view, at)
+    return offset, size, at
+
+
+def _block(file: memoryview, offset: int, size: int) -> Iterator[tuple[bytes, memoryview]]:
+    """Yield the entries of a block; each key has a prefix in common with the one before it."""
+    if offset + size + _TRAILER > len(file) or size < 4:
+        raise DamagedFileError("a block of the checkpoint's index reaches beyond the file")
+    if file[offset + size]:
+        raise ParseError("the checkpoint's index is compressed, which is not supported")
+    restarts = int.from_bytes(file[offset + size - 4 : offset + size], "little")
+    view = file[offset : offset + size - 4 - min(4 * restarts, size - 4)]
+    at, key = 0, b""
+    while at < len(view):
+        shared, at = _number(view, at)
+        rest, at = _number(view, at)
+        length, at = _number(view, at)
+        if shared > len(key) or at + rest + length > len(view):
+            raise DamagedFileError("an entry of the checkpoint's index reaches beyond its block")
+        key = key[:shared] + bytes(view[at : at + rest])
+        yield key, view[at + rest : at + rest + length]
+        at += rest + length
+
+
+def _number(view: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 64, 7):
+        if at >= len(view):
+            break
+        byte = view[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise DamagedFileError("a number in the checkpoint is truncated or too long")

@@ -1,0 +1,148 @@
+"""TensorFlow converters for convolutions, and for the biases that follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interposer.core.errors import ParseError
+from interposer.core.types import DataLayout, Dim, differ
+from interposer.frontends.tensorflow.node import Node
+from interposer.frontends.tensorflow.shaping import layout_of, reshaped
+from interposer.frontends.tensorflow.tensorflow_converters import operator
+from interposer.frontends.tensorflow.tensorflow_windows import attributes, sliding, spatial_axes, spatial_sizes
+from interposer.frontends.windows import Windows
+from interposer.ir.graph import Value
+from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops.convolution3d import Convolution3d
+from interposer.ops.elementwise import Addition
+from interposer.ops.matmul import FullyConnected
+from interposer.ops.rearrange import Transpose
+
+__all__ = ["biased"]
+
+_WITH_BIAS = (Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d, Convolution3d, FullyConnected)
+
+
+@operator("Conv2D")
+def convolution(node: Node) -> Value:
+    """Convert Conv2D; fewer input channels in the weights mean groups."""
+    layout, x, weights = layout_of(node), node.value(0), _weights(node, 4)
+    windows = sliding(node, spatial_sizes(node, x, layout), weights.known.shape[:2], layout)
+    order = (3, 0, 1, 2) if layout.channels_last else (3, 2, 0, 1)
+    op = Convolution2d(**attributes(windows, layout), groups=_groups(x, weights, layout))
+    return node.add(op, x, node.step(Transpose(order), weights))
+
+
+@operator("Conv3D")
+def convolution_3d(node: Node) -> Value:
+    """Convert Conv3D."""
+    layout, x, weights = layout_of(node, 3), node.value(0), _weights(node, 5)
+    windows = sliding(node, spatial_sizes(node, x, layout), weights.known.shape[:3], layout)
+    op = Convolution3d(**attributes(windows, layout), groups=_groups(x, weights, layout))
+    return node.add(op, x, weights)
+
+
+@operator("DepthwiseConv2dNative")
+def depthwise_convolution(node: Node) -> Value:
+    """Convert DepthwiseConv2dNative; the weights are [height, width, channels, multiplier]."""
+    layout, x, weights = layout_of(node), node.value(0), _weights(node, 4)
+    height, width, channels, multiplier = node.concrete(weights.known.shape, "weights")
+    windows = sliding(node, spatial_sizes(node, x, layout), (height, width), layout)
+    flat = reshaped(node, weights, (1, height, width, channels * multiplier))
+    return node.add(DepthwiseConvolution2d(**attributes(windows, layout)), x, flat)
+
+
+@operator("Conv2DBackpropInput")
+def transpose_convolution(node: Node) -> Value:
+    """Convert Conv2DBackpropInput, the transposed convolution; its first operand is the shape of the result."""
+    layout, weights, x = layout_of(node), _weights(node, 4), node.value(2)
+    spatial_sizes(node, x, layout)
+    sizes = _sizes(node, layout)
+    windows = sliding(node, sizes, weights.known.shape[:2], layout)
+    order = (2, 0, 1, 3) if layout.channels_last else (2, 3, 0, 1)
+    op = _transposed(node, windows, layout, sizes, x)
+    return node.add(op, x, node.step(Transpose(order), weights))
+
+
+def _weights(node: Node, rank: int) -> Value:
+    weights = node.value(1)
+    if weights.known.rank != rank:
+        raise ParseError(f"its weights have the shape {weights.known.shape}; expected rank {rank}")
+    return weights
+
+
+def _groups(x: Value, weights: Value, layout: DataLayout) -> int:
+    channels, own = x.known.shape[-1 if layout.channels_last else 1], weights.known.shape[-2]
+    if isinstance(channels, Dim) or isinstance(own, Dim) or own < 1 or channels % own:
+        return 1
+    return max(1, channels // own)
+
+
+def _sizes(node: Node, layout: DataLayout) -> tuple[int, ...]:
+    """Return the spatial sizes of a transposed convolution's result; refuse the node if they are not known."""
+    target = node.extents(0, "input_sizes")
+    if len(target) == 2:
+        return tuple(node.known(size, "result's size") for size in target)
+    if len(target) != 4:
+        raise ParseError(f"its input_sizes are {list(target)}; expected four dimensions")
+    return tuple(node.known(target[axis], "result's size") for axis in spatial_axes(layout))
+
+
+def _transposed(
+    node: Node, windows: Windows, layout: DataLayout, sizes: Sequence[int], x: Value
+) -> TransposeConvolution2d:
+    """Return the operator whose result has these spatial sizes.
+
+    Cells at the end that no window covers are part of the result.
+    """
+    image = spatial_sizes(node, x, layout)
+    after, missing = [], False
+    for size, dimension, window in zip(sizes, image, windows.along(), strict=True):
+        places = window.places(size)
+        if differ(dimension, places):
+            raise ParseError(f"a convolution of its result has {places} windows, but its input the size {dimension}")
+        after.append(window.covered(places) - window.pad_before - size)
+        missing |= after[-1] < 0
+    windows = windows._replace(after=tuple(max(0, pad) for pad in after))
+    shape = None
+    if missing:
+        batch = node.known(x.known.shape[0], "batch size")
+        channels = node.known(node.info(1).shape[2], "number of channels")
+        shape = (batch, *sizes, channels) if layout.channels_last else (batch, channels, *sizes)
+    return TransposeConvolution2d(**attributes(windows, layout), output_shape=shape)
+
+
+@operator("BiasAdd", "BiasAddV1")
+def bias_add(node: Node) -> Value:
+    """Convert BiasAdd: the bias of the convolution or product before it, or an addition to the channels."""
+    x, bias = node.value(0), node.value(1)
+    last = node.text("data_format", "NHWC") != "NCHW"
+    fused = biased(node, x, bias) if last or _is_channels_first(x) else None
+    if fused is not None:
+        return fused
+    if not last and x.known.rank > 2:
+        bias = reshaped(node, bias, [bias.known.shape[0], *[1] * (x.known.rank - 2)])
+    return node.add(Addition(), x, bias)
+
+
+def _is_channels_first(x: Value) -> bool:
+    layout = getattr(x.producer.op, "data_layout", None)
+    return layout is not None and not layout.channels_last
+
+
+def biased(node: Node, x: Value, bias: Value) -> Value | None:
+    """Return the result of the layer that computes `x`, with a bias; None if the layer cannot have this bias.
+
+    It needs to be a convolution or product that only this node reads, and the bias a constant with one number for every
+    channel.
+    """
+    layer = x.producer
+    if not isinstance(layer.op, _WITH_BIAS) or len(layer.values) != 2 or not node.is_only_reader(x):
+        return None
+    if bias.constant is None or bias.known.rank != 1 or bias.known.dtype is not x.known.dtype:
+        return None
+    layout = getattr(layer.op, "data_layout", DataLayout.NHWC)
+    channels = x.known.shape[-1 if layout.channels_last else 1]
+    if isinstance(channels, Dim) or bias.known.shape[0] != channels:
+        return None
+    return node.add(layer.op, *layer.values, bias)

@@ -1,0 +1,77 @@
+"""Reading of frozen graphs, binary or text, and of folders with SavedModels."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from interposer.core.constants import mapped
+from interposer.core.errors import DamagedFileError, InvalidArgumentError, ParseError
+from interposer.core.files import check_regular, reason_of
+from interposer.formats.tensorflow import BINARY, TEXT, is_saved_model_content, is_text
+from interposer.frontends.tensorflow.messages import GraphDef, SavedModel, decode, from_text
+from interposer.frontends.tensorflow.wire import parse_text
+
+__all__ = ["Content", "Source", "read_content"]
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
+
+M = TypeVar("M")
+
+
+class Content(NamedTuple):
+    """What was read: a graph or a SavedModel, the folder of a SavedModel, and the number of bytes."""
+
+    graph: GraphDef | None
+    saved_model: SavedModel | None
+    folder: Path | None
+    size: int
+
+
+def read_content(source: Source) -> Content:
+    """Return the graph or the SavedModel in a file, in bytes or in a folder.
+
+    Raises:
+        ParseError: the file cannot be read, or is damaged.
+        InvalidArgumentError: `source` is not a path or bytes.
+    """
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _content(memoryview(source).cast("B"), None)
+    if not isinstance(source, str | os.PathLike):
+        raise InvalidArgumentError(f"a model must be a path or the bytes of a file, not {type(source).__name__}")
+    path = Path(source)
+    if not path.is_dir():
+        folder = path.parent if path.name in {BINARY, TEXT} else None
+        return _content(_bytes_of(path), folder)
+    name = next((name for name in (BINARY, TEXT) if (path / name).is_file()), None)
+    if name is None:
+        raise ParseError(f"the folder holds no {BINARY}")
+    return _content(_bytes_of(path / name), path)
+
+
+def _bytes_of(path: Path) -> memoryview:
+    try:
+        check_regular(path)
+        return mapped(path).data if path.stat().st_size else memoryview(b"")
+    except (OSError, ValueError) as error:
+        raise ParseError(f"the file cannot be read: {reason_of(error)}") from error
+
+
+def _content(view: memoryview, folder: Path | None) -> Content:
+    if not len(view):
+        raise ParseError("the file is empty")
+    head = bytes(view[:512])
+    text = is_text(head)
+    if folder is None and not is_saved_model_content(head):
+        return Content(_message(GraphDef, view, text), None, None, len(view))
+    return Content(None, _message(SavedModel, view, text), folder, len(view))
+
+
+def _message(kind: type[M], view: memoryview, text: bool) -> M:
+    if not text:
+        return decode(kind, view)
+    try:
+        return from_text(kind, parse_text(bytes(view).decode("utf-8")))
+    except UnicodeDecodeError as error:
+        raise DamagedFileError("the text is not UTF-8") from error

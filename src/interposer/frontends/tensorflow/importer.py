@@ -1,0 +1,332 @@
+"""The conversion of the nodes of a graph or function to layers of a network, one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from interposer.core.errors import InterposerError, ParseError, UnknownRankError
+from interposer.core.types import Array
+from interposer.frontends.folding import Folder
+from interposer.frontends.importing import NetworkImport
+from interposer.frontends.naming import keep_names
+from interposer.frontends.refusals import Refusals
+from interposer.frontends.tensorflow.messages import FunctionDef, NodeDef
+from interposer.frontends.tensorflow.node import Node
+from interposer.frontends.tensorflow.references import (
+    Reference,
+    control_inputs,
+    data_inputs,
+    in_function,
+    in_graph,
+    output_names,
+    title,
+)
+from interposer.frontends.tensorflow.results import Absent, Result, TensorList, Variable
+from interposer.frontends.tensorflow.tensorflow_converters import Converter, find
+from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
+from interposer.ir.graph import Value
+from interposer.ir.network import Network
+
+__all__ = ["Guards", "Scope", "Shared", "returned"]
+
+Guards: TypeAlias = "frozenset[tuple[Value, bool]]"
+"""The conditions under which a value is used: predicates of the model, and whether each is true or false."""
+
+# The Python exceptions that a converter raises for a malformed node.
+_SLIPS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
+_DEPTH: Final = 32
+_MOST_NODES: Final = 1 << 18
+"""Limits of nested calls, and of converted nodes per import; those of a function count once per call."""
+_NEVER: Final[Guards] = frozenset()
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all graphs and functions of one import share: the model's functions and variables, and what is refused."""
+
+    functions: Mapping[str, FunctionDef]
+    variable: Callable[[str], Array]
+    refusals: Refusals = field(default_factory=Refusals)
+    spent: int = 0
+    named: set[str] = field(default_factory=set)
+    surveyed: set[str] = field(default_factory=set)
+
+
+class Scope(NetworkImport):
+    """Converts the nodes of the graph, or those of a function applied to arguments.
+
+    Layers are added to `network`. A scope with an `outer` scope continues its import: in the same network, unless the
+    function becomes the region of a layer.
+    """
+
+    def __init__(
+        self, network: Network, shared: Shared, nodes: Sequence[NodeDef], outer: Scope | None = None, *, function: bool
+    ) -> None:
+        super().__init__(network)
+        self.shared, self.outer = shared, outer
+        self.depth: int = 1 + (outer.depth if outer is not None else 0)
+        self._nodes = {node.name: node for node in nodes}
+        self._is_function = function
+        self._has_switches = any(node.op in {"Switch", "RefSwitch"} for node in nodes)
+        self._results: dict[str, Sequence[Result] | Absent] = {}
+        self._guards: dict[Reference, Guards] = {}
+        self._readers: Counter[Reference] = Counter()
+        self._reads: dict[Value, int] = {}
+        if outer is not None:
+            self._continue(outer)
+        if self.depth > _DEPTH:
+            raise ParseError(f"functions call each other in more than {_DEPTH} levels, which is not supported")
+        if len(self._nodes) < len(nodes):
+            raise ParseError("two nodes have one name")
+
+    def _continue(self, outer: Scope) -> None:
+        self._folder, self._inputs, self._around = outer._folder, outer._inputs, outer._around
+        if self.network is outer.network:
+            self._dimensions, self._used, self._reserved = outer._dimensions, outer._used, outer._reserved
+
+    def budget(self, file_bytes: int) -> None:
+        """Set the size of the file, which limits how much is folded."""
+        self._folder = Folder(file_bytes)
+
+    def define(self, name: str, *results: Result) -> None:
+        """Record what the outputs of a node, or an argument of a function, stand for."""
+        self._results[name] = results
+
+    def define_input(self, name: str, value: Value) -> None:
+        """Record the value that an input of the model stands for."""
+        self._inputs.add(value.producer)
+        self.define(name, value)
+
+    def capture(self, inner: Value, value: Value, outer: Scope) -> None:
+        """Record that `inner`, an input of this scope's network, is a value of the outer scope."""
+        self._around[inner.producer] = value
+        sizes = outer.extents(value)
+        if sizes is not None:
+            self._dimensions[inner] = sizes
+
+    def variable(self, name: str) -> Array:
+        """Return the value of a variable; `ParseError` if the model does not have it."""
+        return self.shared.variable(name)
+
+    def reference(self, text: str) -> Reference:
+        """Return the output that an input of a node refers to."""
+        if not self._is_function:
+            return in_graph(text)
+        return in_function(self._nodes, lambda node: output_names(node, self.shared.functions), text)
+
+    def node(self, name: str) -> NodeDef | None:
+        """Return a node by its name; None if there is none."""
+        return self._nodes.get(name)
+
+    # --- order --------------------------------------------------------------------------------------------------------
+
+    def needed(self, texts: Iterable[str]) -> list[NodeDef]:
+        """Return the nodes on which these outputs depend and that are not converted yet, producers first.
+
+        Raises:
+            ParseError: a name is not defined, or nodes depend on themselves.
+        """
+        order: list[NodeDef] = []
+        done = set(self._results)
+        for text in texts:
+            self._visit(self.reference(text).node, text, done, order)
+        return order
+
+    def _visit(self, start: str, text: str, done: set[str], order: list[NodeDef]) -> None:
+        open_nodes: dict[str, Iterator[str]] = {}
+        pending = [] if start in done else [start]
+        while pending:
+            name = pending[-1]
+            if name not in open_nodes:
+                node = self._nodes.get(name)
+                if node is None:
+                    raise ParseError(f"the value {name!r} is not defined, but {self._reader(pending, text)} takes it")
+                open_nodes[name] = self._dependencies(node)
+            inner = next((item for item in open_nodes[name] if item not in done), None)
+            if inner is None:
+                done.add(name)
+                order.append(self._nodes[name])
+                pending.pop()
+            elif inner in open_nodes:
+                raise ParseError(f"nodes depend on themselves: {inner!r}, {name!r}")
+            else:
+                pending.append(inner)
+
+    def _reader(self, pending: Sequence[str], text: str) -> str:
+        return f"node {pending[-2]!r}" if len(pending) > 1 else f"the output {text!r}"
+
+    def _dependencies(self, node: NodeDef) -> Iterator[str]:
+        yield from (self.reference(text).node for text in data_inputs(node))
+        yield from self._pivots(node)
+
+    def _pivots(self, node: NodeDef) -> Iterator[str]:
+        """Yield the nodes that say in which branch of a conditional a node without inputs in the branch is."""
+        if self._has_switches:
+            for name in control_inputs(node):
+                inner = self._nodes.get(name)
+                if inner is not None and inner.op in {"Identity", "Switch", "RefSwitch"}:
+                    yield name
+
+    # --- conversion ---------------------------------------------------------------------------------------------------
+
+    def converted(self, texts: Sequence[str]) -> list[Result]:
+        """Convert all nodes on which these outputs depend, and return the outputs."""
+        order = self.needed(texts)
+        self._readers.update(self.reference(text) for node in order for text in data_inputs(node))
+        self._readers.update(map(self.reference, texts))
+        with np.errstate(all="ignore"):
+            for node in order:
+                self._spend(node)
+                self._convert(node)
+        return [self.result(text) for text in texts]
+
+    def _spend(self, node: NodeDef) -> None:
+        self.shared.spent += 1
+        if self.shared.spent > _MOST_NODES:
+            raise ParseError(f"the functions make more than {_MOST_NODES:,} nodes, which is not supported")
+
+    def result(self, text: str) -> Result:
+        """Return what an output of a converted node, or an argument, stands for."""
+        reference = self.reference(text)
+        results = self._results.get(reference.node)
+        if results is None:
+            raise ParseError(f"the value {text!r} is not defined")
+        if isinstance(results, Absent):
+            return results
+        if reference.number >= len(results):
+            raise ParseError(f"node {reference.node!r} has {len(results)} outputs; output {reference.number} is used")
+        return results[reference.number]
+
+    def _convert(self, node: NodeDef) -> None:
+        try:
+            self._results[node.name] = self._converted(node)
+        except UnsupportedFormError as error:
+            self._refuse(node, error)
+        except UnknownRankError:
+            self._refuse(node, UnsupportedFormError("the rank of a tensor is not known before running"))
+        except InterposerError as error:
+            if isinstance(error, ParseError) and error.where:
+                raise
+            text = error.message if isinstance(error, ParseError) else str(error)
+            raise ParseError(text, where=f"node {node.name!r} ({node.op})") from error
+        except _SLIPS as error:
+            text = f"it cannot be converted ({type(error).__name__}: {error})"
+            raise ParseError(text, where=f"node {node.name!r} ({node.op})") from error
+
+    def _converted(self, node: NodeDef) -> Sequence[Result] | Absent:
+        texts = data_inputs(node)
+        inputs = [self.result(text) for text in texts]
+        if Absent.MISSING in inputs:
+            self._survey(node)
+            return Absent.MISSING
+        is_merge = node.op in {"Merge", "RefMerge"}
+        states = [self._results.get(name) for name in self._pivots(node)]
+        dead = [item is Absent.DEAD for item in inputs]
+        if Absent.DEAD in states or (any(dead) and not is_merge) or (is_merge and all(dead)):
+            return Absent.DEAD
+        created = Node(self, node, inputs)
+        created.guards = [self._guards.get(self.reference(text), _NEVER) for text in texts]
+        result = self._converter(node)(created)
+        if result is Absent.MISSING:
+            return Absent.MISSING
+        results: Sequence[Result] = [result] if isinstance(result, Value | Variable | TensorList | Absent) else result
+        self._guard(node, created, len(results))
+        for index, item in enumerate(results):
+            if isinstance(item, Value):
+                self._reads[item] = self._reads.get(item, 1) - 1 + self._readers[Reference(node.name, index)]
+        return results
+
+    def is_read_once(self, value: Value) -> bool:
+        """Return True if a value is read by one node only, under all names that it has."""
+        return not value.uses and self._reads.get(value) == 1
+
+    def _converter(self, node: NodeDef) -> Converter:
+        entry = find(node.op)
+        if entry is not None:
+            return entry.convert
+        if node.op in self.shared.functions:
+            return lambda created: self.inlined(node.op, created.inputs)
+        raise UnsupportedFormError("")
+
+    def _guard(self, node: NodeDef, created: Node, count: int) -> None:
+        """Record under which conditions the outputs of a node are used."""
+        guards = frozenset(guard for item in created.guards for guard in item)
+        for name in self._pivots(node):
+            guards |= self._guards.get(Reference(name), _NEVER)
+        if not guards and created.decided is None:
+            return
+        for index in range(count):
+            own = created.decided[index] if created.decided is not None else guards
+            self._guards[Reference(node.name, index)] = own
+
+    def _survey(self, node: NodeDef) -> None:
+        """Record a node's operator if it is not known, and those of the functions that it calls.
+
+        It is called for a node that cannot be converted, so that one error lists all unsupported operators.
+        """
+        if find(node.op) is None and node.op not in self.shared.functions:
+            self._refuse(node, UnsupportedFormError(""))
+        for name in (node.op, *(item.func.name for item in node.attr.values() if item.func is not None)):
+            if name in self.shared.functions and name not in self.shared.surveyed:
+                self.shared.surveyed.add(name)
+                for inner in self.shared.functions[name].node_def:
+                    self._survey(inner)
+
+    def _refuse(self, node: NodeDef, error: UnsupportedFormError) -> None:
+        self._results[node.name] = Absent.MISSING
+        place = f"first as node {node.name!r}"
+        if isinstance(error, UnboundFormError) and (error.needs.values or self._has_open_inputs):
+            self.shared.refusals.defer(node.op, f"{place}: {error}", error.needs)
+            return
+        reason = error.reason if isinstance(error, UnboundFormError) else str(error)
+        self.shared.refusals.refuse(node.op, f"{place}: {reason}" if reason else place)
+
+    @property
+    def _has_open_inputs(self) -> bool:
+        return any(not layer.output.known.is_concrete for layer in self._inputs)
+
+    # --- functions ----------------------------------------------------------------------------------------------------
+
+    def inlined(self, function: str, arguments: Sequence[Result]) -> list[Result]:
+        """Add the layers of a function of the model, applied to `arguments`, and return its outputs."""
+        body = self.function(function, len(arguments))
+        scope = Scope(self.network, self.shared, body.node_def, self, function=True)
+        for argument, result in zip(body.signature.input_arg, arguments, strict=True):
+            scope.define(argument.name, result)
+        results = scope.converted(returned(body))
+        scope.keep_names()
+        return results
+
+    def function(self, name: str, count: int) -> FunctionDef:
+        """Return a function of the model; `ParseError` if it does not exist or does not have `count` arguments."""
+        body = self.shared.functions.get(name)
+        if body is None:
+            raise ParseError(f"the function {name!r} is not defined")
+        if len(body.signature.input_arg) != count:
+            raise ParseError(f"the function {name!r} takes {len(body.signature.input_arg)} arguments, but gets {count}")
+        return body
+
+    def keep_names(self) -> None:
+        """Record on the values of the network the names that they have in the model."""
+        pairs = [(name, value) for name, value in self._named() if name not in self.shared.named]
+        self.shared.named.update(name for name, _ in pairs)
+        keep_names(self.network.graph, pairs)
+
+    def _named(self) -> Iterator[tuple[str, Value]]:
+        for node, results in self._results.items():
+            for index, result in enumerate(() if isinstance(results, Absent) else results):
+                if isinstance(result, Value):
+                    yield title(Reference(node, index)), result
+
+
+def returned(body: FunctionDef) -> list[str]:
+    """Return what the outputs of a function refer to in its body, in the order of its signature."""
+    missing = [arg.name for arg in body.signature.output_arg if arg.name not in body.ret]
+    if missing:
+        raise ParseError(f"the function {body.signature.name!r} does not return its output {missing[0]!r}")
+    return [body.ret[arg.name] for arg in body.signature.output_arg]

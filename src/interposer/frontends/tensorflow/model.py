@@ -1,0 +1,373 @@
+"""The functions `load` and `template`, which convert a frozen graph or a SavedModel to a network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean, memory_to
+from interposer.core.types import MAX_RANK, UNRANKED, Array, Dim, TensorInfo, TensorShape
+from interposer.frontends.resizing import LARGEST, resized
+from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
+from interposer.frontends.tensorflow import tensorflow_families  # noqa: F401 - they fill the table of operators
+from interposer.frontends.tensorflow.checkpoints import Variables
+from interposer.frontends.tensorflow.dtypes import data_type
+from interposer.frontends.tensorflow.files import Content, Source, read_content
+from interposer.frontends.tensorflow.importer import Scope, Shared
+from interposer.frontends.tensorflow.messages import (
+    FunctionDef,
+    GraphDef,
+    MetaGraphDef,
+    NodeDef,
+    SignatureDef,
+)
+from interposer.frontends.tensorflow.references import data_inputs, in_graph
+from interposer.frontends.tensorflow.results import Absent
+from interposer.frontends.tensorflow.tensorflow_converters import find
+from interposer.ir.graph import Value
+from interposer.ir.network import Network
+
+__all__ = ["load", "signatures", "template"]
+
+_SERVE: Final = "serve"
+_DEFAULT: Final = "serving_default"
+_PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2"})
+_NO_RESULTS: Final = frozenset(
+    {
+        "Assert", "Assign", "AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp", "Const", "NoOp",
+        "Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "Print", "PrintV2", "RestoreV2", "SaveV2",
+        "VarHandleOp", "Variable", "VariableV2", "MergeV2Checkpoints",
+    }
+)  # fmt: skip
+
+
+class _Tensor(NamedTuple):
+    """An input of the model: the node that is replaced, and what the model declares of it."""
+
+    node: str
+    dtype: int
+    dims: list[int | None] | None
+
+
+class _Model(NamedTuple):
+    """A model that was read: its graph, and what are its inputs and outputs, by name.
+
+    `outputs` maps the names to references such as ``softmax:0``.
+    """
+
+    name: str
+    graph: GraphDef
+    functions: Mapping[str, FunctionDef]
+    inputs: Mapping[str, _Tensor]
+    outputs: Mapping[str, str]
+    variable: Callable[[str], Array]
+    size: int
+
+
+@memory_to("read the network")
+def load(
+    source: Source,
+    *,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    outputs: Sequence[str] | None = None,
+    signature: str | None = None,
+) -> Network:
+    """Return the network in a frozen graph (binary or text) or a SavedModel of TensorFlow.
+
+    Layers are named after nodes. The inputs of a frozen graph are its placeholders, and its outputs the nodes that no
+    other node reads, unless `outputs` names others. Inputs and outputs of a SavedModel have the names of its signature.
+    Only inference is supported: variables become constants. Dimensions that the model leaves open are named after input
+    and axis, as in ``image_0``.
+
+    Args:
+        source: the path of a file (``.pb`` or ``.pbtxt``), the path of a SavedModel's folder, or the bytes of a frozen
+            graph.
+        shapes: a shape by input name, or a size by dimension name. None in a shape keeps what the model says.
+        values: arrays by input name; these inputs become constants of the network.
+        outputs: the names of the outputs: tensors of the graph, such as ``"softmax"`` or ``"split:1"``, or outputs of
+            the signature.
+        signature: the name of a SavedModel's signature; by default ``serving_default``, or the only one.
+
+    Raises:
+        ParseError: the file cannot be read, or is damaged; says where.
+        UnsupportedOperatorError: operators are unknown, or used in an unsupported form; it lists all.
+        UnboundInputError: operators need the values of inputs, or their shapes.
+        InvalidArgumentError: an argument does not fit the model.
+    """
+    return template(source, shapes=shapes, outputs=outputs, signature=signature).network(values=values)
+
+
+@memory_to("read the network")
+def template(
+    source: Source,
+    *,
+    shapes: Shapes | None = None,
+    outputs: Sequence[str] | None = None,
+    signature: str | None = None,
+) -> Template:
+    """Return a `Template`, which creates networks for shapes and values of the model's inputs.
+
+    Args and errors are those of `load`; errors in nodes are raised when a network is created.
+    """
+    path = None if isinstance(source, bytes | bytearray | memoryview) else os.fspath(source)
+    with _reported_of(path):
+        content = read_content(source)
+        return _template(path, content, shapes or {}, outputs, signature)
+
+
+def _template(
+    path: str | bytes | None,
+    content: Content,
+    shapes: Shapes,
+    outputs: Sequence[str] | None,
+    signature: str | None,
+) -> Template:
+    with _reported_of(path):
+        model = _read(content, "tensorflow" if path is None else Path(os.fsdecode(path)).stem, outputs, signature)
+        value = dict(shapes)
+
+        def build(shapes: Shapes, values: Values) -> Network:
+            with _reported_of(path):
+                return _network(model, {**value, **shapes}, values)
+
+        inputs = dict(_infos(model, value, {}))
+        known = {} if content.saved_model is None else _signatures_of(_meta_graph(content))
+        signatures = {name: partial(_template, path, content, {}, None, name) for name in known}
+        return Template(model.name, inputs, dict.fromkeys(model.outputs), build, signatures=signatures)
+
+
+def signatures(source: Source) -> dict[str, tuple[list[str], list[str]]]:
+    """Return the signatures of a SavedModel: for each name, the names of its inputs and of its outputs.
+
+    A frozen graph has none.
+
+    Raises:
+        ParseError: the file cannot be read, or is damaged.
+    """
+    with _reported_of(None if isinstance(source, bytes | bytearray | memoryview) else os.fspath(source)):
+        content = read_content(source)
+        known = {} if content.saved_model is None else _signatures_of(_meta_graph(content))
+        return {name: (list(item.inputs), list(item.outputs)) for name, item in known.items()}
+
+
+@contextmanager
+def _reported_of(path: object) -> Iterator[None]:
+    try:
+        yield
+    except ParseError as error:
+        if path is None or error.path is not None:
+            raise
+        raise error.at(str(path)) from error
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _read(content: Content, name: str, outputs: Sequence[str] | None, signature: str | None) -> _Model:
+    if content.graph is not None:
+        if signature is not None:
+            raise InvalidArgumentError("signature: a frozen graph has no signatures")
+        return _frozen(name, content.graph, content.size, outputs)
+    meta = _meta_graph(content)
+    assert meta.graph_def is not None
+    return _signed(name, meta.graph_def, _signature(meta, signature), content, outputs)
+
+
+def _meta_graph(content: Content) -> MetaGraphDef:
+    assert content.saved_model is not None
+    graphs = [item for item in content.saved_model.meta_graphs if item.graph_def is not None]
+    if not graphs:
+        raise ParseError("the file is truncated or damaged: the SavedModel has no graph")
+    return next((item for item in graphs if _SERVE in item.meta_info_def.tags), graphs[0])
+
+
+def _signatures_of(meta: MetaGraphDef) -> dict[str, SignatureDef]:
+    return {name: item for name, item in meta.signature_def.items() if item.outputs and not name.startswith("__saved")}
+
+
+def _signature(meta: MetaGraphDef, name: str | None) -> SignatureDef:
+    known = _signatures_of(meta)
+    chosen = name or (_DEFAULT if _DEFAULT in known or len(known) != 1 else next(iter(known)))
+    if chosen in known:
+        return known[chosen]
+    names = ", ".join(known) or "none"
+    if name is None:
+        raise ParseError(f"the SavedModel has no signature {_DEFAULT!r}; choose one with signature= (it has: {names})")
+    raise InvalidArgumentError(
+        f"signature: the model has no signature {name!r}{did_you_mean(name, list(known))} (it has: {names})"
+    )
+
+
+def _signed(
+    name: str, graph: GraphDef, signature: SignatureDef, content: Content, requested: Sequence[str] | None
+) -> _Model:
+    nodes = {node.name: node for node in graph.node}
+    inputs = {}
+    for key, tensor in sorted(signature.inputs.items()):
+        shape = None if tensor.tensor_shape is None else tensor.tensor_shape.dims()
+        inputs[key] = _Tensor(in_graph(tensor.name).node, tensor.dtype, shape)
+    known = {key: tensor.name for key, tensor in sorted(signature.outputs.items())}
+    outputs = known if requested is None else _requested(requested, nodes, known)
+    functions = _functions(graph)
+    inputs |= _placeholders(graph, functions, outputs, {tensor.node for tensor in inputs.values()})
+    return _Model(name, graph, functions, inputs, outputs, Variables(graph, content.folder), content.size)
+
+
+def _frozen(name: str, graph: GraphDef, size: int, requested: Sequence[str] | None) -> _Model:
+    nodes = {node.name: node for node in graph.node}
+    if not nodes:
+        raise ParseError("the file is truncated or damaged: the graph has no nodes")
+    outputs = _unread(graph) if requested is None else _requested(requested, nodes, {})
+    if not outputs:
+        raise ParseError("the graph has no outputs; name some with outputs=")
+    functions = _functions(graph)
+    inputs = _placeholders(graph, functions, outputs, set())
+    return _Model(name, graph, functions, inputs, outputs, Variables(graph, None), size)
+
+
+def _functions(graph: GraphDef) -> dict[str, FunctionDef]:
+    return {function.signature.name: function for function in graph.library.function}
+
+
+def _requested(names: Sequence[str], nodes: Mapping[str, NodeDef], known: Mapping[str, str]) -> dict[str, str]:
+    if isinstance(names, str):
+        raise InvalidArgumentError(f"outputs: {names!r} is one name; expected a list of names")
+    result = {}
+    for name in names:
+        if name not in known and in_graph(str(name)).node not in nodes:
+            hint = did_you_mean(str(name), [*known, *nodes])
+            raise InvalidArgumentError(f"outputs: the model has no output or node {name!r}{hint}")
+        result[name] = known.get(name, name)
+    if not result:
+        raise InvalidArgumentError("outputs: the list is empty; expected at least one name")
+    return result
+
+
+def _unread(graph: GraphDef) -> dict[str, str]:
+    """Return the outputs of nodes that no other node reads, in the order of the graph."""
+    read = {in_graph(text).node for node in graph.node for text in data_inputs(node)}
+    result = {}
+    for node in graph.node:
+        if node.name not in read and node.op not in _NO_RESULTS:
+            for index in range(_count(node)):
+                name = f"{node.name}:{index}" if index else node.name
+                result[name] = name
+    return result
+
+
+def _count(node: NodeDef) -> int:
+    """Return the number of outputs of a node that are results of a model if no other node reads them."""
+    entry = find(node.op)
+    if node.op.startswith("FusedBatchNorm"):
+        return 1
+    for name in ("num_split", "num"):
+        if name in node.attr and node.op in {"Split", "SplitV", "Unpack"}:
+            return max(1, min(node.attr[name].i or 1, 1 << 16))
+    return max(1, len(entry.outputs)) if entry is not None else 1
+
+
+def _placeholders(
+    graph: GraphDef, functions: Mapping[str, FunctionDef], outputs: Mapping[str, str], known: set[str]
+) -> dict[str, _Tensor]:
+    """Return the placeholders on which the outputs depend, except those in `known`, in the order of the graph."""
+    scope = Scope(Network(""), Shared(functions, _nothing), graph.node, function=False)
+    needed = {node.name for node in scope.needed(outputs.values())}
+    result = {}
+    for node in graph.node:
+        if node.op in _PLACEHOLDERS and node.name in needed and node.name not in known:
+            kind, shape = node.attr.get("dtype"), node.attr.get("shape")
+            dims = None if shape is None or shape.shape is None else shape.shape.dims()
+            result[node.name] = _Tensor(node.name, (kind.type if kind is not None else None) or 0, dims)
+    return result
+
+
+def _nothing(name: str) -> Array:
+    raise ParseError(f"the variable {name!r} has no value")
+
+
+# --- building ---------------------------------------------------------------------------------------------------------
+
+
+def _infos(model: _Model, shapes: Shapes, values: Values) -> Iterator[tuple[str, TensorInfo]]:
+    """Yield the name and the info of every input, with the caller's shapes applied."""
+    declared = {name: _shape(name, tensor.dims) for name, tensor in model.inputs.items()}
+    settled = {name: value.shape for name, value in values.items() if hasattr(value, "shape")}
+    requested = {_known_name(name, declared): shape for name, shape in {**shapes, **settled}.items()}
+    for name, shape in resized(declared, requested).items():
+        if not shape.is_ranked:
+            text = f"it has no shape; give one with shapes={{{name!r}: (...)}}"
+            raise ParseError(text, where=f"input {name!r}")
+        try:
+            yield name, TensorInfo(shape, data_type(model.inputs[name].dtype))
+        except ParseError as error:
+            raise ParseError(error.message, where=f"input {name!r}") from error
+
+
+def _known_name(name: str, inputs: Mapping[str, object]) -> str:
+    """Return the name of an input; TensorFlow's name of the tensor, with ``:0`` at the end, is accepted too."""
+    bare = str(name).removesuffix(":0")
+    return bare if name not in inputs and bare in inputs else name
+
+
+def _shape(name: str, dims: list[int | None] | None) -> TensorShape:
+    if dims is None:
+        return UNRANKED
+    if len(dims) > MAX_RANK:
+        raise ParseError(f"it has rank {len(dims)}; ranks 0 to {MAX_RANK} are supported", where=f"input {name!r}")
+    large = [dim for dim in dims if dim is not None and dim > LARGEST]
+    if large:
+        raise ParseError(f"it has the size {large[0]}; at most {LARGEST} is supported", where=f"input {name!r}")
+    return TensorShape(Dim(f"{name}_{axis}") if dim is None else dim for axis, dim in enumerate(dims))
+
+
+def _network(model: _Model, shapes: Shapes, values: Values) -> Network:
+    network = Network(model.name)
+    shared = Shared(model.functions, model.variable)
+    scope = Scope(network, shared, model.graph.node, function=False)
+    scope.budget(model.size)
+    scope.reserve(set(model.outputs))
+    values = {_known_name(name, model.inputs): value for name, value in values.items()}
+    _add_inputs(scope, model, shapes, values)
+    results = scope.converted(list(model.outputs.values()))
+    shared.refusals.check()
+    for number, (name, result) in enumerate(zip(model.outputs, results, strict=True)):
+        if not isinstance(result, Value):
+            reason = "is in a branch that is not taken" if isinstance(result, Absent) else "is no tensor"
+            raise ParseError(f"the output {name!r} {reason}")
+        network.add_output_layer(number, result, name=name)
+    network.graph.erase_dead()
+    scope.keep_names()
+    return network
+
+
+def _add_inputs(scope: Scope, model: _Model, shapes: Shapes, values: Values) -> None:
+    """Add an input layer for each input of the model; inputs in `values` become constants."""
+    defaults = {name for name, node in _defaults(model.graph) if name in values}
+    check_names({name: value for name, value in values.items() if name not in defaults}, model.inputs)
+    for name in defaults:
+        scope.define(name, scope.constant(_as_array(values[name], model.graph, name), name, f"input {name!r}"))
+    number = 0
+    for name, info in _infos(model, shapes, {key: value for key, value in values.items() if key in model.inputs}):
+        node = model.inputs[name].node
+        if name in values:
+            array = value_of(name, info, values[name])
+            scope.define(node, scope.constant(array, name, f"input {name!r}"))
+            continue
+        scope.define_input(node, scope.network.add_input_layer(number, info, name=name).output)
+        number += 1
+
+
+def _defaults(graph: GraphDef) -> Iterator[tuple[str, NodeDef]]:
+    yield from ((node.name, node) for node in graph.node if node.op == "PlaceholderWithDefault")
+
+
+def _as_array(value: object, graph: GraphDef, name: str) -> Array:
+    node = next(node for node in graph.node if node.name == name)
+    kind = node.attr.get("dtype")
+    dtype = data_type((kind.type if kind is not None else None) or 1)
+    return value_of(name, TensorInfo(UNRANKED, dtype), value)

@@ -1,0 +1,275 @@
+"""TensorFlow converters for operators that rearrange elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.core.errors import ParseError
+from interposer.core.types import MAX_RANK, Dim
+from interposer.frontends.tensorflow.node import Node
+from interposer.frontends.tensorflow.shaping import checked_axes, checked_axis, final_reshape, reshaped
+from interposer.frontends.tensorflow.tensorflow_converters import operator
+from interposer.ir.graph import Value
+from interposer.ops.dynamic import DynamicPad, DynamicSlice
+from interposer.ops.elementwise import Addition
+from interposer.ops.gather import Gather
+from interposer.ops.rearrange import (
+    Concat,
+    Pad,
+    PaddingMode,
+    ReverseV2,
+    Slice,
+    Splitter,
+    Stack,
+    StridedSlice,
+    Tile,
+    Transpose,
+)
+
+__all__: list[str] = []
+
+_MODES: Final = {"REFLECT": PaddingMode.REFLECT, "SYMMETRIC": PaddingMode.SYMMETRIC}
+_FARTHEST: Final = 2**31 - 1
+
+
+@operator("Transpose")
+def transpose(node: Node) -> Value:
+    """Convert Transpose; the permutation is an operand."""
+    permutation = checked_axes(node.integers_of(1, "permutation"), node.info(0).rank)
+    return node.add(Transpose(permutation), node.value(0))
+
+
+@operator("Concat")
+def concat_with_axis_first(node: Node) -> Value:
+    """Convert Concat, whose first operand is the axis."""
+    return _concat(node, node.integer_of(0, "axis"), node.values(1))
+
+
+@operator("ConcatV2")
+def concat(node: Node) -> Value:
+    """Convert ConcatV2, whose last operand is the axis."""
+    return _concat(node, node.integer_of(node.num_inputs - 1, "axis"), node.values()[:-1])
+
+
+def _concat(node: Node, axis: int, values: Sequence[Value]) -> Value:
+    if not values:
+        raise ParseError("it has no tensors")
+    return values[0] if len(values) == 1 else node.add(Concat(checked_axis(axis, values[0].known.rank)), *values)
+
+
+@operator("Pack")
+def pack(node: Node) -> Value:
+    """Convert Pack: stack tensors along a new axis."""
+    values = node.values()
+    return node.add(Stack(checked_axis(node.integer("axis", 0), values[0].known.rank + 1)), *values)
+
+
+@operator("Unpack")
+def unpack(node: Node) -> list[Value]:
+    """Convert Unpack: cut a tensor into slices along an axis, which is removed."""
+    x = node.value(0)
+    axis, count = checked_axis(node.integer("axis", 0), x.known.rank), node.integer("num")
+    return unstacked(node, x, axis, count)
+
+
+def unstacked(node: Node, x: Value, axis: int, count: int) -> list[Value]:
+    """Return `count` slices of a tensor along an axis, without the axis."""
+    if not 0 <= count < 1 << 16:
+        raise ParseError(f"it has {count} outputs")
+    if not count:
+        return []
+    pieces = node.steps(Splitter(axis, (1,) * count), x)
+    sizes = [dim for i, dim in enumerate(x.known.shape) if i != axis]
+    return [final_reshape(node, piece, sizes) for piece in pieces]
+
+
+@operator("Split")
+def split(node: Node) -> list[Value]:
+    """Convert Split into equal pieces; the axis is the first operand."""
+    x, count = node.value(1), node.integer("num_split")
+    axis = checked_axis(node.integer_of(0, "axis"), x.known.rank)
+    size = node.known(x.known.shape[axis], "size along the axis")
+    if not 0 < count < 1 << 16 or size % count:
+        raise ParseError(f"an axis of size {size} cannot be cut into {count} equal pieces")
+    return [x] if count == 1 else node.add_many(Splitter(axis, (size // count,) * count), x)
+
+
+@operator("SplitV")
+def split_sizes(node: Node) -> list[Value]:
+    """Convert SplitV; the sizes are an operand, and one may be -1 for the remainder."""
+    x, sizes = node.value(0), list(node.integers_of(1, "sizes"))
+    axis = checked_axis(node.integer_of(2, "axis"), x.known.rank)
+    if -1 in sizes:
+        rest = node.known(x.known.shape[axis], "size along the axis") - sum(size for size in sizes if size != -1)
+        sizes[sizes.index(-1)] = rest
+    return node.add_many(Splitter(axis, tuple(sizes)), x)
+
+
+@operator("Slice")
+def slice_(node: Node) -> Value:
+    """Convert Slice; a size of -1 means all elements up to the end of the axis."""
+    x = node.value(0)
+    if node.is_computed(1, 2):
+        return _computed_slice(node)
+    begin, size = node.extents(1, "begin"), node.extents(2, "size")
+    if any(isinstance(item, Dim) for item in begin):
+        node.integers_of(1, "begin")
+    if len(begin) != x.known.rank or len(size) != x.known.rank:
+        raise ParseError(f"it has {len(begin)} starts and {len(size)} sizes for the shape {x.known.shape}")
+    pairs = zip(size, begin, x.known.shape, strict=True)
+    whole = [isinstance(count, Dim) and count is dim and first == 0 for count, first, dim in pairs]
+    if any(isinstance(count, Dim) and not skip for count, skip in zip(size, whole, strict=True)):
+        node.integers_of(2, "size")
+    return node.add(Slice(begin, tuple(-1 if skip else n for n, skip in zip(size, whole, strict=True))), x)
+
+
+def _computed_slice(node: Node) -> Value:
+    x, begin = node.value(0), node.value(1)
+    size = node.value(2)
+    if size.constant is not None and -1 in size.constant.tolist():
+        far = [_FARTHEST if n == -1 else n for n in size.constant.tolist()]
+        fixed = [i for i, n in enumerate(far) if n == _FARTHEST]
+        starts = node.step(Gather(0), begin, node.constant(np.array([i for i in range(len(far)) if i not in fixed])))
+        if begin.constant is None and len(fixed) == len(far):
+            node.unsupported("its start is computed from data, and its size open")
+        axes = tuple(i for i in range(len(far)) if i not in fixed)
+        sizes = node.constant(np.array([far[i] for i in axes], begin.known.dtype.numpy))
+        whole = begin.constant is not None and not begin.constant[fixed].any()
+        if not whole:
+            node.unsupported("its start is computed from data, and its size open")
+        return node.add(DynamicSlice(axes), x, starts, node.step(Addition(), starts, sizes))
+    axes = tuple(range(x.known.rank))
+    return node.add(DynamicSlice(axes), x, begin, node.step(Addition(), begin, size))
+
+
+@operator("StridedSlice")
+def strided_slice(node: Node) -> Value:
+    """Convert StridedSlice with all of its masks."""
+    masks = {
+        name: node.integer(name, 0)
+        for name in ("begin_mask", "end_mask", "shrink_axis_mask", "ellipsis_mask", "new_axis_mask")
+    }
+    if any(not 0 <= mask < 1 << 32 for mask in masks.values()):
+        raise ParseError(f"its masks are {masks}")
+    strides = node.integers_of(3, "strides")
+    if node.is_computed(1, 2):
+        return _computed_strided_slice(node, masks, strides)
+    begin, end = node.extents(1, "begin"), node.extents(2, "end")
+    if not len(begin) == len(end) == len(strides):
+        raise ParseError(f"it has {len(begin)} starts, {len(end)} ends and {len(strides)} strides")
+    if any(isinstance(item, Dim) for item in (*begin, *end)):
+        begin, end = _settled(node, masks, begin, end)
+    op = StridedSlice(tuple(map(_near, begin)), tuple(map(_near, end)), tuple(map(_near, strides)), **masks)
+    return node.add(op, node.value(0))
+
+
+def _settled(
+    node: Node, masks: dict[str, int], begin: Sequence[int], end: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return begin and end without unknown dimensions; an end that is the whole dimension becomes a mask."""
+    starts, ends = list(begin), list(end)
+    shape = node.info(0).shape
+    plain = not masks["ellipsis_mask"] and not masks["new_axis_mask"]
+    for i, (first, last) in enumerate(zip(begin, end, strict=True)):
+        if isinstance(first, Dim):
+            if not masks["begin_mask"] >> i & 1:
+                node.integers_of(1, "begin")
+            starts[i] = 0
+        if isinstance(last, Dim):
+            whole = plain and i < len(shape) and last is shape[i]
+            if not whole and not masks["end_mask"] >> i & 1 and not masks["shrink_axis_mask"] >> i & 1:
+                node.integers_of(2, "end")
+            ends[i] = 0
+            masks["end_mask"] |= 1 << i
+    return tuple(starts), tuple(ends)
+
+
+def _computed_strided_slice(node: Node, masks: dict[str, int], strides: Sequence[int]) -> Value:
+    """Convert a slice whose bounds are data: a slice of the listed axes, and a reshape for axes that are dropped."""
+    x, begin, end = node.value(0), node.value(1), node.value(2)
+    if masks["ellipsis_mask"] or masks["new_axis_mask"]:
+        node.unsupported("its bounds are computed from data, and it inserts axes")
+    if len(strides) != begin.known.shape[0] or len(strides) > x.known.rank:
+        raise ParseError(f"it has {len(strides)} strides for the shape {x.known.shape}")
+    shrunk = [i for i in range(len(strides)) if masks["shrink_axis_mask"] >> i & 1]
+    if len(strides) == 1 and shrunk:
+        index = reshaped(node, begin, [])
+        return node.add(Gather(0), x, index)
+    axes = [
+        i for i in range(len(strides)) if i in shrunk or not (masks["begin_mask"] >> i & masks["end_mask"] >> i & 1)
+    ]
+    if any((masks["begin_mask"] | masks["end_mask"]) >> i & 1 and i not in shrunk for i in axes) or shrunk:
+        node.unsupported("its bounds are computed from data, and some are masked")
+    picked = node.constant(np.array(axes, np.int64))
+    bounds = [node.step(Gather(0), value, picked) for value in (begin, end)]
+    steps = node.constant(np.array([strides[i] for i in axes], begin.known.dtype.numpy))
+    return node.add(DynamicSlice(tuple(axes)), x, *bounds, steps)
+
+
+def _near(number: int) -> int:
+    return max(-_FARTHEST, min(number, _FARTHEST))
+
+
+@operator("Tile")
+def tile(node: Node) -> Value:
+    """Convert Tile; the multiples are an operand."""
+    return node.add(Tile(node.integers_of(1, "multiples")), node.value(0))
+
+
+@operator("Pad")
+def pad(node: Node) -> Value:
+    """Convert Pad, which pads with zeros."""
+    return _padded(node, 0.0, PaddingMode.CONSTANT)
+
+
+@operator("PadV2")
+def pad_with(node: Node) -> Value:
+    """Convert PadV2, whose third operand is the value."""
+    return _padded(node, node.number_of(2, "value"), PaddingMode.CONSTANT)
+
+
+@operator("MirrorPad")
+def mirror_pad(node: Node) -> Value:
+    """Convert MirrorPad, with or without repeating the border elements."""
+    mode = node.text("mode")
+    if mode not in _MODES:
+        raise ParseError(f"its mode is {mode!r}; expected REFLECT or SYMMETRIC")
+    return _padded(node, 0.0, _MODES[mode])
+
+
+def _padded(node: Node, value: float, mode: PaddingMode) -> Value:
+    if node.is_from_data(node.value(1)):
+        return node.add(DynamicPad(value, mode), node.value(0), node.value(1))
+    return node.add(Pad(node.pairs_of(1, "paddings"), value, mode), node.value(0))
+
+
+@operator("ReverseV2")
+def reverse(node: Node) -> Value:
+    """Convert ReverseV2, which reverses the order of elements along constant axes."""
+    return node.add(ReverseV2(checked_axes(node.integers_of(1, "axes"), node.info(0).rank)), node.value(0))
+
+
+@operator("Roll")
+def roll(node: Node) -> Value:
+    """Convert Roll: shift elements along axes; elements that leave at the end enter at the start."""
+    x, shifts, axes = node.value(0), node.integers_of(1, "shift"), node.integers_of(2, "axis")
+    for shift, axis in zip(shifts, checked_axes_repeated(axes, x.known.rank), strict=True):
+        size = node.known(x.known.shape[axis], "size along the axis")
+        first = -shift % size if size else 0
+        if first:
+            begin = tuple(first if i == axis else 0 for i in range(x.known.rank))
+            tail = node.step(Slice(begin, (-1,) * x.known.rank), x)
+            count = tuple(first if i == axis else -1 for i in range(x.known.rank))
+            head = node.step(Slice((0,) * x.known.rank, count), x)
+            x = node.step(Concat(axis), tail, head)
+    return x
+
+
+def checked_axes_repeated(axes: Sequence[int], rank: int) -> list[int]:
+    """Return axes counted from the front, which may occur several times; `ParseError` if one is not in range."""
+    if rank > MAX_RANK:
+        raise ParseError(f"its input has rank {rank}")
+    return [checked_axis(axis, rank) for axis in axes]

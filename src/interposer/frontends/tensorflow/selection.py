@@ -1,0 +1,84 @@
+"""TensorFlow converters for operators that select elements; some result sizes depend on the data."""
+
+from __future__ import annotations
+
+from interposer.core.errors import ParseError
+from interposer.core.types import DataType
+from interposer.frontends.tensorflow.node import Node
+from interposer.frontends.tensorflow.shaping import reshaped
+from interposer.frontends.tensorflow.tensorflow_converters import operator
+from interposer.ir.graph import Value
+from interposer.ops.choice import TopK
+from interposer.ops.dynamic import DynamicTopK
+from interposer.ops.elementwise import Comparison, Where
+from interposer.ops.embedding import OneHot
+from interposer.ops.matrices import Trilu
+from interposer.ops.rearrange import Transpose
+from interposer.ops.selection import NonZero, Unique
+
+__all__: list[str] = []
+
+
+@operator("Where")
+def where(node: Node) -> Value:
+    """Convert Where: the indices of nonzero elements, one row each."""
+    return node.add(Transpose((1, 0)), node.step(NonZero(), node.value(0)))
+
+
+@operator("Unique", outputs=("y", "idx"))
+def unique(node: Node) -> list[Value]:
+    """Convert Unique: unique elements in the order of their first occurrence, and where each element is in them."""
+    values, _, inverse, _ = _unique(node)
+    return [values, inverse]
+
+
+@operator("UniqueWithCounts", outputs=("y", "idx", "count"))
+def unique_with_counts(node: Node) -> list[Value]:
+    """Convert UniqueWithCounts, which counts each unique element too."""
+    values, _, inverse, counts = _unique(node)
+    return [values, inverse, counts]
+
+
+def _unique(node: Node) -> list[Value]:
+    op = Unique(sorted=False, index_dtype=node.dtype("out_idx", DataType.INT32))
+    return node.add_many(op, node.value(0))
+
+
+@operator("TopKV2", outputs=("values", "indices"))
+def top_k(node: Node) -> list[Value]:
+    """Convert TopKV2; k is an operand."""
+    dtype = node.dtype("index_type", DataType.INT32)
+    if node.is_from_data(node.value(1)):
+        return node.add_many(DynamicTopK(index_dtype=dtype), node.value(0), reshaped(node, node.value(1), [1]))
+    return node.add_many(TopK(node.integer_of(1, "k"), index_dtype=dtype), node.value(0))
+
+
+@operator("TopK", outputs=("values", "indices"))
+def top_k_by_attribute(node: Node) -> list[Value]:
+    """Convert TopK, with k as an attribute."""
+    return node.add_many(TopK(node.integer("k"), index_dtype=DataType.INT32), node.value(0))
+
+
+@operator("OneHot")
+def one_hot(node: Node) -> Value:
+    """Convert OneHot; negative indices select nothing."""
+    on, off = node.value(2), node.value(3)
+    depth, axis, dtype = node.integer_of(1, "depth"), node.integer("axis", -1), on.known.dtype
+    if not 0 <= depth < 1 << 24:
+        raise ParseError(f"its depth is {depth}")
+    if on.constant is not None and off.constant is not None and dtype is not DataType.STRING:
+        high, low = float(on.constant.reshape(-1)[0]), float(off.constant.reshape(-1)[0])
+        return node.add(OneHot(depth, axis, high, low, dtype), node.value(0))
+    places = node.step(OneHot(depth, axis), node.value(0))
+    return node.add(Where(), node.step(Comparison(), places, node.scalar_like(1, places)), on, off)
+
+
+@operator("MatrixBandPart")
+def band(node: Node) -> Value:
+    """Convert MatrixBandPart: keep diagonals below and above the main one; -1 keeps all."""
+    x, below, above = node.value(0), node.integer_of(1, "num_lower"), node.integer_of(2, "num_upper")
+    for error in () if x.known.rank >= 2 else [f"its input has the shape {x.known.shape}; expected matrices"]:
+        raise ParseError(error)
+    if below >= 0:
+        x = node.step(Trilu(-below, upper=True), x)
+    return x if above < 0 else node.step(Trilu(above, upper=False), x)

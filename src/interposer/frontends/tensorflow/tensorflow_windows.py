@@ -1,0 +1,95 @@
+"""Sliding windows of TensorFlow's nodes: sizes, strides, dilations and padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from interposer.core.errors import ParseError
+from interposer.core.types import DataLayout
+from interposer.frontends.tensorflow.node import Node
+from interposer.frontends.windows import Windows
+from interposer.ir.graph import Value
+from interposer.ops.window import Window
+
+__all__ = ["attributes", "sliding", "spatial_axes", "spatial_sizes", "window_size"]
+
+_LARGEST: Final = 2**31 - 1
+
+
+def spatial_axes(layout: DataLayout) -> tuple[int, ...]:
+    """Return the positions of the spatial axes in a layout of images or volumes."""
+    count = 2 if layout in {DataLayout.NHWC, DataLayout.NCHW} else 3
+    first = 1 if layout.channels_last else 2
+    return tuple(range(first, first + count))
+
+
+def spatial_sizes(node: Node, value: Value, layout: DataLayout) -> tuple[int, ...]:
+    """Return the spatial dimensions of an image or volume; `ParseError` if it has another rank."""
+    axes = spatial_axes(layout)
+    if value.known.rank != len(axes) + 2:
+        raise ParseError(f"its input has the shape {value.known.shape}; expected rank {len(axes) + 2}")
+    return tuple(value.known.shape[axis] for axis in axes)
+
+
+def sliding(
+    node: Node,
+    image: Sequence[int],
+    kernel: Sequence[int],
+    layout: DataLayout,
+    strides: Sequence[int] | None = None,
+) -> Windows:
+    """Return the windows of a node over an image with these spatial sizes.
+
+    Strides (unless they are given), dilations and padding are from the node's attributes, which have an entry for every
+    axis of the layout.
+    """
+    axes = spatial_axes(layout)
+    own = node.integers("strides") if strides is None else tuple(strides)
+    steps = _along(node, "strides", own, axes)
+    gaps = _along(node, "dilations", node.integers("dilations", [1] * (len(axes) + 2)), axes)
+    if any(not 0 <= size <= _LARGEST for size in kernel):
+        raise ParseError(f"its window has the size {list(kernel)}")
+    columns = [Window(size, step, gap, 0, 0) for size, step, gap in zip(kernel, steps, gaps, strict=True)]
+    pads = _pads(node, image, columns, axes)
+    return Windows(tuple(kernel), steps, gaps, tuple(pad[0] for pad in pads), tuple(pad[1] for pad in pads))
+
+
+def _along(node: Node, name: str, values: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    """Return the entries of a list for the spatial axes; those of batch and channels must be 1."""
+    if len(values) != len(axes) + 2 or not all(1 <= value <= _LARGEST for value in values):
+        raise ParseError(f"its {name} are {list(values)}; expected {len(axes) + 2} numbers of 1 or more")
+    if any(value != 1 for axis, value in enumerate(values) if axis not in axes):
+        node.unsupported(f"its {name} are {list(values)}, with a window along the batch or the channels")
+    return tuple(values[axis] for axis in axes)
+
+
+def _pads(node: Node, image: Sequence[int], columns: Sequence[Window], axes: Sequence[int]) -> list[tuple[int, int]]:
+    padding = node.text("padding")
+    if padding == "VALID":
+        return [(0, 0)] * len(axes)
+    if padding == "SAME":
+        return [_same(node, window, size) for window, size in zip(columns, image, strict=True)]
+    if padding != "EXPLICIT":
+        raise ParseError(f"its padding is {padding!r}; expected SAME, VALID or EXPLICIT")
+    pads = node.integers("explicit_paddings")
+    if len(pads) != 2 * (len(axes) + 2) or not all(0 <= pad <= _LARGEST for pad in pads):
+        raise ParseError(f"its explicit_paddings are {list(pads)}; expected {2 * (len(axes) + 2)} numbers")
+    return [(pads[2 * axis], pads[2 * axis + 1]) for axis in axes]
+
+
+def _same(node: Node, window: Window, size: int) -> tuple[int, int]:
+    pads = window.same_pads(size)
+    if pads is None:
+        node.open_shape("its pads depend on the size of the image, which is not known")
+    return pads
+
+
+def window_size(node: Node, values: Sequence[int], layout: DataLayout) -> tuple[int, ...]:
+    """Return the entries of a window's size, as an attribute or operand lists it, for the spatial axes."""
+    return _along(node, "ksize", values, spatial_axes(layout))
+
+
+def attributes(windows: Windows, layout: DataLayout) -> dict[str, Any]:
+    """Return pads, strides, dilations and layout by the names of an operator's attributes."""
+    return {**windows.pads(), **windows.steps(), "data_layout": layout}
