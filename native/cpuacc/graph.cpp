@@ -36,9 +36,16 @@ Value value_of(const ipr_attribute& raw) {
   return made;
 }
 
+/// Return whether a layer is a cast between float types under a name of its own, such as ConvertFp32ToFp16.
+bool is_conversion(std::string_view type) {
+  for (const char* name : {"ConvertFp16ToFp32", "ConvertFp32ToFp16", "ConvertBf16ToFp32", "ConvertFp32ToBf16"})
+    if (type == name) return true;
+  return false;
+}
+
 Node node_of(const ipr_graph& graph, const ipr::Layer& layer) {
   Node made;
-  made.type = std::string(layer.type());
+  made.type = is_conversion(layer.type()) ? "Cast" : std::string(layer.type());
   made.name = std::string(layer.name());
   made.layer = layer.index();
   for (uint64_t n = 0; n < layer.raw().attribute_count; ++n)

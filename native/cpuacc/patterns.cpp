@@ -113,6 +113,7 @@ bool multiply(const Polynomial& a, const Polynomial& b, Polynomial* product) {
 /// Express a tensor as a polynomial of x. Returns false if it is something else.
 bool find_polynomial(const Graph& graph, int tensor, int x, int depth, Polynomial* found) {
   *found = Polynomial();
+  if (tensor < 0) return false;  // an operand that is absent
   if (tensor == x) return found->c[1] = 1, true;
   const Tensor& constant = graph[tensor];
   if (constant.is_constant())

@@ -72,8 +72,8 @@ Origin origin_of(const Graph& graph, int tensor) {
       found.tensor = node.inputs[0];
       return found;
     }
-    const bool casts = (node.type == "Cast" || node.type.rfind("Convert", 0) == 0) &&
-                       is_float_type(graph.in(node, 0)->dtype) && is_float_type(graph.out(node).dtype);
+    const bool casts =
+        node.type == "Cast" && is_float_type(graph.in(node, 0)->dtype) && is_float_type(graph.out(node).dtype);
     if (!casts && !swaps_matrix_axes(node)) return {-1, nullptr, false};
     found.transposed ^= !casts;
     found.tensor = node.inputs[0];

@@ -41,11 +41,11 @@ class Given:
     constant: bool = False
 
     def array(self, generator: np.random.Generator) -> Array:
-        """Return the operand's array; if no values are specified, they are drawn from `generator`."""
+        """Return the operand's array, also of a scalar; unspecified values are drawn from `generator`."""
         if self.values is not None:
             return self.values
         real = generator.uniform(self.low, self.high, tuple(self.info.shape))
-        return _stored(real, self.info)
+        return np.asarray(_stored(real, self.info))  # NumPy's functions turn arrays without axes into numbers
 
 
 def _stored(real: Array, info: TensorInfo) -> Array:

@@ -121,3 +121,37 @@ def test_numbers_are_rounded_to_the_nearest_on_every_instruction_set(isa: str) -
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=settings, cwd=ROOT)
 
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("dtype", STEPS, ids=str)
+def test_a_constant_is_dequantized_to_few_bits_without_another_backend(dtype: DataType) -> None:
+    def network() -> ip.Network:
+        built = ip.Network("dequantized")
+        x = built.add_input_layer(0, TensorInfo((3, 9), dtype), name="x")
+        codes = np.random.default_rng(3).integers(-128, 128, (9, 5)).astype(np.int8)
+        stored = built.add_constant_layer(codes, ip.Quantization(0.05, 3))
+        weights = built.add_dequantize_layer(stored, dtype=dtype)
+        built.add_output_layer(0, built.add_batch_mat_mul_layer(x, weights), name="product")
+        built.add_output_layer(1, built.add_activation_layer(weights, function=ActivationFunction.RELU), name="clamped")
+        return built
+
+    array = np.random.default_rng(4).standard_normal((3, 9)).astype(dtype.numpy)
+    result, expected = (ip.load(network(), [backend]).run([array]) for backend in ("CpuAcc", "CpuRef"))
+    for mine, theirs in zip(result, expected, strict=True):
+        exact = np.asarray(theirs, np.float32)
+        np.testing.assert_allclose(
+            np.asarray(mine, np.float32), exact, rtol=0, atol=4 * STEPS[dtype] * np.abs(exact).max()
+        )
+
+
+@pytest.mark.parametrize("dtype", STEPS, ids=str)
+def test_conversions_of_types_are_casts(dtype: DataType) -> None:
+    name = {DataType.FLOAT16: "fp16", DataType.BFLOAT16: "bf16"}[dtype]
+    network = ip.Network("conversions")
+    x = network.add_input_layer(0, TensorInfo((6,)), name="x")
+    narrow = getattr(network, f"add_convert_fp32_to_{name}_layer")(x)
+    wide = getattr(network, f"add_convert_{name}_to_fp32_layer")(narrow)
+    network.add_output_layer(0, network.add_addition_layer(wide, wide), name="twice")
+    array = np.array([1.0, 257.0, 2049.0, 2051.0, 1e-9, -0.1], np.float32)
+    [result] = ip.load(network, ["CpuAcc"]).run([array])
+    assert (np.asarray(result) == 2 * array.astype(dtype.numpy).astype(np.float32)).all()
