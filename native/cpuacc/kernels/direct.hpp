@@ -300,16 +300,15 @@ struct Direct {
   }
 
   /// The channels whose weights for one panel stay in the cache from tile to tile, in words; all of them if there is
-  /// one tile, or if post-ops read a residual, which may be in the memory of the output.
+  /// one tile, or if they are not divisible.
   int channels_per_pass(int64_t wide, int64_t tiles) const {
     const int64_t most = kCachedFloats / 2 / (wide * t.window) / 16 * 16;
     const bool stays = depth * wide * t.window <= kCachedFloats;
-    if (kStep == 1 || stays || tiles == 1 || (residual && c.gemm.epilogue.count)) return depth;
+    if (kStep == 1 || stays || tiles == 1 || !is_divisible(residual, c.gemm.epilogue)) return depth;
     return most < 16 ? 16 : static_cast<int>(most);
   }
 
   void panel(const OutputRows& rows, int block, int blocks) {
-    static const Epilogue nothing{-__builtin_inff(), __builtin_inff(), 0, {}};
     const int64_t wide = int64_t{blocks} * 16, size = wide * depth * t.window, most = mr_of_panel(blocks);
     const int64_t tiles_of_row = (c.out_width + most - 1) / most,
                   count = flat ? (rows.count * c.out_width + most - 1) / most : rows.count * tiles_of_row;
@@ -317,11 +316,8 @@ struct Direct {
     t.prefetch_step = (blocks * 64 + count - 1) / count;
     first = 0;
     do {
-      const bool last = first + part >= depth;
-      const Epilogue& epilogue = last ? c.gemm.epilogue : nothing;
-      t.depth = last ? depth - first : part;
-      t.low = epilogue.low;
-      t.high = epilogue.high;
+      const int last = depth - first < part ? depth : first + part;
+      const Epilogue& epilogue = begin_pass(t, first, last, depth, c.gemm.epilogue);
       t.b = c.gemm.weights + int64_t{block} * 16 * depth * t.window + first * wide * t.window;
       t.bias = first ? kNoBias : c.gemm.bias + block * 16;
       t.prefetch = reinterpret_cast<const char*>(t.b + size);

@@ -76,6 +76,22 @@ inline Passes passes_of(int depth, int pixels, int blocks, bool divisible) {
   return best;
 }
 
+/// What a pass ends with that does not sum the last input channels.
+constexpr Epilogue kNoEpilogue{-__builtin_inff(), __builtin_inff(), 0, {}};
+
+/// Return whether input channels may be summed in several passes. Post-ops that read a residual need all sums at once,
+/// because the output may be in the memory of the residual.
+inline bool is_divisible(const float* residual, const Epilogue& epilogue) { return !(residual && epilogue.count); }
+
+/// Let `t` sum the words [first, last) of `depth`; return what the pass ends with.
+inline const Epilogue& begin_pass(MicroKernelArgs& t, int first, int last, int depth, const Epilogue& epilogue) {
+  const Epilogue& own = last == depth ? epilogue : kNoEpilogue;
+  t.depth = last - first;
+  t.low = own.low;
+  t.high = own.high;
+  return own;
+}
+
 alignas(64) const float kNoBias[kMaxPanelBlocks * 16] = {};
 const int32_t kNoTaps[1] = {0};
 
@@ -101,11 +117,7 @@ struct GemmPass {
 
   /// Sum the words [first, last) of `count` pixels from `row` on. Only the last ones end with the epilogue.
   void panels(int first, int last, int row, int count, int block, int block_end) {
-    static const Epilogue nothing{-__builtin_inff(), __builtin_inff(), 0, {}};
-    const Epilogue& epilogue = last == depth ? p.epilogue : nothing;
-    t.depth = last - first;
-    t.low = epilogue.low;
-    t.high = epilogue.high;
+    const Epilogue& epilogue = begin_pass(t, first, last, depth, p.epilogue);
     for (int blocks; block < block_end; block += blocks) {
       blocks = blocks_of_panel_at(block, p.blocks);
       const int64_t to = block * strides.block + row * strides.pixel;
@@ -122,13 +134,12 @@ struct GemmPass {
   }
 };
 
-/// The GEMM of words, which lie in blocks of 16 (see bfloat16_pairs.hpp). Post-ops that read a residual need all sums
-/// at once, because the output may be in the memory of the residual.
+/// The GEMM of words, which lie in blocks of 16 (see bfloat16_pairs.hpp).
 void gemm(const Gemm& p, const float* in, int64_t in_block, float* out, const OutputStrides& out_strides,
           const float* residual, const OutputRange& range) {
   GemmPass pass(p, in, in_block, out, out_strides, residual);
-  const bool divisible = !(residual && p.epilogue.count);
-  const Passes passes = passes_of(pass.depth, range.row_end - range.row, range.block_end - range.block, divisible);
+  const Passes passes = passes_of(pass.depth, range.row_end - range.row, range.block_end - range.block,
+                                  is_divisible(residual, p.epilogue));
   int first = 0;
   do {
     const int last = pass.depth - first < passes.depth ? pass.depth : first + passes.depth;

@@ -273,11 +273,10 @@ __attribute__((noinline)) void transform_outputs(const Winograd& w, const float*
 template <int kTile>
 void multiply_elements(const Winograd& w, int block, int blocks, int count, int first, int last, const float* seen,
                        float* sums) {
-  static const float kNoBias[kMaxPanelBlocks * 16] = {};
   constexpr int kElements = (kTile + 2) * (kTile + 2);
   const int depth = words_of(w.gemm.depth), depth_blocks = word_blocks_of(w.gemm.depth);
   const float* weights = w.gemm.weights + int64_t{block} * 16 * depth * kElements;
-  Gemm p{w.gemm.depth, blocks, nullptr, kNoBias, {-__builtin_inff(), __builtin_inff(), 0, {}}};
+  Gemm p{w.gemm.depth, blocks, nullptr, kNoBias, kNoEpilogue};
   for (int e = first; e < last; ++e) {
     p.weights = weights + int64_t{e} * blocks * 16 * depth;
     gemm(p, seen + int64_t{e} * depth_blocks * count * 16, int64_t{count} * 16, sums + int64_t{e} * blocks * count * 16,
