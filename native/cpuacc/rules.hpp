@@ -27,6 +27,11 @@ std::string described(const Tensor& tensor);
 /// Supported if all present operands and all results are float32.
 Refusal all_f32(const Graph& graph, const Node& node);
 
+/// Supported if the node has no post-ops.
+inline Refusal without_posts(const Graph&, const Node& node, const Settings&) {
+  return node.posts.empty() ? taken() : refused("takes no post-ops");
+}
+
 /// Normalize an axis that may be negative, counted from the end.
 inline int axis_of(int64_t axis, int rank) { return int(axis < 0 ? axis + rank : axis); }
 

@@ -104,7 +104,7 @@ void multiply(const PackedMatMulKernels& kernels, const PackedMatMul& p, const F
   const RowChunks cut(m);
   int64_t floats = 0;
   for (int chunk = 0; chunk < cut.chunks; ++chunk) floats += floats_of_chunk(m, cut.of(chunk));
-  Floats packed(floats), scratch(scratch_of_many_rows(m, kernels.panel));
+  Floats packed(floats), scratch(scratch_of_many_rows(p, kernels.panel));
   float* to = packed.data();
   for (int chunk = 0, first = 0; chunk < cut.chunks; first += cut.of(chunk), ++chunk) {
     const int rows = cut.of(chunk);
@@ -185,6 +185,13 @@ TEST_P(PackedMatMulKernel, multiplies_many_rows) {
 TEST_P(PackedMatMulKernel, multiplies_more_rows_and_columns_than_the_cache_holds) {
   check(isa(), 150, 100, 2100, 32, kOptions[1], true);
   check(isa(), 71, 50, 9000, 256, kOptions[0], true);
+  check(isa(), 600, 80, 300, 32, kOptions[0], true);
+}
+
+TEST_P(PackedMatMulKernel, sums_a_large_depth_in_passes) {
+  for (const Options& options : kOptions)
+    for (int depth : {255, 257, 520})
+      for (int block : {9, 24, 32, 1000, 2000}) check(isa(), 17, 50, depth, block, options, true);
 }
 
 TEST_P(PackedMatMulKernel, spreads_infinities_and_nans_to_their_rows_only) {

@@ -18,6 +18,12 @@ inline int blocks_of_panel_at(int block, int blocks) {
   return left == kMaxPanelBlocks ? left : left < kPanelBlocks ? left : kPanelBlocks;
 }
 
+/// The block at which the last of the panels that begin in [block, end) begins.
+inline int last_panel(int block, int end, int blocks) {
+  while (block + blocks_of_panel_at(block, blocks) < end) block += blocks_of_panel_at(block, blocks);
+  return block;
+}
+
 /// Compute the tiles of `count` pixels by one panel. `t` holds all arguments that are the same for every tile. With
 /// `continued`, the sums are added to what the output holds: the sums over the input channels before.
 template <int kStep>
@@ -115,21 +121,27 @@ struct GemmPass {
     t.c_pixel = strides.pixel;
   }
 
-  /// Sum the words [first, last) of `count` pixels from `row` on. Only the last ones end with the epilogue.
-  void panels(int first, int last, int row, int count, int block, int block_end) {
+  /// Sum the words [first, last) of `count` pixels from `row` on by one panel, whose weights for these words are
+  /// `weights`; those at `next` follow. Only the last words end with the epilogue.
+  void panel(const float* weights, const float* next, int first, int last, int row, int count, int block, int blocks) {
     const Epilogue& epilogue = begin_pass(t, first, last, depth, p.epilogue);
+    const int64_t to = block * strides.block + row * strides.pixel;
+    const int tiles = (count + mr_of_panel(blocks) - 1) / mr_of_panel(blocks);
+    t.a = in + first / 16 * t.a_block + row * 16;
+    t.b = weights;
+    t.bias = first ? kNoBias : p.bias + block * 16;
+    t.c = out + to;
+    t.residual = residual ? residual + to : nullptr;
+    t.prefetch = reinterpret_cast<const char*>(next);
+    t.prefetch_step = (blocks * 64 + tiles - 1) / tiles;
+    run_micro_kernels<16>(t, count, blocks, 16, epilogue, first > 0);
+  }
+
+  void panels(int first, int last, int row, int count, int block, int block_end) {
     for (int blocks; block < block_end; block += blocks) {
       blocks = blocks_of_panel_at(block, p.blocks);
-      const int64_t to = block * strides.block + row * strides.pixel;
-      const int tiles = (count + mr_of_panel(blocks) - 1) / mr_of_panel(blocks);
-      t.a = in + first / 16 * t.a_block + row * 16;
-      t.b = p.weights + int64_t{block} * 16 * depth + int64_t{first} * blocks * 16;
-      t.bias = first ? kNoBias : p.bias + block * 16;
-      t.c = out + to;
-      t.residual = residual ? residual + to : nullptr;
-      t.prefetch = reinterpret_cast<const char*>(t.b + int64_t{blocks} * 16 * depth);
-      t.prefetch_step = (blocks * 64 + tiles - 1) / tiles;
-      run_micro_kernels<16>(t, count, blocks, 16, epilogue, first > 0);
+      const float* weights = p.weights + int64_t{block} * 16 * depth + int64_t{first} * blocks * 16;
+      panel(weights, weights + int64_t{blocks} * 16 * depth, first, last, row, count, block, blocks);
     }
   }
 };

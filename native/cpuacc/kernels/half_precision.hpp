@@ -46,18 +46,39 @@ CPUACC_INLINE uint16_t to_brain(float x) {
   return uint16_t((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16 | 0x40u) : rounded);
 }
 
+/// Load kLanes float16 as float32.
+CPUACC_INLINE Vec load_half(const uint16_t* from) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif defined(__F16C__)
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+  Vec x;
+  for (int n = 0; n < kLanes; ++n) x[n] = from_half(from[n]);
+  return x;
+#endif
+}
+
+/// Load kLanes bfloat16 as float32.
+CPUACC_INLINE Vec load_brain(const uint16_t* from) {
+#if defined(__AVX512F__)
+  __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  return reinterpret_cast<Vec>(_mm512_slli_epi32(wide, 16));
+#elif defined(__AVX2__)
+  __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  return reinterpret_cast<Vec>(_mm256_slli_epi32(wide, 16));
+#else
+  Vec x;
+  for (int n = 0; n < kLanes; ++n) x[n] = from_brain(from[n]);
+  return x;
+#endif
+}
+
 [[maybe_unused]] void halves_to_floats(const void* from, void* to, int64_t count) {
   const uint16_t* in = static_cast<const uint16_t*>(from);
   float* out = static_cast<float*>(to);
   int64_t n = 0;
-#if defined(__AVX512F__)
-  for (; n + 16 <= count; n += 16)
-    _mm512_storeu_ps(out + n,
-                     _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + n))));
-#elif defined(__F16C__)
-  for (; n + 8 <= count; n += 8)
-    _mm256_storeu_ps(out + n, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + n))));
-#endif
+  for (; n + kLanes <= count; n += kLanes) store(out + n, load_half(in + n));
   for (; n < count; ++n) out[n] = from_half(in[n]);
 }
 

@@ -113,9 +113,8 @@ void matmul(const MatMul& m, const float* a, const float* b, float* out, const f
     p.weights = panels;
     pack_panels(m, b, panels, range.block, range.block_end);
   }
-  int full = range.block_end;
-  if (range.block_end == all && m.columns % 16)
-    for (full = range.block; full + blocks_of_panel_at(full, all) < all;) full += blocks_of_panel_at(full, all);
+  const bool ragged = range.block_end == all && m.columns % 16;
+  const int full = ragged ? last_panel(range.block, all, all) : range.block_end;
   const RowTiles cut(range.row_end - range.row, most);
   for (int n = 0, row = range.row; n < cut.tiles; row += cut.of(n), ++n) {
     const int rows = cut.of(n);
@@ -124,7 +123,7 @@ void matmul(const MatMul& m, const float* a, const float* b, float* out, const f
     const int64_t step = int64_t{rows | 1} * 16;  // odd, so that blocks do not map to the same cache sets
     pack_rows(m, a + row * m.a_row, rows, packed_rows, step);
     gemm(p, packed_rows, step, to, {16, 0, m.out_row}, added, {0, rows, range.block, full});
-    if (full < range.block_end) ragged_panel(m, p, packed_rows, step, to, added, own, rows, full, all - full);
+    if (ragged) ragged_panel(m, p, packed_rows, step, to, added, own, rows, full, all - full);
   }
 }
 

@@ -1,6 +1,7 @@
 // Products of float32 matrices with weights of few bits, which stay packed in memory: integers of 4 or 8 bits with a
 // scale for each block of the depth, float16 and bfloat16. One or a few rows decode the weights in registers, so that
-// their time is that of reading the packed weights. For many rows, panels of weights are decoded into the cache.
+// their time is that of reading the packed weights. For many rows, weights are decoded into the cache, and multiplied
+// with all rows.
 
 #ifndef CPUACC_KERNELS_PACKED_MATMUL_HPP
 #define CPUACC_KERNELS_PACKED_MATMUL_HPP
@@ -39,13 +40,16 @@ struct PackedWeights {
 
 static inline int64_t scale_blocks(const PackedWeights& w) { return (int64_t{w.depth} + w.block - 1) / w.block; }
 
-/// Bytes of the integers of one column block.
-static inline int64_t bytes_of_column_block(const PackedWeights& w) {
-  if (w.form == WeightForm::eight) return int64_t{w.depth} * 16;
-  if (w.form != WeightForm::four) return int64_t{w.depth} * 32;
-  const int64_t whole = w.depth / w.block, rest = w.depth % w.block;
+/// Bytes of the first `count` elements of the depth of one column block. With four bits, they end with a group.
+static inline int64_t bytes_of_depth(const PackedWeights& w, int64_t count) {
+  if (w.form == WeightForm::eight) return count * 16;
+  if (w.form != WeightForm::four) return count * 32;
+  const int64_t whole = count / w.block, rest = count % w.block;
   return 64 * (whole * ((w.block + kGroup - 1) / kGroup) + (rest + kGroup - 1) / kGroup);
 }
+
+/// Bytes of the integers of one column block.
+static inline int64_t bytes_of_column_block(const PackedWeights& w) { return bytes_of_depth(w, w.depth); }
 
 /// out[m][n] = bias[n] + sum over k of a[m][k] * weights[k][n], then the epilogue.
 struct PackedMatMul {
@@ -70,15 +74,32 @@ static inline int64_t floats_of_chunk(const MatMul& m, int64_t rows) {
   return (rows | 1) * ((int64_t{m.depth} + 15) / 16) * 16;
 }
 
-/// Column blocks whose decoded weights take at most 512 KiB, if these are a panel at least.
-static inline int32_t decoded_blocks(const MatMul& m, int32_t panel) {
-  const int64_t most = (int64_t{1} << 17) / 16 / (m.depth > 0 ? m.depth : 1) / panel * panel;
-  return most < panel ? panel : most > 1024 ? 1024 : int32_t(most);
+/// Elements of the depth that `many_rows` sums in one pass: about 256, in whole groups of all scale blocks.
+static inline int32_t depth_of_pass(const PackedWeights& w) {
+  const bool divisible = w.form != WeightForm::four || w.block % kGroup == 0 || w.block >= w.depth;
+  const int32_t passes = divisible ? (w.depth + 255) / 256 : 1;
+  return passes > 1 ? ((w.depth + passes - 1) / passes + 15) / 16 * 16 : w.depth;
+}
+
+/// Column blocks that are decoded at once with `depth` elements of the depth: one panel, which stays in the first-level
+/// cache. If these elements of all rows do not stay in the second-level cache, panels of 256 KiB, so that rows are read
+/// less often.
+static inline int32_t decoded_blocks(int32_t rows, int32_t depth, int32_t panel) {
+  const int64_t kept = int64_t{1} << 16, blocks = kept / 16 / (depth > 0 ? depth : 1) / panel * panel;
+  return int64_t{rows} * depth <= 2 * kept || blocks < panel ? panel : int32_t(blocks);
+}
+
+/// Floats of decoded weights that are in scratch memory at once: some panels in passes, or fewer with all their depth.
+static inline int64_t floats_of_decoded(const PackedMatMul& p, int32_t panel) {
+  const int32_t rows = p.product.rows, part = depth_of_pass(p.weights), all = p.weights.depth;
+  const int64_t of_pass = int64_t{decoded_blocks(rows, part, panel) + 1} * part * 16;
+  const int64_t of_panel = int64_t{decoded_blocks(rows, all, panel) + 1} * all * 16;
+  return of_pass > of_panel ? of_pass : of_panel;
 }
 
 /// Floats of scratch memory of `many_rows`: decoded weights, and results of a panel that is not full.
-static inline int64_t scratch_of_many_rows(const MatMul& m, int32_t panel) {
-  return int64_t{decoded_blocks(m, panel) + 1} * 16 * m.depth + int64_t{RowChunks(m).rows} * 6 * 16;
+static inline int64_t scratch_of_many_rows(const PackedMatMul& p, int32_t panel) {
+  return floats_of_decoded(p, panel) + int64_t{RowChunks(p.product).rows} * 6 * 16;
 }
 
 struct PackedMatMulKernels {

@@ -14,33 +14,6 @@ namespace {
 
 // ---- Decoding -------------------------------------------------------------------------------------------------------
 
-/// Load 16-bit floats.
-CPUACC_INLINE Vec load_half(const uint16_t* from) {
-#if defined(__AVX512F__)
-  return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-#elif defined(__F16C__)
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-#else
-  Vec x;
-  for (int n = 0; n < kLanes; ++n) x[n] = from_half(from[n]);
-  return x;
-#endif
-}
-
-CPUACC_INLINE Vec load_brain(const uint16_t* from) {
-#if defined(__AVX512F__)
-  __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-  return reinterpret_cast<Vec>(_mm512_slli_epi32(wide, 16));
-#elif defined(__AVX2__)
-  __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-  return reinterpret_cast<Vec>(_mm256_slli_epi32(wide, 16));
-#else
-  Vec x;
-  for (int n = 0; n < kLanes; ++n) x[n] = from_brain(from[n]);
-  return x;
-#endif
-}
-
 /// Load signed bytes.
 CPUACC_INLINE Vec load_signed(const int8_t* from) {
 #if defined(__AVX512F__)
@@ -58,6 +31,10 @@ CPUACC_INLINE Vec load_scale(ScaleType type, const void* scales, int64_t at) {
   if (type == ScaleType::single) return load(static_cast<const float*>(scales) + at);
   const uint16_t* from = static_cast<const uint16_t*>(scales) + at;
   return type == ScaleType::half ? load_half(from) : load_brain(from);
+}
+
+CPUACC_INLINE void prefetch_scale(const PackedWeights& w, int64_t at) {
+  prefetch_line(static_cast<const char*>(w.scales) + at * (w.scale_type == ScaleType::single ? 4 : 2));
 }
 
 #if defined(__AVX512F__)
@@ -306,16 +283,22 @@ CPUACC_INLINE void decode_group(const uint8_t* codes, int count, Vec table, cons
   for (int k = 0; k < count; ++k) put(k);
 }
 
-/// Decode one column block to `to`, `step` floats from one element of the depth to the next.
+/// Decode the elements [first, last) of the depth of one column block to `to`, `step` floats from one element to the
+/// next. With four bits, `first` begins a group. The column block `ahead` further is prefetched.
 template <WeightForm kForm>
-void decode_column_block(const PackedWeights& w, int64_t block, float* to, int64_t step) {
+void decode_column_block(const PackedWeights& w, int64_t block, int ahead, int first, int last, float* to,
+                         int64_t step) {
   constexpr bool kScaled = kForm == WeightForm::four || kForm == WeightForm::eight;
-  const int64_t blocks = scale_blocks(w);
-  const uint8_t* codes = static_cast<const uint8_t*>(w.codes) + block * bytes_of_column_block(w);
+  constexpr int kBytes = kForm == WeightForm::eight ? 1 : 2;  // of an element
+  const uint8_t* all_codes = static_cast<const uint8_t*>(w.codes) + block * bytes_of_column_block(w);
+  const int64_t next = ahead * bytes_of_column_block(w), next_scale = ahead * scale_blocks(w) * 16;
   const Vec table = table_of(0);
-  int64_t scale_at = block * blocks * 16;
-  for (int first = 0; first < w.depth; first += w.block, scale_at += 16) {
-    const int count = w.depth - first < w.block ? w.depth - first : w.block;
+  for (int from = first, count; from < last; from += count) {
+    const int scale_block = from / w.block, left = (scale_block + 1) * int64_t{w.block} - from;
+    const int64_t scale_at = (block * scale_blocks(w) + scale_block) * 16;
+    const uint8_t* codes = all_codes + bytes_of_depth(w, from);
+    count = left < last - from ? left : last - from;
+    prefetch_scale(w, scale_at + next_scale);
     Vec scale[kBlockVecs], zero[kBlockVecs];
     for (int n = 0; n < kBlockVecs; ++n) {
       scale[n] = kScaled ? load_scale(w.scale_type, w.scales, scale_at + n * kLanes) : broadcast(1);
@@ -325,11 +308,13 @@ void decode_column_block(const PackedWeights& w, int64_t block, float* to, int64
     if constexpr (kForm == WeightForm::four) {
       for (int group = 0; group < count; group += kGroup) {
         const int inside = count - group < kGroup ? count - group : kGroup;
+        prefetch_line(reinterpret_cast<const char*>(codes) + group * 8 + next);
         decode_group(codes + group * 8, inside, table, zero, scale, to, step);
         to += inside * step;
       }
     }
-    for (int k = 0; k < count && kForm != WeightForm::four; ++k, to += step)
+    for (int k = 0; k < count && kForm != WeightForm::four; ++k, to += step) {
+      prefetch_line(reinterpret_cast<const char*>(codes) + k * kBytes * 16 + next);
       for (int n = 0; n < kBlockVecs; ++n) {
         Vec x{};
         if constexpr (kForm == WeightForm::eight)
@@ -340,62 +325,94 @@ void decode_column_block(const PackedWeights& w, int64_t block, float* to, int64
           x = load_brain(reinterpret_cast<const uint16_t*>(codes) + k * 16 + n * kLanes);
         store(to + n * kLanes, kScaled ? (x - zero[n]) * scale[n] : x);
       }
-    codes += kForm == WeightForm::four    ? (count + kGroup - 1) / kGroup * 64
-             : kForm == WeightForm::eight ? count * 16
-                                          : count * 32;
+    }
   }
 }
 
-using Decode = void (*)(const PackedWeights&, int64_t block, float* to, int64_t step);
+using Decode = void (*)(const PackedWeights&, int64_t block, int ahead, int first, int last, float* to, int64_t step);
 constexpr Decode kDecode[] = {decode_column_block<WeightForm::four>, decode_column_block<WeightForm::eight>,
                               decode_column_block<WeightForm::half>, decode_column_block<WeightForm::brain>};
-
-/// Decode the panels of the column blocks [first, last), each as [depth][16 * column blocks].
-void decode_panels(const PackedWeights& w, int first, int last, float* to) {
-  const int all = (w.columns + 15) / 16;
-  for (int block = first; block < last;) {
-    const int blocks = blocks_of_panel_at(block, all);
-    for (int n = 0; n < blocks; ++n) kDecode[int(w.form)](w, block + n, to + n * 16, blocks * 16);
-    to += int64_t{blocks} * 16 * w.depth;
-    block += blocks;
-  }
-}
 
 void pack_rows_of_chunk(const MatMul& m, const float* a, float* to, int32_t count, int32_t rows) {
   pack_whole_rows(a, m.a_row, count, m.depth, to, int64_t{rows | 1} * 16);
 }
 
-/// Multiply a chunk of rows with decoded weights of the column blocks [first, last).
-void multiply_decoded(const MatMul& m, const float* packed, int rows, const float* decoded, float* out,
-                      const float* residual, float* own, int first, int last) {
+/// Products of many rows. Weights are decoded once, and so many at a time that they stay in the cache while all rows
+/// are multiplied with them.
+struct ManyRows {
+  const PackedMatMul& p;
+  const float* packed;  // rows in chunks
+  float* out;
+  const float* residual;
+  float* decoded;
+  const MatMul& m = p.product;
   const int all = (m.columns + 15) / 16;
-  int full = last;  // column blocks from here on are the last panel, whose last block is not full
-  if (last == all && m.columns % 16)
-    for (full = first; full + blocks_of_panel_at(full, all) < all;) full += blocks_of_panel_at(full, all);
-  const Gemm g{m.depth, all, decoded - int64_t{first} * 16 * m.depth, m.bias, m.epilogue};
-  const int64_t step = int64_t{rows | 1} * 16;
-  gemm(g, packed, step, out, {16, 0, m.out_row}, residual, {0, rows, first, full});
-  if (full < last) ragged_panel(m, g, packed, step, out, residual, own, rows, full, last - full);
-}
 
-/// Weights are decoded for each chunk of rows: that takes less time than reading decoded weights from beyond the cache.
+  /// Decode the elements [first, last) of the depth of some panels, each as [element][16 * column blocks].
+  void decode(int block, int block_end, int first, int last) const {
+    float* to = decoded;
+    for (int blocks; block < block_end; block += blocks, to += int64_t{last - first} * blocks * 16) {
+      blocks = blocks_of_panel_at(block, all);
+      for (int n = 0; n < blocks; ++n)
+        kDecode[int(p.weights.form)](p.weights, block + n, blocks, first, last, to + n * 16, blocks * 16);
+    }
+  }
+
+  /// Call `multiply(rows, step from block to block, number of rows, offset of their results)` for each chunk.
+  template <typename Multiply>
+  void for_each_chunk(const Multiply& multiply) const {
+    const RowChunks cut(m);
+    const float* rows = packed;
+    for (int chunk = 0, row = 0; chunk < cut.chunks; row += cut.of(chunk), ++chunk) {
+      multiply(rows, int64_t{cut.of(chunk) | 1} * 16, cut.of(chunk), row * m.out_row);
+      rows += floats_of_chunk(m, cut.of(chunk));
+    }
+  }
+
+  /// Multiply all rows with the elements [first, last) of the depth of the panels [block, block_end).
+  void multiply(int block, int block_end, int first, int last) const {
+    decode(block, block_end, first, last);
+    const Gemm g{m.depth, all, decoded, m.bias, m.epilogue};
+    for_each_chunk([&](const float* rows, int64_t step, int count, int64_t at) {
+      const OutputStrides strides{16, 0, m.out_row};
+      GemmPass pass(g, rows, step, out + at, strides, residual ? residual + at : nullptr);
+      const float* weights = decoded;
+      for (int n = block, blocks; n < block_end; n += blocks) {
+        blocks = blocks_of_panel_at(n, all);
+        const float* next = weights + int64_t{last - first} * blocks * 16;
+        pass.panel(weights, next, first, last, 0, count, n, blocks);
+        weights = next;
+      }
+    });
+  }
+
+  /// Multiply all rows with the last panel, whose last block is not full.
+  void multiply_ragged(int block, float* own) const {
+    decode(block, all, 0, m.depth);
+    const Gemm g{m.depth, all, decoded - int64_t{block} * 16 * m.depth, m.bias, m.epilogue};
+    for_each_chunk([&](const float* rows, int64_t step, int count, int64_t at) {
+      ragged_panel(m, g, rows, step, out + at, residual ? residual + at : nullptr, own, count, block, all - block);
+    });
+  }
+};
+
 void many_rows(const PackedMatMul& p, const float* packed, float* out, const float* residual, float* scratch,
                const OutputRange& range) {
   const MatMul& m = p.product;
-  const int all = (m.columns + 15) / 16, most = decoded_blocks(m, kPanelBlocks);
-  float* own = scratch + int64_t{most + 1} * 16 * m.depth;
-  const RowChunks cut(m);
-  for (int chunk = 0, row = 0; chunk < cut.chunks; row += cut.of(chunk), ++chunk) {
-    const int rows = cut.of(chunk);
-    const float* added = residual ? residual + row * m.out_row : nullptr;
-    for (int block = range.block, last = block; block < range.block_end; block = last) {
-      while (last < range.block_end && (last == block || last + blocks_of_panel_at(last, all) - block <= most + 1))
-        last += blocks_of_panel_at(last, all);
-      decode_panels(p.weights, block, last, scratch);
-      multiply_decoded(m, packed, rows, scratch, out + row * m.out_row, added, own, block, last);
+  const ManyRows product{p, packed, out, residual, scratch};
+  const bool ragged = range.block_end == product.all && m.columns % 16;
+  const int end = ragged ? last_panel(range.block, range.block_end, product.all) : range.block_end;
+  const int depth = is_divisible(residual, m.epilogue) ? depth_of_pass(p.weights) : m.depth;
+  const int most = decoded_blocks(m.rows, depth, kPanelBlocks);
+  for (int first = 0, next; first < m.depth; first = next) {
+    next = m.depth - first < depth ? m.depth : first + depth;
+    for (int block = range.block, last = block; block < end; block = last) {
+      while (last < end && (last == block || last + blocks_of_panel_at(last, product.all) - block <= most + 1))
+        last += blocks_of_panel_at(last, product.all);
+      product.multiply(block, last, first, next);
     }
-    packed += floats_of_chunk(m, rows);
   }
+  if (ragged) product.multiply_ragged(end, scratch + floats_of_decoded(p, kPanelBlocks));
 }
 
 }  // namespace

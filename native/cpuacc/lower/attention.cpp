@@ -702,10 +702,6 @@ bool fuse_attentions(Graph& graph, const Settings&) {
   return changed;
 }
 
-Refusal support_fused(const Graph&, const Node& node, const Settings&) {
-  return node.posts.empty() ? taken() : refused("takes no post-ops");
-}
-
 void lower_fused(const Node& node, Builder& builder) {
   std::vector<Buffer> operands;
   for (size_t n = 0; n < 3; ++n) operands.push_back(builder.buffer(node.inputs[n]));
@@ -718,7 +714,7 @@ void lower_fused(const Node& node, Builder& builder) {
 
 Family attention_family() {
   return {{{"Attention", "f32", support_attention, lower_attention, nullptr},
-           {"acc.Attention", "f32", support_fused, lower_fused, nullptr}},
+           {"acc.Attention", "f32", without_posts, lower_fused, nullptr}},
           {{"attention", fuse_attentions}}};
 }
 

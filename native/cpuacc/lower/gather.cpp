@@ -13,10 +13,6 @@ namespace {
 
 std::string label(const Node& node) { return node.type + " " + node.name; }
 
-Refusal no_posts(const Graph&, const Node& node, const Settings&) {
-  return node.posts.empty() ? taken() : refused("takes no post-ops");
-}
-
 // ---- Gather ---------------------------------------------------------------------------------------------------------
 
 struct Gather {
@@ -72,7 +68,7 @@ Refusal gather_support(const Graph& graph, const Node& node, const Settings& set
   int32_t dtype = graph.in(node, 1)->dtype;
   if (dtype != IPR_DTYPE_INT32 && dtype != IPR_DTYPE_INT64)
     return refused("indices are of another type", IPR_REASON_DATA_TYPE);
-  return no_posts(graph, node, settings);
+  return without_posts(graph, node, settings);
 }
 
 // ---- Pad ------------------------------------------------------------------------------------------------------------
@@ -107,7 +103,7 @@ Refusal pad_support(const Graph& graph, const Node& node, const Settings& settin
     return refused(std::string(node.text("padding_mode")) + " is not done here", IPR_REASON_ATTRIBUTE);
   if (out.has_axis() || !encoded(node.number("pad_value"), out, element))
     return refused("a border of " + described(out) + " is not done here", IPR_REASON_DATA_TYPE);
-  return no_posts(graph, node, settings);
+  return without_posts(graph, node, settings);
 }
 
 void lower_pad(const Node& node, Builder& builder) {

@@ -588,19 +588,15 @@ void lower(const Node& node, Builder& builder) {
   for (int64_t n = 0; n < builder.graph.in(node, 2)->shape[0]; ++n) lower_direction(node, builder, n);
 }
 
-Refusal own(const Graph&, const Node& node, const Settings&) {
-  return node.posts.empty() ? taken() : refused("takes no post-ops");
-}
-
 }  // namespace
 
 Family lstm_family() {
   return {{{"LstmSequence", "products and steps", support, never, nullptr},
            {"GruSequence", "products and steps", support, never, nullptr},
            {"RnnSequence", "products and steps", support, never, nullptr},
-           {"acc.Lstm", "steps", own, lower, nullptr},
-           {"acc.Gru", "steps", own, lower_gru, nullptr},
-           {"acc.Rnn", "steps", own, lower_gru, nullptr}},
+           {"acc.Lstm", "steps", without_posts, lower, nullptr},
+           {"acc.Gru", "steps", without_posts, lower_gru, nullptr},
+           {"acc.Rnn", "steps", without_posts, lower_gru, nullptr}},
           {{"lstm", split_products}}};
 }
 

@@ -277,7 +277,8 @@ void lower_packed(const Node& node, Builder& builder) {
   step.operations = operations;
   step.in = {operand, builder.buffer(fused.residual)};
   step.out = {builder.buffer(node.outputs[0])};
-  if (!few) step.scratch_per_part = uint64_t(scratch_of_many_rows(m, state->kernels->panel)) * sizeof(float);
+  if (!few)
+    step.scratch_per_part = uint64_t(scratch_of_many_rows(state->matmul, state->kernels->panel)) * sizeof(float);
   step.state = std::move(state);
   builder.add(std::move(step));
 }

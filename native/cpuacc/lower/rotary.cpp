@@ -325,10 +325,6 @@ bool fuse_rotaries(Graph& graph, const Settings&) {
   return changed;
 }
 
-Refusal support_fused(const Graph&, const Node& node, const Settings&) {
-  return node.posts.empty() ? taken() : refused("takes no post-ops");
-}
-
 void lower_fused(const Node& node, Builder& builder) {
   add_rotary(node, builder, *static_cast<const Rotary*>(node.extra.get()), -1);
 }
@@ -337,7 +333,7 @@ void lower_fused(const Node& node, Builder& builder) {
 
 Family rotary_family() {
   return {{{"RotaryEmbedding", "f32", support_rotary, lower_rotary, nullptr},
-           {"acc.Rotary", "f32", support_fused, lower_fused, nullptr}},
+           {"acc.Rotary", "f32", without_posts, lower_fused, nullptr}},
           {{"rotary embeddings", fuse_rotaries}}};
 }
 

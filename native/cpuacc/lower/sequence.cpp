@@ -14,10 +14,6 @@ namespace {
 
 std::string label(const Node& node) { return node.type + " " + node.name; }
 
-Refusal no_posts(const Graph&, const Node& node, const Settings&) {
-  return node.posts.empty() ? taken() : refused("takes no post-ops");
-}
-
 int64_t index_at(const void* data, bool wide, int64_t n) {
   return wide ? static_cast<const int64_t*>(data)[n] : static_cast<const int32_t*>(data)[n];
 }
@@ -50,7 +46,7 @@ Refusal support_accumulation(const Graph& graph, const Node& node, const Setting
   const Tensor& in = *graph.in(node, 0);
   if (in.is_quantized() || graph.out(node).is_quantized())
     return refused(node.type + " of " + described(in) + " is not supported", IPR_REASON_QUANTIZATION);
-  if (accumulate_kernels_for(settings.isa).accumulate(in.dtype)) return no_posts(graph, node, settings);
+  if (accumulate_kernels_for(settings.isa).accumulate(in.dtype)) return without_posts(graph, node, settings);
   return refused(node.type + " of " + described(in) + " is not supported", IPR_REASON_DATA_TYPE);
 }
 
@@ -149,7 +145,7 @@ Refusal support_triangle(const Graph& graph, const Node& node, const Settings& s
     return refused("Trilu of " + described(out) + " is not supported", IPR_REASON_QUANTIZATION);
   if (out.dtype > IPR_DTYPE_BFLOAT16)
     return refused("Trilu of " + described(out) + " is not supported", IPR_REASON_DATA_TYPE);
-  return no_posts(graph, node, settings);
+  return without_posts(graph, node, settings);
 }
 
 void lower_triangle(const Node& node, Builder& builder) {
@@ -200,7 +196,7 @@ struct CacheUpdate {
 Refusal support_cache(const Graph& graph, const Node& node, const Settings& settings) {
   if (!graph.in(node, 1)->same_quantization(graph.out(node)))
     return refused("the tensors have scales that require arithmetic", IPR_REASON_QUANTIZATION);
-  return no_posts(graph, node, settings);
+  return without_posts(graph, node, settings);
 }
 
 void lower_cache(const Node& node, Builder& builder) {
@@ -277,7 +273,7 @@ void lower_box_update(const Node& node, Builder& builder) {
 Family sequence_family() {
   return {{{"CumSum", "plain", support_accumulation, lower_accumulation, nullptr},
            {"CumProd", "plain", support_accumulation, lower_accumulation, nullptr},
-           {"ReverseSequence", "plain", no_posts, lower_reversal, nullptr},
+           {"ReverseSequence", "plain", without_posts, lower_reversal, nullptr},
            {"Trilu", "plain", support_triangle, lower_triangle, nullptr},
            {"TensorScatter", "plain", support_cache, lower_cache, nullptr},
            {"DynamicUpdateSlice", "plain", support_cache, lower_box_update, nullptr}},
