@@ -38,8 +38,13 @@ def one_operator(
     outputs: list[T],
     options: tuple[str, dict[str, Any]] | None = None,
     version: int = 1,
+    intermediates: list[T] | None = None,
+    shown: int | None = None,
 ) -> bytes:
-    """Return a file of one operator; inputs that are not constants are those of the graph, in order."""
+    """Return a file of one operator; inputs that are not constants are those of the graph, in order.
+
+    The outputs of the graph are the first `shown` outputs of the operator, by default all.
+    """
     value = [item for item in inputs if item is not None]
     buffers: list[dict[str, Any]] = [{}]
     tensors = [_tensor(f"i{k}", item, buffers) for k, item in enumerate(value)]
@@ -47,7 +52,9 @@ def one_operator(
     numbers = iter(range(len(value)))
     places = [-1 if item is None else next(numbers) for item in inputs]
     results = list(range(len(value), len(tensors)))
-    more = {_union(options[0]): options} if options else {}
+    more: dict[str, Any] = {_union(options[0]): options} if options else {}
+    more["intermediates"] = list(range(len(tensors), len(tensors) + len(intermediates or ())))
+    tensors += [_tensor(f"m{k}", item, buffers) for k, item in enumerate(intermediates or ())]
     model = {
         "version": 3,
         "operator_codes": [code(name, version=version)],
@@ -56,7 +63,7 @@ def one_operator(
             {
                 "tensors": tensors,
                 "inputs": [k for k, item in enumerate(value) if item.value is None and "is_variable" not in item.more],
-                "outputs": results,
+                "outputs": results[:shown],
                 "operators": [operator(places, results, opcode_index=0, **more)],
             }
         ],

@@ -240,6 +240,9 @@ SLICE:SliceOptions SOFTMAX:SoftmaxOptions SPACE_TO_BATCH_ND:SpaceToBatchNDOption
 SPLIT:SplitOptions SPLIT_V:SplitVOptions SQUEEZE:SqueezeOptions STRIDED_SLICE:StridedSliceOptions SUB:SubOptions
 SUM:ReducerOptions TILE:TileOptions TRANSPOSE:TransposeOptions TRANSPOSE_CONV:TransposeConvOptions UNIQUE:UniqueOptions
 UNPACK:UnpackOptions WHILE:WhileOptions
+BIDIRECTIONAL_SEQUENCE_LSTM:BidirectionalSequenceLSTMOptions
+BIDIRECTIONAL_SEQUENCE_RNN:BidirectionalSequenceRNNOptions LSTM:LSTMOptions RNN:RNNOptions SVDF:SVDFOptions
+UNIDIRECTIONAL_SEQUENCE_LSTM:UnidirectionalSequenceLSTMOptions UNIDIRECTIONAL_SEQUENCE_RNN:SequenceRNNOptions
 """
 
 TENSOR_TYPES = tuple(_TENSOR_TYPES.split())

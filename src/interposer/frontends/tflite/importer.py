@@ -304,6 +304,10 @@ class Importer:
         elif index not in self.subgraph.inputs:
             raise ParseError(f"tensor {self.subgraph.tensors[index].name!r} is no variable", where=where)
 
+    def is_variable(self, index: int) -> bool:
+        """Return True if tensor `index` is a variable."""
+        return self._variables.of_tensor(self._number, index) is not None
+
     def accesses(self, numbers: Sequence[int], bound: Bound) -> list[Accesses]:
         """Return what subgraphs do with variables, for the handles `bound` among their inputs.
 
@@ -464,7 +468,7 @@ class Importer:
         outputs = [index for index in operator.outputs if index not in self._handles]
         if len(values) != len(outputs):
             raise ParseError(f"it has {len(outputs)} outputs; expected {len(values)}", where=where)
-        self._values.update(zip(outputs, values, strict=True))
+        self._values.update((index, value) for index, value in zip(outputs, values, strict=True) if value is not None)
 
     def _source(self, place: str) -> str:
         """Return the file and `place` (a location in the file), as messages about a layer show it."""
@@ -506,6 +510,11 @@ class Importer:
         """
         info = tensor_info(self.subgraph.tensors[operator.outputs[number]], where, dynamic=self._dynamic)
         return info.with_shape([None] * info.rank) if self._is_resized else info
+
+    def intermediate_infos(self, operator: Operator, where: str) -> list[TensorInfo | None]:
+        """Return the infos of an operator's intermediate tensors, None for absent ones; `where` is for errors."""
+        tensors = self.subgraph.tensors
+        return [None if index < 0 else tensor_info(tensors[index], where) for index in operator.intermediates]
 
     def _drop_unused_constants(self) -> None:
         for layer in self.graph:

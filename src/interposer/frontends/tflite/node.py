@@ -57,6 +57,9 @@ class Import(Protocol):
     def output_info(self, operator: Operator, number: int, where: str) -> TensorInfo:
         """Return the info that the file declares for output `number` of an operator; `where` is for errors."""
 
+    def intermediate_infos(self, operator: Operator, where: str) -> list[TensorInfo | None]:
+        """Return the infos of an operator's intermediate tensors, None for absent ones; `where` is for errors."""
+
     def needs(self, value: Value) -> Needs | None:
         """Return which model inputs must have known values or shapes so that a value is known during the import.
 
@@ -97,6 +100,9 @@ class Import(Protocol):
 
         `ParseError` is raised if it is no variable. Nothing is set if the caller gives the tensor as an input.
         """
+
+    def is_variable(self, index: int) -> bool:
+        """Return True if tensor `index` is a variable."""
 
     def accesses(self, numbers: Sequence[int], bound: Bound) -> Sequence[Accesses]:
         """Return what subgraphs do with variables, for the handles `bound` among their inputs.
@@ -164,6 +170,10 @@ class Node:
         """Return the value of an input that is a variable, and a function that sets the value after the operator."""
         return self.input(index), lambda value: self.write_state(index, value)
 
+    def is_state(self, index: int) -> bool:
+        """Return True if an input is a variable."""
+        return self.importer.is_variable(self.operator.inputs[index])
+
     def write_state(self, index: int, value: Value) -> None:
         """Set the value that an input, which is a variable, has after the operator; fail if it is no variable."""
         self.importer.write_tensor(self.operator.inputs[index], value, self.where)
@@ -190,6 +200,11 @@ class Node:
     def output_info(self) -> TensorInfo:
         """The info that the file declares for the first output."""
         return self.output_infos[0]
+
+    @property
+    def intermediate_infos(self) -> list[TensorInfo | None]:
+        """The infos of the intermediate tensors, of which an operator in integers uses the scales; None if absent."""
+        return self.importer.intermediate_infos(self.operator, self.where)
 
     def like(self, index: int, other: Value, *, rank: int | None = None, fold: bool = True) -> Value:
         """Return an input, dequantized if `other` is float: the quantized weights of a float operator.
@@ -287,6 +302,10 @@ class Node:
     def pieces(self, op: Op, *values: Value | None) -> list[Value]:
         """Add a layer with several outputs for intermediate results of the operator, and return all outputs."""
         return self._add(op, values, [None] * op.num_results())
+
+    def results(self, op: Op, values: Sequence[Value | None], reported: Sequence[TensorInfo | None]) -> list[Value]:
+        """Add a layer and return all its outputs; `reported` has the info that the file declares for each, or None."""
+        return self._add(op, values, reported)
 
     def output(self, index: int, op: Op, *values: Value | None) -> Value:
         """Add a layer whose first output is output `index` of the operator, and return this output."""

@@ -12,7 +12,7 @@ from interposer.ir.graph import Value
 
 __all__ = ["Converter", "Entry", "complex_operator", "find", "find_complex", "operator", "operators"]
 
-Converter: TypeAlias = Callable[[Node], Value | Sequence[Value]]
+Converter: TypeAlias = Callable[[Node], Value | Sequence[Value | None]]
 
 
 class Entry(NamedTuple):
@@ -33,7 +33,8 @@ _COMPLEX: Final[dict[str, Entry]] = {}
 def operator(*names: str, options: bool = False, custom: bool = False) -> Callable[[Converter], Converter]:
     """Register the decorated function as the converter of the TFLite operators `names`.
 
-    It takes a `Node` and returns the operator's output value, or a sequence of them. With `options`, it reads the
+    It takes a `Node` and returns the operator's output value, or a sequence of them, with None for an output that is
+    not available to other operators. With `options`, it reads the
     node's options; an operator with options of another type than the schema's is then refused. `custom` says that the
     names are those of custom operators.
 

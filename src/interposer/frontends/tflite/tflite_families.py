@@ -17,6 +17,7 @@ from interposer.frontends.tflite import (  # noqa: F401
     quantization,
     randomness,
     rearrange,
+    recurrent,
     reduction,
     reshape,
     resize,

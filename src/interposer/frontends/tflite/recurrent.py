@@ -1,0 +1,248 @@
+"""TFLite converters for recurrent layers; most operands have the order of the layers' own operands.
+
+The states of these operators are variable tensors: an operator reads its states, and writes the new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from interposer.core.schema import Op
+from interposer.core.types import TensorInfo
+from interposer.frontends.tflite.hybrid import signed
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.tflite_converters import operator
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.elementwise import Addition, Multiplication
+from interposer.ops.lstm import BidirectionalSequenceLstm, Lstm, UnidirectionalSequenceLstm
+from interposer.ops.matmul import FullyConnected
+from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
+from interposer.ops.rearrange import Concat, Splitter
+from interposer.ops.recurrent import (
+    BidirectionalSequenceRnn,
+    FusedActivation,
+    Rnn,
+    Svdf,
+    UnidirectionalSequenceRnn,
+)
+
+__all__: list[str] = []
+
+_FUNCTIONS: Final = {member.value: member for member in FusedActivation}
+_SIGMOID: Final = Activation(ActivationFunction.SIGMOID)
+_TANH: Final = Activation(ActivationFunction.TANH, a=1.0, b=1.0)
+_GATES: Final = ("input", "forget", "cell", "output")
+
+
+def _function(node: Node) -> FusedActivation:
+    number = node.options["fused_activation_function"]
+    if number not in _FUNCTIONS:
+        node.fail(f"the fused activation {number} is not supported")
+    return _FUNCTIONS[number]
+
+
+def _values(node: Node, count: int) -> list[Value | None]:
+    """Return the first `count` inputs of the operator, with None for absent ones.
+
+    The weights of hybrid operators stay quantized.
+    """
+    values = [node.optional(index) for index in range(count)]
+    if not node.info(0).dtype.is_float:
+        return values
+    return [value if value is None else signed(node, value) for value in values]
+
+
+def _outputs(
+    node: Node, op: Op, values: Sequence[Value | None], outputs: Sequence[int], states: Mapping[int, int]
+) -> list[Value]:
+    """Add a layer, write its new states, and return the outputs of the operator.
+
+    `outputs` are the numbers of the layer's results that are outputs of the operator. `states` maps the number of an
+    input of the operator, a state, to the number of the result with its new value.
+    """
+    if len(node.operator.outputs) != len(outputs):
+        node.fail(f"it has {len(node.operator.outputs)} outputs; expected {len(outputs)}")
+    reported: list[TensorInfo | None] = [None] * op.num_results()
+    for number, result in enumerate(outputs):
+        reported[result] = node.output_infos[number]
+    for index, result in states.items():
+        reported[result] = node.info(index)
+    created = node.results(op, values, reported)
+    for index, result in states.items():
+        node.write_state(index, created[result])
+    return [created[result] for result in outputs]
+
+
+# --- layers without gates ---------------------------------------------------------------------------------------------
+
+
+@operator("RNN", options=True)
+def rnn(node: Node) -> Sequence[Value | None]:
+    """Convert RNN: one time step."""
+    return _outputs(node, Rnn(_function(node)), _values(node, 5), [1], {4: 0})
+
+
+@operator("UNIDIRECTIONAL_SEQUENCE_RNN", options=True)
+def sequence_rnn(node: Node) -> Sequence[Value | None]:
+    """Convert UNIDIRECTIONAL_SEQUENCE_RNN."""
+    op = UnidirectionalSequenceRnn(_function(node), node.options["time_major"])
+    return _outputs(node, op, _values(node, 5), [0], {4: 1})
+
+
+@operator("BIDIRECTIONAL_SEQUENCE_RNN", options=True)
+def bidirectional_rnn(node: Node) -> Sequence[Value | None]:
+    """Convert BIDIRECTIONAL_SEQUENCE_RNN."""
+    merged = node.options["merge_outputs"]
+    op = BidirectionalSequenceRnn(_function(node), node.options["time_major"], merged)
+    return _outputs(node, op, _values(node, 12), [0] if merged else [0, 3], {4: 1, 8: 2})
+
+
+@operator("SVDF", options=True)
+def svdf(node: Node) -> Sequence[Value | None]:
+    """Convert SVDF: one time step.
+
+    In integers, LiteRT applies RELU by saturation alone: the zero point of the output is the smallest integer.
+    """
+    function = _function(node)
+    if _in_integers(node) and function is FusedActivation.RELU:
+        function = FusedActivation.NONE
+    return _outputs(node, Svdf(node.options["rank"], function), _values(node, 5), [1], {4: 0})
+
+
+# --- LSTM -------------------------------------------------------------------------------------------------------------
+
+
+def _gated(node: Node) -> tuple[list[Value | None], dict[str, Any]]:
+    """Return the inputs of an LSTM in the order of the layer's operands, and the layer's attributes for its features.
+
+    The features, such as peephole connections, follow from the inputs that are present.
+    """
+    inputs = _values(node, 24)
+    values = [inputs[0], *inputs[18:20], *inputs[1:18], *inputs[20:24]]
+    named = dict(zip((operand.name for operand in Lstm.operands), values, strict=True))
+    cifg = named["input_to_input_weights"] is None
+    features = {
+        "cifg_enabled": cifg,
+        "peephole_enabled": named["cell_to_output_weights"] is not None,
+        "projection_enabled": named["projection_weights"] is not None,
+        "layer_norm_enabled": named["output_layer_norm_weights"] is not None,
+    }
+    ignored = ("cell_to_input_weights", "input_layer_norm_weights", "input_gate_bias") if cifg else ()
+    return list((named | dict.fromkeys(ignored)).values()), features
+
+
+def _clips(node: Node, cell: str, projection: str) -> dict[str, Any]:
+    return {cell: node.options["cell_clip"], projection: node.options["proj_clip"]}
+
+
+def _intermediates(node: Node) -> dict[str, Any]:
+    """Return the layer's attributes for the scales of an LSTM in integers, which are those of intermediate tensors."""
+    infos = node.intermediate_infos
+    if len(infos) != 5:
+        node.fail(f"it has {len(infos)} intermediate tensors; only LSTMs in integers with 5 of them are supported")
+    scales: dict[str, Any] = {
+        f"{gate}_intermediate_scale": info.scale if info is not None and info.quantization else 0.0
+        for gate, info in zip(_GATES, infos, strict=False)
+    }
+    hidden = infos[4]
+    if hidden is not None and hidden.quantization:
+        scales |= {"hidden_state_scale": hidden.scale, "hidden_state_zero_point": hidden.zero_point}
+    return scales
+
+
+def _in_integers(node: Node) -> bool:
+    return node.info(0).is_quantized
+
+
+@operator("UNIDIRECTIONAL_SEQUENCE_LSTM", options=True)
+def sequence_lstm(node: Node) -> Sequence[Value | None]:
+    """Convert UNIDIRECTIONAL_SEQUENCE_LSTM, in floats or in integers."""
+    if node.options["diagonal_recurrent_tensors"]:
+        node.fail("diagonal recurrent weights are not supported")
+    values, features = _gated(node)
+    scales = _intermediates(node) if _in_integers(node) else {}
+    op = UnidirectionalSequenceLstm(
+        activation_func=FusedActivation.TANH if _in_integers(node) else _function(node),
+        time_major=node.options["time_major"],
+        **_clips(node, "clipping_thres_cell", "clipping_thres_proj"),
+        **features,
+        **scales,
+    )
+    return _outputs(node, op, values, [0], {18: 1, 19: 2})
+
+
+@operator("LSTM", options=True)
+def lstm(node: Node) -> Sequence[Value | None]:
+    """Convert LSTM: one time step of the full kernel, in floats or in integers, or of the basic kernel."""
+    if node.options["kernel_type"]:
+        return _basic(node)
+    values, features = _gated(node)
+    if _in_integers(node):
+        clips = _clips(node, "cell_clip", "projection_clip")
+        return _outputs(node, QLstm(**clips, **features, **_intermediates(node)), values, [2], {18: 0, 19: 1})
+    clips = _clips(node, "clipping_thres_cell", "clipping_thres_proj")
+    op = Lstm(activation_func=_function(node), **clips, **features)
+    return _outputs(node, op, values, [3], {18: 1, 19: 2})
+
+
+# --- the basic kernel of LSTM -----------------------------------------------------------------------------------------
+
+
+def _basic(node: Node) -> Sequence[Value | None]:
+    """Convert LSTM of the basic kernel: one time step, with the weights of all gates in one matrix.
+
+    The outputs are the new output and cell state, the concatenated inputs, and the sums of the gates in floats.
+    """
+    if node.count != 5 or len(node.operator.outputs) != 4:
+        node.fail(f"it has {node.count} inputs and {len(node.operator.outputs)} outputs; expected 5 and 4")
+    inputs = node.output(2, Concat(axis=1), node.input(0), node.input(1))
+    output, cell, sums = _basic_of_integers(node) if node.info(0).is_quantized else _basic_of_floats(node, inputs)
+    for index, value in ((1, output), (4, cell)):
+        if node.is_state(index):
+            node.write_state(index, value)
+    return [output, cell, inputs, sums]
+
+
+def _basic_of_floats(node: Node, inputs: Value) -> tuple[Value, Value, Value | None]:
+    sums = node.output(3, FullyConnected(transpose_weight_matrix=True), inputs, node.input(2, rank=2), node.input(3))
+    parts = node.pieces(Splitter(1, (sums.known.shape[1] // 4,) * 4), sums)
+    entry, forget, opening = (node.add(_SIGMOID, parts[index]) for index in (0, 2, 3))
+    added = node.add(Multiplication(), entry, node.add(_TANH, parts[1]))
+    cell = node.output(1, Addition(), added, node.add(Multiplication(), forget, node.input(4)))
+    return node.output(0, Multiplication(), opening, node.add(_TANH, cell)), cell, sums
+
+
+def _basic_of_integers(node: Node) -> tuple[Value, Value, Value | None]:
+    """Add a QuantizedLstm layer.
+
+    Each row of the weights belongs to the inputs and then the outputs. The operator concatenates the recurrent weights
+    and those of the inputs, so the first part of a row has as many elements as the outputs.
+    """
+    weights, bias = node.known(2, "the weights"), node.known(3, "the biases")
+    units, row = len(bias) // 4, weights.shape[-1]
+    if weights.shape != (4 * units, row) or row < units:
+        node.fail(f"the weights have shape {weights.shape}, for {len(bias)} biases")
+    gates = [weights[number * units : (number + 1) * units] for number in (0, 2, 1, 3)]
+    biases = [bias[number * units : (number + 1) * units] for number in (0, 2, 1, 3)]
+    of_inputs = [node.constant(gate[:, units:], node.info(2)) for gate in gates]
+    of_outputs = [node.constant(gate[:, :units], node.info(2)) for gate in gates]
+    vectors = [node.constant(part, node.info(3)) for part in biases]
+    values = [node.input(0), node.input(4), node.input(1), *of_inputs, *of_outputs, *vectors]
+    infos = node.output_infos
+    cell, output = node.results(QuantizedLstm(), values, [infos[1], infos[0]])
+    return output, cell, None
+
+
+@operator("BIDIRECTIONAL_SEQUENCE_LSTM", options=True)
+def bidirectional_lstm(node: Node) -> Sequence[Value | None]:
+    """Convert BIDIRECTIONAL_SEQUENCE_LSTM."""
+    merged = node.options["merge_outputs"]
+    op = BidirectionalSequenceLstm(
+        activation_func=_function(node),
+        time_major=node.options["time_major"],
+        merge_outputs=merged,
+        **_clips(node, "clipping_thres_cell", "clipping_thres_proj"),
+    )
+    return _outputs(node, op, _values(node, 48), [0] if merged else [0, 5], {35: 1, 36: 2, 37: 3, 38: 4})
