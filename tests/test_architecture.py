@@ -72,6 +72,7 @@ ANYWHERE = {"numpy"}
 HOMES: dict[str, set[str]] = {
     "ai_edge_litert": {"backends.engines.litert"},
     "flatbuffers": {"writers.tflite"},
+    "google": {"frontends.caffe.proto"},
     "ml_dtypes": {"core.types"},
     "onnxruntime": {"backends.engines.onnxruntime"},
     "openvino": {"backends.engines.openvino"},

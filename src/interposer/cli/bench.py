@@ -13,11 +13,10 @@ from interposer.cli.network import (
     add_network_arguments,
     add_plan_argument,
     backend_ids,
+    reading_of,
     report_skipped,
     runtime_with_threads,
-    shapes_of,
     sources_of,
-    values_of,
 )
 from interposer.cli.numbers import number, positive, threads
 from interposer.cli.outputs import check_writable, file_path
@@ -71,7 +70,7 @@ def execute(args: argparse.Namespace) -> int:
     """Measure the network on several choices of backends, and print a table or JSON; return 1 if none could run it."""
     if args.plot is not None:
         check_writable("--plot", args.plot, sources_of(args))
-    network = read_network(args.network, args.format, shapes_of(args), values_of(args), args.signature)
+    network = read_network(args.network, **reading_of(args))
     with runtime_with_threads(args.threads) as runtime:
         choices = _choices(args, runtime)
         _report_absent(choices, runtime)

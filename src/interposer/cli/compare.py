@@ -13,9 +13,8 @@ from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import add_input_arguments, inputs_text, named_inputs, read_inputs
 from interposer.cli.network import (
     add_network_arguments,
-    shapes_of,
+    reading_of,
     sources_of,
-    values_of,
 )
 from interposer.cli.numbers import number
 from interposer.cli.outputs import check_writable, file_path, flat, save_npz
@@ -74,7 +73,7 @@ def execute(args: argparse.Namespace) -> int:
     backends = _backends(args.backends)
     if args.cut is not None:
         _check_cut(args)
-    network = read_network(args.network, args.format, shapes_of(args), values_of(args), args.signature)
+    network = read_network(args.network, **reading_of(args))
     tolerance = Tolerance(args.tolerance, args.steps)
     result = compare(
         network,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from interposer.cli.network import add_source_arguments, network_path, shapes_of, sources_of
+from interposer.cli.network import add_source_arguments, network_path, reading_of, sources_of
 from interposer.cli.numbers import positive
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import say
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnboundInputError, UnwritableError
 from interposer.frontends.template import Template
 from interposer.ir.network import Network
-from interposer.session.source import read_network, read_source
+from interposer.session.source import Reading, read_network, read_source
 
 __all__ = ["configure", "execute"]
 
@@ -43,7 +43,7 @@ def execute(args: argparse.Namespace) -> None:
         _refuse_options_of_onnx(args)
     for path in (args.output, f"{args.output}.data"):
         check_writable("the output", Path(path), sources_of(args))
-    source = read_source(args.network, args.format, shapes_of(args), signature=args.signature)
+    source = read_source(args.network, Reading(**reading_of(args)))
     network, fixed = _with_open_dimensions(source), None
     try:
         written = _WRITERS[suffix](network, args)

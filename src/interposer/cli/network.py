@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from interposer.cli.streams import printable
 from interposer.core.config import NUM_THREADS
@@ -26,13 +26,12 @@ __all__ = [
     "backend_ids",
     "network_path",
     "open_model",
+    "reading_of",
     "report_absent",
     "report_skipped",
     "runtime_with_threads",
     "shape_argument",
-    "shapes_of",
     "sources_of",
-    "values_of",
 ]
 
 PREFERRED: Final = "backends in order of preference, or auto for the fastest mix (default: all, CpuRef last)"
@@ -41,13 +40,27 @@ T = TypeVar("T")
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments --format, --signature and --shape, which control how the network's file is read."""
+    """Declare --format, --signature, --shape and --weights, which control how the network's file is read."""
     parser.add_argument("--format", choices=FORMATS, help="the format of the file, if its content is ambiguous")
     parser.add_argument("--signature", metavar="KEY", help="the signature of a TFLite file to call, such as decode")
     parser.add_argument(
         "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
         help="the shape of an input, or the value of a named dimension (batch=1); may be repeated",
     )  # fmt: skip
+    parser.add_argument(
+        "--weights", metavar="FILE", help="the weights of a Caffe network (default: the caffemodel of the same name)"
+    )
+
+
+def reading_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments that control how the file is read, as keyword arguments of `load` and `read_network`."""
+    return {
+        "format": args.format,
+        "shapes": _shapes_of(args),
+        "values": _values_of(args) if hasattr(args, "value") else None,
+        "weights": args.weights,
+        "signature": args.signature,
+    }
 
 
 def network_path(text: str) -> str:
@@ -63,7 +76,7 @@ def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFE
     `backends` is the help text of --backends.
     """
     parser.add_argument(
-        "network", type=network_path, help="the file: .tflite, .onnx, .json for NNAPI, or the text form"
+        "network", type=network_path, help="the file: .tflite, .onnx, .prototxt, .json for NNAPI, or the text form"
     )
     parser.add_argument("--backends", type=backend_ids, metavar="A,B", help=backends)
     add_source_arguments(parser)
@@ -93,7 +106,7 @@ def sources_of(args: argparse.Namespace) -> Iterator[str]:
     These include external files with the weights of an ONNX model. An --input of the form ``NAME=FILE`` is yielded both
     as a whole and without its name, as a path may contain "=".
     """
-    for name in ("network", "plan", "labels"):
+    for name in ("network", "plan", "labels", "weights"):
         if getattr(args, name, None) is not None:
             yield getattr(args, name)
     for item in getattr(args, "input", []):
@@ -150,7 +163,7 @@ def _limit(text: str) -> int | None:
     return int(result[1]) << 10 * " KMGT".index(result[2].upper() or " ")
 
 
-def shapes_of(args: argparse.Namespace) -> dict[str, int | list[int]] | None:
+def _shapes_of(args: argparse.Namespace) -> dict[str, int | list[int]] | None:
     """Return the values of --shape by name, or None without this option.
 
     A value is a shape, or one number for a named dimension. `InvalidArgumentError` is raised if a name is repeated.
@@ -158,7 +171,7 @@ def shapes_of(args: argparse.Namespace) -> dict[str, int | list[int]] | None:
     return _once("--shape", args.shape)
 
 
-def values_of(args: argparse.Namespace) -> dict[str, Number | list[Number]] | None:
+def _values_of(args: argparse.Namespace) -> dict[str, Number | list[Number]] | None:
     """Return the values of --value by input name, or None without this option.
 
     A value is one number or a list. `InvalidArgumentError` is raised if a name is repeated.
@@ -181,12 +194,9 @@ def open_model(args: argparse.Namespace) -> Model:
     return load(
         args.network,
         args.backends,
-        format=args.format,
+        **reading_of(args),
         limits=Limits(args.limit_bytes, args.limit_operations),
-        shapes=shapes_of(args),
-        values=values_of(args),
         plan=None if args.plan is None else Plan.load(args.plan),
-        signature=args.signature,
     )
 
 

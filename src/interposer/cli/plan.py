@@ -9,10 +9,9 @@ from typing import Final
 from interposer.cli.inputs import require_shapes
 from interposer.cli.network import (
     add_network_arguments,
+    reading_of,
     runtime_with_threads,
-    shapes_of,
     sources_of,
-    values_of,
 )
 from interposer.cli.numbers import number, threads
 from interposer.cli.outputs import check_writable, file_path
@@ -79,7 +78,7 @@ def execute(args: argparse.Namespace) -> None:
     """Measure, write the plan and print it."""
     if args.output is not None:
         check_writable("--output", args.output, sources_of(args))
-    network = read_network(args.network, args.format, shapes_of(args), values_of(args), args.signature)
+    network = read_network(args.network, **reading_of(args))
     require_shapes({layer.name: layer.output.known for layer in network.graph.inputs})
     Limits(args.limit_bytes, args.limit_operations).check(network.graph)
     exclude: dict[str, tuple[str, ...]] = {}

@@ -12,7 +12,7 @@ from interposer.ir.network import Network
 from interposer.ops.activation import ActivationFunction
 from interposer.ops.attention import AttentionScores
 from interposer.ops.blocks import DepthToSpaceMode
-from interposer.ops.detection import DetectionRules, NmsKernel
+from interposer.ops.detection import BoxCode, DetectionRules, NmsKernel
 from interposer.ops.elementwise import BinaryOperation, ComparisonOperation, LogicalBinaryOperation, UnaryOperation
 from interposer.ops.embedding import LshProjectionType
 from interposer.ops.features import TermWeighting
@@ -568,6 +568,25 @@ class Builders(ABC):
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
         """Keep the best boxes of every class but class 0 (the background) by soft or hard non-maximum suppression."""
+    def add_detection_output_layer(
+        self,
+        locations: Value | Layer | None,
+        confidences: Value | Layer | None,
+        priors: Value | Layer | None,
+        *,
+        num_classes: int,
+        share_location: bool = True,
+        background_label: int = 0,
+        code: BoxCode = BoxCode.CORNER,
+        variance_encoded_in_target: bool = False,
+        confidence_threshold: float | None = None,
+        nms_threshold: float = 0.3,
+        top_k: int = -1,
+        keep_top_k: int = -1,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Decode boxes relative to prior boxes, select the best ones of each class, and list them (the end of SSD)."""
     def add_detection_post_process_layer(
         self,
         box_encodings: Value | Layer | None,

@@ -11,6 +11,7 @@ from interposer.ops import (
     BinaryOperation,
     BoxWithNmsLimit,
     Constant,
+    DetectionOutput,
     DetectionPostProcess,
     DynamicFakeQuantization,
     FakeQuantization,
@@ -32,6 +33,7 @@ __all__ = ["is_discontinuous"]
 
 _CHOICES: Final = (
     BoxWithNmsLimit,
+    DetectionOutput,
     DetectionPostProcess,
     DynamicFakeQuantization,
     FakeQuantization,

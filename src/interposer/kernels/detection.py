@@ -26,7 +26,9 @@ from interposer.kernels.suppression import Suppression
 from interposer.kernels.table import KernelInfo
 from interposer.ops.detection import (
     AxisAlignedBboxTransform,
+    BoxCode,
     BoxWithNmsLimit,
+    DetectionOutput,
     DetectionPostProcess,
     DetectionRules,
     GenerateProposals,
@@ -170,6 +172,63 @@ def padded_suppression(
 def _candidates(op: NonMaxSuppression, scores: Array) -> Array:
     lowest = -np.inf if op.score_threshold is None else op.score_threshold
     return np.flatnonzero(scores > lowest)
+
+
+# --- detections relative to prior boxes -------------------------------------------------------------------------------
+
+
+@kernel(DetectionOutput, dtypes=FLOATS)
+def detection_output(
+    op: DetectionOutput, locations: Array, confidences: Array, priors: Array, *, info: KernelInfo
+) -> Array:
+    """Compute `DetectionOutput`; return a row (image, class, score, box) for each selected box, (1, 1, K, 7)."""
+    batch, classes = len(locations), op.num_classes
+    prior = real(priors, info.at(2)).reshape(len(priors), 2, -1, 1, 4)
+    encoded = real(locations, info.at(0)).reshape(batch, prior.shape[2], -1, 4)
+    boxes = np.broadcast_to(_prior_decoded(op, encoded, prior), (batch, prior.shape[2], encoded.shape[2], 4))
+    scores = real(confidences, info.at(1)).reshape(batch, -1, classes)
+    rows = [row for image in range(batch) for row in _image_rows(op, image, boxes[image], scores[image])]
+    if not rows:
+        rows = [(image, *[-1] * 6) for image in range(batch)]
+    return stored(np.array(rows, np.float64).reshape(1, 1, -1, 7), info.outputs[0])
+
+
+def _prior_decoded(op: DetectionOutput, encoded: Array, priors: Array) -> Array:
+    """Return the boxes (x1, y1, x2, y2) that locations describe relative to prior boxes with variances."""
+    prior, variances = priors[:, 0], priors[:, 1]
+    moves = encoded if op.variance_encoded_in_target else encoded * variances
+    if op.code is BoxCode.CORNER:
+        return np.asarray(prior + moves)
+    size = prior[..., 2:] - prior[..., :2]
+    if op.code is BoxCode.CORNER_SIZE:
+        return np.asarray(prior + moves * np.concatenate([size, size], axis=-1))
+    center = moves[..., :2] * size + (prior[..., :2] + prior[..., 2:]) / 2
+    half = np.exp(moves[..., 2:]) * size / 2
+    return np.concatenate([center - half, center + half], axis=-1)
+
+
+def _image_rows(op: DetectionOutput, image: int, boxes: Array, scores: Array) -> list[tuple[float, ...]]:
+    """Return the rows for the boxes that are selected in one image, from boxes (P, 1 or C, 4) and scores (P, C)."""
+    chosen = [
+        (label, box)
+        for label in range(op.num_classes)
+        if label != op.background_label
+        for box in _selected(op, boxes[:, label if boxes.shape[1] > 1 else 0], scores[:, label])
+    ]
+    if 0 <= op.keep_top_k < len(chosen):
+        order = np.argsort([-scores[box, label] for label, box in chosen], kind="stable")[: op.keep_top_k]
+        chosen = [chosen[index] for index in sorted(order)]
+    corners = ((label, box, boxes[box, label if boxes.shape[1] > 1 else 0]) for label, box in chosen)
+    return [(image, label, scores[box, label], *corner) for label, box, corner in corners]
+
+
+def _selected(op: DetectionOutput, boxes: Array, scores: Array) -> list[int]:
+    """Return the boxes of a class that are selected, in order of falling score."""
+    lowest = -np.inf if op.confidence_threshold is None else op.confidence_threshold
+    candidates = np.flatnonzero(scores > lowest)
+    if 0 <= op.top_k < len(candidates):
+        candidates = np.sort(candidates[np.argsort(-scores[candidates], kind="stable")[: op.top_k]])
+    return best_boxes(boxes, scores, candidates, len(candidates), op.nms_threshold)
 
 
 @kernel(BoxWithNmsLimit, dtypes=REALS, when=reals_only)

@@ -17,7 +17,9 @@ from interposer.ops.named_sizes import dimension_problems
 
 __all__ = [
     "AxisAlignedBboxTransform",
+    "BoxCode",
     "BoxWithNmsLimit",
+    "DetectionOutput",
     "DetectionPostProcess",
     "DetectionRules",
     "GenerateProposals",
@@ -222,6 +224,85 @@ class NonMaxSuppression(Op):
         scores = inputs[1]
         assert scores is not None
         return 16 * int(scores.num_elements) * scores.shape[2]
+
+
+class BoxCode(Enum):
+    """What the four numbers of a location say about a box, relative to a prior box."""
+
+    CORNER = 1
+    """Offsets of the corners (x1, y1, x2, y2)."""
+    CENTER_SIZE = 2
+    """Offset of the center, and logarithm of the size, both relative to the prior box's size."""
+    CORNER_SIZE = 3
+    """Offsets of the corners, relative to the prior box's size."""
+
+
+@op
+class DetectionOutput(Op):
+    """Decode boxes relative to prior boxes, select the best ones of each class, and list them (the end of SSD).
+
+    A box is decoded from four numbers, each multiplied by a variance of the prior box, unless
+    ``variance_encoded_in_target``. Of each class but the background, the ``top_k`` boxes with the best scores above
+    ``confidence_threshold`` are considered, and those that overlap a better one by more than ``nms_threshold`` are
+    dropped. The ``keep_top_k`` best of all classes remain. An image without any has no row; if no image has one, there
+    is a row of -1 for each image, which starts with the image's number.
+
+    Shapes:
+        locations: (N, P * 4), or (N, P * num_classes * 4) without ``share_location``
+        confidences: (N, P * num_classes)
+        priors: (1 or N, 2, P * 4), the boxes (x1, y1, x2, y2) and their variances
+        detections: (1, 1, K, 7), each (image, class, score, x1, y1, x2, y2); ordered by image, class and falling score
+
+    Example:
+        >>> priors = [[[0.0, 0.0, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0], [0.5] * 8]]
+        >>> op = DetectionOutput(num_classes=2, nms_threshold=0.5, confidence_threshold=0.5)
+        >>> compute(op, [[0.5, 0.5, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0]], [[0.25, 0.75, 0.75, 0.25]], priors).tolist()
+        [[[[0.0, 1.0, 0.75, 0.25, 0.25, 0.75, 0.75]]]]
+
+    Source:
+        DetectionOutput of Caffe for SSD; OpenVINO DetectionOutput-8.
+    """
+
+    locations = operand(rank=2)
+    confidences = operand(rank=2, same_dtype_as="locations")
+    priors = operand(rank=3, same_dtype_as="locations")
+    detections = result(rank=4, dtype_of="locations", dynamic=True)
+
+    num_classes: int = attribute(ge=1, doc="Number of classes, with the background.")
+    share_location: bool = attribute(default=True, doc="All classes have the same boxes.")
+    background_label: int = attribute(default=0, doc="The class of the background; -1 if there is none.")
+    code: BoxCode = attribute(default=BoxCode.CORNER, doc="What the numbers of a location say about a box.")
+    variance_encoded_in_target: bool = attribute(default=False, doc="Locations contain the variances already.")
+    confidence_threshold: float | None = attribute(
+        default=None, doc="Only boxes with a higher score are considered; None means all."
+    )
+    nms_threshold: float = attribute(
+        default=0.3, ge=0, doc="A box with a larger overlap (IoU) with a better box is dropped."
+    )
+    top_k: int = attribute(default=-1, ge=-1, doc="Number of boxes of a class that are considered; -1 means all.")
+    keep_top_k: int = attribute(default=-1, ge=-1, doc="Number of results for each image; -1 means all.")
+
+    def check(self, locations: TensorInfo, confidences: TensorInfo, priors: TensorInfo) -> Iterator[str]:
+        boxes = priors.shape[2] // 4
+        numbers = boxes * 4 * (1 if self.share_location else self.num_classes)
+        if differ(priors.shape[1], 2) or differ(priors.shape[2], boxes * 4):
+            yield f"priors has shape {priors.shape}; expected 2 rows of 4 numbers for each box"
+        if differ(locations.shape[1], numbers):
+            yield f"locations has shape {locations.shape}; expected {numbers} numbers for each image"
+        if differ(confidences.shape[1], boxes * self.num_classes):
+            yield f"confidences has shape {confidences.shape}; expected {boxes * self.num_classes} for each image"
+        if differ(confidences.shape[0], locations.shape[0]):
+            yield f"confidences has shape {confidences.shape}, and locations {locations.shape}; expected one batch"
+        if differ(priors.shape[0], 1) and differ(priors.shape[0], locations.shape[0]):
+            yield f"priors has shape {priors.shape}; expected a batch of 1, or that of locations, {locations.shape}"
+
+    def infer(self, locations: TensorInfo, confidences: TensorInfo, priors: TensorInfo) -> TensorInfo:
+        return TensorInfo((1, 1, UNKNOWN, 7), locations.dtype)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        confidences = inputs[1]
+        assert confidences is not None
+        return 64 * int(confidences.num_elements)
 
 
 @op

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 
@@ -21,7 +21,7 @@ from interposer.session.network_cache import Keeper
 from interposer.session.pickled import Origin
 from interposer.session.placement.plan import Plan
 from interposer.session.shapes import Shapes
-from interposer.session.source import Source, content_of, read_source
+from interposer.session.source import Reading, Source, content_of, read_source
 from interposer.session.variants import Blueprint
 
 __all__ = ["default_runtime", "load"]
@@ -50,6 +50,8 @@ def load(
     limits: Limits | None = None,
     shapes: Shapes | None = None,
     values: Values | None = None,
+    weights: Source | None = None,
+    outputs: Sequence[str] | None = None,
     fallback: bool | None = None,
     plan: Plan | None = None,
     signature: str | None = None,
@@ -62,7 +64,7 @@ def load(
         backends: backend ids in order of preference, or one id as a string. None means all that are available, CpuRef
             last. "auto" (in any case) measures which backend is fastest for which part of the network, engines
             included, and caches the placement; see `session.placement.place`.
-        format: "nnapi", "onnx", "tensorflow", "text" or "tflite"; None detects the format from the content.
+        format: "caffe", "nnapi", "onnx", "tensorflow", "text" or "tflite"; None detects the format from the content.
         options: options of the optimizer.
         runtime: the runtime that loads the network; None means the default runtime.
         limits: the most memory and arithmetic that the network may need; None means the default limits.
@@ -70,6 +72,9 @@ def load(
             layers allow the resulting shapes. None in a shape keeps the size that the model declares.
         values: values of inputs by name. These inputs become constants. Values that are not given here but needed
             before running (such as the shape of a Reshape) are taken from the inputs of each call.
+        weights: the file with the weights of a Caffe network, in the forms of `source`. By default, the caffemodel of
+            the same name beside the prototxt.
+        outputs: names of values of the network that are its outputs, instead of those that the file declares.
         fallback: what to do if a backend fails to prepare or run its part. None, the default, disables the backend for
             this model, and the next backends complete the call; an exceeded deadline is raised as an error. True also
             disables the backend that was running when the deadline was exceeded. False raises every failure.
@@ -90,14 +95,16 @@ def load(
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
     ids = chosen_ids(backends)
     measured = plan is not None or asks_to_measure(ids, options)
-    origin = Origin.of(source, {"format": format, "shapes": shapes, "values": values, "signature": signature})
+    reading = Reading(format, shapes, values, content_of(weights), outputs, signature)
+    reading.check()
+    origin = Origin.of(source, reading._asdict())
     with memory_to("load the network"):
         if measured:
-            network = read_source(source, format, shapes, values, signature)
+            network = read_source(source, reading)
             model = Model(network, runtime, ids, options, limits, fallback, plan)
         else:
             with _collector_paused(), inferences_remembered():
-                model = _load(source, ids, format, options, runtime, limits, shapes, values, fallback, signature)
+                model = _load(source, reading, ids, options, runtime, limits, fallback)
     if isinstance(origin.source, str) or model.needed_values or model._blueprint.templates:
         model._origin = origin  # otherwise the network is enough for pickling, and the content can be freed
     return model
@@ -105,32 +112,29 @@ def load(
 
 def _load(
     source: Source,
+    reading: Reading,
     backends: Iterable[str] | None,
-    format: str | None,
     options: OptimizerOptions | None,
     runtime: Runtime,
     limits: Limits | None,
-    shapes: Shapes | None,
-    values: Values | None,
     fallback: bool | None,
-    signature: str | None,
 ) -> Model:
     keeper = None
-    if not shapes and not values and signature is None:
-        keeper = Keeper.of(source, format, backends, options, runtime.registry)
+    if reading.is_plain:
+        keeper = Keeper.of(source, reading.format, backends, options, runtime.registry)
     if keeper is None:
-        network = read_source(source, format, shapes, values, signature)
+        network = read_source(source, reading)
         with recording():
             return Model(network, runtime, backends, options, limits, fallback)
 
     def read() -> Blueprint:
         keeper.check(source)
-        blueprint = Blueprint(read_source(source, format))
+        blueprint = Blueprint(read_source(source, reading))
         keeper.check(source)  # it may have been replaced in between
         return blueprint
 
     def make() -> Model:
-        return Model(read_source(source, format), runtime, backends, options, limits, fallback)
+        return Model(read_source(source, reading), runtime, backends, options, limits, fallback)
 
     known = keeper.kept(read, runtime.registry, limits)
     if known is not None:

@@ -16,6 +16,7 @@ from interposer.core.cache import make_room, own_names, read_cached, write_cache
 from interposer.core.constants import LEAST_MAPPED, mapped, place_of
 from interposer.core.files import check_regular
 from interposer.core.types import Array
+from interposer.formats.caffe import is_caffe_text
 
 __all__ = ["FOLDER", "NAMES", "ModelFile"]
 
@@ -99,6 +100,8 @@ class ModelFile:
         for number, piece in enumerate(self._pieces()):
             if number == 0 and piece[4:8] == b"TFL3":
                 return True
+            if number == 0 and is_caffe_text(piece[:4096]):
+                return False
             content = last + piece
             if _EXTERNAL in content:
                 return False

@@ -38,9 +38,11 @@ class Origin:
     def of(cls, source: Any, reading: Mapping[str, Any]) -> Origin:
         """Return the origin for a call of `load` with this source and these other arguments for reading it.
 
-        Arguments that are None are left out. A path is made absolute, for processes that run in another folder.
+        Arguments that are None are left out. Paths are made absolute, for processes that run in another folder.
         """
         value = {name: item for name, item in reading.items() if item is not None}
+        if isinstance(value.get("weights"), str | os.PathLike):
+            value["weights"] = os.path.abspath(os.fsdecode(value["weights"]))
         if not isinstance(source, str | os.PathLike):
             return cls(source, value)
         path = os.path.abspath(os.fsdecode(source))

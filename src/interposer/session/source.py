@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from io import UnsupportedOperation
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeAlias
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean, expect, memory_to
 from interposer.core.files import check_regular, reason_of
+from interposer.formats.caffe import is_caffe
 from interposer.formats.tensorflow import is_saved_model, is_tensorflow
 from interposer.frontends.template import Template, Values
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
 from interposer.ir.text import parse_graph
+from interposer.session.requested import with_outputs
 from interposer.session.shapes import Shapes, bound
 from interposer.session.values import with_values
 
-__all__ = ["FORMATS", "Source", "content_of", "files_of_weights", "read_network", "read_source"]
+__all__ = ["FORMATS", "Reading", "Source", "content_of", "files_of_weights", "read_network", "read_source"]
 
 Source: TypeAlias = (
     "str | os.PathLike[str] | BinaryIO | bytes | bytearray | memoryview"
@@ -26,10 +29,43 @@ Source: TypeAlias = (
 )
 ModelProto: TypeAlias = Any
 """An `onnx.ModelProto`."""
-FORMATS: Final = ("nnapi", "onnx", "tensorflow", "text", "tflite")
-_FORMATS_BY_SUFFIX: Final = {"pbtxt": "tensorflow"}
-_HEAD: Final = 512
+FORMATS: Final = ("caffe", "nnapi", "onnx", "tensorflow", "text", "tflite")
+_FORMATS_BY_SUFFIX: Final = {"pbtxt": "tensorflow", "prototxt": "caffe", "caffemodel": "caffe"}
+_HEAD: Final = 4096
 """How many bytes of a file are read to recognize its format."""
+
+
+class Reading(NamedTuple):
+    """How a source is read: the arguments of `read_network` but for the source."""
+
+    format: str | None = None
+    shapes: Shapes | None = None
+    values: Values | None = None
+    weights: Any = None
+    outputs: Sequence[str] | None = None
+    signature: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the network is the one that the source alone describes."""
+        return not self.shapes and not self.values and (self.weights, self.outputs, self.signature) == (None,) * 3
+
+    def check(self) -> None:
+        """Raise `InvalidArgumentError` if an argument has the wrong type, or if the format is unknown."""
+        expect(self.format, str | None, "the format must be the name of one")
+        expect(self.shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
+        expect(self.values, Mapping | None, "values must be a mapping from input's name to array")
+        expect(self.signature, str | None, "the signature must be the key of one")
+        names = self.outputs
+        if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names)):
+            raise InvalidArgumentError(f"outputs must be a list of names, not {names!r}")
+        if self.format is not None and self.format not in FORMATS:
+            hint, known = did_you_mean(self.format, FORMATS), ", ".join(FORMATS)
+            raise InvalidArgumentError(f"unknown format {self.format!r}{hint} (known: {known})")
+
+
+AS_IS: Final = Reading()
+"""Reads the network that a source describes, in the format of its content."""
 
 
 @memory_to("read the network")
@@ -39,6 +75,9 @@ def read_network(
     shapes: Shapes | None = None,
     values: Values | None = None,
     signature: str | None = None,
+    *,
+    weights: Source | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> Network:
     """Return the network of a file or its bytes, of a `Network`, or of an NNAPI document.
 
@@ -52,47 +91,54 @@ def read_network(
         shapes: shapes of inputs by name, or sizes of named dimensions.
         values: values of inputs by name; these inputs become constants.
         signature: the key of a signature of a TFLite file; the network is the one that it calls.
+        weights: a path or the bytes of the file with the weights of a Caffe network.
+        outputs: names of values of the network that are its outputs, instead of those that the file declares.
 
     Raises:
         ParseError: the file cannot be read, is damaged, or its format is not recognized.
         UnboundInputError: operators need values or shapes of inputs that were not given.
-        InvalidArgumentError: the format is unknown, or the inputs cannot have the shapes or values.
+        InvalidArgumentError: the format is unknown, the inputs cannot have the shapes or values, or weights are given
+            for another format than Caffe.
+        BindingError: the network has no value of a name in `outputs`.
         InvalidNetworkError: shapes or values do not fit the layers of a `Network`.
     """
-    result = read_source(source, format, shapes, values, signature)
+    result = read_source(source, Reading(format, shapes, values, weights, outputs, signature))
     return result.network(result.usual) if isinstance(result, Template) else result
 
 
-def read_source(
-    source: Source,
-    format: str | None = None,
-    shapes: Shapes | None = None,
-    values: Values | None = None,
-    signature: str | None = None,
-) -> Network | Template:
+def read_source(source: Source, reading: Reading = AS_IS) -> Network | Template:
     """Read a network as `read_network` does, or return a template from which it can be built later.
 
-    A template stands for a model whose layers depend on values of inputs that are not given.
+    A template stands for a model whose layers depend on values or shapes of inputs that are not given.
     """
-    expect(format, str | None, "the format must be the name of one")
-    expect(shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
-    expect(values, Mapping | None, "values must be a mapping from input's name to array")
-    expect(signature, str | None, "the signature must be the key of one")
-    source = content_of(source)
+    reading.check()
+    result, values = _read(content_of(source), reading), reading.values or {}
+    result = result.bound(values) if isinstance(result, Template) else with_values(result, values)
+    return result if reading.outputs is None else _with_outputs(result, reading.outputs)
+
+
+def _with_outputs(source: Network | Template, names: Sequence[str]) -> Network | Template:
+    """Return the network, or the template of networks, with the named values as outputs."""
+    if isinstance(source, Network):
+        return with_outputs(source, names)
+    build = source.build
+    outputs = {name: source.outputs.get(name) for name in names}
+    return replace(source, outputs=outputs, build=lambda shapes, values: with_outputs(build(shapes, values), names))
+
+
+def _read(source: Any, reading: Reading) -> Network | Template:
+    """Return the network of a source without the values and outputs of `reading`."""
+    format, shapes, signature = reading.format, reading.shapes, reading.signature
     if signature is not None and not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         raise InvalidArgumentError(f"signature: {signature!r} names a signature of a file; {_kind(source)} has none")
     if isinstance(source, Template):
         if shapes:
             raise InvalidArgumentError("a template takes its shapes where it is made: template(..., shapes={...})")
-        return _bound(source, values or {})
+        return source
     if isinstance(source, Network):
-        return _bound(bound(source, shapes) if shapes else source, values or {})
-    if format is not None and format not in FORMATS:
-        raise InvalidArgumentError(
-            f"unknown format {format!r}{did_you_mean(format, FORMATS)} (known: {', '.join(FORMATS)})"
-        )
+        return bound(source, shapes) if shapes else source
     if isinstance(source, Mapping):
-        return _bound(_built(source, format, shapes), values or {})
+        return _built(source, format, shapes)
     if type(source).__name__ == "ModelProto" and format in {None, "onnx"}:
         format = "onnx"
     elif not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
@@ -100,7 +146,7 @@ def read_source(
             f"a model must be a path, an open file, bytes or a Network, not {type(source).__name__}"
         )
     source = os.fsdecode(source) if isinstance(source, os.PathLike) else source
-    return _bound(_load(format or _format_of(source), source, shapes, signature), values or {})
+    return _load(format or _format_of(source), source, reading)
 
 
 def _kind(source: Any) -> str:
@@ -133,20 +179,22 @@ def content_of(source: Any) -> Any:
 
 
 def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """Return the paths of the external weight files of an ONNX file; empty for other formats.
+    """Return the paths of the external weight files of an ONNX file, and of a Caffe network; empty for other formats.
 
     Raises:
         ParseError: the file cannot be read.
     """
-    if _format_of(path) != "onnx":
+    format = _format_of(path)
+    if format == "caffe":
+        from interposer.frontends import caffe  # noqa: PLC0415 - front ends are imported when a model asks
+
+        weights = caffe.weights_of(path)
+        return () if weights is None else (weights,)
+    if format != "onnx":
         return ()
-    from interposer.frontends.onnx import external  # noqa: PLC0415 - front ends are imported when a model asks
+    from interposer.frontends.onnx import external  # noqa: PLC0415
 
     return external.files_of_weights(path)
-
-
-def _bound(network: Network | Template, values: Values) -> Network | Template:
-    return network.bound(values) if isinstance(network, Template) else with_values(network, values)
 
 
 def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | None) -> Network:
@@ -157,7 +205,14 @@ def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | Non
     return nnapi.build(document, shapes=shapes)
 
 
-def _load(format: str, source: Any, shapes: Shapes | None, signature: str | None = None) -> Network | Template:
+def _load(format: str, source: Any, reading: Reading) -> Network | Template:
+    shapes, signature = reading.shapes, reading.signature
+    if format == "caffe" and signature is None:
+        from interposer.frontends import caffe  # noqa: PLC0415 - front ends are imported when a model asks for them
+
+        return caffe.template(source, weights=content_of(reading.weights), shapes=shapes, outputs=reading.outputs)
+    if reading.weights is not None and format != "caffe":
+        raise InvalidArgumentError(f"weights= is for Caffe networks; this is a model of format {format!r}")
     if format == "tflite":
         from interposer.frontends import tflite  # noqa: PLC0415
 
@@ -215,6 +270,8 @@ def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
         return "nnapi"
     if head.lstrip().startswith((b"graph ", b"graph{")):
         return "text"
+    if is_caffe(head):
+        return "caffe"
     named = path.suffix.lower().lstrip(".") if path is not None else ""
     named = _FORMATS_BY_SUFFIX.get(named, named)
     if named in FORMATS or head.startswith((b"\x08", b"ir_version")):

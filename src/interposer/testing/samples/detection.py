@@ -10,7 +10,9 @@ import numpy as np
 from interposer.core.types import Array, DataLayout, DataType, Quantization, TensorInfo
 from interposer.ops import (
     AxisAlignedBboxTransform,
+    BoxCode,
     BoxWithNmsLimit,
+    DetectionOutput,
     DetectionPostProcess,
     DetectionRules,
     GenerateProposals,
@@ -137,6 +139,43 @@ def padded_suppression() -> Iterator[Sample]:
                 count = of(limit, DataType.INT32, constant=constant)
                 name = f"{sigma}-{limit}-{'constant' if constant else 'computed'}"
                 yield Sample(PaddedNonMaxSuppression(), [boxes, scores, count, *numbers], name=name)
+
+
+@samples(DetectionOutput)
+def detection_outputs() -> Iterator[Sample]:
+    """Yield DetectionOutput samples.
+
+    They cover every code of boxes, boxes for each class, limits before and after suppression, priors for each image,
+    and results without a box.
+    """
+    draw = Draw("detection outputs")
+    priors = np.stack([boxes_in(draw, 2 * 9, 1.0).reshape(2, 36), np.full((2, 36), 0.25)], axis=1)
+    scores = _order(draw, (2, 9, 3)).reshape(2, 27) / 54
+    kinds: dict[str, dict[str, Any]] = {
+        "all": {"background_label": -1},
+        "limits": {"top_k": 5, "keep_top_k": 4, "confidence_threshold": 0.25},
+        "classes": {"share_location": False, "nms_threshold": 0.5},
+        "encoded": {"variance_encoded_in_target": True, "keep_top_k": 3},
+        "nothing": {"confidence_threshold": 2.0},
+    }
+    for name, options in kinds.items():
+        numbers = 36 if options.get("share_location", True) else 108
+        locations = _bell(draw, (2, numbers), 0.3)
+        for code in BoxCode:
+            op = DetectionOutput(num_classes=3, code=code, **options)
+            for number, dtype in enumerate(FLOATS):
+                operands = [of(x, dtype) for x in (locations, scores, priors[: 1 + number % 2])]
+                yield Sample(op, operands, name=f"{name}-{code.name.lower()}-{dtype}")
+
+
+@samples(DetectionOutput)
+def worked_detection_output() -> Iterator[Sample]:
+    """Yield a worked DetectionOutput example: of two equal boxes, the one with the better score."""
+    priors = of([[[0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.5, 0.5], [0.5] * 8]])
+    op = DetectionOutput(num_classes=2, code=BoxCode.CENTER_SIZE, confidence_threshold=0.1)
+    expected = np.array([[[[0, 1, 0.75, 0.125, 0, 0.625, 0.5]]]], np.float32)
+    operands = [of([[0.5, 0, 0, 0, 0.5, 0, 0, 0]]), of([[0.5, 0.5, 0.25, 0.75]]), priors]
+    yield Sample(op, operands, name="worked", expected=[expected])
 
 
 @samples(BoxWithNmsLimit)

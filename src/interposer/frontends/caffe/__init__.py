@@ -1,0 +1,6 @@
+"""The Caffe front end: ``load(source, weights=...)`` returns the network in a prototxt or caffemodel file."""
+
+from interposer.frontends.caffe.caffe_converters import layers
+from interposer.frontends.caffe.importer import load, template, weights_of
+
+__all__ = ["layers", "load", "template", "weights_of"]

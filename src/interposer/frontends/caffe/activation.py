@@ -1,0 +1,133 @@
+"""Caffe converters for activations and other functions of single elements."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from interposer.core.types import DataType
+from interposer.frontends.caffe.caffe_converters import layer
+from interposer.frontends.caffe.node import Node
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction, Softmax
+from interposer.ops.elementwise import (
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    ElementwiseUnary,
+    Prelu,
+    UnaryOperation,
+)
+from interposer.ops.quantization import Cast
+
+__all__: list[str] = []
+
+_PLAIN: Final = {
+    "AbsVal": Activation(ActivationFunction.ABS),
+    "BNLL": Activation(ActivationFunction.SOFT_RELU),
+    "HardSwish": Activation(ActivationFunction.HARD_SWISH),
+    "Mish": Activation(ActivationFunction.MISH),
+    "ReLU6": Activation(ActivationFunction.BOUNDED_RELU, a=6.0, b=0.0),
+    "Sigmoid": Activation(ActivationFunction.SIGMOID),
+    "TanH": Activation(ActivationFunction.TANH, a=1.0, b=1.0),
+}
+
+
+@layer(*_PLAIN)
+def plain(node: Node) -> Value:
+    """Convert functions without parameters."""
+    return node.add(_PLAIN[node.layer.type], node.input)
+
+
+@layer("ReLU")
+def relu(node: Node) -> Value:
+    """Convert ReLU, which multiplies negative elements with ``negative_slope``."""
+    slope = node.parameters("relu_param").negative_slope
+    if slope:
+        return node.add(Activation(ActivationFunction.LEAKY_RELU, a=slope), node.input)
+    return node.add(Activation(ActivationFunction.RELU), node.input)
+
+
+@layer("PReLU")
+def prelu(node: Node) -> Value:
+    """Convert PReLU, with a slope for each channel or one for all."""
+    x, slopes = node.input, node.blob(0, "slopes").ravel()
+    channels = node.shape(x)[1] if x.known.rank > 1 else 1
+    if len(slopes) not in (1, channels):
+        node.fail(f"it has {len(slopes)} slopes for {channels} channels")
+    return node.add(Prelu(), x, node.constant(slopes.reshape(-1, *[1] * (x.known.rank - 2))))
+
+
+@layer("ELU")
+def elu(node: Node) -> Value:
+    """Convert ELU."""
+    return node.add(Activation(ActivationFunction.ELU, a=node.parameters("elu_param").alpha), node.input)
+
+
+@layer("Swish")
+def swish(node: Node) -> Value:
+    """Convert Swish: x / (1 + exp(-beta * x))."""
+    return node.add(Activation(ActivationFunction.SWISH, a=node.parameters("swish_param").beta), node.input)
+
+
+@layer("Clip")
+def clip(node: Node) -> Value:
+    """Convert Clip."""
+    bounds = node.parameters("clip_param")
+    return node.add(Activation(ActivationFunction.BOUNDED_RELU, a=bounds.max, b=bounds.min), node.input)
+
+
+@layer("Threshold")
+def threshold(node: Node) -> Value:
+    """Convert Threshold: 1 where an element exceeds the threshold, else 0."""
+    limit = node.constant(np.asarray(node.parameters("threshold_param").threshold, np.float32))
+    return node.add(Cast(DataType.FLOAT32), node.add(Comparison(ComparisonOperation.GREATER), node.input, limit))
+
+
+@layer("Power")
+def power(node: Node) -> Value:
+    """Convert Power: (shift + scale * x) ** power."""
+    parameters = node.parameters("power_param")
+    x = _linear(node, parameters.scale, parameters.shift)
+    return x if parameters.power == 1 else node.binary(BinaryOperation.POWER, x, parameters.power)
+
+
+@layer("Exp")
+def exponential(node: Node) -> Value:
+    """Convert Exp: base ** (shift + scale * x), where base -1 stands for e."""
+    parameters = node.parameters("exp_param")
+    factor = _logarithm(node, parameters.base)
+    x = _linear(node, parameters.scale * factor, parameters.shift * factor)
+    return node.add(ElementwiseUnary(UnaryOperation.EXP), x)
+
+
+@layer("Log")
+def logarithm(node: Node) -> Value:
+    """Convert Log: the logarithm of shift + scale * x to a base, where -1 stands for e."""
+    parameters = node.parameters("log_param")
+    x = node.add(ElementwiseUnary(UnaryOperation.LOG), _linear(node, parameters.scale, parameters.shift))
+    factor = _logarithm(node, parameters.base)
+    return x if factor == 1 else node.binary(BinaryOperation.MUL, x, 1 / factor)
+
+
+def _logarithm(node: Node, base: float) -> float:
+    """Return the natural logarithm of a base, where -1 stands for e."""
+    if base != -1 and (base <= 0 or base == 1):
+        node.fail(f"base is {base}; expected a positive number other than 1, or -1 for e")
+    return 1.0 if base == -1 else math.log(base)
+
+
+def _linear(node: Node, scale: float, shift: float) -> Value:
+    """Return ``scale * x + shift`` for the input x."""
+    if scale == 1 and shift == 0:
+        return node.input
+    return node.add(Activation(ActivationFunction.LINEAR, a=scale, b=shift), node.input)
+
+
+@layer("Softmax")
+def softmax(node: Node) -> Value:
+    """Convert Softmax along an axis, the channels by default."""
+    axis = node.axis(node.parameters("softmax_param").axis)
+    return node.add(Softmax(axis=axis), node.input)

@@ -1,0 +1,84 @@
+"""Which layer of a Caffe network writes the blob that another layer reads, and which layers the outputs need.
+
+Caffe runs layers in the order of the file. A layer may write the blob that it reads, and layers after it then read the
+new content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from interposer.core.errors import BindingError, ParseError, did_you_mean
+from interposer.frontends.caffe.net import Layer
+
+__all__ = ["Flow", "Tensor", "flow_of"]
+
+Tensor: TypeAlias = "tuple[int, int]"
+"""A blob as a layer writes it: the number of the layer and of its top; layer -1 stands for the inputs."""
+
+
+class Flow(NamedTuple):
+    """The blobs of a network: those that each layer reads, and the last content of every blob by its name.
+
+    `unread` are the names of the blobs whose last content no layer reads, in the order in which they are written.
+    """
+
+    read: tuple[tuple[Tensor, ...], ...]
+    last: dict[str, Tensor]
+    unread: tuple[str, ...]
+
+    def outputs(self, layers: Sequence[Layer], names: Sequence[str] | None) -> dict[str, Tensor]:
+        """Return the outputs by name: the requested blobs or first tops of layers, by default all unread blobs.
+
+        Raises:
+            BindingError: the network has no blob or layer of a requested name.
+        """
+        if names is None:
+            return {name: self.last[name] for name in self.unread}
+        first = {layer.name: (number, 0) for number, layer in enumerate(layers) if layer.tops}
+        known = {**first, **self.last}
+        for name in names:
+            if name not in known:
+                hint = did_you_mean(str(name), known)
+                raise BindingError(f"outputs: the network has no blob or layer {name!r}{hint}")
+        return {name: known[name] for name in names}
+
+    def needed(self, outputs: Iterable[Tensor]) -> set[int]:
+        """Return the numbers of the layers from which the outputs are computed."""
+        result, pending = set[int](), [number for number, _ in outputs]
+        while pending:
+            number = pending.pop()
+            if number >= 0 and number not in result:
+                result.add(number)
+                pending += (producer for producer, _ in self.read[number])
+        return result
+
+
+def flow_of(inputs: Collection[str], layers: Sequence[Layer], ends: Collection[int]) -> Flow:
+    """Return which layer reads what.
+
+    Args:
+        inputs: the names of the network's inputs.
+        layers: the layers in the order in which they run.
+        ends: the numbers of layers that do not count as readers, such as losses.
+
+    Raises:
+        ParseError: a layer reads a blob that no layer before it writes.
+    """
+    last: dict[str, Tensor] = {name: (-1, number) for number, name in enumerate(inputs)}
+    read, unread = list[tuple[Tensor, ...]](), dict[str, None]()
+    for number, layer in enumerate(layers):
+        if number in ends:
+            read.append(())
+            continue
+        for name in layer.bottoms:
+            if name not in last:
+                raise ParseError(f"it reads {name!r}, which no layer before it writes", where=layer.where)
+            unread.pop(name, None)
+        read.append(tuple(last[name] for name in layer.bottoms))
+        for index, name in enumerate(layer.tops):
+            last[name] = number, index
+            unread.pop(name, None)
+            unread[name] = None
+    return Flow(tuple(read), last, tuple(unread))

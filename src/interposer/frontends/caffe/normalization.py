@@ -1,0 +1,148 @@
+"""Caffe converters for normalization."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from interposer.core.types import Array
+from interposer.frontends.caffe.caffe_converters import layer
+from interposer.frontends.caffe.node import Node
+from interposer.frontends.caffe.proto import Message
+from interposer.frontends.caffe.schema import ENUMS
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.elementwise import BinaryOperation
+from interposer.ops.normalization import BatchNormalization, MeanVarianceNormalization, Normalization
+from interposer.ops.pooling import PaddingMethod, Pooling2d, PoolingAlgorithm
+from interposer.ops.reduction import Mean, Reduce, ReduceOperation
+
+__all__: list[str] = []
+
+
+@layer("BatchNorm")
+def batch_normalization(node: Node) -> Value:
+    """Convert BatchNorm with the means and variances that were recorded in training.
+
+    The blobs are sums of means and variances, and the number by which both are divided.
+    """
+    parameters, x = node.parameters("batch_norm_param"), node.input
+    if parameters.HasField("use_global_stats") and not parameters.use_global_stats:
+        node.fail("use_global_stats is false: statistics of the batch are not supported, only recorded ones")
+    channels = node.shape(x)[1] if x.known.rank > 1 else 1
+    mean, variance, factor = (node.blob(i, "recorded mean, variance and factor").ravel() for i in range(3))
+    if len(mean) != channels or len(variance) != channels or len(factor) != 1 or len(node.layer.blobs) > 3:
+        shapes = [list(blob.shape) for blob in node.layer.blobs]
+        node.fail(
+            f"its blobs have the shapes {shapes}; expected a mean and variance of {channels} channels and a factor"
+        )
+    scale = np.float32(1 / factor[0] if factor[0] else 0)
+    zeros, ones = np.zeros(channels, np.float32), np.ones(channels, np.float32)
+    weights = [node.constant(array) for array in (mean * scale, variance * scale, zeros, ones)]
+    return node.add(BatchNormalization(eps=parameters.eps), x, *weights)
+
+
+@layer("Scale")
+def scale(node: Node) -> Value:
+    """Convert Scale: multiply by weights, or by the second bottom, along some axes, and add a bias if there is one."""
+    parameters = node.parameters("scale_param")
+    x = node.inputs[0]
+    result = node.binary(BinaryOperation.MUL, x, _factor(node, parameters, 0, "scale"))
+    if parameters.bias_term:
+        array = node.blob(len(node.layer.blobs) - 1 if len(node.inputs) == 2 else 1, "bias")
+        shape = _placed(node, parameters, array, node.shape(node.inputs[1]) if len(node.inputs) == 2 else None)
+        result = node.binary(BinaryOperation.ADD, result, node.constant(array.reshape(shape)))
+    return result
+
+
+@layer("Bias")
+def bias(node: Node) -> Value:
+    """Convert Bias: add weights, or the second bottom, along some axes."""
+    other = _factor(node, node.parameters("bias_param"), 0, "bias")
+    return node.binary(BinaryOperation.ADD, node.inputs[0], other)
+
+
+def _factor(node: Node, parameters: Message, index: int, what: str) -> Value:
+    """Return the second operand of a layer, with axes of size 1 so that it is broadcast to the first bottom."""
+    if len(node.inputs) == 2:
+        other = node.inputs[1]
+        shape = node.shape(other)
+        axis = node.axis(parameters.axis, node.inputs[0], after=True) if shape else 0
+        return node.reshaped(other, _padded(node, shape, axis))
+    if len(node.inputs) != 1:
+        node.fail(f"it has {len(node.inputs)} bottoms; expected 1 or 2")
+    array = node.blob(index, what)
+    return node.constant(array.reshape(_placed(node, parameters, array, None)))
+
+
+def _placed(node: Node, parameters: Message, array: Array, like: Sequence[int] | None) -> tuple[int, ...]:
+    """Return the shape in which weights are broadcast to the first bottom: sizes along the layer's axes, then ones.
+
+    `like` is the shape of the second bottom, if there is one.
+    """
+    sizes = node.shape(node.inputs[0])
+    axis = node.axis(parameters.axis, node.inputs[0], after=True)
+    if like is None:
+        count = len(sizes) - axis if parameters.num_axes == -1 else parameters.num_axes
+        like = sizes[axis : axis + count]
+        if count < 0 or len(like) != count:
+            node.fail(f"axis is {parameters.axis} and num_axes {parameters.num_axes}, but its bottom has {list(sizes)}")
+    if array.size != int(np.prod(like)):
+        node.fail(f"its weights have the shape {list(array.shape)}; expected {list(like)}")
+    return _padded(node, like, axis)
+
+
+def _padded(node: Node, shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    rank = len(node.shape(node.inputs[0]))
+    if axis + len(shape) > rank:
+        node.fail(f"{len(shape)} axes from axis {axis} on exceed its bottom, which has {rank}")
+    return (*shape, *[1] * (rank - axis - len(shape)))
+
+
+@layer("LRN")
+def local_response_normalization(node: Node) -> Value:
+    """Convert LRN across channels, or within each channel, where Caffe divides by the mean of a padded window."""
+    parameters, x = node.parameters("lrn_param"), node.image()
+    size = parameters.local_size
+    if size % 2 == 0:
+        node.fail(f"local_size is {size}; expected an odd number")
+    if parameters.norm_region == ENUMS["NormRegion"]["ACROSS_CHANNELS"]:
+        op = Normalization(norm_size=size, alpha=parameters.alpha / size, beta=parameters.beta, k=parameters.k)
+        return node.add(op, x)
+    mean = node.add(_window_mean(size), node.binary(BinaryOperation.MUL, x, x))
+    base = node.add(Activation(ActivationFunction.LINEAR, a=parameters.alpha, b=1.0), mean)
+    return node.binary(BinaryOperation.MUL, x, node.binary(BinaryOperation.POWER, base, -parameters.beta))
+
+
+def _window_mean(size: int) -> Pooling2d:
+    pads: dict[str, Any] = dict.fromkeys(("pad_left", "pad_right", "pad_top", "pad_bottom"), size // 2)
+    window: dict[str, Any] = {"pool_width": size, "pool_height": size, "stride_x": 1, "stride_y": 1}
+    return Pooling2d(pool_type=PoolingAlgorithm.AVERAGE, **window, **pads, padding_method=PaddingMethod.IGNORE_VALUE)
+
+
+@layer("MVN")
+def mean_variance_normalization(node: Node) -> Value:
+    """Convert MVN: subtract the mean of each channel or image, and divide by the standard deviation plus epsilon."""
+    parameters, x = node.parameters("mvn_param"), node.input
+    axes = tuple(range(1 if parameters.across_channels else 2, x.known.rank))
+    if parameters.normalize_variance:
+        return node.add(MeanVarianceNormalization(axis=axes, eps=parameters.eps), x)
+    return node.binary(BinaryOperation.SUB, x, node.add(Mean(axis=axes, keep_dims=True), x))
+
+
+@layer("Normalize")
+def normalize(node: Node) -> Value:
+    """Convert Normalize of SSD: divide by the L2 norm of each image or each pixel, and multiply by scales."""
+    parameters, x = node.parameters("norm_param"), node.image()
+    axes = (1, 2, 3) if parameters.across_spatial else (1,)
+    squares = node.add(
+        Reduce(axis=axes, keep_dims=True, operation=ReduceOperation.SUM), node.binary(BinaryOperation.MUL, x, x)
+    )
+    norm = node.add(Activation(ActivationFunction.SQRT), node.binary(BinaryOperation.ADD, squares, parameters.eps))
+    scales = node.blob(0, "scales").ravel()
+    if len(scales) not in (1, node.shape(x)[1]):
+        node.fail(f"it has {len(scales)} scales for {node.shape(x)[1]} channels")
+    quotient = node.binary(BinaryOperation.DIV, x, norm)
+    return node.binary(BinaryOperation.MUL, quotient, node.constant(scales.reshape(-1, 1, 1)))

@@ -1,0 +1,172 @@
+"""Caffe converters for layers that move elements, or only give blobs other names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from interposer.core.types import DataLayout, DataType
+from interposer.frontends.caffe.caffe_converters import layer
+from interposer.frontends.caffe.node import Node
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.blocks import ChannelShuffle
+from interposer.ops.elementwise import BinaryOperation
+from interposer.ops.quantization import Cast
+from interposer.ops.rearrange import Concat, Slice, Splitter, Tile, Transpose
+from interposer.ops.resize import Resize, ResizeMethod
+from interposer.ops.windowed import MaxUnpooling
+
+__all__: list[str] = []
+
+
+@layer("Split")
+def split(node: Node) -> list[Value]:
+    """Convert Split: every top is the bottom."""
+    return [node.input] * len(node.layer.tops)
+
+
+@layer("Dropout")
+def dropout(node: Node) -> Value:
+    """Convert Dropout: nothing is dropped when a network runs; without ``scale_train`` elements are scaled then."""
+    parameters = node.parameters("dropout_param")
+    if parameters.scale_train:
+        return node.input
+    return node.add(Activation(ActivationFunction.LINEAR, a=1 - parameters.dropout_ratio), node.input)
+
+
+@layer("Concat")
+def concat(node: Node) -> Value:
+    """Convert Concat along an axis, the channels by default."""
+    parameters = node.parameters("concat_param")
+    axis = parameters.concat_dim if parameters.HasField("concat_dim") else parameters.axis
+    if not node.inputs:
+        node.fail("it has no bottoms")
+    if len(node.inputs) == 1:
+        return node.inputs[0]
+    return node.add(Concat(axis=node.axis(axis, node.inputs[0])), *node.inputs)
+
+
+@layer("Slice")
+def slice_layer(node: Node) -> Sequence[Value]:
+    """Convert Slice: pieces of the bottom along an axis, between given points or of one size."""
+    parameters, count = node.parameters("slice_param"), len(node.layer.tops)
+    axis = node.axis(parameters.slice_dim if parameters.HasField("slice_dim") else parameters.axis)
+    size, points = node.shape()[axis], list(parameters.slice_point)
+    if not points and size % max(1, count):
+        node.fail(f"size {size} cannot be divided into {count} pieces of one size")
+    points = points or [size // count * i for i in range(1, count)]
+    sizes = tuple(int(n) for n in np.diff([0, *points, size]))
+    if len(sizes) != count or min(sizes) < 1:
+        node.fail(f"slice_point is {points} for {count} tops and size {size}")
+    return [node.input] if count == 1 else node.pieces(Splitter(axis=axis, sizes=sizes), node.input)
+
+
+@layer("Flatten")
+def flatten(node: Node) -> Value:
+    """Convert Flatten: several axes become one."""
+    parameters, shape = node.parameters("flatten_param"), node.shape()
+    first, last = node.axis(parameters.axis), node.axis(parameters.end_axis)
+    if first > last:
+        node.fail(f"axis is {parameters.axis} and end_axis {parameters.end_axis}, for the shape {list(shape)}")
+    return node.reshaped(node.input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+@layer("Reshape")
+def reshape(node: Node) -> Value:
+    """Convert Reshape of some axes; size 0 keeps the size of the bottom, and -1 follows from the others."""
+    parameters, shape = node.parameters("reshape_param"), node.shape()
+    first = node.axis(parameters.axis, after=True)
+    end = len(shape) if parameters.num_axes == -1 else first + parameters.num_axes
+    requested = list(parameters.shape.dim)
+    if not first <= end <= len(shape) or any(not n and first + i >= len(shape) for i, n in enumerate(requested)):
+        node.fail(f"axis is {parameters.axis} and num_axes {parameters.num_axes}, for the shape {list(shape)}")
+    sizes = [n or shape[first + i] for i, n in enumerate(requested)]
+    new = [*shape[:first], *sizes, *shape[end:]]
+    if new.count(-1) > 1 or min(new, default=1) < -1:
+        node.fail(f"the new shape is {requested}; expected sizes, and -1 once at most")
+    rest = math.prod(n for n in new if n != -1)
+    total = math.prod(shape)
+    if (-1 in new and (not rest or total % rest)) or (-1 not in new and rest != total):
+        node.fail(f"{list(shape)} cannot have the shape {new}")
+    return node.reshaped(node.input, [total // rest if n == -1 else n for n in new])
+
+
+@layer("Permute")
+def permute(node: Node) -> Value:
+    """Convert Permute of SSD; axes that are not named follow in their order."""
+    order, rank = list(node.parameters("permute_param").order), node.input.known.rank
+    rest = [axis for axis in range(rank) if axis not in order]
+    return node.add(Transpose(tuple(order + rest)), node.input)
+
+
+@layer("Crop")
+def crop(node: Node) -> Value:
+    """Convert Crop: cut the first bottom to the size of the second, from ``axis`` on, at offsets."""
+    if len(node.inputs) != 2:
+        node.fail(f"it has {len(node.inputs)} bottoms; expected 2")
+    parameters = node.parameters("crop_param")
+    shape, like = node.shape(node.inputs[0]), node.shape(node.inputs[1])
+    axis, offsets = node.axis(parameters.axis, node.inputs[0]), list(parameters.offset)
+    if len(offsets) not in (0, 1, len(shape) - axis) or len(like) != len(shape):
+        node.fail(f"it has {len(offsets)} offsets; its bottoms have the shapes {list(shape)} and {list(like)}")
+    offsets = offsets * (len(shape) - axis) if len(offsets) == 1 else offsets or [0] * (len(shape) - axis)
+    op = Slice(begin=(*[0] * axis, *offsets), size=(*shape[:axis], *like[axis:]))
+    return node.add(op, node.inputs[0])
+
+
+@layer("Tile")
+def tile(node: Node) -> Value:
+    """Convert Tile: repeat the bottom along an axis."""
+    parameters = node.parameters("tile_param")
+    multiples = [1] * node.input.known.rank
+    multiples[node.axis(parameters.axis)] = parameters.tiles
+    return node.add(Tile(tuple(multiples)), node.input)
+
+
+@layer("ShuffleChannel")
+def shuffle_channel(node: Node) -> Value:
+    """Convert ShuffleChannel of ShuffleNet."""
+    return node.add(ChannelShuffle(num_groups=node.parameters("shuffle_channel_param").group, axis=1), node.image())
+
+
+@layer("Interp")
+def interpolate(node: Node) -> Value:
+    """Convert Interp of PSPNet: bilinear resizing in which the centers of the corners stay in place."""
+    parameters, x = node.parameters("interp_param"), node.image()
+    if parameters.pad_beg or parameters.pad_end:
+        node.fail(f"pad_beg is {parameters.pad_beg} and pad_end {parameters.pad_end}; only 0 is supported")
+    sizes = [_interpolated(node, size, i) for i, size in enumerate(node.shape(x)[2:])]
+    op = Resize(sizes[1], sizes[0], ResizeMethod.BILINEAR, data_layout=DataLayout.NCHW, align_corners=True)
+    return node.add(op, x)
+
+
+def _interpolated(node: Node, size: int, axis: int) -> int:
+    """Return the size along an axis after shrinking and zooming, or the one that the layer gives."""
+    parameters = node.parameters("interp_param")
+    target = (parameters.height, parameters.width)[axis]
+    if parameters.HasField("height") or parameters.HasField("width"):
+        return int(target)
+    shrink, zoom = parameters.shrink_factor, parameters.zoom_factor
+    if shrink < 1 or zoom < 1:
+        node.fail(f"shrink_factor is {shrink} and zoom_factor {zoom}; expected 1 or more")
+    size = (size - 1) // shrink + 1
+    return int(size + (size - 1) * (zoom - 1))
+
+
+@layer("Upsample")
+def upsample(node: Node) -> Value:
+    """Convert Upsample: repeat pixels, or with a second bottom write each to the place that max pooling has found."""
+    parameters, x = node.parameters("upsample_param"), node.inputs[0]
+    scales = [parameters.scale_h or parameters.scale, parameters.scale_w or parameters.scale]
+    sizes = [n * scale for n, scale in zip(node.shape(x)[2:], scales, strict=True)]
+    sizes = [parameters.upsample_h or sizes[0], parameters.upsample_w or sizes[1]]
+    if len(node.inputs) == 1:
+        return node.add(Resize(target_height=sizes[0], target_width=sizes[1], data_layout=DataLayout.NCHW), x)
+    batch, channels = node.shape(x)[:2]
+    planes = np.arange(batch * channels, dtype=np.int64).reshape(batch, channels, 1, 1) * math.prod(sizes)
+    places = node.add(Cast(DataType.INT64), node.inputs[1])
+    places = node.binary(BinaryOperation.ADD, places, node.constant(planes))
+    return node.add(MaxUnpooling(extents=tuple(sizes)), x, places)

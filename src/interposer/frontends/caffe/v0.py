@@ -1,0 +1,104 @@
+"""Conversion of the layers of version 0 of Caffe's format to those of version 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from interposer.core.errors import ParseError
+from interposer.frontends.caffe.proto import Message, message_like, text_of
+
+__all__ = ["converted"]
+
+_TYPES: Final = {
+    "accuracy": "Accuracy",
+    "bnll": "BNLL",
+    "concat": "Concat",
+    "conv": "Convolution",
+    "data": "Data",
+    "dropout": "Dropout",
+    "eltwise_product": "Eltwise",
+    "euclidean_loss": "EuclideanLoss",
+    "flatten": "Flatten",
+    "hdf5_data": "HDF5Data",
+    "hdf5_output": "HDF5Output",
+    "im2col": "Im2col",
+    "images": "ImageData",
+    "infogain_loss": "InfogainLoss",
+    "innerproduct": "InnerProduct",
+    "lrn": "LRN",
+    "multinomial_logistic_loss": "MultinomialLogisticLoss",
+    "pool": "Pooling",
+    "relu": "ReLU",
+    "reshape": "Reshape",
+    "sigmoid": "Sigmoid",
+    "softmax": "Softmax",
+    "softmax_loss": "SoftmaxWithLoss",
+    "split": "Split",
+    "tanh": "TanH",
+    "window_data": "WindowData",
+}
+_PADDED: Final = {"conv": "convolution_param", "pool": "pooling_param"}
+_FIELDS: Final = {
+    "conv": ("convolution_param", {"num_output": "num_output", "biasterm": "bias_term", "group": "group"}),
+    "innerproduct": ("inner_product_param", {"num_output": "num_output", "biasterm": "bias_term"}),
+    "pool": ("pooling_param", {"pool": "pool"}),
+    "dropout": ("dropout_param", {"dropout_ratio": "dropout_ratio"}),
+    "lrn": ("lrn_param", {"local_size": "local_size", "alpha": "alpha", "beta": "beta", "k": "k"}),
+    "concat": ("concat_param", {"concat_dim": "axis"}),
+}
+"""For each type: the field with its parameters in version 2, and the fields of version 0 by those of version 2."""
+
+
+def converted(layers: Sequence[Message]) -> Iterator[tuple[Message, Sequence[Message], str]]:
+    """Yield for each layer of version 0 its ``LayerParameter``, its blobs, and its location in the file.
+
+    A layer of type "padding" becomes the padding of the convolutions and poolings that read it.
+
+    Raises:
+        ParseError: an unknown type, or a padding layer that another layer reads.
+    """
+    paddings: dict[str, tuple[str, int]] = {}
+    for index, outer in enumerate(layers):
+        layer, where = outer.layer, f"layers[{index}] {text_of(outer.layer.name)}".rstrip()
+        if text_of(layer.type) == "padding":
+            if len(outer.bottom) != 1 or len(outer.top) != 1:
+                raise ParseError("a padding layer must have one bottom and one top", where=where)
+            paddings[outer.top[0]] = outer.bottom[0], layer.pad
+            continue
+        if layer.type not in _TYPES:
+            raise ParseError(f"the type {layer.type!r} is unknown", where=where)
+        padded = [paddings[name] for name in outer.bottom if name in paddings]
+        if padded and layer.type not in _PADDED:
+            raise ParseError(
+                f"it reads a padding layer, and is no convolution or pooling but {layer.type!r}", where=where
+            )
+        yield _layer(outer, padded), layer.blobs or outer.blobs, where
+        for name in outer.top:
+            paddings.pop(name, None)
+
+
+def _layer(outer: Message, padded: Sequence[tuple[str, int]]) -> Message:
+    layer = outer.layer
+    bottoms = [name for name, _ in padded] or list(outer.bottom)
+    result = message_like(
+        "LayerParameter", {"name": layer.name, "type": _TYPES[layer.type], "bottom": bottoms, "top": outer.top}
+    )
+    if layer.type in _FIELDS:
+        name, fields = _FIELDS[layer.type]
+        parameters = getattr(result, name)
+        for old, new in fields.items():
+            setattr(parameters, new, getattr(layer, old))
+    if layer.type in _PADDED:
+        _set_window(getattr(result, _PADDED[layer.type]), layer, sum(pad for _, pad in padded))
+    if layer.type == "eltwise_product":
+        result.eltwise_param.operation = 0
+    if layer.type == "reshape":
+        result.reshape_param.shape.dim.extend([layer.new_num, layer.new_channels, layer.new_height, layer.new_width])
+    return result
+
+
+def _set_window(parameters: Any, layer: Message, pad: int) -> None:
+    parameters.kernel_size.append(layer.kernelsize)
+    parameters.stride.append(layer.stride)
+    parameters.pad.append(layer.pad + pad)

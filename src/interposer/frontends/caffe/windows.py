@@ -1,0 +1,74 @@
+"""Sliding windows of convolution and pooling layers in Caffe's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from interposer.frontends.caffe.node import Node
+from interposer.frontends.caffe.proto import Message
+from interposer.ops.window import Window
+
+__all__ = ["Windows", "windows"]
+
+_LARGEST: Final = 2**31 - 1
+_LETTERS: Final = {2: "yx", 3: "zyx"}
+_BEFORE: Final = {2: ("top", "left"), 3: ("front", "top", "left")}
+_AFTER: Final = {2: ("bottom", "right"), 3: ("back", "bottom", "right")}
+
+
+class Windows(NamedTuple):
+    """The window of a layer: each attribute has one number per spatial axis. Caffe pads both ends of an axis alike."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+    def along(self) -> list[Window]:
+        """Return the window along each spatial axis."""
+        columns = zip(self.kernel, self.strides, self.dilations, self.pads, strict=True)
+        return [Window(size, stride, dilation, pad, pad) for size, stride, dilation, pad in columns]
+
+    def attributes(self) -> dict[str, Any]:
+        """Return strides, dilations and pads by the names of an operator's attributes, such as ``pad_top``."""
+        letters, axes = _LETTERS[len(self.kernel)], len(self.kernel)
+        pairs = zip((*_BEFORE[axes], *_AFTER[axes]), self.pads * 2, strict=True)
+        steps = {f"stride_{x}": stride for x, stride in zip(letters, self.strides, strict=True)}
+        gaps = {f"dilation_{x}": dilation for x, dilation in zip(letters, self.dilations, strict=True)}
+        return {f"pad_{side}": pad for side, pad in pairs} | steps | gaps
+
+
+def windows(node: Node, parameters: Message, axes: int) -> Windows:
+    """Return the window of a layer over `axes` spatial axes.
+
+    A size is given for all axes at once, for each axis, or for images in fields such as ``kernel_h``.
+    """
+    kernel = _sizes(node, parameters, "kernel_size", ("kernel_h", "kernel_w"), axes, None)
+    strides = _sizes(node, parameters, "stride", ("stride_h", "stride_w"), axes, 1)
+    pads = _sizes(node, parameters, "pad", ("pad_h", "pad_w"), axes, 0)
+    dilations = _sizes(node, parameters, "dilation", (), axes, 1)
+    if (
+        min(kernel) < 1
+        or min(strides) < 1
+        or min(dilations) < 1
+        or max(*kernel, *strides, *pads, *dilations) > _LARGEST
+    ):
+        node.fail(f"it has the window {list(kernel)}, strides {list(strides)} and dilations {list(dilations)}")
+    return Windows(kernel, strides, pads, dilations)
+
+
+def _sizes(
+    node: Node, parameters: Message, name: str, each: Sequence[str], axes: int, default: int | None
+) -> tuple[int, ...]:
+    """Return a size for each spatial axis: the fields `each` if they are set, else the field `name`, else `default`."""
+    if any(parameters.HasField(field) for field in each):
+        if axes != 2:
+            node.fail(f"{each[0]} and {each[1]} are for images, but it has {axes} spatial axes")
+        return tuple(getattr(parameters, field) if parameters.HasField(field) else default or 0 for field in each)
+    values = list(getattr(parameters, name, ()))
+    if not values and default is None:
+        node.fail(f"it has no {name}")
+    if len(values) not in (0, 1, axes):
+        node.fail(f"{name} has {len(values)} numbers; it has {axes} spatial axes")
+    return tuple(values * (axes if len(values) == 1 else 1) or [default or 0] * axes)
