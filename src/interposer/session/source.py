@@ -220,7 +220,7 @@ def _load(format: str, source: Any, reading: Reading) -> Network | Template:
     if format == "tensorflow":
         from interposer.frontends import tensorflow  # noqa: PLC0415
 
-        return tensorflow.template(source, shapes=shapes, signature=signature)
+        return tensorflow.template(source, shapes=shapes, outputs=reading.outputs, signature=signature)
     if signature is not None:
         raise InvalidArgumentError(f"signature: {signature!r} is given, but a model of format {format!r} has none")
     if format == "nnapi":
