@@ -1,6 +1,11 @@
-"""The TFLite front end: ``load(source)`` returns the network in a TFLite file."""
+"""The TFLite front end: ``load(source)`` returns the network in a TFLite file.
 
+``operator("Name")`` registers a user's converter of a custom operator, which gets a `Node`.
+"""
+
+from interposer.frontends.tflite.custom import operator
 from interposer.frontends.tflite.importer import load, template
+from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operators
 
-__all__ = ["load", "operators", "template"]
+__all__ = ["Node", "load", "operator", "operators", "template"]

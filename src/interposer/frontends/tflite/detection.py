@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from interposer.core.types import DataType, Dim
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.detection import PaddedNonMaxSuppression
+from interposer.ops.detection import DetectionPostProcess, PaddedNonMaxSuppression
 
 __all__: list[str] = []
 
@@ -23,3 +24,32 @@ def hard_suppression(node: Node) -> list[Value]:
 def soft_suppression(node: Node) -> list[Value]:
     """Convert NON_MAX_SUPPRESSION_V5, whose last input is the width of the soft suppression."""
     return node.result(PaddedNonMaxSuppression(), *(node.input(i) for i in range(6)))
+
+
+@operator("TFLite_Detection_PostProcess", custom=True)
+def detection_post_process(node: Node) -> list[Value]:
+    """Convert TFLite_Detection_PostProcess; quantized boxes, scores and anchors are dequantized."""
+    encodings, scores, anchors = (_floats(node, index) for index in range(3))
+    classes = node.option("num_classes", int)
+    given = scores.known.shape[-1]
+    if not isinstance(given, Dim) and given not in (classes, classes + 1):
+        node.fail(f"input 1 has {given} classes; expected {classes}, or {classes + 1} with the background")
+    op = DetectionPostProcess(
+        max_detections=node.option("max_detections", int),
+        num_classes=classes,
+        max_classes_per_detection=node.option("max_classes_per_detection", int),
+        detections_per_class=node.option("detections_per_class", int, 100),
+        nms_score_threshold=node.option("nms_score_threshold", float),
+        nms_iou_threshold=node.option("nms_iou_threshold", float),
+        use_regular_nms=node.option("use_regular_nms", bool, False),
+        scale_x=node.option("x_scale", float),
+        scale_y=node.option("y_scale", float),
+        scale_w=node.option("w_scale", float),
+        scale_h=node.option("h_scale", float),
+    )
+    return node.result(op, encodings, scores, anchors)
+
+
+def _floats(node: Node, index: int) -> Value:
+    value = node.input(index)
+    return node.dequantized(index, DataType.FLOAT32) if value.known.is_quantized else value

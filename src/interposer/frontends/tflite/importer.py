@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from interposer.core.constants import LEAST_MAPPED, mapped, share
 from interposer.core.errors import (
     InvalidArgumentError,
     ParseError,
-    UnsupportedOperatorError,
     did_you_mean,
     expect,
     memory_to,
 )
 from interposer.core.files import check_regular
 from interposer.core.types import UNRANKED, Array, Dim, Quantization, TensorInfo, TensorShape
+from interposer.frontends.missing import missing_operators
 from interposer.frontends.naming import keep_names
 from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.resizing import resized
@@ -29,10 +28,12 @@ from interposer.frontends.tflite import tflite_families  # noqa: F401 - they fil
 from interposer.frontends.tflite.consistency import called
 from interposer.frontends.tflite.container import read_model
 from interposer.frontends.tflite.contents import Model, Operator, Signature
+from interposer.frontends.tflite.flexbuffer import FlexOptions
 from interposer.frontends.tflite.metadata import metadata_of
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.ports import input_ports, output_ports
 from interposer.frontends.tflite.resources import Accesses, Bound
+from interposer.frontends.tflite.stand_in import STAND_IN
 from interposer.frontends.tflite.tensors import constant_array, is_complex, tensor_info
 from interposer.frontends.tflite.tflite_converters import Entry, find, find_complex
 from interposer.frontends.tflite.variables import Scope, Variables
@@ -58,6 +59,7 @@ def load(
     dynamic: bool = False,
     values: Values | None = None,
     signature: str | None = None,
+    stand_in: bool = False,
 ) -> Network:
     """Return the network in a TFLite file: its first subgraph, or the one that a signature calls.
 
@@ -74,6 +76,8 @@ def load(
         values: arrays by input name; these inputs become constants of the network.
         signature: the key of a signature in the file, such as ``"serving_default"``. The network is the subgraph that
             it calls, and inputs and outputs have the names and the order of the signature.
+        stand_in: use a `StandIn` layer for each custom operator that is not known. Such a network can be inspected and
+            divided; only a backend that supports the layer can run it.
 
     Raises:
         ParseError: the file cannot be read, is damaged, or uses something that is not supported.
@@ -82,12 +86,18 @@ def load(
         InvalidArgumentError: `source` is not a path or bytes, a shape or value does not fit, or the file has no such
             signature.
     """
-    return template(source, shapes=shapes, dynamic=dynamic, signature=signature).network(values=values)
+    result = template(source, shapes=shapes, dynamic=dynamic, signature=signature, stand_in=stand_in)
+    return result.network(values=values)
 
 
 @memory_to("read the network")
 def template(
-    source: Source, *, shapes: Shapes | None = None, dynamic: bool = False, signature: str | None = None
+    source: Source,
+    *,
+    shapes: Shapes | None = None,
+    dynamic: bool = False,
+    signature: str | None = None,
+    stand_in: bool = False,
 ) -> Template:
     """Return a `Template`, which creates networks for shapes and values of the file's inputs.
 
@@ -95,25 +105,47 @@ def template(
     """
     expect(signature, str | None, "the signature must be the key of one")
     path, data = _read(source)
-    return _template(path, data, read_model(data, path=path), dict(shapes or {}), dynamic, signature)
+    model = read_model(data, path=path)
+
+    def created(key: str | None, shapes: Shapes, dynamic: bool) -> Template:
+        return _template(_Contents(path, data, model, stand_in), shapes, dynamic, key, signatures)
+
+    signatures = {item.key: partial(created, item.key, {}, True) for item in model.signatures}
+    return created(signature, dict(shapes or {}), dynamic)
+
+
+class _Contents(NamedTuple):
+    """A file that was read: its path if it has one, its bytes and their content, and the argument of `load`."""
+
+    path: str | None
+    data: bytes | bytearray | memoryview
+    model: Model
+    stand_in: bool
 
 
 def _template(
-    path: str | None, data: bytes | bytearray | memoryview, model: Model, value: Shapes, dynamic: bool, key: str | None
+    contents: _Contents,
+    shapes: Shapes,
+    dynamic: bool,
+    key: str | None,
+    signatures: Mapping[str, Callable[[], Template]],
 ) -> Template:
+    path, data, model, stand_in = contents
     file = Path(path).name if path else ""
     chosen = None if key is None else _signature_of(model, key)
 
-    def build(shapes: Shapes, values: Values) -> Network:
-        with _reported_of(path):
-            return Importer(model, file, {**value, **shapes}, dynamic, values=values, signature=chosen).network()
+    def importer(more: Shapes, values: Values) -> Importer:
+        return Importer(model, file, {**shapes, **more}, dynamic, 0, None, values, chosen, stand_in)
 
-    signatures = {item.key: partial(_template, path, data, model, {}, True, item.key) for item in model.signatures}
+    def build(more: Shapes, values: Values) -> Network:
+        with _reported_of(path):
+            return importer(more, values).network()
+
     with _reported_of(path):
-        importer = Importer(model, file, value, dynamic, signature=chosen)
+        first = importer({}, {})
         return Template(
-            importer.graph.name, importer.inputs(), importer.outputs(), build, importer.usual_shapes(),
-            signatures, partial(metadata_of, model, data),
+            first.graph.name, first.inputs(), first.outputs(), build, first.usual_shapes(), signatures,
+            partial(metadata_of, model, data),
         )  # fmt: skip
 
 
@@ -151,7 +183,8 @@ def _read(source: Source) -> tuple[str | None, bytes | bytearray | memoryview]:
 class Importer:
     """Converts one subgraph of a TFLite model to layers: the subgraph with index `number`, by default the first.
 
-    With a `signature`, it converts the subgraph that the signature calls, whose inputs and outputs have its names.
+    With a `signature`, it converts the subgraph that the signature calls, whose inputs and outputs have its names. With
+    `stand_in`, unknown custom operators become `StandIn` layers.
     Layers are added to `graph`, or to a new network if it is not given. A subgraph that an operator calls has an
     importer of its own.
     """
@@ -166,7 +199,9 @@ class Importer:
         graph: Graph | None = None,
         values: Values | None = None,
         signature: Signature | None = None,
+        stand_in: bool = False,
     ) -> None:
+        self._stand_in = stand_in
         number = number if signature is None else signature.subgraph
         self.subgraph = model.subgraphs[number]
         self._sources, self._results = input_ports(self.subgraph, signature), output_ports(self.subgraph, signature)
@@ -333,7 +368,7 @@ class Importer:
         It uses the file's dynamic dimensions as open ones.
         """
         graph.name = graph.name or self._model.subgraphs[number].name
-        inner = Importer(self._model, self._file, {}, True, number, graph)
+        inner = Importer(self._model, self._file, {}, True, number, graph, stand_in=self._stand_in)
         inner._converted, inner._inputs, inner._is_resized = self._converted, self._inputs, self._is_resized
         inner._variables = self._variables
         return inner
@@ -365,7 +400,7 @@ class Importer:
 
     def _entry(self, operator: Operator) -> Entry:
         """Return the converter of a known operator; raise `ParseError` if it does not support complex numbers."""
-        entry = find(operator.name, operator.is_custom)
+        entry = self._find(operator)
         assert entry is not None
         tensors = (self.subgraph.tensors[i] for i in (*operator.inputs, *operator.outputs) if i >= 0)
         if operator.is_custom or any(called(operator)) or not any(map(is_complex, tensors)):
@@ -374,6 +409,10 @@ class Importer:
         if complex_entry is None:
             raise ParseError(f"{operator.name} of complex numbers is not supported", where=operator.where)
         return complex_entry
+
+    def _find(self, operator: Operator) -> Entry | None:
+        entry = find(operator.name, operator.is_custom)
+        return STAND_IN if entry is None and operator.is_custom and self._stand_in else entry
 
     def _add_outputs(self) -> None:
         results = ((name, index) for name, index in self._results.items() if index not in self._handles)
@@ -393,9 +432,10 @@ class Importer:
                 pending += (
                     other for operator in self._model.subgraphs[number].operators for _, other in called(operator)
                 )
-        unknown = Counter(_title(operator) for operator in operators if find(operator.name, operator.is_custom) is None)
+        unknown = [operator for operator in operators if self._find(operator) is None]
         if unknown:
-            raise UnsupportedOperatorError(unknown)
+            places = ((_title(operator), operator.where.removeprefix("subgraphs[0].")) for operator in unknown)
+            raise missing_operators(places)
 
     def _add_inputs(self) -> None:
         number = 0
@@ -455,7 +495,7 @@ class Importer:
         where = f"operators[{index}] {operator.name}"
         where = f"subgraphs[{self._number}].{where}" if self._number else where
         try:
-            options = operator.attributes_as(entry.options) if entry.options else operator.attributes
+            options = _options(operator, entry)
             node = Node(self, operator, options, f"{operator.name}:{self._number}:{index}", where, self._source(where))
             created = entry.convert(node)
         except ParseError:
@@ -535,6 +575,12 @@ def _titled(name: str, shape: TensorShape) -> TensorShape:
 def _closed(shape: TensorShape, usual: TensorShape) -> TensorShape:
     """Return the shape with each open dimension replaced by the size that `usual` has along the same axis."""
     return TensorShape(there if isinstance(size, Dim) else size for size, there in zip(shape, usual, strict=True))
+
+
+def _options(operator: Operator, entry: Entry) -> Mapping[str, Any]:
+    if operator.is_custom:
+        return FlexOptions(bytes(operator.custom_options or b""))
+    return operator.attributes_as(entry.options) if entry.options else operator.attributes
 
 
 def _title(operator: Operator) -> str:

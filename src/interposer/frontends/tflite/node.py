@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError
 from interposer.core.schema import Op
@@ -20,6 +20,8 @@ from interposer.ops.quantization import Dequantize
 from interposer.ops.reshape import Reshape
 
 __all__ = ["Import", "Node"]
+
+Number = TypeVar("Number", bool, int, float)
 
 FOLDED_ELEMENTS: Final = 4096
 """The largest size of tensors that are folded if they follow from constants, such as shapes and axes."""
@@ -132,6 +134,23 @@ class Node:
     name: str
     where: str
     source: str
+
+    @property
+    def raw_options(self) -> bytes:
+        """The bytes of the options of a custom operator; empty if it has none."""
+        return bytes(self.operator.custom_options or b"")
+
+    def option(self, name: str, kind: type[Number], default: Number | None = None) -> Number:
+        """Return an option of a custom operator as an int, a float or a bool.
+
+        The operator fails if the option is absent and has no default, or is no number.
+        """
+        value = self.options.get(name, default)
+        if value is None:
+            self.fail(f"the option {name} is missing")
+        if not isinstance(value, int | float):
+            self.fail(f"the option {name} is {value!r}; expected a number")
+        return kind(value)
 
     def fail(self, message: str) -> NoReturn:
         """Raise a `ParseError` with this message and the location of the operator."""

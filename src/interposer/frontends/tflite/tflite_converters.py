@@ -10,7 +10,7 @@ from interposer.formats.tflite.schema import OPTIONS
 from interposer.frontends.tflite.node import Node
 from interposer.ir.graph import Value
 
-__all__ = ["Converter", "Entry", "complex_operator", "find", "find_complex", "operator", "operators"]
+__all__ = ["Converter", "Entry", "add_custom", "complex_operator", "find", "find_complex", "operator", "operators"]
 
 Converter: TypeAlias = Callable[[Node], Value | Sequence[Value | None]]
 
@@ -28,6 +28,7 @@ class Entry(NamedTuple):
 
 _TABLE: Final[dict[tuple[str, bool], Entry]] = {}
 _COMPLEX: Final[dict[str, Entry]] = {}
+_USERS: Final[dict[str, Entry]] = {}
 
 
 def operator(*names: str, options: bool = False, custom: bool = False) -> Callable[[Converter], Converter]:
@@ -69,9 +70,26 @@ def complex_operator(*names: str, options: bool = False) -> Callable[[Converter]
     return register
 
 
+def add_custom(name: str, convert: Converter) -> None:
+    """Register a user's converter of a custom operator, which replaces an earlier definition of the same function.
+
+    `InvalidArgumentError` is raised for an operator that Interposer converts itself, or that has another function.
+    """
+    if (name, True) in _TABLE:
+        raise InvalidArgumentError(f"the custom operator {name} is known already")
+    known = _USERS.get(name)
+    if known is not None and _place(known.convert) != _place(convert):
+        raise InvalidArgumentError(f"the custom operator {name} has two functions")
+    _USERS[name] = Entry(convert, "")
+
+
+def _place(convert: Converter) -> tuple[str | None, str | None]:
+    return getattr(convert, "__module__", None), getattr(convert, "__qualname__", None)
+
+
 def find(name: str, custom: bool) -> Entry | None:
     """Return the entry of an operator, or of a custom operator if `custom`; None if it is not known."""
-    return _TABLE.get((name, custom)) or (None if custom else _COMPLEX.get(name))
+    return _TABLE.get((name, custom)) or (_USERS if custom else _COMPLEX).get(name)
 
 
 def find_complex(name: str) -> Entry | None:

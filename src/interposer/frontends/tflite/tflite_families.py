@@ -2,6 +2,7 @@
 
 from interposer.frontends.tflite import (  # noqa: F401
     activation,
+    audio,
     blocks,
     complex_numbers,
     control_flow,

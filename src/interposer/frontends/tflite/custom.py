@@ -1,0 +1,69 @@
+"""User-defined converters of custom operators."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from interposer.core.errors import InterposerError, InvalidArgumentError, expect
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.tflite_converters import Converter, add_custom
+from interposer.ir.graph import Value
+
+__all__ = ["operator"]
+
+
+def operator(name: str) -> Callable[[Converter], Converter]:
+    """Register the decorated function for a custom operator, for all TFLite files that are loaded.
+
+    The function gets a `Node`, adds layers for it, and returns the value of the operator's output, or a sequence of
+    values. ``node.options`` has the operator's options by name if they are a FlexBuffer, as those of most converters;
+    ``node.raw_options`` has their bytes. The function may be called from several threads. A function that is defined
+    again, for example when a notebook cell is run again, replaces the old one.
+
+    Args:
+        name: the operator's name, the `custom_code` in the file.
+
+    Raises:
+        InvalidArgumentError: the operator is known, or has another function.
+
+    >>> import numpy as np
+    >>> from interposer import ops
+    >>> @operator("ScaledRelu")
+    ... def scaled_relu(node):
+    ...     positive = node.add(ops.Activation(ops.ActivationFunction.RELU), node.input(0))
+    ...     scale = node.constant(np.float32(node.option("scale", float, 1.0)))
+    ...     return node.result(ops.Multiplication(), positive, scale)
+    """
+    import interposer.frontends.tflite.tflite_families  # noqa: F401, PLC0415 - what is known must be known
+
+    expect(name, str, "an operator's name must be a text")
+
+    def register(convert: Converter) -> Converter:
+        add_custom(name, _guarded(convert))
+        return convert
+
+    return register
+
+
+def _guarded(convert: Converter) -> Converter:
+    """Return a converter wrapped so that its exceptions and its results of wrong types become `ParseError`."""
+    if not callable(convert):
+        raise InvalidArgumentError(f"an operator's function must be callable, not {convert!r}")
+
+    @functools.wraps(convert)
+    def checked(node: Node) -> Sequence[Value]:
+        try:
+            created = convert(node)
+        except InterposerError:
+            raise
+        except Exception as error:
+            node.fail(f"its function failed ({type(error).__name__}: {error})")
+        results: list[Any] = list(created) if isinstance(created, list | tuple) else [created]
+        for result in results:
+            if not isinstance(result, Value):
+                node.fail(f"its function returned {result!r}; expected a Value, or a sequence of such")
+        return results
+
+    return checked

@@ -1,0 +1,31 @@
+"""The converter of custom operators that are not known, for callers that accept stand-ins."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.core.errors import ParseError
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.tflite_converters import Entry
+from interposer.ir.graph import Value
+from interposer.ops.control import StandIn
+
+__all__ = ["STAND_IN"]
+
+
+def _stand_in(node: Node) -> list[Value]:
+    """Convert an unknown custom operator to a StandIn layer, whose description has its name and its options."""
+    present = [node.optional(index) for index in range(node.count)]
+    values = [value for value in present if value is not None]
+    return node.result(StandIn(len(node.operator.outputs), f"{node.operator.name}({_options(node)})"), *values)
+
+
+def _options(node: Node) -> str:
+    try:
+        return ", ".join(f"{name}={value!r}" for name, value in node.options.items())
+    except ParseError:  # the options are no FlexBuffer
+        return node.raw_options.hex()
+
+
+STAND_IN: Final = Entry(_stand_in, "")
+"""The entry that replaces that of an unknown custom operator."""
