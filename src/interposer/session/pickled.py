@@ -118,18 +118,26 @@ def _from_network(network: Network, usual: Mapping[str, TensorShape], arguments:
 
 def _stamp(path: str) -> _Stamp | None:
     try:
-        result = os.stat(path)
+        result = os.stat(max(_files_in(path), key=os.path.getmtime, default=path))
     except (OSError, ValueError):
         return None
     return result.st_dev, result.st_ino, result.st_size, result.st_mtime_ns
 
 
+def _files_in(path: str) -> list[str]:
+    """Return the files in a folder, such as a SavedModel, at any depth; empty for a file."""
+    paths = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+    return sorted(paths)
+
+
 def _digest(path: str) -> str:
     digest = hashlib.sha256()
     try:
-        with open(path, "rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+        for name in _files_in(path) or [path]:
+            digest.update(os.path.relpath(name, path).encode() if name != path else b"")
+            with open(name, "rb") as file:
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
     except OSError as error:
         raise ParseError(f"the file cannot be read: {error.strerror or error}", path=path) from error
     return digest.hexdigest()

@@ -149,9 +149,7 @@ def saved_model(
     inputs: Mapping[str, str],
     outputs: Mapping[str, str],
     shapes: Mapping[str, Any],
-    *,
     name: str = "serving_default",
-    restore: str = "",
 ) -> bytes:
     """Return a SavedModel with one signature; `inputs` and `outputs` map its names to tensors of the graph."""
 

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, TensorInfo
+from interposer.frontends.tensorflow.importer import Scope
+from interposer.frontends.tensorflow.lists import settled_list
+from interposer.frontends.tensorflow.loops import Place
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.results import Absent, Result
-from interposer.frontends.tensorflow.subgraphs import Region, invariants, region
+from interposer.frontends.tensorflow.results import Absent, Result, TensorList
+from interposer.frontends.tensorflow.subgraphs import Body, called, invariants, region
 from interposer.frontends.tensorflow.tensorflow_converters import operator
-from interposer.frontends.unsupported import UnsupportedFormError
 from interposer.ir.graph import Value
 from interposer.ops.control_flow import If, While, merged_carried
 from interposer.ops.elementwise import Comparison, ComparisonOperation, Where
 from interposer.ops.quantization import Cast
 
 __all__: list[str] = []
+
+_MOST_STEPS: Final = 64
+
+
+class Convert(Protocol):
+    """Function that converts the body of a loop, or its condition, for infos of the carried arguments by position."""
+
+    def __call__(self, infos: Mapping[int, TensorInfo], *, test: bool) -> tuple[Body, list[Result]]: ...
 
 
 @operator("PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall")
@@ -117,43 +127,113 @@ def _index(number: int) -> Any:
 
 @operator("While", "StatelessWhile")
 def while_(node: Node) -> Result | list[Result]:
-    """Convert While.
-
-    Arguments that the body returns unchanged are captured. The regions are converted repeatedly until the infos of the
-    carried values no longer change.
-    """
-    condition, body = node.function("cond"), node.function("body")
-    arguments = list(node.inputs)
+    """Convert While; arguments that the body returns unchanged are captured."""
+    condition, body, arguments = node.function("cond"), node.function("body"), list(node.inputs)
     fixed = invariants(node.importer, body, len(arguments))
     places = [i for i in range(len(arguments)) if i not in fixed]
-    carried = [node.value(i) for i in places]
+
+    def convert(infos: Mapping[int, TensorInfo], *, test: bool) -> tuple[Body, list[Result]]:
+        name = condition if test else body
+        created, results = called(node.importer, name, arguments, infos)
+        return created, results if test else [results[place] for place in places]
+
+    return _looped(node, arguments, places, convert)
+
+
+@operator("Exit", "RefExit")
+def exit_(node: Node) -> Result | list[Result]:
+    """Convert a result of a loop of TensorFlow 1, which consists of single nodes; all of its results become known."""
+    scope = node.importer
+    loop = scope.loops.at(node.name)
+    if loop is None or not loop.condition or not all(place.switch for place in loop.places):
+        raise ParseError("it belongs to no loop")
+    arguments = list(node.inputs)
+    count = len(loop.places)
+    places = [i for i, place in enumerate(loop.places) if not _is_invariant(scope, place)]
+
+    def convert(infos: Mapping[int, TensorInfo], *, test: bool) -> tuple[Body, list[Result]]:
+        body = Body(scope, loop.name, scope.nodes, function=scope.is_function)
+        inputs = {i: body.carried(infos[i], loop.places[i].merge) for i in infos}
+        for i, place in enumerate(loop.places):
+            value = inputs[i] if i in inputs else body.scope.brought_in(arguments[i])
+            body.scope.define(place.merge, value)
+            body.scope.define(place.switch, Absent.DEAD, value)
+        for number, name in enumerate(loop.constants):
+            body.scope.define(name, body.scope.brought_in(arguments[count + number]))
+        texts = [loop.condition] if test else [loop.places[i].following for i in places]
+        return body, body.outputs(texts)
+
+    results = _looped(node, arguments[:count], places, convert)
+    if isinstance(results, Absent):
+        return results
+    for place, result in zip(loop.places, results, strict=True):
+        if place.exit and place.exit != node.name:
+            scope.define(place.exit, result)
+    return next(result for place, result in zip(loop.places, results, strict=True) if place.exit == node.name)
+
+
+def _is_invariant(scope: Scope, place: Place) -> bool:
+    """Return True if the next iteration gets what this one got."""
+    text = place.following
+    for _ in range(_MOST_STEPS):
+        reference = scope.reference(text)
+        inner = scope.message_of(reference.node)
+        if reference.node == place.switch:
+            return reference.number == 1
+        if inner is None or inner.op != "Identity" or not inner.input:
+            return False
+        text = inner.input[0]
+    return False
+
+
+def _looped(node: Node, arguments: list[Result], places: list[int], convert: Convert) -> Absent | list[Result]:
+    """Add the layer of a loop, and return what all arguments are after it.
+
+    `places` are the positions of carried arguments. `convert` converts the body for their infos, or the condition. This
+    is repeated until the infos no longer change.
+    """
+    if not places:
+        node.unsupported("its body changes nothing")
+    arguments = _with_lists(node, arguments, places, convert)
+    carried = [_tensor(arguments[i]) for i in places]
     infos = [value.known.with_constant(None) for value in carried]
     while True:
-        result = region(node.importer, body, arguments, dict(zip(places, infos, strict=True)), places)
-        test = region(node.importer, condition, arguments, dict(zip(places, infos, strict=True)))
-        if result is None or test is None:
+        known = dict(zip(places, infos, strict=True))
+        (inner, results), (tested, truth) = convert(known, test=False), convert(known, test=True)
+        body, test = inner.region(results), tested.region(truth)
+        if body is None or test is None:
             return Absent.MISSING
-        wider = _merged(infos, result.infos)
+        wider = [*merged_carried(infos, body.infos)]
         if wider == infos:
             break
         infos = wider
-    return _looped(node, arguments, places, result, test)
-
-
-def _merged(before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> list[TensorInfo]:
-    if len(before) != len(after):
-        raise ParseError(f"its body gives {len(after)} tensors; expected {len(before)}")
-    return [*merged_carried(before, after)]
-
-
-def _looped(node: Node, arguments: list[Result], places: list[int], body: Region, test: Region) -> list[Result]:
-    if not places:
-        raise UnsupportedFormError("its body changes nothing")
     captured = list(dict.fromkeys((*test.captured, *body.captured)))
     graphs = [item.rebound(captured, len(places)) for item in (test, body)]
-    operands = [node.value(i) for i in places]
-    results = node.control(While(len(places)), [*operands, *captured], graphs)
     outputs = list(arguments)
-    for place, value in zip(places, results, strict=True):
+    created = node.control(While(len(places)), [*carried, *captured], graphs)
+    for place, value in zip(places, created, strict=True):
         outputs[place] = value
     return outputs
+
+
+def _tensor(result: Result) -> Value:
+    if not isinstance(result, Value):
+        raise ParseError("it carries something that is no tensor")
+    return result
+
+
+def _with_lists(node: Node, arguments: list[Result], places: list[int], convert: Convert) -> list[Result]:
+    """Return the arguments with lists whose elements' shape the loop's body determines as tensors."""
+    lists = [i for i in places if isinstance(arguments[i], TensorList)]
+    if not lists:
+        return arguments
+    infos = {i: value.known.with_constant(None) for i in places if isinstance(value := arguments[i], Value)}
+    _, results = convert(infos, test=False)
+    settled = list(arguments)
+    for place, result in zip(places, results, strict=True):
+        before = arguments[place]
+        if isinstance(before, TensorList):
+            if not isinstance(result, TensorList) or result.item is None:
+                node.unsupported("it carries a list to which it does not write")
+            settled[place] = settled_list(node, before, result.item)
+    return settled

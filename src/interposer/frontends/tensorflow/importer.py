@@ -15,6 +15,7 @@ from interposer.frontends.folding import Folder
 from interposer.frontends.importing import NetworkImport
 from interposer.frontends.naming import keep_names
 from interposer.frontends.refusals import Refusals
+from interposer.frontends.tensorflow.loops import Loops
 from interposer.frontends.tensorflow.messages import FunctionDef, NodeDef
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.references import (
@@ -31,6 +32,7 @@ from interposer.frontends.tensorflow.tensorflow_converters import Converter, fin
 from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
+from interposer.ops.control import Constant, Input
 
 __all__ = ["Guards", "Scope", "Shared", "returned"]
 
@@ -72,9 +74,11 @@ class Scope(NetworkImport):
         self.depth: int = 1 + (outer.depth if outer is not None else 0)
         self._nodes = {node.name: node for node in nodes}
         self._is_function = function
+        self.loops = Loops(self._nodes)
         self._has_switches = any(node.op in {"Switch", "RefSwitch"} for node in nodes)
         self._results: dict[str, Sequence[Result] | Absent] = {}
         self._guards: dict[Reference, Guards] = {}
+        self.captured: dict[Value, Value] = {}
         self._readers: Counter[Reference] = Counter()
         self._reads: dict[Value, int] = {}
         if outer is not None:
@@ -102,12 +106,32 @@ class Scope(NetworkImport):
         self._inputs.add(value.producer)
         self.define(name, value)
 
-    def capture(self, inner: Value, value: Value, outer: Scope) -> None:
-        """Record that `inner`, an input of this scope's network, is a value of the outer scope."""
-        self._around[inner.producer] = value
-        sizes = outer.extents(value)
-        if sizes is not None:
-            self._dimensions[inner] = sizes
+    def brought_in(self, result: Result) -> Result:
+        """Return what a result of the outer scope stands for in this scope, whose network is another one.
+
+        A constant is added again, and any other value becomes an input, which is listed in `captured`.
+        """
+        if isinstance(result, Value):
+            return self.within(result)
+        return result
+
+    def within(self, value: Value) -> Value:
+        """Return a value of this or an outer scope as a value of this scope's network."""
+        if value.producer in self.network.graph:
+            return value
+        assert self.outer is not None
+        value = self.outer.within(value)
+        if isinstance(value.producer.op, Constant):
+            return self.constant(value.producer.op.value, value.name, value.producer.source)
+        if value not in self.captured:
+            layer = self.network.graph.add(Input(len(self.network.graph.inputs)), name=value.name)
+            layer.output.info = value.known
+            self.captured[value] = layer.output
+            self._around[layer] = value
+            sizes = self.outer.extents(value)
+            if sizes is not None:
+                self._dimensions[layer.output] = sizes
+        return self.captured[value]
 
     def variable(self, name: str) -> Array:
         """Return the value of a variable; `ParseError` if the model does not have it."""
@@ -119,9 +143,19 @@ class Scope(NetworkImport):
             return in_graph(text)
         return in_function(self._nodes, lambda node: output_names(node, self.shared.functions), text)
 
-    def node(self, name: str) -> NodeDef | None:
-        """Return a node by its name; None if there is none."""
+    def message_of(self, name: str) -> NodeDef | None:
+        """Return a node by its name; None if there is none, as for an argument of a function."""
         return self._nodes.get(name)
+
+    @property
+    def nodes(self) -> list[NodeDef]:
+        """The nodes of the graph or function."""
+        return list(self._nodes.values())
+
+    @property
+    def is_function(self) -> bool:
+        """True for the body of a function, in which inputs are written in another way than in a graph."""
+        return self._is_function
 
     # --- order --------------------------------------------------------------------------------------------------------
 
@@ -161,6 +195,10 @@ class Scope(NetworkImport):
         return f"node {pending[-2]!r}" if len(pending) > 1 else f"the output {text!r}"
 
     def _dependencies(self, node: NodeDef) -> Iterator[str]:
+        loop = self.loops.of(node)
+        if loop is not None:
+            yield from (self.reference(text).node for text in loop.entries())
+            return
         yield from (self.reference(text).node for text in data_inputs(node))
         yield from self._pivots(node)
 
@@ -219,7 +257,8 @@ class Scope(NetworkImport):
             raise ParseError(text, where=f"node {node.name!r} ({node.op})") from error
 
     def _converted(self, node: NodeDef) -> Sequence[Result] | Absent:
-        texts = data_inputs(node)
+        loop = self.loops.of(node)
+        texts = data_inputs(node) if loop is None else loop.entries()
         inputs = [self.result(text) for text in texts]
         if Absent.MISSING in inputs:
             self._survey(node)

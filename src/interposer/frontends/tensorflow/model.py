@@ -25,6 +25,7 @@ from interposer.frontends.tensorflow.messages import (
     NodeDef,
     SignatureDef,
 )
+from interposer.frontends.tensorflow.messages import TensorShape as DeclaredShape
 from interposer.frontends.tensorflow.references import data_inputs, in_graph
 from interposer.frontends.tensorflow.results import Absent
 from interposer.frontends.tensorflow.tensorflow_converters import find
@@ -182,7 +183,7 @@ def _meta_graph(content: Content) -> MetaGraphDef:
     assert content.saved_model is not None
     graphs = [item for item in content.saved_model.meta_graphs if item.graph_def is not None]
     if not graphs:
-        raise ParseError("the file is truncated or damaged: the SavedModel has no graph")
+        raise ParseError("the file is truncated or damaged: it has no graph")
     return next((item for item in graphs if _SERVE in item.meta_info_def.tags), graphs[0])
 
 
@@ -209,8 +210,9 @@ def _signed(
     nodes = {node.name: node for node in graph.node}
     inputs = {}
     for key, tensor in sorted(signature.inputs.items()):
-        shape = None if tensor.tensor_shape is None else tensor.tensor_shape.dims()
-        inputs[key] = _Tensor(in_graph(tensor.name).node, tensor.dtype, shape)
+        name_of_node = in_graph(tensor.name).node
+        shape = tensor.tensor_shape or _declared(nodes.get(name_of_node))
+        inputs[key] = _Tensor(name_of_node, tensor.dtype, None if shape is None else shape.dims())
     known = {key: tensor.name for key, tensor in sorted(signature.outputs.items())}
     outputs = known if requested is None else _requested(requested, nodes, known)
     functions = _functions(graph)
@@ -280,10 +282,16 @@ def _placeholders(
     result = {}
     for node in graph.node:
         if node.op in _PLACEHOLDERS and node.name in needed and node.name not in known:
-            kind, shape = node.attr.get("dtype"), node.attr.get("shape")
-            dims = None if shape is None or shape.shape is None else shape.shape.dims()
+            kind, shape = node.attr.get("dtype"), _declared(node)
+            dims = None if shape is None else shape.dims()
             result[node.name] = _Tensor(node.name, (kind.type if kind is not None else None) or 0, dims)
     return result
+
+
+def _declared(node: NodeDef | None) -> DeclaredShape | None:
+    """Return the shape that a placeholder declares; None if it declares none."""
+    shape = None if node is None else node.attr.get("shape")
+    return None if shape is None else shape.shape
 
 
 def _nothing(name: str) -> Array:

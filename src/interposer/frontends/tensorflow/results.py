@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Value
 
 __all__ = ["Absent", "Result", "TensorList", "Variable"]
@@ -17,13 +18,14 @@ class Variable(NamedTuple):
 
 
 class TensorList(NamedTuple):
-    """A list of tensors of one shape, stored as one tensor with an axis for the elements.
+    """A list of `size` tensors whose shape is not known yet, as none was written; `item` is the first one's info.
 
-    `stacked` is None for an empty list, whose elements' shape is not known yet; `size` is then its reserved size.
+    Once the shape is known, a list is a value: a tensor whose first axis has the elements.
     """
 
-    stacked: Value | None
-    size: Value | None = None
+    size: Value
+    dtype: DataType
+    item: TensorInfo | None = None
 
 
 class Absent(Enum):

@@ -1,4 +1,4 @@
-"""Functions of the model as regions of control-flow layers."""
+"""Functions of the model, and bodies of loops, as regions of control-flow layers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import NamedTuple
 from interposer.core.errors import ParseError
 from interposer.core.types import TensorInfo
 from interposer.frontends.tensorflow.importer import Scope, returned
+from interposer.frontends.tensorflow.messages import NodeDef
 from interposer.frontends.tensorflow.results import Absent, Result
 from interposer.ir.graph import Graph, Value
 from interposer.ir.network import Network
-from interposer.ops.control import Constant, Input
+from interposer.ops.control import Input
 
-__all__ = ["Region", "invariants", "region"]
+__all__ = ["Body", "Region", "called", "invariants", "region"]
 
 
 class Region(NamedTuple):
-    """A converted function as the region of a layer.
+    """Converted nodes as the region of a layer.
 
     `graph` has inputs for the carried values, and after them one for each of `captured`, the values of the outer graph
     that it uses. `infos` are those of its outputs.
@@ -39,6 +40,41 @@ class Region(NamedTuple):
         return self.graph
 
 
+class Body:
+    """A scope whose network becomes a region: carried values are its first inputs, captured ones follow."""
+
+    def __init__(self, outer: Scope, name: str, nodes: Sequence[NodeDef], *, function: bool) -> None:
+        self.scope = Scope(Network(name), outer.shared, nodes, outer, function=function)
+        self._name = name
+        self._carried = 0
+
+    def carried(self, info: TensorInfo, name: str) -> Value:
+        """Add an input for a carried value; all of them come before captured values."""
+        value = _new_input(self.scope.network.graph, self._carried, info, name)
+        self._carried += 1
+        return value
+
+    def outputs(self, texts: Sequence[str]) -> list[Result]:
+        """Convert the nodes on which these outputs depend, and return the outputs."""
+        return self.scope.converted(texts)
+
+    def region(self, results: Sequence[Result]) -> Region | None:
+        """Return the region with these results; None if they depend on an unsupported operator."""
+        if any(isinstance(item, Absent) for item in results):
+            return None
+        network = self.scope.network
+        values = [self._value(item) for item in results]
+        for number, value in enumerate(values):
+            network.add_output_layer(number, value)
+        network.graph.erase_dead()
+        return Region(network.graph, tuple(self.scope.captured), tuple(value.known for value in values))
+
+    def _value(self, result: Result) -> Value:
+        if not isinstance(result, Value):
+            raise ParseError(f"{self._name!r} returns something that is no tensor")
+        return result
+
+
 def region(
     outer: Scope,
     name: str,
@@ -55,43 +91,23 @@ def region(
         carried: the infos of arguments that are inputs of the region; the others are captured.
         outputs: the outputs of the function that the region returns; None means all.
     """
-    body = outer.function(name, len(arguments))
-    scope = Scope(Network(name), outer.shared, body.node_def, outer, function=True)
-    captured: dict[Value, Value] = {}
-    for number, (place, info) in enumerate(carried.items()):
-        title = body.signature.input_arg[place].name
-        scope.define(title, _new_input(scope.network.graph, number, info, title))
-    for place, (argument, value) in enumerate(zip(body.signature.input_arg, arguments, strict=True)):
+    body, results = called(outer, name, arguments, carried)
+    return body.region(results if outputs is None else [results[place] for place in outputs])
+
+
+def called(
+    outer: Scope, name: str, arguments: Sequence[Result], carried: Mapping[int, TensorInfo]
+) -> tuple[Body, list[Result]]:
+    """Return the scope of a function whose layers are in a network of their own, and the function's outputs."""
+    function = outer.function(name, len(arguments))
+    body = Body(outer, name, function.node_def, function=True)
+    titles = [argument.name for argument in function.signature.input_arg]
+    for place, info in carried.items():
+        body.scope.define(titles[place], body.carried(info, titles[place]))
+    for place, value in enumerate(arguments):
         if place not in carried:
-            scope.define(argument.name, _brought_in(scope, outer, value, captured, len(carried)))
-    results = scope.converted(returned(body))
-    chosen = results if outputs is None else [results[place] for place in outputs]
-    if any(isinstance(item, Absent) for item in chosen):
-        return None
-    values = [_value(item, name) for item in chosen]
-    for number, value in enumerate(values):
-        scope.network.add_output_layer(number, value)
-    scope.network.graph.erase_dead()
-    return Region(scope.network.graph, tuple(captured), tuple(value.known for value in values))
-
-
-def _value(result: Result, name: str) -> Value:
-    if not isinstance(result, Value):
-        raise ParseError(f"the function {name!r} returns something that is no tensor")
-    return result
-
-
-def _brought_in(scope: Scope, outer: Scope, result: Result, captured: dict[Value, Value], first: int) -> Result:
-    """Return what an argument of a region stands for inside: a constant, an input, or the same handle."""
-    if not isinstance(result, Value):
-        return result
-    if isinstance(result.producer.op, Constant):
-        return scope.constant(result.producer.op.value, result.name, result.producer.source)
-    if result not in captured:
-        inner = _new_input(scope.network.graph, first + len(captured), result.known, result.name)
-        captured[result] = inner
-        scope.capture(inner, result, outer)
-    return captured[result]
+            body.scope.define(titles[place], body.scope.brought_in(value))
+    return body, body.outputs(returned(function))
 
 
 def _new_input(graph: Graph, number: int, info: TensorInfo, name: str) -> Value:

@@ -8,6 +8,7 @@ from interposer.frontends.tensorflow import (  # noqa: F401
     detection,
     elementwise,
     gather,
+    lists,
     matmul,
     normalization,
     pooling,

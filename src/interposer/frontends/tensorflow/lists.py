@@ -1,0 +1,172 @@
+"""TensorFlow converters for lists of tensors, which loops read and write: TensorList and the older TensorArray.
+
+A list is a tensor whose first axis has the elements. The flow of a TensorArray stands for the list.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from interposer.core.errors import ParseError
+from interposer.core.types import DataType, TensorInfo, TensorShape
+from interposer.frontends.tensorflow.node import Node
+from interposer.frontends.tensorflow.results import Result, TensorList, Variable
+from interposer.frontends.tensorflow.shaping import reshaped
+from interposer.frontends.tensorflow.tensorflow_converters import operator
+from interposer.ir.graph import Value
+from interposer.ops.gather import Gather
+from interposer.ops.rearrange import Concat
+from interposer.ops.reshape import BroadcastTo, Fill, Shape
+from interposer.ops.scatter import ScatterNd
+from interposer.ops.sequence import Range
+
+__all__ = ["settled_list"]
+
+
+def settled_list(node: Node, value: TensorList, item: TensorInfo) -> Value:
+    """Return a list of zeros as a tensor, for elements like `item`.
+
+    A dimension that is not known is that of an input of the node.
+    """
+    dims = [_size(node, value), *(_dimension(node, dim) for dim in item.shape)]
+    if all(dim.constant is not None for dim in dims):
+        shape = tuple(int(dim.constant.reshape(-1)[0]) for dim in dims if dim.constant is not None)
+        return node.step(BroadcastTo(shape), node.constant(np.zeros((), value.dtype.numpy)))
+    parts = [node.cast(reshaped(node, dim, [1]), DataType.INT32) for dim in dims]
+    return node.step(Fill(0.0, value.dtype), node.step(Concat(0), *parts))
+
+
+def _size(node: Node, value: TensorList) -> Value:
+    size: Value = node.importer.within(value.size)
+    return size
+
+
+def _dimension(node: Node, dim: int) -> Value:
+    """Return a dimension as a value; one without a known size is taken from an input that has it."""
+    if TensorShape((dim,)).is_concrete:
+        return node.constant(np.array(dim, np.int32))
+    for result in node.inputs:
+        if isinstance(result, Value) and result.known.is_ranked:
+            for axis, own in enumerate(result.known.shape):
+                if own is dim:
+                    return node.step(Gather(0), node.step(Shape(), result), node.constant(np.array([axis])))
+    return node.open_shape("the shape of its elements is not known")
+
+
+@operator("TensorListReserve", "EmptyTensorList")
+def reserve(node: Node) -> Result:
+    """Convert TensorListReserve: a list of zeros, or one whose shape follows when the first element is written."""
+    if node.kind == "EmptyTensorList":
+        node.unsupported("its elements are appended one by one")
+    dtype, size = node.dtype("element_dtype"), node.value(1)
+    array = node.value(0).constant
+    if array is None or array.ndim != 1 or (array < 0).any():
+        return TensorList(size, dtype)
+    return settled_list(node, TensorList(size, dtype), TensorInfo(array.tolist(), dtype))
+
+
+@operator("TensorListFromTensor")
+def from_tensor(node: Node) -> Value:
+    """Convert TensorListFromTensor: the slices along the first axis are the elements."""
+    return node.value(0)
+
+
+@operator("TensorListStack")
+def stacked(node: Node) -> Value:
+    """Convert TensorListStack: the elements along a new first axis."""
+    return node.value(0)
+
+
+@operator("TensorListGetItem")
+def item_of(node: Node) -> Value:
+    """Convert TensorListGetItem: one element of the list."""
+    return node.add(Gather(0), node.value(0), node.value(1))
+
+
+@operator("TensorListSetItem")
+def with_item(node: Node) -> Result:
+    """Convert TensorListSetItem: the list with another element."""
+    return _written(node, node.inputs[0], node.value(1), node.value(2))
+
+
+@operator("TensorListLength")
+def length_of_list(node: Node) -> Value:
+    """Convert TensorListLength: the number of elements."""
+    return _length(node, node.inputs[0])
+
+
+def _length(node: Node, result: Result) -> Value:
+    if isinstance(result, TensorList):
+        return _size(node, result)
+    if not isinstance(result, Value):
+        raise ParseError("its input is no list")
+    return node.add(Gather(0), node.step(Shape(), result), node.constant(np.array(0)))
+
+
+def _written(node: Node, result: Result, index: Value, item: Value) -> Result:
+    if isinstance(result, TensorList):
+        return result._replace(item=item.known.with_constant(None))
+    if not isinstance(result, Value):
+        raise ParseError("its input is no list")
+    place = reshaped(node, index, [1, 1])
+    return node.add(ScatterNd(), result, place, reshaped(node, item, [1, *item.known.shape]))
+
+
+# --- TensorArray ------------------------------------------------------------------------------------------------------
+
+
+@operator("TensorArrayV3", outputs=("handle", "flow"))
+def array(node: Node) -> list[Result]:
+    """Convert TensorArrayV3, whose elements have the shape of the first one that is written."""
+    dtype, size = node.dtype("dtype"), node.value(0)
+    dims = node.dims("element_shape")
+    known = [dim for dim in dims or () if dim is not None]
+    if dims is None or len(known) < len(dims):
+        return [Variable(node.name), TensorList(size, dtype)]
+    return [Variable(node.name), settled_list(node, TensorList(size, dtype), TensorInfo(known, dtype))]
+
+
+@operator("TensorArrayScatterV3")
+def array_from_tensor(node: Node) -> Result:
+    """Convert TensorArrayScatterV3, which writes the slices of a tensor to all elements in their order."""
+    _check_order(node, node.value(1))
+    return node.value(2)
+
+
+@operator("TensorArrayReadV3")
+def item_of_array(node: Node) -> Value:
+    """Convert TensorArrayReadV3: one element."""
+    return node.add(Gather(0), node.value(2), node.value(1))
+
+
+@operator("TensorArrayWriteV3")
+def array_with_item(node: Node) -> Result:
+    """Convert TensorArrayWriteV3: the array with another element."""
+    return _written(node, node.inputs[3], node.value(1), node.value(2))
+
+
+@operator("TensorArrayGatherV3")
+def tensor_from_array(node: Node) -> Value:
+    """Convert TensorArrayGatherV3: elements along a new first axis."""
+    return node.add(Gather(0), node.value(2), node.value(1))
+
+
+@operator("TensorArraySizeV3")
+def length_of_array(node: Node) -> Value:
+    """Convert TensorArraySizeV3: the number of elements."""
+    return _length(node, node.inputs[1])
+
+
+@operator("TensorArrayCloseV3")
+def close(node: Node) -> list[Result]:
+    """Convert TensorArrayCloseV3 to nothing."""
+    return []
+
+
+def _check_order(node: Node, indices: Value) -> None:
+    known: Any = indices.constant
+    in_order = isinstance(indices.producer.op, Range) if known is None else known.tolist() == list(range(known.size))
+    if not in_order:
+        node.unsupported("it writes to other elements than all in their order")

@@ -1,0 +1,109 @@
+"""Loops of TensorFlow 1 in a graph, which are made of the nodes Enter, Merge, Switch, NextIteration and Exit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from interposer.core.errors import ParseError
+from interposer.frontends.tensorflow.messages import NodeDef
+
+__all__ = ["Loop", "Loops", "Place"]
+
+_ENTER: Final = frozenset({"Enter", "RefEnter"})
+_MERGE: Final = frozenset({"Merge", "RefMerge"})
+_SWITCH: Final = frozenset({"Switch", "RefSwitch"})
+_EXIT: Final = frozenset({"Exit", "RefExit"})
+_NEXT: Final = frozenset({"NextIteration", "RefNextIteration"})
+
+
+@dataclass(slots=True)
+class Place:
+    """A carried value of a loop: what enters, the nodes that pass it on, and what the next iteration gets."""
+
+    entry: str
+    merge: str
+    following: str
+    switch: str = ""
+    exit: str = ""
+
+
+@dataclass(slots=True)
+class Loop:
+    """A loop: the values that it carries, those that enter once (by the name of the node), and its condition."""
+
+    name: str
+    places: list[Place] = field(default_factory=list)
+    constants: dict[str, str] = field(default_factory=dict)
+    condition: str = ""
+
+    def entries(self) -> list[str]:
+        """Return the references to all values that enter the loop, carried ones first."""
+        return [place.entry for place in self.places] + list(self.constants.values())
+
+
+class Loops:
+    """The loops of a graph by the nodes with their results."""
+
+    def __init__(self, nodes: Mapping[str, NodeDef]) -> None:
+        self._nodes = nodes
+        self._loops: dict[str, Loop] = {}
+        self._by_exit: dict[str, Loop] = {}
+        enters = [node for node in nodes.values() if node.op in _ENTER]
+        if enters:
+            self._find(enters)
+
+    def of(self, node: NodeDef) -> Loop | None:
+        """Return the loop whose result a node is; None if the node is no exit of a loop."""
+        return self._by_exit.get(node.name) if node.op in _EXIT else None
+
+    def at(self, name: str) -> Loop | None:
+        """Return the loop one of whose results the node with this name is; None if there is none."""
+        return self._by_exit.get(name)
+
+    def _find(self, enters: list[NodeDef]) -> None:
+        merged = {}
+        for node in self._nodes.values():
+            if node.op in _MERGE and len(node.input) >= 2:
+                for text in node.input[:2]:
+                    merged[_name(text)] = node
+        for enter in enters:
+            frame = enter.attr["frame_name"].s if "frame_name" in enter.attr else None
+            title = bytes(frame or b"").decode("utf-8", "replace")
+            loop = self._loops.setdefault(title, Loop(title))
+            merge = merged.get(enter.name)
+            if not enter.input:
+                raise ParseError(f"node {enter.name!r} has no input")
+            if merge is None:
+                loop.constants[enter.name] = enter.input[0]
+            else:
+                loop.places.append(Place(enter.input[0], merge.name, self._following(merge, enter)))
+        self._connect()
+
+    def _following(self, merge: NodeDef, enter: NodeDef) -> str:
+        others = [self._nodes.get(_name(text)) for text in merge.input[:2] if _name(text) != enter.name]
+        following = others[0] if others else None
+        if following is None or following.op not in _NEXT or not following.input:
+            raise ParseError(f"node {merge.name!r} merges no next iteration of a loop")
+        return following.input[0]
+
+    def _connect(self) -> None:
+        by_merge = {place.merge: (loop, place) for loop in self._loops.values() for place in loop.places}
+        by_switch = {}
+        for node in self._nodes.values():
+            if node.op in _SWITCH and len(node.input) >= 2 and _name(node.input[0]) in by_merge:
+                loop, place = by_merge[_name(node.input[0])]
+                test = self._nodes.get(_name(node.input[1]))
+                if test is not None and test.op == "LoopCond" and test.input:
+                    place.switch, loop.condition = node.name, test.input[0]
+                    by_switch[node.name] = loop, place
+        for node in self._nodes.values():
+            if node.op in _EXIT and node.input and _name(node.input[0]) in by_switch:
+                loop, place = by_switch[_name(node.input[0])]
+                place.exit = node.name
+                self._by_exit[node.name] = loop
+
+
+def _name(text: str) -> str:
+    return text.partition(":")[0]
