@@ -313,7 +313,7 @@ def test_all_operators_that_are_not_supported_are_listed_with_their_counts(tmp_p
         ),
         (
             T((2,), value=np.zeros(2, np.float32), more={"sparsity": {}}),
-            "operators[0] ABS: tensor 'i0' is sparse, which is not supported",
+            "operators[0] ABS: the sparse tensor 'i0' has the traversal order [] for 1 dimensions and 0 blocks",
         ),
         (
             T((2,), "string", value=np.zeros(2, np.int64)),

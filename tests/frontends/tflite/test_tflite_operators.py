@@ -382,7 +382,7 @@ def _is_of_tables(name):
 
 def test_every_operator_that_is_known_has_an_example():
     handles = {"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", *filter(_is_of_tables, tflite.operators())}
-    recurrent = {name for name in tflite.operators() if name.endswith(("LSTM", "RNN")) or name == "SVDF"}
+    recurrent = {name for name in tflite.operators() if name.endswith(("LSTM", "RNN")) or name in {"SVDF", "DENSIFY"}}
     elsewhere = {"CALL", "CALL_ONCE", "IF", "WHILE", *handles, *recurrent} | {
         case.operator for case in CASES if case.expected is not None
     }

@@ -17,11 +17,13 @@ from interposer.core.errors import DamagedFileError, ParseError
 from interposer.formats.tflite.schema import OPERATORS, TENSOR_TYPES
 from interposer.frontends.tflite.consistency import check_model
 from interposer.frontends.tflite.contents import (
+    Dimension,
     Metadata,
     Model,
     Operator,
     QuantizationParameters,
     Signature,
+    Sparsity,
     Subgraph,
     Tensor,
 )
@@ -39,6 +41,8 @@ __all__ = [
 ]
 
 IDENTIFIER: Final = b"TFL3"
+_DENSE: Final = 0
+"""The format of a dense dimension of a sparse tensor."""
 VERSION: Final = 3
 
 
@@ -149,8 +153,23 @@ class _ModelBuilder:
             quantization=self._quantization(record["quantization"], where),
             is_variable=record["is_variable"],
             has_rank=record["has_rank"],
-            is_sparse=record["sparsity"] is not None,
+            sparsity=self._sparsity(record["sparsity"], f"{where}.sparsity"),
         )
+
+    def _sparsity(self, record: Record | None, where: str) -> Sparsity | None:
+        if record is None:
+            return None
+        dimensions = (self._dimension(item) for item in record["dim_metadata"] or ())
+        order, blocks = (self._tuple(record[name], where) for name in ("traversal_order", "block_map"))
+        return Sparsity(order, blocks, tuple(dimensions))
+
+    def _dimension(self, record: Record) -> Dimension:
+        segments, indices = record["array_segments"], record["array_indices"]
+        if record["format"] == _DENSE:
+            return Dimension(record["dense_size"])
+        values = ((item or {"values": None})["values"] for item in (segments, indices))
+        first, second = (np.zeros(0, np.int32) if item is None else np.asarray(item) for item in values)
+        return Dimension(record["dense_size"], first, second)
 
     def _quantization(self, record: Record | None, where: str) -> QuantizationParameters | None:
         if record is None:

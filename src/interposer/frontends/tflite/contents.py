@@ -14,11 +14,13 @@ from interposer.core.errors import ParseError
 from interposer.formats.tflite.schema import defaults
 
 __all__ = [
+    "Dimension",
     "Metadata",
     "Model",
     "Operator",
     "QuantizationParameters",
     "Signature",
+    "Sparsity",
     "Subgraph",
     "Tensor",
     "byte_size",
@@ -61,6 +63,32 @@ class QuantizationParameters:
 
 
 @dataclass(frozen=True, slots=True)
+class Dimension:
+    """One dimension of a sparse tensor, in the order of traversal.
+
+    A dense dimension has `size` entries for each entry of the dimensions before. A sparse one has `segments` and
+    `indices`: entry n of the dimensions before has the indices from ``segments[n]`` to before ``segments[n + 1]``.
+    """
+
+    size: int
+    segments: NDArray[Any] | None = None
+    indices: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sparsity:
+    """Where the stored elements of a sparse tensor belong.
+
+    `traversal_order` has the dimensions in the order of `dimensions`: those of the tensor, then those of blocks.
+    `block_map` has the tensor's dimension for each dimension of blocks.
+    """
+
+    traversal_order: tuple[int, ...]
+    block_map: tuple[int, ...]
+    dimensions: tuple[Dimension, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tensor:
     """A tensor of a subgraph.
 
@@ -77,7 +105,12 @@ class Tensor:
     quantization: QuantizationParameters | None = None
     is_variable: bool = False
     has_rank: bool = False
-    is_sparse: bool = False
+    sparsity: Sparsity | None = None
+
+    @property
+    def is_sparse(self) -> bool:
+        """True if the file stores only some of the elements, at positions that `sparsity` describes."""
+        return self.sparsity is not None
 
     @property
     def elements(self) -> int:

@@ -27,6 +27,14 @@ def dequantize(node: Node) -> list[Value]:
     return node.result(op, x, fold=True)
 
 
+@operator("DENSIFY")
+def densify(node: Node) -> list[Value]:
+    """Convert DENSIFY, whose input is a sparse constant; the import makes all sparse constants dense."""
+    if node.input(0).constant is None:
+        node.fail("its input is no constant")
+    return [node.input(0)]
+
+
 @operator("FAKE_QUANT", options=True)
 def fake_quantization(node: Node) -> list[Value]:
     """Convert FAKE_QUANT, which rounds to the values that a quantized tensor can represent."""

@@ -9,6 +9,7 @@ import numpy as np
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.frontends.tflite.contents import Tensor
+from interposer.frontends.tflite.sparse import densified
 from interposer.frontends.tflite.texts import texts_of
 
 __all__ = ["constant_array", "data_type", "is_complex", "tensor_info"]
@@ -64,10 +65,11 @@ def _quantization(tensor: Tensor, dtype: DataType, where: str) -> Quantization |
 def constant_array(values: Array, tensor: Tensor, where: str) -> Array:
     """Return the array of a constant from the file's values: a view, if the type allows it.
 
-    `ParseError` with the location `where` is raised for sparse tensors, damaged texts and unsupported types.
+    Sparse tensors become dense. `ParseError` with the location `where` is raised for damaged texts, damaged sparse
+    tensors and unsupported types.
     """
     if tensor.is_sparse:
-        raise ParseError(f"tensor {tensor.name!r} is sparse, which is not supported", where=where)
+        return densified(_stored(values, tensor, where), tensor, where)
     if tensor.dtype == "int4":
         return _nibbles(values, tensor.elements).reshape(tensor.shape)
     if tensor.dtype == "string":
@@ -76,6 +78,14 @@ def constant_array(values: Array, tensor: Tensor, where: str) -> Array:
     if is_complex(tensor):
         return values.reshape(-1).view(dtype.numpy).reshape(*tensor.shape, 2)
     return values.view(dtype.numpy).reshape(tensor.shape) if dtype is DataType.BFLOAT16 else values
+
+
+def _stored(values: Array, tensor: Tensor, where: str) -> Array:
+    """Return the stored elements of a sparse tensor, whose bytes are `values`."""
+    dtype = data_type(tensor.dtype, where)
+    if tensor.dtype in {"int4", "string"} or is_complex(tensor) or len(values) % dtype.numpy.itemsize:
+        raise ParseError(f"the sparse tensor {tensor.name!r} has {len(values)} bytes of {tensor.dtype}", where=where)
+    return values != 0 if dtype is DataType.BOOL else values.view(dtype.numpy)
 
 
 def _nibbles(packed: Array, count: int) -> Array:
