@@ -198,6 +198,24 @@ void Plan::share_in_place() {
   }
 }
 
+/// Find the inputs and outputs that may have the same memory.
+void Plan::pair_borders() {
+  const size_t inputs = graph.inputs.size();
+  in_place_.assign(graph.outputs.size(), -1);
+  for (size_t n = 0; n < steps_.size(); ++n) {
+    const Step& step = steps_[n];
+    if (step.in_place < 0 || !step.in[size_t(step.in_place)] || step.out.empty()) continue;
+    const Place from = find(step.in[size_t(step.in_place)].id), to = find(step.out[0].id);
+    const Value &source = values_[size_t(from.root)], &target = values_[size_t(to.root)];
+    const bool crosses = source.base >= 2 && source.base < 2 + inputs && target.base >= 2 + inputs;
+    if (!crosses || from.offset != 0 || to.offset != 0 || source.bytes != target.bytes) continue;
+    if (source.last != int(n) || target.first != int(n)) continue;
+    auto in_memory = [&](const Buffer& operand) { return operand && find(operand.id).root == from.root; };
+    if (std::count_if(step.in.begin(), step.in.end(), in_memory) > 1) continue;
+    in_place_[target.base - 2 - inputs] = int64_t(source.base) - 2;
+  }
+}
+
 namespace {
 
 /// Memory that is taken during a range of steps.
@@ -288,6 +306,7 @@ void Plan::fill_in(Buffer& buffer) {
 std::vector<Step> Plan::finish() {
   find_lifetimes();
   share_in_place();
+  pair_borders();
   place_roots();
   for (Step& step : steps_) {
     for (Buffer& buffer : step.in) fill_in(buffer);

@@ -26,6 +26,9 @@ class Plan : public Builder {
   /// Return the steps with final addresses. No other function may be called afterwards.
   std::vector<Step> finish();
   uint64_t arena_bytes() const { return arena_bytes_; }
+  /// For each output, the input whose memory it may have, or -1: a step that can work in place reads the input last,
+  /// and is the first one that writes the output.
+  std::vector<int64_t> take_in_place() { return std::move(in_place_); }
   /// Return whether steps read constants in the memory of the host.
   bool reads_constants() const { return reads_constants_; }
   /// Copies of large constants that steps read, but that the host does not have at aligned addresses.
@@ -53,6 +56,7 @@ class Plan : public Builder {
   bool take_border(int root, int border);
   void find_lifetimes();
   void share_in_place();
+  void pair_borders();
   void place_roots();
   void fill_in(Buffer& buffer);
 
@@ -66,6 +70,7 @@ class Plan : public Builder {
   uint64_t arena_bytes_ = 0;
   std::vector<std::shared_ptr<void>> copies_;
   bool reads_constants_ = false;
+  std::vector<int64_t> in_place_;
 };
 
 }  // namespace cpuacc

@@ -110,6 +110,7 @@ class CpuAcc : public ipr::Backend {
   }
 
   bool has_blobs() const override { return true; }
+  bool works_in_place() const override { return true; }
 
   /// Everything that affects packed constants, including a checksum of this library.
   std::string fingerprint(const ipr::Options& options) override {

@@ -76,6 +76,7 @@ Program::Program(Graph graph, const Settings& settings, native::Pool* pool, cons
   for (const std::vector<int>* side : {&graph.inputs, &graph.outputs})
     for (int tensor : *side) border_.push_back({graph[tensor].bytes(), graph[tensor].dtype});
   arena_bytes_ = plan.arena_bytes();
+  in_place = plan.take_in_place();
   workspace_size = arena_bytes_ + scratch_stride_ * uint64_t(parallel_ ? threads_ : 1);
   flags = IPR_EXECUTABLE_CONCURRENT;
   if (!plan.reads_constants()) flags |= IPR_EXECUTABLE_KEEPS_CONSTANTS;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +51,15 @@ class Workload(ABC):
     """True if tensors may be sub-tensors, which map to arrays that are not contiguous."""
     estimates_memory: bool = False
     """True if `memory` is an estimate instead of a measured value."""
+
+    @property
+    def aliases(self) -> Mapping[int, int]:
+        """The outputs that may have the memory of an input of the same size: positions of operands by those of results.
+
+        `execute` then has the right results whether the two are in the same memory or not. If they are, only what
+        differs from the input is written.
+        """
+        return {}
 
     @property
     def memory(self) -> int | None:

@@ -15,7 +15,7 @@ from interposer.core.dlpack import shared_array
 from interposer.core.errors import BindingError, MemoryImportError, expect
 from interposer.core.types import Array
 from interposer.runtime.bindings import Binding, Bindings, array_problems
-from interposer.runtime.overlaps import share_memory
+from interposer.runtime.overlaps import is_same_memory, share_memory
 
 __all__ = ["Import", "ImportedInputId", "ImportedOutputId", "ImportedRun", "Imports"]
 
@@ -66,10 +66,13 @@ class Imports:
     Args:
         accepts: called with the kind, binding id and array; returns the reason why the network cannot use the array
             directly, or None.
+        aliases: returns the binding ids of the inputs whose memory an output may have, by those of the outputs.
     """
 
-    def __init__(self, bindings: Bindings, name: str, accepts: Accepts) -> None:
-        self._bindings, self._name, self._accepts = bindings, name, accepts
+    def __init__(
+        self, bindings: Bindings, name: str, accepts: Accepts, aliases: Callable[[], Mapping[int, int]]
+    ) -> None:
+        self._bindings, self._name, self._accepts, self._aliases = bindings, name, accepts, aliases
         self._known: dict[int, Import] = {}
         self._numbers = itertools.count(1)
         self._runs: dict[tuple[Sequence[int], Sequence[int]], ImportedRun] = {}
@@ -212,7 +215,7 @@ class Imports:
     def _new_run(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> ImportedRun:
         read = self._by_binding("input", inputs)
         written = self._by_binding("output", outputs)
-        _refuse_overlaps(read, written)
+        _refuse_overlaps(read, written, self._aliases())
         every = (*read.values(), *written.values())
         complete = len(read) == len(self._bindings.inputs) and len(written) == len(self._bindings.outputs)
         return ImportedRun(
@@ -282,8 +285,14 @@ def _overlap(a: Import, b: Import) -> bool:
     return share_memory(a.array, b.array)
 
 
-def _refuse_overlaps(read: Mapping[int, Import], written: Mapping[int, Import]) -> None:
-    for number, target in enumerate(written.values()):
+def _refuse_overlaps(read: Mapping[int, Import], written: Mapping[int, Import], aliases: Mapping[int, int]) -> None:
+    """Raise `BindingError` if an output overlaps another tensor of a run, except an input whose memory it may have.
+
+    `aliases` has the binding ids of these inputs by those of the outputs.
+    """
+    for number, (binding, target) in enumerate(written.items()):
+        source = read.get(aliases[binding]) if binding in aliases else None
+        shared = source if source is not None and is_same_memory(target.array, source.array) else None
         for other in (*read.values(), *list(written.values())[:number]):
-            if _overlap(target, other):
+            if other is not shared and _overlap(target, other):
                 raise BindingError(f"{target.title} overlaps {other.title} in memory; one run cannot use both")

@@ -15,6 +15,7 @@ from interposer.backend import ArenaMemoryManager, CustomAllocator
 from interposer.core.constants import Users, check_unchanged
 from interposer.core.errors import BindingError, ExecutionError, InvalidArgumentError, expect
 from interposer.core.types import Array
+from interposer.ir.graph import binding_id
 from interposer.ir.regions import places
 from interposer.ir.states import states_of
 from interposer.ops.control import PreCompiled
@@ -77,7 +78,7 @@ class LoadedNetwork:
         self._changed = threading.Condition(self._lock)
         self._released = False
         self._direct: dict[tuple[int, ...], DirectCall] = {}
-        self.imports = Imports(self.bindings, optimized.name, self._import_problem)
+        self.imports = Imports(self.bindings, optimized.name, self._import_problem, lambda: self._aliases)
         try:
             self._program = Program(optimized.graph, self._factories, self._counts)
             first = WorkingMemHandle(self._program, self._factories, workers)
@@ -91,13 +92,26 @@ class LoadedNetwork:
             raise
         self.bindings.constants = Constants(self._constant_arrays())
         self._steps = first.steps
+        self._aliases = first.aliases
         self._ways = self._ways_of_states()
+        self._stays_whole = len(self._program.running) == 1
         _loaded.add(self)
 
     def _ways_of_states(self) -> dict[str, bool]:
-        """Return how states are written, by name, for `StateMemory.turn`: False if a run allocates the next value."""
+        """Return how states are written, by name, for `StateMemory.turn`.
+
+        True means in place, and False that a run allocates the next value.
+        """
         late = self._program.late
-        return {item.name: False for item in self.states if item.target and item.target.values[0] in late}
+        ways = {item.name: False for item in self.states if item.target and item.target.values[0] in late}
+        numbers = {binding_id(item.source): item.name for item in self.states}
+        return ways | {numbers[key]: True for key, source in self._aliases.items() if key == source and key in numbers}
+
+    def _ways_of(self, control: RunControl | None) -> Mapping[str, bool]:
+        """Return how a run writes states, which must stay as they are if `control` can stop it half-way."""
+        if control is None or (control.deadline is None and self._stays_whole):
+            return self._ways
+        return {name: way for name, way in self._ways.items() if not way}
 
     def _constant_arrays(self) -> list[Array]:
         """Return all constants of the network, including those of which only backends have a copy."""
@@ -250,7 +264,7 @@ class LoadedNetwork:
         control: RunControl | None,
     ) -> None:
         memory = self.state_memory if working is None else working.state_memory
-        with memory.turn(self.states, control, self._ways) as turn:
+        with memory.turn(self.states, control, self._ways_of(control)) as turn:
             feeds, targets = {**inputs, **turn.values}, {**outputs, **turn.targets}
             if working is not None:
                 working.run(feeds, targets, control)

@@ -14,7 +14,7 @@ from interposer.core.addresses import address_of
 from interposer.core.errors import BindingError
 from interposer.core.types import Array
 
-__all__ = ["Constants", "refuse_overlaps", "share_memory"]
+__all__ = ["Constants", "is_same_memory", "refuse_overlaps", "share_memory"]
 
 _EFFORT: Final = 10**5
 """The work limit for `numpy.shares_memory`."""
@@ -32,6 +32,12 @@ def share_memory(a: Array, b: Array) -> bool:
         return bool(np.shares_memory(a, b, max_work=_EFFORT))  # type: ignore[arg-type] # NumPy's stubs know two of them
     except np.exceptions.TooHardError:
         return True
+
+
+def is_same_memory(a: Array, b: Array) -> bool:
+    """Return True if two contiguous arrays have the same address and size."""
+    same = a is b or (address_of(a) == address_of(b) and a.nbytes == b.nbytes)
+    return same and a.flags.c_contiguous and b.flags.c_contiguous
 
 
 def refuse_overlaps(outputs: Sequence[Named]) -> None:

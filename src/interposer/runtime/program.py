@@ -72,6 +72,15 @@ class Program:
         step = self._steps.get(layer)
         return isinstance(step, Step) and step.workload.only_reads
 
+    def alias(self, value: Value) -> Value | None:
+        """Return the value whose memory this one may have, because only its own layer reads that one; else None."""
+        step = self._steps.get(value.producer)
+        if not isinstance(step, Step) or self.late:
+            return None
+        position = step.workload.aliases.get(value.index)
+        source = None if position is None else value.producer.inputs[position]
+        return source if source is not None and len(source.uses) == 1 else None
+
     def step(self, layer: Layer) -> Step | LateStep:
         """Return the step of a layer without control flow."""
         return self._steps[layer]

@@ -21,6 +21,7 @@ from interposer.ops.control import Input
 from interposer.runtime.factories import Factories, constant_of
 from interposer.runtime.imports import ImportedRun
 from interposer.runtime.late import LateHandles
+from interposer.runtime.overlaps import is_same_memory
 from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.program import Program
 from interposer.runtime.runs import RunControl, Workers
@@ -63,6 +64,7 @@ class WorkingMemHandle:
         self._inputs = [(binding_id(layer), layer) for layer in self._steps.inputs]
         self._outputs = [(binding_id(layer), layer) for layer in outputs]
         self._directly = self._direct_outputs()
+        self.aliases = self._aliases()
         self._indirectly = [(binding, layer) for binding, layer in self._outputs if binding not in self._directly]
 
     def _direct_outputs(self) -> dict[int, tuple[Layer, TensorHandle]]:
@@ -73,6 +75,16 @@ class WorkingMemHandle:
             if value in self._steps.imported and not isinstance(value.producer.op, Input):
                 result.setdefault(value, layer)
         return {binding_id(layer): (layer, self._steps.handles[value]) for value, layer in result.items()}
+
+    def _aliases(self) -> dict[int, int]:
+        """Return the outputs that may have the memory of an input which no other layer reads, as binding ids."""
+        numbers = {layer.output: binding for binding, layer in self._inputs if layer.output in self._steps.imported}
+        result: dict[int, int] = {}
+        for binding, (layer, _) in self._directly.items():
+            source = self._steps.program.alias(layer.values[0])
+            if source in numbers and numbers[source] not in result.values():
+                result[binding] = numbers[source]
+        return result
 
     def run(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None = None) -> None:
         """Run once, from checked inputs to checked outputs; arrays for outputs of data-dependent shape are added.
@@ -213,11 +225,19 @@ class WorkingMemHandle:
         copied = self._indirectly
         for binding, (layer, handle) in self._directly.items():
             target = outputs.get(binding)
-            if target is None or _overlaps(target, inputs) or not handle.import_memory(target):
+            others = inputs if target is None else self._apart(binding, target, inputs)
+            if target is None or _overlaps(target, others) or not handle.import_memory(target):
                 handle.allocate()
                 copied = [*copied, (binding, layer)]
         self._steps.execute(late, control)
         self._give_all_out(copied, inputs, outputs, late)
+
+    def _apart(self, binding: int, target: Array, inputs: Mapping[int, Array]) -> Mapping[int, Array]:
+        """Return the inputs that the array for an output must not overlap: all but the one whose memory it may be."""
+        source = self.aliases.get(binding)
+        if source is None or not is_same_memory(target, inputs[source]):
+            return inputs
+        return {key: array for key, array in inputs.items() if key != source}
 
     def _give_all_out(
         self,

@@ -10,7 +10,13 @@ from typing import Any, Protocol
 
 from interposer.backend import BackendEvent
 from interposer.core.dlpack import shared_array
-from interposer.core.errors import ExecutionError, InvalidArgumentError, MemoryImportError, UnknownNetworkError
+from interposer.core.errors import (
+    BindingError,
+    ExecutionError,
+    InvalidArgumentError,
+    MemoryImportError,
+    UnknownNetworkError,
+)
 from interposer.core.types import Array
 from interposer.runtime import Runtime
 from interposer.runtime.loaded import DirectRun
@@ -89,9 +95,21 @@ class BoundRun:
         if self._closed:
             raise InvalidArgumentError("this bound run is closed; bind the model again")
         before = len(self._model.events)
-        self._model.run(*(self._imports or (self.inputs, self.outputs)))
+        try:
+            self._model.run(*(self._imports or (self.inputs, self.outputs)))
+        except BindingError:
+            if self._imports is None:
+                raise
+            self._drop_imports()
+            self._model.run(self.inputs, self.outputs)
         self._events, self._quick = before, self._bound()
         return self.outputs
+
+    def _drop_imports(self) -> None:
+        """Give arrays to the following runs, which copy, because an output overlaps an input."""
+        imports, self._imports = self._imports or (), None
+        for taken in imports:
+            taken.close()
 
     def _import(self) -> None:
         inputs = self._model.import_inputs(self.inputs)
@@ -109,7 +127,11 @@ class BoundRun:
             return None
         runtime, network_id = self._model.runtime, inputs.network_id
         with suppress(UnknownNetworkError):
-            prepared = runtime.prepare_run(network_id, inputs.ids, outputs.ids)
+            try:
+                prepared = runtime.prepare_run(network_id, inputs.ids, outputs.ids)
+            except BindingError:
+                self._drop_imports()
+                return None
             direct = runtime.direct_call(network_id, tuple(runtime.bindings(network_id).inputs))
             if direct is None:
                 return prepared

@@ -39,7 +39,7 @@ def file(*subgraphs: dict[str, Any], constants: Sequence[np.ndarray | bytes] = (
 
 
 def initialized(*operators: Any, tensors: Sequence[dict[str, Any]] = (), outputs: Sequence[int] = (2,)) -> list[Any]:
-    """Two subgraphs: a main one, whose variable ``total`` is tensor 1, and the one that assigns [5, 6] to it."""
+    """Return two subgraphs: one whose variable ``total`` is tensor 1, and one that assigns [5, 6] to the variable."""
     more = [tensor("x", [2]), tensor("handle", [], "resource"), tensor("y", [2]), *tensors]
     once = ("CALL_ONCE", [], [], ("CallOnceOptions", {"init_subgraph_index": 1}))
     main = subgraph(more, [0], [*outputs], once, ("VAR_HANDLE", [], [1], HANDLE), *operators)
@@ -56,7 +56,7 @@ ADD = ("AddOptions", {})
 
 
 def summing() -> bytes:
-    """total += x; y = total."""
+    """Return a file that computes total += x; y = total."""
     tensors = [tensor("before", [2]), tensor("after", [2])]
     return file(
         *initialized(
@@ -82,7 +82,7 @@ def conditional() -> bytes:
 
 
 def looping(handle_is_argument: bool = False) -> bytes:
-    """While i < 4: i += 1, total += x; y = total."""
+    """Return a file that computes total += x while i < 4, with i += 1; then y = total."""
     tensors = [
         tensor("i", [], "int32", buffer=2), tensor("j", [], "int32"), tensor("x2", [2]),
         tensor("handle2", [], "resource"),

@@ -737,6 +737,22 @@ typedef struct ipr_allocator_api {
   int32_t (*use)(void* self, void* pool, const ipr_allocator* allocator, ipr_error* error);
 } ipr_allocator_api;
 
+/* ---- Extension "ipr.in_place/1": outputs in the memory of inputs ------------------------------------------------- */
+
+#define IPR_EXT_IN_PLACE "ipr.in_place/1"
+
+/* A subgraph may update a large tensor in a few places, such as a cache to which every run appends. If the host gives
+ * the output the memory of the input, only the update needs to be written. */
+typedef struct ipr_in_place_api {
+  uint64_t struct_size;
+
+  /* Write for each output of an executable (ipr_executable.handle) the index of the input whose memory it may have, or
+   * -1. `count` is the number of outputs. No input is written twice, and the two tensors have the same number of bytes.
+   * `execute` then has the right results both with the same `data` for input and output, and with separate memory;
+   * with the same, it may overwrite the input before it writes other outputs. Called after `compile` or `restore`. */
+  int32_t (*inputs_of_outputs)(void* self, void* executable, uint64_t count, int64_t* out_inputs, ipr_error* error);
+} ipr_in_place_api;
+
 /* Names that are reserved for later extensions. */
 #define IPR_EXT_ASYNC "ipr.async/1"         /* runs that are submitted and complete later */
 #define IPR_EXT_PROFILING "ipr.profiling/1" /* events and counters */
@@ -808,6 +824,7 @@ IPR_LAST(ipr_factories, release, 56);
 IPR_LAST(ipr_handles_api, export_memory, 128);
 IPR_LAST(ipr_allocator, free, 32);
 IPR_LAST(ipr_allocator_api, use, 16);
+IPR_LAST(ipr_in_place_api, inputs_of_outputs, 8);
 IPR_LAST(ipr_tensor, dtype, 48); /* after a DLTensor */
 #undef IPR_LAST
 

@@ -427,6 +427,8 @@ class Executable {
   uint64_t workspace_alignment = 64;
   double seconds = 0;
   uint64_t memory = 0;
+  /// For each output, the index of the input whose memory it may have, or -1; empty if there are none.
+  std::vector<int64_t> in_place;
 };
 
 /// A list of kernels. Intermediate tensors are in the workspace, and share memory if their lifetimes do not overlap. It
@@ -730,6 +732,9 @@ class Backend {
     throw Error("blobs cannot be restored", IPR_UNSUPPORTED);
   }
 
+  /// Return whether executables may write outputs to the memory of inputs: `Executable::in_place`.
+  virtual bool works_in_place() const { return false; }
+
   /// Return whether the backend has memory of its own: `describe` and `create_pool`.
   virtual bool has_handles() const { return false; }
   /// The kinds of memory. The result is the same as long as the library is open.
@@ -918,6 +923,7 @@ class Bridge {
       if (wanted == IPR_EXT_CONTEXT && at(self).has_contexts()) found = &contexts();
       else if (wanted == IPR_EXT_BLOBS && at(self).has_blobs()) found = &blobs();
       else if (wanted == IPR_EXT_HANDLES && at(self).has_handles()) found = &handles();
+      else if (wanted == IPR_EXT_IN_PLACE && at(self).works_in_place()) found = &in_place();
       else found = at(self).extension(wanted);
     });
     return found;
@@ -975,6 +981,18 @@ class Bridge {
     return guarded(error, [&] {
       Graph given(graph);
       give_executable(out, at(self).restore(data, size, graph ? &given : nullptr, Options(options)));
+    });
+  }
+
+  static const ipr_in_place_api& in_place() {
+    static const ipr_in_place_api table = {sizeof(ipr_in_place_api), &inputs_of_outputs};
+    return table;
+  }
+
+  static int32_t inputs_of_outputs(void*, void* executable, uint64_t count, int64_t* out, ipr_error* error) {
+    return guarded(error, [&] {
+      const std::vector<int64_t>& inputs = static_cast<Executable*>(executable)->in_place;
+      for (uint64_t n = 0; n < count; ++n) out[n] = n < inputs.size() ? inputs[n] : -1;
     });
   }
 

@@ -582,6 +582,12 @@ pub mod raw {
         pub accept: Option<unsafe extern "C" fn(Raw, u32, *mut ipr_error) -> i32>,
         pub use_: Option<Failing<Raw, *const ipr_allocator, *mut ipr_error>>,
     }
+
+    #[repr(C)]
+    pub struct ipr_in_place_api {
+        pub struct_size: u64,
+        pub inputs_of_outputs: Option<unsafe extern "C" fn(Raw, Raw, u64, *mut i64, *mut ipr_error) -> i32>,
+    }
 }
 
 use raw::*;

@@ -128,6 +128,7 @@ EXT_CONTEXT: Final = b"ipr.context/1"
 EXT_BLOBS: Final = b"ipr.blobs/1"
 EXT_HANDLES: Final = b"ipr.handles/1"
 EXT_ALLOCATOR: Final = b"ipr.allocator/1"
+EXT_IN_PLACE: Final = b"ipr.in_place/1"
 
 FACTORY_MAPS: Final = 1
 FACTORY_SUB_TENSORS: Final = 2
@@ -454,6 +455,12 @@ class AllocatorApi(ctypes.Structure):
     _fields_ = [("struct_size", c_uint64), ("accept", c_void_p), ("use", c_void_p)]
 
 
+class InPlaceApi(ctypes.Structure):
+    """The C struct ``ipr_in_place_api``: extension ``ipr.in_place/1``, outputs in the memory of inputs."""
+
+    _fields_ = [("struct_size", c_uint64), ("inputs_of_outputs", c_void_p)]
+
+
 STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "ipr_string": String, "ipr_error": Error, "ipr_attribute": Attribute, "ipr_options": Options,
     "ipr_tensor_info": TensorInfo, "ipr_constant": Constant, "ipr_layer": Layer, "ipr_graph": Graph,
@@ -463,7 +470,7 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "ipr_host_extension": HostExtension, "ipr_host": Host, "ipr_backend": Backend, "ipr_network": Network,
     "ipr_context_api": ContextApi, "ipr_blob": Blob, "ipr_text": Text, "ipr_blobs_api": BlobsApi,
     "ipr_factory": Factory, "ipr_factories": Factories, "ipr_handles_api": HandlesApi, "ipr_allocator": Allocator,
-    "ipr_allocator_api": AllocatorApi,
+    "ipr_allocator_api": AllocatorApi, "ipr_in_place_api": InPlaceApi,
 }  # fmt: skip
 """The structs of the header, by their names in C."""
 
@@ -510,6 +517,7 @@ FUNCTIONS: Final[dict[str, Any]] = {
     "export_memory": CFUNCTYPE(c_int32, _P, _P, c_uint64, c_uint32, _P, _P),
     "accept": CFUNCTYPE(c_int32, _P, c_uint32, _P),
     "use": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "inputs_of_outputs": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P),
     "host_allocate": CFUNCTYPE(c_int32, _P, c_uint64, c_uint64, _P),
     "host_free": CFUNCTYPE(None, _P, _P),
 }

@@ -6,6 +6,7 @@ import threading
 import weakref
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -14,6 +15,7 @@ import numpy as np
 from interposer.core.errors import BackendContractError
 from interposer.core.types import Array
 from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.calls import CallError
 from interposer.plugins.capi.abi.flatten import FlatGraph
 from interposer.plugins.capi.abi.images import ImageGraph
 from interposer.plugins.capi.library.library import Library
@@ -71,6 +73,22 @@ class Executable:
             return
         with self.turn:
             self._call(run_address)
+
+    def inputs_of_outputs(self, count: int) -> tuple[int, ...]:
+        """Return for each of `count` outputs the index of the input whose memory it may have, or -1.
+
+        All are -1 if the plug-in does not have the extension ``ipr.in_place/1``, or fails.
+        """
+        library, absent = self.library, (-1,) * count
+        functions = library.extension(abi.EXT_IN_PLACE, abi.InPlaceApi, {"inputs_of_outputs": "inputs_of_outputs"})
+        if functions is None or not count:
+            return absent
+        inputs = np.full(count, -1, np.int64)
+        function = functions["inputs_of_outputs"]
+        with library.serialized(), suppress(CallError):
+            library.call("inputs_of_outputs", function, library.self, self.handle, count, inputs.ctypes.data)
+            return tuple(inputs.tolist())
+        return absent
 
     def prepared(self, run_address: int, owner: object) -> Callable[[], None]:
         """Return a function that does what `run` does with the ``ipr_run`` at this address, as often as it is called.

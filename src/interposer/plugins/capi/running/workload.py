@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NoReturn
 
@@ -51,6 +51,17 @@ class DynamicWorkload(Workload):
         self._input_infos = tuple(info for _, info in inputs)
         self._output_infos = tuple(outputs)
         self.free: deque[RunTables] = deque()
+
+    @cached_property
+    def aliases(self) -> Mapping[int, int]:
+        """The outputs that may have the memory of an operand of the same size, by position; the plug-in says which."""
+        result: dict[int, int] = {}
+        for number, index in enumerate(self.executable.inputs_of_outputs(len(self._output_infos))):
+            if index in range(len(self.operands)) and self.operands[index] not in result.values():
+                pair = self._input_infos[index], self._output_infos[number]
+                if all(info.is_concrete for info in pair) and pair[0].num_bytes == pair[1].num_bytes:
+                    result[number] = self.operands[index]
+        return result
 
     @property
     def memory(self) -> int | None:

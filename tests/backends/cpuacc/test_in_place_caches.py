@@ -1,0 +1,173 @@
+"""Caches that CpuAcc updates in place: an output in the memory of an input, and states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer import Network, TensorInfo
+from interposer.core.types import Array
+from interposer.ir.graph import Layer
+from interposer.ops import (
+    Addition,
+    Concat,
+    DynamicUpdateSlice,
+    ReduceOperation,
+    ScatterElements,
+    ScatterFunction,
+    ScatterNd,
+    Slice,
+    TensorScatter,
+)
+
+pytestmark = pytest.mark.usefixtures("cpuacc")
+
+SHAPE = (1, 2, 16, 4)
+UPDATE = (1, 2, 1, 4)
+Write = Callable[[Network, Layer, Layer, Layer], Layer]
+
+
+def tensor_scatter(network: Network, past: Layer, x: Layer, at: Layer) -> Layer:
+    return network.add_layer(TensorScatter(-2), past, x, at)
+
+
+def scatter_nd(network: Network, past: Layer, x: Layer, at: Layer) -> Layer:
+    """Write a row by its indices (0, 0, at)."""
+    zeros = network.add_constant_layer(np.zeros((1, 2), np.int64))
+    indices = network.add_layer(Concat(1), zeros, network.add_reshape_layer(at, target_shape=(1, 1)))
+    row = network.add_reshape_layer(network.add_layer(Slice((0, 0, 0, 0), (1, 1, 1, 4)), x), target_shape=(1, 4))
+    return network.add_layer(ScatterNd(ScatterFunction.ADD), past, indices, row)
+
+
+def scatter_elements(network: Network, past: Layer, x: Layer, at: Layer) -> Layer:
+    ones = network.add_constant_layer(np.zeros(UPDATE, np.int64))
+    return network.add_layer(ScatterElements(2), past, network.add_addition_layer(ones, at), x)
+
+
+def update_slice(network: Network, past: Layer, x: Layer, at: Layer) -> Layer:
+    zeros, last = (network.add_constant_layer(np.zeros(count, np.int64)) for count in (2, 1))
+    return network.add_layer(DynamicUpdateSlice(), past, x, network.add_layer(Concat(0), zeros, at, last))
+
+
+WRITES = (tensor_scatter, scatter_nd, scatter_elements, update_slice)
+
+
+def cached(write: Write, *, state: bool = False, reads_before: bool = False, reads_past: bool = False) -> Network:
+    """A network that writes `x` at `at` into a cache, and returns a sum of it and the cache unless it is a state."""
+    network = Network("cache")
+    x = network.add_input_layer(0, TensorInfo(UPDATE), name="x")
+    at = network.add_input_layer(1, TensorInfo((1,), "int64"), name="at")
+    info = TensorInfo(SHAPE)
+    past = network.add_state("past", info) if state else network.add_input_layer(2, info, name="past")
+    new = write(network, past, x, at)
+    if state:
+        network.set_state("past", new)
+    else:
+        network.add_output_layer(1, new, name="present")
+    total = network.add_reduce_layer(new, axis=(0, 1, 2), operation=ReduceOperation.SUM)
+    if reads_before:
+        total = network.add_layer(Addition(), total, network.add_reduce_layer(past, axis=(0, 1, 2)))
+    if reads_past:
+        total = network.add_layer(Addition(), network.add_layer(Addition(), new, past), total)
+    network.add_output_layer(0, total, name="y")
+    return network
+
+
+def steps(count: int = 5) -> list[list[Array]]:
+    generator = np.random.default_rng(3)
+    return [[generator.standard_normal(UPDATE, np.float32), np.int64([2 * step + 1])] for step in range(count)]
+
+
+def copied(network: Network) -> list[list[Array]]:
+    """Return the outputs of all steps as CpuRef computes them, with separate memory for the cache before and after."""
+    past, result = np.zeros(SHAPE, np.float32), []
+    with ip.load(network, ["CpuRef"]) as model:
+        for inputs in steps():
+            result.append(model.run([*inputs, past]))
+            past = result[-1][1]
+    return result
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("reads", [{}, {"reads_before": True}, {"reads_past": True}], ids=["new", "before", "both"])
+@pytest.mark.parametrize("way", ["run", "bind", "deadline"])
+def test_a_cache_may_be_input_and_output_at_once(write: Write, reads: dict[str, bool], way: str) -> None:
+    network = cached(write, **reads)
+    expected = copied(network)
+    past, y = np.zeros(SHAPE, np.float32), np.empty_like(expected[0][0])
+    x, at = np.zeros(UPDATE, np.float32), np.zeros(1, np.int64)
+    with ip.load(network, ["CpuAcc"]) as model:
+        bound = model.bind([x, at, past], [y, past]) if way == "bind" else None
+        for (row, place), (total, present) in zip(steps(), expected, strict=True):
+            x[...], at[...] = row, place
+            if bound is not None:
+                bound()
+            else:
+                model.run([x, at, past], [y, past], deadline=60.0 if way == "deadline" else None)
+            np.testing.assert_allclose(past, present, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(y, total, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("way", ["run", "bind", "submit", "deadline", "with outputs"])
+def test_a_state_is_updated_in_place(write: Write, way: str) -> None:
+    expected = copied(cached(write))
+    x, at = np.zeros(UPDATE, np.float32), np.zeros(1, np.int64)
+    with ip.load(cached(write, state=True), ["CpuAcc"]) as model:
+        bound = model.bind([x, at]) if way == "bind" else None
+        for (row, place), (total, present) in zip(steps(), expected, strict=True):
+            x[...], at[...] = row, place
+            if bound is not None:
+                [y] = bound()
+            elif way == "submit":
+                [y] = model.submit([x, at]).result()
+            elif way == "with outputs":
+                [y, past] = model.run([x, at], outputs=["y", "past"])
+                np.testing.assert_allclose(model.state["past"], present, rtol=1e-5, atol=1e-6)
+                assert not np.shares_memory(past, y)
+            else:
+                [y] = model.run([x, at], deadline=60.0 if way == "deadline" else None)
+            np.testing.assert_allclose(model.state["past"], present, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(y, total, rtol=1e-4, atol=1e-4)
+
+
+def test_two_caches_may_change_places() -> None:
+    network = Network("two")
+    x = network.add_input_layer(0, TensorInfo(UPDATE), name="x")
+    at = network.add_input_layer(1, TensorInfo((1,), "int64"), name="at")
+    for number, name in enumerate(("a", "b")):
+        past = network.add_input_layer(2 + number, TensorInfo(SHAPE), name=name)
+        network.add_output_layer(number, tensor_scatter(network, past, x, at), name=f"new {name}")
+    feeds = [np.ones(UPDATE, np.float32), np.int64([3])]
+    a, b = np.full(SHAPE, 2, np.float32), np.full(SHAPE, 5, np.float32)
+    with ip.load(network, ["CpuAcc"]) as model:
+        expected = model.run([*feeds, a.copy(), b.copy()])
+        model.run([*feeds, a, b], [b, a])
+        np.testing.assert_array_equal(b, expected[0])
+        np.testing.assert_array_equal(a, expected[1])
+
+
+def test_a_cache_that_overlaps_only_in_part_is_copied() -> None:
+    memory = np.zeros((2, 2, 16, 4), np.float32)
+    past, present = memory[:1], memory.reshape(-1)[64:192].reshape(SHAPE)
+    past[...] = 7
+    [x, at] = steps(1)[0]
+    with ip.load(cached(tensor_scatter), ["CpuAcc"]) as model:
+        expected = model.run([x, at, past.copy()])[1]
+        model.run([x, at, past], [np.zeros(4, np.float32), present])
+        np.testing.assert_array_equal(present, expected)
+
+
+def test_inputs_of_other_layers_are_not_overwritten() -> None:
+    with ip.load(cached(tensor_scatter, reads_past=True), ["CpuAcc"]) as model:
+        loaded = model.runtime._loaded(model._variants[next(iter(model._variants))][0])
+        assert loaded.idle_memories[0].aliases == {}
+
+
+def test_a_cache_is_reported_as_an_alias() -> None:
+    with ip.load(cached(tensor_scatter), ["CpuAcc"]) as model:
+        loaded = model.runtime._loaded(model._variants[next(iter(model._variants))][0])
+        assert loaded.idle_memories[0].aliases == {1: 2}
