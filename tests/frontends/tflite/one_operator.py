@@ -45,6 +45,19 @@ def one_operator(
 
     The outputs of the graph are the first `shown` outputs of the operator, by default all.
     """
+    return encode(one_model(name, inputs, outputs, options, version, intermediates, shown))
+
+
+def one_model(
+    name: str,
+    inputs: list[T | None],
+    outputs: list[T],
+    options: tuple[str, dict[str, Any]] | None = None,
+    version: int = 1,
+    intermediates: list[T] | None = None,
+    shown: int | None = None,
+) -> dict[str, Any]:
+    """Return the file of `one_operator` before it is encoded."""
     value = [item for item in inputs if item is not None]
     buffers: list[dict[str, Any]] = [{}]
     tensors = [_tensor(f"i{k}", item, buffers) for k, item in enumerate(value)]
@@ -55,7 +68,7 @@ def one_operator(
     more: dict[str, Any] = {_union(options[0]): options} if options else {}
     more["intermediates"] = list(range(len(tensors), len(tensors) + len(intermediates or ())))
     tensors += [_tensor(f"m{k}", item, buffers) for k, item in enumerate(intermediates or ())]
-    model = {
+    return {
         "version": 3,
         "operator_codes": [code(name, version=version)],
         "buffers": buffers,
@@ -68,7 +81,6 @@ def one_operator(
             }
         ],
     }
-    return encode(model)
 
 
 def _union(options: str) -> str:

@@ -11,6 +11,8 @@ from interposer import load
 from interposer.core.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends import tflite
 from tests.frontends.tflite.build import code, encode, operator, tensor
+from tests.frontends.tflite.cases.stablehlo import doubling
+from tests.frontends.tflite.one_operator import T, one_operator
 
 CODES = ["IF", "WHILE", "CALL", "CALL_ONCE", "ADD", "MUL", "LESS", "CONCATENATION", "RESHAPE", "CUMSUM", "DELEGATE"]
 
@@ -89,6 +91,19 @@ def test_while_runs_as_long_as_its_condition_holds():
     assert (i, x.tolist()) == (12, [48, 64])
     i, x = model.run([np.int32(10), X])
     assert (i, x.tolist()) == (10, [3, 4])
+
+
+def test_a_loop_of_stablehlo_runs_as_long_as_its_condition_holds():
+    loop = doubling()
+    assert [int(result) for result in load(loop.file(), ["CpuRef"]).run(loop.feeds())] == [24, 20]
+
+
+def test_a_custom_call_is_refused_with_its_name():
+    options = ("StablehloCustomCallOptions", {"call_target_name": "mhlo.topk"})
+    data = one_operator("STABLEHLO_CUSTOM_CALL", [T((2,))], [T((2,))], options)
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        tflite.load(data)
+    assert str(caught.value) == "operators that are not supported:\n  - 1 x STABLEHLO_CUSTOM_CALL mhlo.topk"
 
 
 def test_a_value_that_grows_has_an_extent_that_is_not_known():

@@ -16,10 +16,10 @@ from interposer.ops.control_flow import ControlFlow, If, While, merged_carried
 __all__: list[str] = []
 
 
-@operator("CALL", options=True)
+@operator("CALL", "STABLEHLO_COMPOSITE", options=True)
 def call(node: Node) -> list[Value]:
-    """Convert CALL: the subgraph is inlined in place of the operator."""
-    number = _named(node, "subgraph")
+    """Convert CALL and STABLEHLO_COMPOSITE: the subgraph is inlined in place of the operator."""
+    number = _named(node, "subgraph" if node.operator.name == "CALL" else "decomposition_subgraph_index")
     call = Call.of(node, [number])
     call.give_handles()
     return node.importer.inlined(number, call.values, node.where, call.bound)
@@ -48,9 +48,9 @@ def if_(node: Node) -> list[Value]:
     return call.results(_layer(node, If(max(1, len(regions[0].outputs))), [condition, *values], regions))
 
 
-@operator("WHILE", options=True)
+@operator("WHILE", "STABLEHLO_WHILE", options=True)
 def while_(node: Node) -> list[Value]:
-    """Convert WHILE.
+    """Convert WHILE and STABLEHLO_WHILE.
 
     All values are carried. The regions are converted repeatedly until the infos of the carried values no longer change.
     """

@@ -27,7 +27,7 @@ from interposer.frontends.template import Template, Values, check_names, value_o
 from interposer.frontends.tflite import tflite_families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.tflite.consistency import called
 from interposer.frontends.tflite.container import read_model
-from interposer.frontends.tflite.contents import Model, Operator, Signature
+from interposer.frontends.tflite.contents import Model, Operator, Signature, Subgraph
 from interposer.frontends.tflite.flexbuffer import FlexOptions
 from interposer.frontends.tflite.metadata import metadata_of
 from interposer.frontends.tflite.node import Node
@@ -533,6 +533,12 @@ class Importer:
         self._values[index] = self.constant(array, info.quantization, tensor.name or f"constant_{index}")
         return self._values[index]
 
+    def called_subgraph(self, number: int, where: str) -> Subgraph:
+        """Return subgraph `number` of the model, which an operator at location `where` runs."""
+        if not 0 <= number < len(self._model.subgraphs):
+            raise ParseError(f"subgraph {number} does not exist; there are {len(self._model.subgraphs)}", where=where)
+        return self._model.subgraphs[number]
+
     def is_complex(self, index: int) -> bool:
         """Return True if the tensor with this index is of complex numbers in the file."""
         return is_complex(self.subgraph.tensors[index])
@@ -584,4 +590,6 @@ def _options(operator: Operator, entry: Entry) -> Mapping[str, Any]:
 
 
 def _title(operator: Operator) -> str:
+    if operator.name == "STABLEHLO_CUSTOM_CALL":
+        return f"{operator.name} {operator.attributes.get('call_target_name') or ''}".rstrip()
     return f"CUSTOM {operator.name}" if operator.is_custom else operator.name

@@ -10,7 +10,7 @@ from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInpu
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.needs import Needs
-from interposer.frontends.tflite.contents import Operator
+from interposer.frontends.tflite.contents import Operator, Subgraph
 from interposer.frontends.tflite.resources import Accesses, Bound
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
@@ -49,6 +49,9 @@ class Import(Protocol):
         A variable has the value that the operators before have written. `ParseError` with the location `where` is
         raised for the handle of a resource.
         """
+
+    def called_subgraph(self, number: int, where: str) -> Subgraph:
+        """Return subgraph `number` of the model, which an operator at location `where` runs."""
 
     def is_complex(self, index: int) -> bool:
         """Return True if the tensor with this index is of complex numbers in the file."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.frontends.tflite.build import encode
-from tests.frontends.tflite.one_operator import Scaled, T, one_operator
+from tests.frontends.tflite.build import code, encode, operator, tensor
+from tests.frontends.tflite.one_operator import Scaled, T, one_model
 
 Options = tuple[str, dict[str, Any]]
 
@@ -28,6 +28,38 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class Region:
+    """A subgraph of scalars, whose tensors have the data types `types`.
+
+    The first `inputs` tensors are its inputs. `steps` are operators as triples of name, inputs and outputs, followed by
+    options if there are any.
+    """
+
+    types: list[str]
+    inputs: int
+    outputs: list[int]
+    steps: list[tuple[Any, ...]]
+    shape: tuple[int, ...] = ()
+
+    def add_to(self, model: dict[str, Any]) -> None:
+        first, operators = len(model["operator_codes"]), []
+        for number, (_, taken, given, *options) in enumerate(self.steps):
+            union = "builtin_options_2" if options and options[0][0].startswith("Stable") else "builtin_options"
+            more = {union: options[0]} if options else {}
+            operators.append(operator(taken, given, opcode_index=first + number, **more))
+        model["operator_codes"] += [code(step[0]) for step in self.steps]
+        tensors = [tensor(f"t{i}", list(self.shape), dtype) for i, dtype in enumerate(self.types)]
+        body = {"tensors": tensors, "inputs": list(range(self.inputs)), "outputs": self.outputs, "operators": operators}
+        model["subgraphs"].append(body)
+
+
+def binary_region(name: str, dtype: str, result: str | None = None, options: Options | None = None) -> Region:
+    """Return a region with one operator on its two inputs."""
+    step = (name, [0, 1], [2], options) if options else (name, [0, 1], [2])
+    return Region([dtype, dtype, result or dtype], 2, [2], [step])
+
+
+@dataclass(frozen=True)
 class Case:
     """An operator on some values; `expected` are its results if they are known from a specification."""
 
@@ -39,18 +71,20 @@ class Case:
     version: int = 1
     tolerance: float = 1e-5
     expected: list[Any] | None = None
-    model: dict[str, Any] | None = None
-    """The whole file, for operators with further subgraphs; the inputs are then those of the first subgraph."""
+    crashes_litert: bool = False
+    regions: list[Region] = field(default_factory=list)
+    """The subgraphs that the operator runs, which have the indices 1, 2 ... in the file."""
 
     @property
     def id(self) -> str:
         return f"{self.operator} {self.label}"
 
     def file(self) -> bytes:
-        if self.model is not None:
-            return encode(self.model)
         inputs = [None if operand is None else operand.tensor() for operand in self.inputs]
-        return one_operator(self.operator, inputs, self.outputs, self.options, self.version)
+        model = one_model(self.operator, inputs, self.outputs, self.options, self.version)
+        for region in self.regions:
+            region.add_to(model)
+        return encode(model)
 
     def feeds(self) -> list[np.ndarray]:
         return [operand.array for operand in self.inputs if operand is not None and not operand.fixed]
