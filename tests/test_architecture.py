@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "formats": CORE,
     "writers": GRAPH | {"formats"},
     "frontends": GRAPH | {"kernels", "formats"},
+    "frontends.nnapi.support": DIVIDED | {"frontends", "optimizer"},  # it asks backends, as a driver of NNAPI does
     "report": GRAPH,
     "backend": GRAPH | {"kernels"},
     "isolation": API,
@@ -163,6 +164,8 @@ def _called_imports(node: ast.Call) -> Iterator[Import]:
 def part_of(module: str) -> str:
     """Return ``ops`` for interposer.ops.pooling, and ``backends.reference`` for interposer.backends.reference.x."""
     _, *parts = module.split(".")
+    if ".".join(parts) in MAY_IMPORT:
+        return ".".join(parts)
     return ".".join(parts[: 2 if parts[:1] == ["backends"] else 1])
 
 

@@ -97,3 +97,10 @@ def test_a_published_case_is_computed_or_refused(document):
         logits = array_of(document["operands"][document["inputs"][0]])
         difference = np.abs(frequencies(result[0], logits.shape[1]) - probabilities(logits))
         assert difference.max() <= document["multinomial_tol"]
+
+
+@pytest.mark.parametrize("document", cases())
+def test_a_published_case_is_supported_unless_it_must_be_refused(document):
+    answers = nnapi.supported(document, ["CpuRef"])
+    assert len(answers) == len(document["operations"])
+    assert all(answers) is not document["fail"], [answer.problem for answer in answers]

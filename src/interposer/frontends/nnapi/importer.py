@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from interposer.core.constants import share
-from interposer.core.errors import InterposerError, ParseError, UnsupportedOperatorError
+from interposer.core.errors import InterposerError, ParseError
 from interposer.core.types import UNRANKED, Array, Quantization, TensorInfo, TensorShape
+from interposer.frontends.missing import missing_operators
 from interposer.frontends.naming import keep_names
 from interposer.frontends.nnapi import nnapi_families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.nnapi.document import Model, Operation, read_document
@@ -138,9 +138,9 @@ class Importer:
 
     def _refuse_unknown(self) -> None:
         operations = (operation for model in (self.model, *self._referenced) for operation in model.operations)
-        unknown = Counter(operation.name for operation in operations if find(operation.name) is None)
+        unknown = [operation for operation in operations if find(operation.name) is None]
         if unknown:
-            raise UnsupportedOperatorError(unknown)
+            raise missing_operators((operation.name, operation.where.partition(" ")[0]) for operation in unknown)
 
     def _add_inputs(self) -> None:
         value = [(binding_id, index) for binding_id, index in enumerate(self.model.inputs)

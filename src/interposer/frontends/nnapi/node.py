@@ -15,6 +15,7 @@ from interposer.ir.inference import infer_layer
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.axes import transposed
 from interposer.ops.rearrange import Transpose
+from interposer.ops.reshape import Reshape
 
 __all__ = ["Import", "Node"]
 
@@ -107,6 +108,12 @@ class Node:
             return None
         if operand.is_scalar:
             self.fail(f"input {index} is the scalar {operand.type}; expected a tensor")
+        return self.importer.value(self.operation.inputs[index], self.operation.where)
+
+    def scalar(self, index: int) -> Value:
+        """Return the network value of a required input that is a scalar; fail if it is omitted."""
+        if self.operand(index) is None:
+            self.fail(f"input {index} is missing")
         return self.importer.value(self.operation.inputs[index], self.operation.where)
 
     def input(self, index: int, *, rank: int | None = None) -> Value:
@@ -254,7 +261,14 @@ class Node:
         layer = self.importer.graph.add(op.canonical(), values, name=name, outputs=declared, source=self.source)
         for error in infer_layer(layer):
             self.fail(error)
-        return list(layer.outputs)
+        pairs = zip(layer.outputs, reported, strict=True)
+        return [value if number is None else self._widened(value, number) for value, number in pairs]
+
+    def _widened(self, value: Value, number: int) -> Value:
+        """Return a scalar as a tensor of shape [1] if the document declares output `number` so, else the value."""
+        if value.known.rank or self.results[number].dims != (1,):
+            return value
+        return self.layer(Reshape((1,)), value, reported=[number], suffix="RESHAPE")[0]
 
     def result(self, op: Op, *values: Value | None, activation: int | None = None) -> list[Value]:
         """Add the layer that computes all outputs of the operation, and return them.
@@ -293,11 +307,14 @@ class Node:
     def _agreed_shape(self, inferred: TensorShape, reported: Operand, number: int) -> TensorShape:
         """Return a shape with the document's size for each dimension that is not inferred, and None for all others.
 
-        The operation fails if the inferred shape contradicts the document's shape of output `number`.
+        The operation fails if the inferred shape contradicts the document's shape of output `number`. A scalar does not
+        contradict the shape [1].
         """
         tensor_shape = reported.info().shape
         if self.importer.is_resized and len(tensor_shape) == len(inferred):
             tensor_shape = TensorShape([None] * len(tensor_shape))
+        if not len(inferred) and tensor_shape == (1,):
+            return inferred
         if not tensor_shape.accepts(inferred):
             self.fail(f"its output {number} has shape {tensor_shape} in the document, but it gives {inferred}")
         return TensorShape(g if isinstance(i, Dim) else None for g, i in zip(tensor_shape, inferred, strict=True))

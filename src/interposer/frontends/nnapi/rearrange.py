@@ -105,7 +105,25 @@ def strided_slice(node: Node) -> list[Value]:
     for index, values in ((1, begin), (2, end), (3, strides)):
         if len(values) != rank:
             node.fail(f"input {index} has {len(values)} elements; expected {rank}, the rank of input 0")
-    return node.result(StridedSlice(begin, end, strides, *masks), node.input(0))
+    op = StridedSlice(begin, end, strides, *masks)
+    _check_shrunk(node, op)
+    return node.result(op, node.input(0))
+
+
+def _check_shrunk(node: Node, op: StridedSlice) -> None:
+    """Fail unless each axis that is removed has a positive stride and selects exactly one element."""
+    for axis, (size, stride) in enumerate(zip(node.info(0).shape, op.stride, strict=True)):
+        if not op.shrink_axis_mask >> axis & 1:
+            continue
+        if stride < 1:
+            node.fail(f"axis {axis} is shrunk with the stride {stride}; expected a positive one")
+        begin = None if op.begin_mask >> axis & 1 else op.begin[axis]
+        end = None if op.end_mask >> axis & 1 else op.end[axis]
+        if isinstance(size, Dim):
+            continue
+        count = len(range(size)[begin:end:stride])
+        if count != 1:
+            node.fail(f"axis {axis} is shrunk, but {count} elements are selected; expected exactly one")
 
 
 @operator("PAD", inputs=2)

@@ -9,7 +9,8 @@ from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
-from interposer.ops.reshape import Fill, Rank, Reshape
+from interposer.ops.dynamic import DynamicBroadcastTo
+from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape
 
 __all__: list[str] = []
 
@@ -62,7 +63,15 @@ def rank_of(node: Node) -> list[Value]:
 
 @operator("FILL", inputs=2)
 def fill(node: Node) -> list[Value]:
-    """Convert FILL with an integer or a float, which determines the type."""
+    """Convert FILL with an integer or a float, which determines the type and may be computed at run time."""
+    if node.is_computed(1):
+        return _filled_with(node, node.scalar(1))
     whole = node.is_of(1, "INT32")
     value = node.integer(1, "the value") if whole else node.real(1, "the value")
     return node.result(Fill(float(value), node.results[0].dtype), node.input(0, rank=1))
+
+
+def _filled_with(node: Node, value: Value) -> list[Value]:
+    if node.is_computed(0):
+        return node.result(DynamicBroadcastTo(), value, node.input(0, rank=1))
+    return node.result(BroadcastTo(node.integers(0, "the dims")), value)

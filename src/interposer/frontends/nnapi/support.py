@@ -1,0 +1,115 @@
+"""Which operations of an NNAPI document the backends support, as a driver answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from interposer.backend import Backend, SubgraphView, Support
+from interposer.frontends.nnapi.attempt import Attempt, attempted
+from interposer.frontends.nnapi.importer import Shapes
+from interposer.ir.graph import Graph, Layer
+from interposer.ir.regions import named_graphs
+from interposer.ir.subgraph import is_placed_by_a_backend
+from interposer.optimizer.assign import query
+from interposer.optimizer.optimizer_options import choose_backends
+from interposer.plugins import DeviceSpec
+
+__all__ = ["OperationSupport", "supported"]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationSupport:
+    """Whether an operation of a document is supported, and by which backends.
+
+    `where` is the place of the operation in the document. `problem` says why the operation is invalid or unknown; it is
+    empty if it can be converted. `backends` has the ids of the backends that run all of the operation's layers, and
+    `reasons` the reasons of the others by id. The object is true if the operation is supported, which includes that
+    several backends share its layers.
+    """
+
+    name: str
+    where: str
+    is_supported: bool
+    backends: tuple[str, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+    def __bool__(self) -> bool:
+        return self.is_supported
+
+
+def supported(
+    document: Mapping[str, Any],
+    backends: Iterable[str] | None = None,
+    *,
+    shapes: Shapes | None = None,
+    device_spec: DeviceSpec | None = None,
+) -> list[OperationSupport]:
+    """Return for each operation of a document whether the backends support it, in the order of the document.
+
+    An operation that is not supported does not affect the answers about the others.
+
+    Args:
+        document: the document, as for `build`.
+        backends: backend ids; None means all that are available.
+        shapes: shapes by input name, as for `build`.
+        device_spec: the registry of the backends, usually ``runtime.device_spec``; None means that of the process.
+
+    Raises:
+        ParseError: the document itself is damaged.
+        UnknownBackendError: no backend has one of the ids.
+        BackendUnavailableError: none of the backends is available.
+        InvalidArgumentError: a shape does not fit its input.
+    """
+    chosen, _ = choose_backends(backends, DeviceSpec.default() if device_spec is None else device_spec)
+    graph, attempts = attempted(document, shapes)
+    verdicts = {backend.id: _verdicts(backend, graph) for backend in chosen}
+    order = {id(operation): number for number, operation in enumerate(_in_order(attempts))}
+    return [_answer(item, verdicts) for item in sorted(attempts, key=lambda item: order[id(item.operation)])]
+
+
+def _in_order(attempts: Sequence[Attempt]) -> list[Any]:
+    """Return the operations in the order of the document, which is the number in their places."""
+    operations = [item.operation for item in attempts]
+    return sorted(operations, key=lambda operation: int(operation.where.partition("[")[2].partition("]")[0]))
+
+
+def _verdicts(backend: Backend, graph: Graph) -> dict[Layer, Support]:
+    """Return the answers of a backend about all layers of a graph and of its regions."""
+    result = dict[Layer, Support]()
+    for _, each in named_graphs(graph):
+        layers = [layer for layer in each if is_placed_by_a_backend(layer)]
+        view = SubgraphView(each, layers)
+        result |= dict(zip(view, query(backend, view, {}), strict=True))
+    return result
+
+
+def _answer(attempt: Attempt, verdicts: Mapping[str, Mapping[Layer, Support]]) -> OperationSupport:
+    operation = attempt.operation
+    if attempt.problem:
+        return OperationSupport(operation.name, operation.where, False, problem=attempt.problem)
+    layers = [layer for layer in _with_regions(attempt.layers) if is_placed_by_a_backend(layer)]
+    reasons = {backend: _reason(layers, known) for backend, known in verdicts.items()}
+    able = tuple(backend for backend, reason in reasons.items() if not reason)
+    together = all(any(_is_yes(layer, known) for known in verdicts.values()) for layer in layers)
+    others = {backend: reason for backend, reason in reasons.items() if reason}
+    return OperationSupport(operation.name, operation.where, together, able, others)
+
+
+def _with_regions(layers: Iterable[Layer]) -> Iterator[Layer]:
+    for layer in layers:
+        yield layer
+        for region in layer.regions:
+            yield from _with_regions(region)
+
+
+def _is_yes(layer: Layer, known: Mapping[Layer, Support]) -> bool:
+    return bool(known.get(layer, Support.yes()))
+
+
+def _reason(layers: Iterable[Layer], known: Mapping[Layer, Support]) -> str:
+    """Return why a backend does not support some of the layers; empty if it supports all of them."""
+    refused = (f"{layer.kind}: {'; '.join(known[layer].reasons)}" for layer in layers if not _is_yes(layer, known))
+    return "; ".join(dict.fromkeys(refused))
