@@ -22,6 +22,7 @@ from interposer.kernels import reference  # noqa: E402
 from tools.builders import builders_stub  # noqa: E402
 from tools.declarations import docstring_sections, first_line, shipped  # noqa: E402
 from tools.pages import environment_page, errors_page, family_page, operators_index  # noqa: E402
+from tools.tensorflow_operators import tensorflow_page  # noqa: E402
 from tools.vocabulary import HEADERS, frozen_problems, headers, vocabulary_module  # noqa: E402
 
 TAKEN: Final = frozenset({"self", "name", "outputs", "op"})
@@ -72,6 +73,7 @@ def generated() -> dict[str, str]:
         "src/interposer/plugins/capi/abi/vocabulary.py": vocabulary_module(),
         "docs/reference/errors.md": errors_page(),
         "docs/reference/environment.md": environment_page(),
+        "docs/reference/tensorflow.md": tensorflow_page(),
     }
     files |= headers({path: text for path in HEADERS if (text := _read(path)) is not None})
     families = [(family, list(group)) for family, group in groupby(shipped(), key=lambda op: op.family)]
