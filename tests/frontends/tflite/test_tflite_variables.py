@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from interposer import load
 from interposer.core.errors import ParseError
 from interposer.frontends import tflite
+from interposer.session.variants import KnownBlueprint
 from tests.frontends.tflite.build import code, encode, operator, tensor
 
 HANDLE = ("VarHandleOptions", {"shared_name": "total"})
@@ -226,3 +228,80 @@ def test_a_variable_that_changes_its_shape_is_refused() -> None:
     )
     with pytest.raises(ParseError, match=r"the variable 'total' is float32\[2\], but gets float32\[3\]"):
         tflite.load(data)
+
+
+def signed() -> bytes:
+    """Return a file with two signatures: ``add`` adds x to the variable, and ``get`` returns the variable."""
+    main, start = initialized(
+        ("READ_VARIABLE", [1], [3]), ("ADD", [3, 0], [2], ADD), ("ASSIGN_VARIABLE", [1, 2], []),
+        tensors=[tensor("before", [2])],
+    )  # fmt: skip
+    once = ("CALL_ONCE", [], [], ("CallOnceOptions", {"init_subgraph_index": 1}))
+    get = subgraph(
+        [tensor("handle", [], "resource"), tensor("value", [2])], [], [1], once, ("VAR_HANDLE", [], [0], HANDLE),
+        ("READ_VARIABLE", [0], [1]),
+    )  # fmt: skip
+    signatures = [
+        {"signature_key": "add", "inputs": [{"name": "x", "tensor_index": 0}],
+         "outputs": [{"name": "y", "tensor_index": 2}], "subgraph_index": 0},
+        {"signature_key": "get", "inputs": [], "outputs": [{"name": "value", "tensor_index": 1}], "subgraph_index": 2},
+    ]  # fmt: skip
+    return file(main, start, get, constants=[START], signature_defs=signatures)
+
+
+def test_signatures_share_the_variables_of_a_model() -> None:
+    with load(signed(), ["CpuRef"]) as model:
+        assert model.run([], signature="get")[0].tolist() == [5, 6]
+        assert model.run([X], signature="add")[0].tolist() == [6, 8]
+        assert model.run([], signature="get")[0].tolist() == [6, 8]
+        model.run([X])
+        assert model.run([], signature="get")[0].tolist() == [7, 10]
+        model.reset_state()
+        assert model.run([], signature="get")[0].tolist() == [5, 6]
+
+
+def test_signatures_share_variables_as_in_litert() -> None:
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter")
+    other = interpreter.Interpreter(model_content=signed())
+    with load(signed(), ["CpuRef"]) as model:
+        for _ in range(3):
+            np.testing.assert_array_equal(
+                model.run([X], signature="add")[0], other.get_signature_runner("add")(x=X)["y"]
+            )
+            np.testing.assert_array_equal(
+                model.run([], signature="get")[0], other.get_signature_runner("get")()["value"]
+            )
+
+
+def test_a_network_with_variables_is_cached(tmp_path: Path, cpuacc: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "sum.tflite"
+    path.write_bytes(summing())
+    for _ in range(2):
+        with load(path, ["CpuAcc"]) as model:
+            assert model.state["total"].tolist() == [5, 6]
+            assert [model.run([X])[0].tolist() for _ in range(2)] == [[6, 8], [7, 10]]
+            was_cached = type(model._blueprint) is KnownBlueprint
+    assert was_cached
+
+
+def variable(dtype: str, scaled: tuple[float, int] | None) -> bytes:
+    """Return a file that computes x + v, with a variable tensor v that nothing writes."""
+    more = {} if scaled is None else {"quantization": {"scale": [scaled[0]], "zero_point": [scaled[1]]}}
+    tensors = [tensor("x", [2], dtype, **more), tensor("v", [2], dtype, is_variable=True, **more),
+               tensor("y", [2], dtype, **more)]  # fmt: skip
+    return file(subgraph(tensors, [0], [2], ("ADD", [0, 1], [2], ADD)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scaled"), [("float32", None), ("int8", (0.5, 3)), ("uint8", (0.5, 3)), ("int16", (0.5, 0))]
+)
+def test_variable_tensors_start_as_in_litert(dtype: str, scaled: tuple[float, int] | None) -> None:
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter")
+    data, x = variable(dtype, scaled), np.array([10, 20], dtype)
+    other = interpreter.Interpreter(model_content=data)
+    other.allocate_tensors()
+    other.set_tensor(other.get_input_details()[0]["index"], x)
+    other.invoke()
+    with load(data, ["CpuRef"]) as model:
+        np.testing.assert_array_equal(model.run([x])[0], other.get_tensor(other.get_output_details()[0]["index"]))
