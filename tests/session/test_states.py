@@ -186,3 +186,27 @@ def test_values_of_states_that_do_not_fit_are_refused() -> None:
 def test_writers_refuse_states() -> None:
     with pytest.raises(interposer.InterposerError, match="files of ONNX have no states; make them inputs and outputs"):
         onnx.write(counter())
+
+
+def test_a_state_apart_from_the_outputs_is_kept_in_direct_calls(cpuacc: None) -> None:
+    network = counter()
+    network.add_output_layer(1, network.add_multiplication_layer(network.outputs[0].values[0], network.inputs[0]))
+    network.graph.erase(network.outputs[0])
+    with interposer.load(network, backends=["CpuAcc"]) as model:
+        feed = np.float32([2, 3])
+        assert model.run([feed])[0].tolist() == [4, 9]
+        assert model.run({"x": feed})[0].tolist() == [8, 18]
+        target = np.zeros(2, np.float32)
+        assert model.run([feed], [target])[0] is target
+        assert target.tolist() == [12, 27]
+        assert model.run([[2, 3]])[0].tolist() == [16, 36]
+        with model.bind([feed]) as bound:
+            assert bound()[0].tolist() == [20, 45]
+        assert model.run(x=feed)[0].tolist() == [24, 54]
+        model.reset_state()
+        assert model.run([feed])[0].tolist() == [4, 9]
+        model.state = {"total": [1, 1]}
+        assert model.run([feed])[0].tolist() == [6, 12]
+        with pytest.raises(BindingError):
+            model.run([np.zeros(3, np.float32)])
+        assert model.state["total"].tolist() == [3, 4]

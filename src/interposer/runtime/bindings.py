@@ -40,11 +40,16 @@ class Fitting(dict[int, Array]):
 
 
 class Bindings:
-    """Checks and converts the inputs and outputs of one network, which are known by binding id."""
+    """Checks and converts the inputs and outputs of one network, which are known by binding id.
 
-    def __init__(self, optimized: OptimizedNetwork) -> None:
-        self.inputs = {item.id: item for item in map(_binding, optimized.inputs)}
-        self.outputs = {output.id: output for output in map(_binding, optimized.outputs)}
+    With `states`, the tensors that read and set states are among them, with negative ids.
+    """
+
+    def __init__(self, optimized: OptimizedNetwork, *, states: bool = False) -> None:
+        graph = optimized.graph
+        inputs, outputs = (graph.sources, graph.sinks) if states else (graph.inputs, graph.outputs)
+        self.inputs = {item.id: item for item in map(_binding, inputs)}
+        self.outputs = {output.id: output for output in map(_binding, outputs)}
         self._titles = {key: f"output {key} ({item.name})" for key, item in self.outputs.items()}
         self.constants = Constants(())
         self._only_tensors = all(output.info.is_tensor for output in self.outputs.values())

@@ -7,15 +7,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from interposer.backend import Workload
+from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import binding_id
+from interposer.ir.states import State
+from interposer.kernels.table import empty
 from interposer.runtime.bindings import Bindings
+from interposer.runtime.states import StateMemory
 from interposer.runtime.steps import Steps, failure
 
 if TYPE_CHECKING:
     from interposer.plugins.capi.running._direct import DirectCall
 
-__all__ = ["direct_call"]
+__all__ = ["StatefulCall", "direct_call"]
 
 
 def direct_call(
@@ -52,6 +58,56 @@ def direct_call(
         left=left,
     )
     return direct.direct_call(workload, around)
+
+
+class StatefulCall:
+    """A direct call of a network with states: it passes their arrays with those of the caller.
+
+    `call` takes the inputs in the order of `inputs`, which are binding ids, and the outputs in the order of their ids.
+    States have negative ids.
+    """
+
+    def __init__(self, call: DirectCall, bindings: Bindings, inputs: Sequence[int], states: Sequence[State]) -> None:
+        self._call, self._states = call, states
+        self._names = [bindings.inputs[number].name for number in inputs if number >= 0]
+        self._order = [number for number in inputs if number < 0]
+        self._targets = sorted(number for number in bindings.outputs if number < 0)
+        self._output_names = [bindings.outputs[number].name for number in sorted(bindings.outputs) if number >= 0]
+        self._infos = [bindings.outputs[number].info for number in sorted(bindings.outputs) if number >= 0]
+
+    def run(self, memory: StateMemory, inputs: Any, outputs: Any) -> list[Array] | None:
+        """Run the network once with the states in `memory`; return None without running as `Runtime.direct_call` does.
+
+        Outputs are arrays, in a list or by name, or None for new ones.
+        """
+        names = self._names
+        inputs, outputs = _in_order(inputs, names), _in_order(outputs, self._output_names)
+        if type(inputs) not in (list, tuple) or len(inputs) != len(names) or not _are_arrays(outputs, self._infos):
+            return None
+        with memory.turn(self._states) as turn:
+            values, targets = turn
+            written = [empty(info) for info in self._infos] if outputs is None else outputs
+            result = self._call.run(
+                [*inputs, *[values[number] for number in self._order]],
+                [*[targets[number] for number in self._targets], *written],
+            )
+            if result is None:
+                targets.update(values)
+                return None
+            return result[len(self._targets) :]
+
+
+def _in_order(values: Any, names: Sequence[str]) -> Any:
+    """Return the values of a dict that has exactly these names, in their order; return anything else unchanged."""
+    if type(values) is not dict or len(values) != len(names) or not all(name in values for name in names):
+        return values
+    return [values[name] for name in names]
+
+
+def _are_arrays(outputs: Any, infos: Sequence[TensorInfo]) -> bool:
+    if outputs is None:
+        return True
+    return type(outputs) is list and len(outputs) == len(infos) and all(type(item) is np.ndarray for item in outputs)
 
 
 def _runs_a_part(workload: Workload) -> bool:

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from interposer.backend import ArenaMemoryManager, CustomAllocator
 from interposer.core.constants import Users, check_unchanged
@@ -21,7 +21,7 @@ from interposer.ir.states import states_of
 from interposer.ops.control import PreCompiled
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
-from interposer.runtime.direct import direct_call
+from interposer.runtime.direct import StatefulCall, direct_call
 from interposer.runtime.factories import Factories, said
 from interposer.runtime.flow import flow_of
 from interposer.runtime.imports import ImportedRun, Imports
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["DirectRun", "LoadedNetwork", "look_at", "said"]
 
 DirectRun: TypeAlias = Callable[[Any, Any], "list[Array] | None"]
+
+LEAST_IN_PLACE: Final = 1 << 16
+"""The least number of bytes of states that are updated in place."""
 
 _loaded: weakref.WeakSet[LoadedNetwork] = weakref.WeakSet()
 
@@ -100,11 +103,13 @@ class LoadedNetwork:
     def _ways_of_states(self) -> dict[str, bool]:
         """Return how states are written, by name, for `StateMemory.turn`.
 
-        True means in place, and False that a run allocates the next value.
+        True means in place, and False that a run allocates the next value. Small states are not updated in place, so
+        that a run that fails leaves them as they were.
         """
         late = self._program.late
         ways = {item.name: False for item in self.states if item.target and item.target.values[0] in late}
-        numbers = {binding_id(item.source): item.name for item in self.states}
+        large = (item for item in self.states if item.info.num_bytes >= LEAST_IN_PLACE)
+        numbers = {binding_id(item.source): item.name for item in large}
         return ways | {numbers[key]: True for key, source in self._aliases.items() if key == source and key in numbers}
 
     def _ways_of(self, control: RunControl | None) -> Mapping[str, bool]:
@@ -279,8 +284,10 @@ class LoadedNetwork:
         `inputs` are the binding ids of the inputs, in the order of the calls.
         """
         self._check_order(inputs)
-        if self._steps is None or self.states:
+        if self._steps is None:
             return None
+        if self.states:
+            return self._stateful_call(tuple(inputs))
         with self._lock:
             call = self._direct.get(tuple(inputs))
             if call is None:
@@ -289,6 +296,21 @@ class LoadedNetwork:
                 return None
             self._direct[tuple(inputs)] = call
         return call.run
+
+    def _stateful_call(self, inputs: tuple[int, ...]) -> DirectRun | None:
+        """Return the function of `direct_call` for a network with states; None if a state is updated in place."""
+        if self._steps is None or True in self._ways.values():
+            return None
+        bindings = Bindings(self.optimized, states=True)
+        bindings.constants = self.bindings.constants
+        order = (*inputs, *(number for number in bindings.inputs if number < 0))
+        with self._lock:
+            call = direct_call(self._steps, bindings, order, self._runs, partial(_notify, self._changed))
+            if call is None or self._released:
+                return None
+            self._direct[order] = call
+        stateful = StatefulCall(call, bindings, order, self.states)
+        return partial(stateful.run, self.state_memory)
 
     def _check_order(self, inputs: object) -> None:
         known = self.bindings.inputs

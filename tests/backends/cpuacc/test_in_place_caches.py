@@ -25,7 +25,7 @@ from interposer.ops import (
 
 pytestmark = pytest.mark.usefixtures("cpuacc")
 
-SHAPE = (1, 2, 16, 4)
+SHAPE = (1, 2, 2048, 4)
 UPDATE = (1, 2, 1, 4)
 Write = Callable[[Network, Layer, Layer, Layer], Layer]
 
@@ -151,8 +151,8 @@ def test_two_caches_may_change_places() -> None:
 
 
 def test_a_cache_that_overlaps_only_in_part_is_copied() -> None:
-    memory = np.zeros((2, 2, 16, 4), np.float32)
-    past, present = memory[:1], memory.reshape(-1)[64:192].reshape(SHAPE)
+    memory = np.zeros((2, *SHAPE[1:]), np.float32)
+    past, present = memory[:1], memory.reshape(-1)[64 : 64 + 2 * 2048 * 4].reshape(SHAPE)
     past[...] = 7
     [x, at] = steps(1)[0]
     with ip.load(cached(tensor_scatter), ["CpuAcc"]) as model:
@@ -171,3 +171,16 @@ def test_a_cache_is_reported_as_an_alias() -> None:
     with ip.load(cached(tensor_scatter), ["CpuAcc"]) as model:
         loaded = model.runtime._loaded(model._variants[next(iter(model._variants))][0])
         assert loaded.idle_memories[0].aliases == {1: 2}
+
+
+def test_a_large_state_is_updated_in_place_and_a_small_one_is_not() -> None:
+    for shape, expected in ((SHAPE, {"past": True}), ((1, 2, 16, 4), {})):
+        network = Network("state")
+        x = network.add_input_layer(0, TensorInfo(UPDATE), name="x")
+        past = network.add_state("past", TensorInfo(shape))
+        new = network.add_layer(TensorScatter(-2), past, x)
+        network.set_state("past", new)
+        network.add_output_layer(0, network.add_reduce_layer(new, axis=(0, 1, 2)), name="y")
+        with ip.load(network, ["CpuAcc"]) as model:
+            assert model.runtime._loaded(next(iter(model._variants.values()))[0])._ways == expected
+            assert [float(model.run([np.ones(UPDATE, np.float32)])[0].sum()) for _ in range(2)] == [8, 8]
