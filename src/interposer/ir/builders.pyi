@@ -24,7 +24,7 @@ from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, PoolingAl
 from interposer.ops.quantization import RoundingMethod
 from interposer.ops.randomness import BitGenerator, Distribution, RandomGenerator
 from interposer.ops.rearrange import PaddingMode
-from interposer.ops.recurrent import FusedActivation
+from interposer.ops.recurrent import ActivationRounding, FusedActivation
 from interposer.ops.recurrent_sequence import RecurrentDirection
 from interposer.ops.reduction import ArgMinMaxFunction, ReduceOperation
 from interposer.ops.regions import RoiAlignMode
@@ -1072,6 +1072,7 @@ class Builders(ABC):
         clipping_thres_proj: float = 0.0,
         time_major: bool = False,
         merge_outputs: bool = False,
+        activation_rounding: ActivationRounding = ActivationRounding.NONE,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -1110,6 +1111,7 @@ class Builders(ABC):
         activation_func: FusedActivation = FusedActivation.RELU,
         clipping_thres_cell: float = 0.0,
         clipping_thres_proj: float = 0.0,
+        activation_rounding: ActivationRounding = ActivationRounding.NONE,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -1155,6 +1157,7 @@ class Builders(ABC):
         output_intermediate_scale: float = 0.0,
         hidden_state_zero_point: int = 0,
         hidden_state_scale: float = 0.0,
+        activation_rounding: ActivationRounding = ActivationRounding.NONE,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -1708,6 +1711,7 @@ class Builders(ABC):
         activation_func: FusedActivation = FusedActivation.TANH,
         time_major: bool = False,
         merge_outputs: bool = False,
+        activation_rounding: ActivationRounding = ActivationRounding.NONE,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -1721,6 +1725,7 @@ class Builders(ABC):
         hidden_state_in: Value | Layer | None = None,
         *,
         activation_func: FusedActivation = FusedActivation.TANH,
+        activation_rounding: ActivationRounding = ActivationRounding.NONE,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -1735,6 +1740,7 @@ class Builders(ABC):
         *,
         rank: int = 1,
         activation_func: FusedActivation = FusedActivation.NONE,
+        activation_rounding: ActivationRounding = ActivationRounding.NONE,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -1749,6 +1755,7 @@ class Builders(ABC):
         *,
         activation_func: FusedActivation = FusedActivation.TANH,
         time_major: bool = False,
+        activation_rounding: ActivationRounding = ActivationRounding.NONE,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from interposer.core.types import Array
 from interposer.kernels.fixedpoint import round_half_away
+from interposer.ops.recurrent import ActivationRounding
 
-__all__ = ["rounded_to_8_bits"]
+__all__ = ["rounded_rows", "rounded_to_8_bits"]
 
 Floats = NDArray[np.float32]
 
@@ -25,6 +28,13 @@ def rounded_to_8_bits(x: Array, axes: tuple[int, ...], asymmetric: bool) -> Floa
         rounded = (np.clip(steps, -128 if asymmetric else -127, 127) - zero) * scale
         finite = np.where(np.isfinite(inverse), rounded, 0)  # a scale of 0, or one whose inverse is too large
         return np.where(np.isfinite(low) & np.isfinite(high), finite, np.nan).astype(np.float32)
+
+
+def rounded_rows(rounding: ActivationRounding) -> Callable[[Array], Array]:
+    """Return the function that rounds each row of the activations of a recurrent layer, the last axis, to 8 bits."""
+    if rounding is ActivationRounding.NONE:
+        return lambda x: x
+    return lambda x: rounded_to_8_bits(x, (-1,), rounding is ActivationRounding.ASYMMETRIC)
 
 
 def _symmetric(low: Array, high: Array) -> tuple[Array, Array, Array]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interposer.core.types import Array
+from interposer.kernels.dynamic_range import rounded_rows
 from interposer.kernels.integer_lstm import INTEGER_RULES, INTEGER_TYPES, IntegerLstm, tanh_only
 from interposer.kernels.recurrent import (
     FUSED,
@@ -113,6 +114,7 @@ class _Cell(NamedTuple):
     function: Function
     cell_bound: float
     projection_bound: float
+    rounded: Function
 
     @classmethod
     def of(cls, values: Reals, op: Lstm | UnidirectionalSequenceLstm | BidirectionalSequenceLstm) -> _Cell:
@@ -126,6 +128,7 @@ class _Cell(NamedTuple):
             FUSED[op.activation_func],
             op.clipping_thres_cell,
             op.clipping_thres_proj,
+            rounded_rows(op.activation_rounding),
         )
 
     def run(self, x: Array, aux: Array | None, values: Reals) -> _Outcome:
@@ -137,6 +140,7 @@ class _Cell(NamedTuple):
         output = zeros_unless(values["output_state_in"], x.shape[1], outputs)
         cell = zeros_unless(values["cell_state_in"], x.shape[1], units)
         gates = [gate for gate in (self.input, self.forget, self.cell, self.output) if gate is not None]
+        x, aux = self.rounded(x), None if aux is None else self.rounded(aux)
         parts = [gate.given(x, aux) for gate in gates]
         array = np.empty((*x.shape[:2], outputs), parts[0].dtype)
         last: tuple[Array, ...] = ()
@@ -147,6 +151,7 @@ class _Cell(NamedTuple):
 
     def _step(self, arrays: tuple[Array, ...], output: Array, cell: Array) -> tuple[Array, Array, tuple[Array, ...]]:
         *first, of_forget, of_cell, of_output = arrays
+        output = self.rounded(output)
         forget = _sigmoid(self.forget.sum(of_forget, output, cell))
         entry = 1 - forget if self.input is None else _sigmoid(self.input.sum(first[0], output, cell))
         new = self.function(self.cell.sum(of_cell, output, cell))
@@ -158,7 +163,7 @@ class _Cell(NamedTuple):
     def _projected(self, hidden: Array) -> Array:
         if self.projection is None:
             return hidden
-        projected = hidden @ self.projection.T
+        projected = self.rounded(hidden) @ self.projection.T
         if self.projection_bias is not None:
             projected = projected + self.projection_bias
         return _bounded(projected, self.projection_bound)

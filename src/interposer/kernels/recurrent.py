@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from interposer.core.types import FLOATS, Array, DataType
+from interposer.kernels.dynamic_range import rounded_rows
 from interposer.kernels.fixedpoint import clamp_to, multiply_by_quantized_multiplier, quantize_multiplier
 from interposer.kernels.quantized_functions import clamp_codes
 from interposer.kernels.real import precisely, real, store
@@ -121,15 +122,17 @@ class _Cell(NamedTuple):
     bias: Array
     aux_weights: Array | None
     function: Function
+    rounded: Function
 
     @classmethod
-    def of(cls, values: Reals, activation: FusedActivation) -> _Cell:
+    def of(cls, values: Reals, op: Rnn | UnidirectionalSequenceRnn | BidirectionalSequenceRnn) -> _Cell:
         return cls(
             needed(values, "weights"),
             needed(values, "recurrent_weights"),
             needed(values, "bias"),
             values.get("aux_weights"),
-            FUSED[activation],
+            FUSED[op.activation_func],
+            rounded_rows(op.activation_rounding),
         )
 
     def run(self, x: Array, aux: Array | None, state: Array | None) -> tuple[Array, Array]:
@@ -138,13 +141,13 @@ class _Cell(NamedTuple):
         An absent initial state is zeros. The products with the inputs are computed for all steps at once, and the
         recurrent products step by step.
         """
-        value = x @ self.weights.T + self.bias
+        value = self.rounded(x) @ self.weights.T + self.bias
         if aux is not None and self.aux_weights is not None:
-            value = value + aux @ self.aux_weights.T
+            value = value + self.rounded(aux) @ self.aux_weights.T
         state = zeros_unless(state, x.shape[1], len(self.bias))
         outputs = np.empty_like(value)
         for step, part in enumerate(value):
-            state = self.function(part + state @ self.recurrent_weights.T)
+            state = self.function(part + self.rounded(state) @ self.recurrent_weights.T)
             outputs[step] = state
         return outputs, state
 
@@ -154,7 +157,7 @@ def rnn(op: Rnn, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...]
     """Compute `Rnn` as a sequence of one step."""
     values = reals(arrays, info, prepared)
     x = needed(values, "input")[np.newaxis]
-    _, state = _Cell.of(values, op.activation_func).run(x, None, values["hidden_state_in"])
+    _, state = _Cell.of(values, op).run(x, None, values["hidden_state_in"])
     store_all((state, state), info, out)
 
 
@@ -169,7 +172,7 @@ def unidirectional_sequence_rnn(
     """Compute `UnidirectionalSequenceRnn` step by step."""
     values = reals(arrays, info, prepared)
     x = time_first(needed(values, "input"), op.time_major)
-    outputs, state = _Cell.of(values, op.activation_func).run(x, None, values["hidden_state_in"])
+    outputs, state = _Cell.of(values, op).run(x, None, values["hidden_state_in"])
     store_all((time_first(outputs, op.time_major), state), info, out)
 
 
@@ -218,7 +221,7 @@ def bidirectional_sequence_rnn(
         ("forward", "backward"), sides(values, op.time_major, "forward_aux_weights"), strict=True
     ):
         own = direction_of(values, direction)
-        output, state = _Cell.of(own, op.activation_func).run(x, aux, own["hidden_state_in"])
+        output, state = _Cell.of(own, op).run(x, aux, own["hidden_state_in"])
         outputs.append(output)
         states.append(state)
     first, *second = joined(outputs[0], outputs[1], op.time_major, op.merge_outputs)
@@ -276,7 +279,7 @@ def svdf(op: Svdf, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ..
     """Compute `Svdf` on floats; the new projection is written to the free last position of each filter's memory."""
     values = reals(arrays, info, prepared)
     feature, time, bias = needed(values, "weights_feature"), needed(values, "weights_time"), values["bias"]
-    projected = needed(values, "input") @ feature.T
+    projected = rounded_rows(op.activation_rounding)(needed(values, "input")) @ feature.T
     memory = zeros_unless(values["state_in"], len(projected), time.size).reshape(len(projected), *time.shape)
     memory = np.concatenate([memory[..., :-1], projected[..., np.newaxis]], axis=-1)
     sums = (memory * time).sum(axis=-1).reshape(len(projected), len(time) // op.rank, op.rank).sum(axis=-1)

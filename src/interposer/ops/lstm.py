@@ -10,6 +10,8 @@ from interposer.core.types import TensorInfo, TensorShape
 from interposer.ops.named_sizes import Infos, by_name, dimension_problems, matrix_operations, shape_of, sizes_by_letter
 from interposer.ops.recurrent import (
     DIRECTIONS,
+    ROUNDING_DOC,
+    ActivationRounding,
     FusedActivation,
     aux_problems,
     frame_problems,
@@ -228,6 +230,7 @@ class Lstm(LstmOperands):
     )
     clipping_thres_cell: float = attribute(default=0.0, ge=0.0, doc="Bound of the cell state; 0 means none.")
     clipping_thres_proj: float = attribute(default=0.0, ge=0.0, doc="Bound of the projection; 0 means none.")
+    activation_rounding: ActivationRounding = attribute(default=ActivationRounding.NONE, doc=ROUNDING_DOC)
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
         output_state, cell_state, output = self._infos(operands)
@@ -294,6 +297,7 @@ class UnidirectionalSequenceLstm(LstmOperands):
         ge=0.0,
         doc="Scale of the hidden state before projection; without projection, of the output (0: as declared).",
     )
+    activation_rounding: ActivationRounding = attribute(default=ActivationRounding.NONE, doc=ROUNDING_DOC)
 
     def _words(self) -> Mapping[str, str]:
         return self._features().words(sequence_word(self.time_major, "I"))
@@ -407,6 +411,7 @@ class BidirectionalSequenceLstm(Op):
     clipping_thres_proj: float = attribute(default=0.0, ge=0.0, doc="Bound of the projection; 0 means none.")
     time_major: bool = attribute(default=False, doc="The first axis is time, not the batch.")
     merge_outputs: bool = attribute(default=False, doc="Concatenate both directions' outputs into one tensor.")
+    activation_rounding: ActivationRounding = attribute(default=ActivationRounding.NONE, doc=ROUNDING_DOC)
 
     def num_results(self) -> int:
         return 5 if self.merge_outputs else 6

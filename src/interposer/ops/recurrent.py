@@ -11,6 +11,7 @@ from interposer.core.types import TensorInfo, TensorShape
 from interposer.ops.named_sizes import Infos, by_name, dimension_problems, matrix_operations, shape_of, sizes_by_letter
 
 __all__ = [
+    "ActivationRounding",
     "BidirectionalSequenceRnn",
     "FusedActivation",
     "Rnn",
@@ -29,6 +30,27 @@ class FusedActivation(Enum):
     TANH = 4
     SIGMOID = 6
 
+
+class ActivationRounding(Enum):
+    """How a recurrent layer with quantized weights rounds activations to 8 bits: not at all, or with these scales.
+
+    Each row is rounded as by `DynamicFakeQuantization`, before it is multiplied with a matrix of weights.
+    """
+
+    NONE = "none"
+    SYMMETRIC = "symmetric"
+    ASYMMETRIC = "asymmetric"
+
+
+def without_rounding(op: Op) -> Op | None:
+    """Return a recurrent operator that rounds activations as one that does not; None for all other operators."""
+    rounding = getattr(op, "activation_rounding", ActivationRounding.NONE)
+    return None if rounding is ActivationRounding.NONE else op.replace(activation_rounding=ActivationRounding.NONE)
+
+
+ROUNDING_DOC: Final = (
+    "Rounding of each row to 8 bits before it is multiplied with weights, as in TFLite's hybrid kernels."
+)
 
 DIRECTIONS: Final = ("forward", "backward")
 
@@ -142,6 +164,8 @@ class Rnn(_OneDirection):
     hidden_state_out = result(rank=2)
     output = result(rank=2)
 
+    activation_rounding: ActivationRounding = attribute(default=ActivationRounding.NONE, doc=ROUNDING_DOC)
+
     def infer(self, *operands: Any) -> tuple[TensorInfo, TensorInfo]:
         output, state = self._infos(operands)
         return state, output
@@ -175,6 +199,7 @@ class UnidirectionalSequenceRnn(_OneDirection):
     hidden_state_out = result(rank=2, doc="The state after the last step.")
 
     time_major: bool = attribute(default=False, doc="The first axis is time, not the batch.")
+    activation_rounding: ActivationRounding = attribute(default=ActivationRounding.NONE, doc=ROUNDING_DOC)
 
     def _words(self) -> Mapping[str, str]:
         return _sequence(self.time_major)
@@ -239,6 +264,7 @@ class BidirectionalSequenceRnn(Op):
     )
     time_major: bool = attribute(default=False, doc="The first axis is time, not the batch.")
     merge_outputs: bool = attribute(default=False, doc="Concatenate both directions' outputs into one tensor.")
+    activation_rounding: ActivationRounding = attribute(default=ActivationRounding.NONE, doc=ROUNDING_DOC)
 
     def num_results(self) -> int:
         return 3 if self.merge_outputs else 4
@@ -319,6 +345,7 @@ class Svdf(Op):
     activation_func: FusedActivation = attribute(
         default=FusedActivation.NONE, doc="The activation function of the output."
     )
+    activation_rounding: ActivationRounding = attribute(default=ActivationRounding.NONE, doc=ROUNDING_DOC)
 
     def check(
         self,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from interposer.core.schema import Op
 from interposer.ir.graph import Graph, Layer
 from interposer.ops.quantization import DynamicFakeQuantization
+from interposer.ops.recurrent import without_rounding
 from interposer.optimizer.preference import Preference
 from interposer.optimizer.rewrites.driver import Rewritten, replace
 
@@ -15,9 +17,10 @@ __all__ = ["DropActivationRounding"]
 
 @dataclass(frozen=True)
 class DropActivationRounding:
-    """Removes DynamicFakeQuantization layers, so that the layers that read them compute with float activations.
+    """Removes DynamicFakeQuantization layers, and the rounding of recurrent layers, which then compute with floats.
 
     With `keep`, a layer stays if the backend that supports it is preferred at least as much as those of its readers.
+    A recurrent layer keeps its rounding if the backend that supports the layer would not be another one without it.
     """
 
     preference: Preference
@@ -31,11 +34,16 @@ class DropActivationRounding:
             if not (self.keep and self._is_welcome(layer)):
                 replace(graph, layer, layer.values[0], by="drop_activation_rounding")
                 counts["drop_activation_rounding"] += 1
+        for layer in graph:
+            plain = without_rounding(layer.op)
+            if plain is not None and not (self.keep and self._rank(layer) <= self._rank(layer, plain)):
+                layer.op = plain
+                counts["drop_activation_rounding"] += 1
         return Rewritten(counts)
 
     def _is_welcome(self, layer: Layer) -> bool:
         place = self._rank(layer)
         return all(place <= self._rank(use.layer) for use in layer.output.uses if use.layer.op.executable)
 
-    def _rank(self, layer: Layer) -> int:
-        return self.preference.rank(layer.op, layer.input_infos, layer.output_infos)
+    def _rank(self, layer: Layer, op: Op | None = None) -> int:
+        return self.preference.rank(op or layer.op, layer.input_infos, layer.output_infos)

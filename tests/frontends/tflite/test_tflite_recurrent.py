@@ -223,6 +223,19 @@ def float_models() -> Iterator[Any]:
     yield pytest.param(*basic_lstm(), id="basic LSTM")
 
 
+def hybrid_models() -> Iterator[Any]:
+    for asymmetric in (False, True):
+        rounding, title = {"asymmetric_quantize_inputs": asymmetric}, " asymmetric" if asymmetric else ""
+        for features in FEATURES:
+            name = "-".join(sorted(features)) or "plain"
+            yield pytest.param(*sequence_lstm(features, "int8", **rounding), id=f"sequence LSTM {name}{title}")
+        yield pytest.param(*step_lstm({"projection"}, "uint8", **rounding), id=f"LSTM uint8{title}")
+        yield pytest.param(*both_lstms("aux", merged=False, hybrid="int8", **rounding), id=f"bidirectional LSTM{title}")
+        for name in ("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN"):
+            yield pytest.param(*rnn(name, "int8", **rounding), id=f"{name}{title}")
+        yield pytest.param(*svdf("int8", **rounding), id=f"SVDF{title}")
+
+
 def integer_models() -> Iterator[Any]:
     for name in ("LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"):
         for features in (set(), {"cifg"}, {"peephole"}, {"projection"}, {"norm"}, {"cifg", "projection", "norm"}):
@@ -252,7 +265,7 @@ def results_of_litert(data: bytes, feeds: list[Any]) -> list[Any]:
     return outputs
 
 
-@pytest.mark.parametrize(("data", "feeds"), list(float_models()))
+@pytest.mark.parametrize(("data", "feeds"), [*float_models(), *hybrid_models()])
 def test_litert_gives_the_same_floats_in_every_run(data, feeds):
     for result, expected in zip(results(data, feeds), results_of_litert(data, feeds), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
@@ -281,6 +294,14 @@ def test_the_state_can_be_reset():
         assert not np.array_equal(model.run(feeds)[0], first)
         model.reset_state()
         np.testing.assert_array_equal(model.run(feeds)[0], first)
+
+
+def test_the_rounding_of_hybrid_layers_can_be_turned_off():
+    data, feeds = sequence_lstm(set(), "int8")
+    rounded = results(data, feeds)[0]
+    with ip.load(data, ["CpuRef"], options=ip.OptimizerOptions(round_activations=False)) as model:
+        unrounded = model.run(feeds)[0]
+    assert 1e-5 < np.abs(rounded - unrounded).max() < 0.02
 
 
 def test_diagonal_recurrent_weights_are_refused():

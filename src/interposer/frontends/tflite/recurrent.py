@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from interposer.core.schema import Op
 from interposer.core.types import TensorInfo
-from interposer.frontends.tflite.hybrid import signed
+from interposer.frontends.tflite.hybrid import is_hybrid, signed
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
@@ -21,6 +21,7 @@ from interposer.ops.matmul import FullyConnected
 from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
 from interposer.ops.rearrange import Concat, Splitter
 from interposer.ops.recurrent import (
+    ActivationRounding,
     BidirectionalSequenceRnn,
     FusedActivation,
     Rnn,
@@ -41,6 +42,15 @@ def _function(node: Node) -> FusedActivation:
     if number not in _FUNCTIONS:
         node.fail(f"the fused activation {number} is not supported")
     return _FUNCTIONS[number]
+
+
+def _rounding(node: Node) -> ActivationRounding:
+    """Return how activations are rounded: only for hybrid operators, which have quantized weights in floats."""
+    weights = node.optional(2)
+    if weights is None or not is_hybrid(node.input(0), weights):
+        return ActivationRounding.NONE
+    asymmetric = node.options["asymmetric_quantize_inputs"]
+    return ActivationRounding.ASYMMETRIC if asymmetric else ActivationRounding.SYMMETRIC
 
 
 def _values(node: Node, count: int) -> list[Value | None]:
@@ -81,13 +91,13 @@ def _outputs(
 @operator("RNN", options=True)
 def rnn(node: Node) -> Sequence[Value | None]:
     """Convert RNN: one time step."""
-    return _outputs(node, Rnn(_function(node)), _values(node, 5), [1], {4: 0})
+    return _outputs(node, Rnn(_function(node), activation_rounding=_rounding(node)), _values(node, 5), [1], {4: 0})
 
 
 @operator("UNIDIRECTIONAL_SEQUENCE_RNN", options=True)
 def sequence_rnn(node: Node) -> Sequence[Value | None]:
     """Convert UNIDIRECTIONAL_SEQUENCE_RNN."""
-    op = UnidirectionalSequenceRnn(_function(node), node.options["time_major"])
+    op = UnidirectionalSequenceRnn(_function(node), node.options["time_major"], _rounding(node))
     return _outputs(node, op, _values(node, 5), [0], {4: 1})
 
 
@@ -95,7 +105,7 @@ def sequence_rnn(node: Node) -> Sequence[Value | None]:
 def bidirectional_rnn(node: Node) -> Sequence[Value | None]:
     """Convert BIDIRECTIONAL_SEQUENCE_RNN."""
     merged = node.options["merge_outputs"]
-    op = BidirectionalSequenceRnn(_function(node), node.options["time_major"], merged)
+    op = BidirectionalSequenceRnn(_function(node), node.options["time_major"], merged, _rounding(node))
     return _outputs(node, op, _values(node, 12), [0] if merged else [0, 3], {4: 1, 8: 2})
 
 
@@ -108,7 +118,7 @@ def svdf(node: Node) -> Sequence[Value | None]:
     function = _function(node)
     if _in_integers(node) and function is FusedActivation.RELU:
         function = FusedActivation.NONE
-    return _outputs(node, Svdf(node.options["rank"], function), _values(node, 5), [1], {4: 0})
+    return _outputs(node, Svdf(node.options["rank"], function, _rounding(node)), _values(node, 5), [1], {4: 0})
 
 
 # --- LSTM -------------------------------------------------------------------------------------------------------------
@@ -166,6 +176,7 @@ def sequence_lstm(node: Node) -> Sequence[Value | None]:
     op = UnidirectionalSequenceLstm(
         activation_func=FusedActivation.TANH if _in_integers(node) else _function(node),
         time_major=node.options["time_major"],
+        activation_rounding=_rounding(node),
         **_clips(node, "clipping_thres_cell", "clipping_thres_proj"),
         **features,
         **scales,
@@ -183,7 +194,7 @@ def lstm(node: Node) -> Sequence[Value | None]:
         clips = _clips(node, "cell_clip", "projection_clip")
         return _outputs(node, QLstm(**clips, **features, **_intermediates(node)), values, [2], {18: 0, 19: 1})
     clips = _clips(node, "clipping_thres_cell", "clipping_thres_proj")
-    op = Lstm(activation_func=_function(node), **clips, **features)
+    op = Lstm(activation_func=_function(node), activation_rounding=_rounding(node), **clips, **features)
     return _outputs(node, op, values, [3], {18: 1, 19: 2})
 
 
@@ -243,6 +254,7 @@ def bidirectional_lstm(node: Node) -> Sequence[Value | None]:
         activation_func=_function(node),
         time_major=node.options["time_major"],
         merge_outputs=merged,
+        activation_rounding=_rounding(node),
         **_clips(node, "clipping_thres_cell", "clipping_thres_proj"),
     )
     return _outputs(node, op, _values(node, 48), [0] if merged else [0, 5], {35: 1, 36: 2, 37: 3, 38: 4})

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from interposer.core.schema import Op
 from interposer.core.types import DataType, Quantization
-from interposer.ops import BidirectionalSequenceLstm, FusedActivation, Lstm, UnidirectionalSequenceLstm
+from interposer.ops import (
+    ActivationRounding,
+    BidirectionalSequenceLstm,
+    FusedActivation,
+    Lstm,
+    UnidirectionalSequenceLstm,
+)
 from interposer.ops.lstm import LstmOperands
 from interposer.testing.sample import Given, Sample, given, samples, weights
 from interposer.testing.samples.common import FLOATS
@@ -29,7 +35,7 @@ class Features(NamedTuple):
     norm: bool = False
 
     @property
-    def flags(self) -> dict[str, bool]:
+    def flags(self) -> dict[str, Any]:
         """The options as keyword arguments of the operator, such as ``cifg_enabled``."""
         names = ("cifg_enabled", "peephole_enabled", "projection_enabled", "layer_norm_enabled")
         return dict(zip(names, self, strict=True))
@@ -123,6 +129,10 @@ def lstm() -> Iterator[Sample]:
     for dtype in FLOATS:
         yield _sample(op, _of(dtype), shape, full, f"{dtype}")
     yield _sample(op, HYBRID, shape, full, "hybrid")
+    for rounding in (ActivationRounding.SYMMETRIC, ActivationRounding.ASYMMETRIC):
+        op = Lstm(activation_func=TANH, activation_rounding=rounding, **full.flags)
+        yield _sample(op, HYBRID, shape, full, f"hybrid-{rounding.value}")
+    op = Lstm(activation_func=TANH, **full.flags)
     yield _sample(op, OF_16_BITS, shape, full, "quantized-int16")
 
 

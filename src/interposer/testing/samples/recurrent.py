@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from interposer.core.types import DataType, Quantization, TensorInfo
-from interposer.ops import BidirectionalSequenceRnn, FusedActivation, Rnn, Svdf, UnidirectionalSequenceRnn
+from interposer.ops import (
+    ActivationRounding,
+    BidirectionalSequenceRnn,
+    FusedActivation,
+    Rnn,
+    Svdf,
+    UnidirectionalSequenceRnn,
+)
 from interposer.testing.sample import Given, Sample, given, samples, weights
 from interposer.testing.samples.common import FLOATS
 
@@ -14,6 +21,7 @@ __all__: list[str] = []
 
 BATCH, STEPS, INPUTS, UNITS = 2, 4, 3, 5
 HYBRID: Final = Quantization(1 / 128)
+ROUNDINGS: Final = (ActivationRounding.SYMMETRIC, ActivationRounding.ASYMMETRIC)
 
 
 def _cell(dtype: DataType, units: int = UNITS, inputs: int = INPUTS) -> list[Given]:
@@ -34,6 +42,9 @@ def rnn() -> Iterator[Sample]:
     matrices = [weights((UNITS, count), DataType.INT8, HYBRID) for count in (INPUTS, UNITS)]
     yield Sample(Rnn(), [x, *matrices, bias], name="stateless-hybrid")
     yield Sample(Rnn(), [x, *matrices, bias, state], name="hybrid")
+    for rounding in ROUNDINGS:
+        op = Rnn(activation_rounding=rounding)
+        yield Sample(op, [x, *matrices, bias, state], name=f"hybrid-{rounding.value}")
 
 
 @samples(UnidirectionalSequenceRnn)
@@ -78,6 +89,10 @@ def svdf() -> Iterator[Sample]:
             yield Sample(op, operands, name=f"rank-{rank}-{dtype}")
             yield Sample(op, [*operands, given((BATCH, 24), dtype)], name=f"rank-{rank}-state-{dtype}")
         yield _integers(op)
+    for rounding in ROUNDINGS:
+        matrices = [weights((4, count), DataType.INT8, HYBRID) for count in (INPUTS, 6)]
+        rounded = Svdf(activation_rounding=rounding)
+        yield Sample(rounded, [given((BATCH, INPUTS)), *matrices, None], name=f"hybrid-{rounding.value}")
 
 
 def _integers(op: Svdf) -> Sample:

@@ -8,7 +8,14 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from interposer.ops.lstm import BidirectionalSequenceLstm, Lstm, UnidirectionalSequenceLstm
-from interposer.ops.recurrent import BidirectionalSequenceRnn, FusedActivation, Rnn, Svdf, UnidirectionalSequenceRnn
+from interposer.ops.recurrent import (
+    BidirectionalSequenceRnn,
+    FusedActivation,
+    Rnn,
+    Svdf,
+    UnidirectionalSequenceRnn,
+    without_rounding,
+)
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
@@ -42,6 +49,8 @@ class _Step(NamedTuple):
 
 def _values(draft: Draft) -> dict[str, Tensor | None]:
     """Return the operands of the layer by the names that its operator declares; None for absent ones."""
+    if without_rounding(draft.layer.op) is not None:
+        refuse("it rounds its activations, for which ONNX has no operator")
     names = [declared.name for declared in draft.layer.op.operands]
     return {name: draft.optional(index) for index, name in enumerate(names)}
 
