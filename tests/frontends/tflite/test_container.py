@@ -224,7 +224,6 @@ IN_MODEL: list[tuple[Change, str]] = [
 
 IN_GRAPH: list[tuple[Change, str]] = [
     (in_graph("inputs", [5]), "inputs[0]: tensor 5 does not exist; there are 5"),
-    (in_graph("inputs", [0, 0]), "inputs: a tensor is an input twice"),
     (in_graph("outputs", [-1]), "outputs[0]: tensor -1 does not exist; there are 5"),
     (
         in_graph("operators", []),
@@ -251,8 +250,6 @@ IN_GRAPH: list[tuple[Change, str]] = [
     (in_graph("tensors", 0, "shape", [1, -2]), "tensors[0].shape: negative size in [1, -2]"),
     (in_graph("tensors", 0, "shape", [1] * 9), "tensors[0].shape: rank 9; at most 8 is possible"),
     (in_graph("tensors", 0, "shape", [2**30, 0, 2**10]), "tensors[0].shape: [1073741824, 0, 1024] has more elements"),
-    (in_graph("tensors", 0, "shape_signature", [-1]), "tensors[0].shape_signature: [-1] does not match the shape"),
-    (in_graph("tensors", 0, "shape_signature", [1, 8, 8, -2]), "tensors[0].shape_signature: [1, 8, 8, -2] does not"),
     (in_graph("tensors", 1, "buffer", 4), "tensors[1].buffer: buffer 4 does not exist; there are 4"),
     (in_graph("tensors", 1, "shape", [53]), "tensors[1].buffer: 54 bytes of data; int8 [53] takes 53"),
     (in_graph("tensors", 1, "is_variable", True), "tensors[1].buffer: a variable with constant data"),

@@ -171,3 +171,31 @@ def test_a_damaged_archive_leaves_the_model_usable():
     assert model(X).tolist() == [6, 8]
     with pytest.raises(DamagedFileError, match=r"archive, file 'labels\.txt': it cannot be unpacked"):
         model.metadata.files["labels.txt"]
+
+
+def plain(inputs: list[int], outputs: list[int], **signature: list[int]) -> bytes:
+    """Return a file that adds tensor 0 to itself, with these inputs and outputs."""
+    graph = {
+        "tensors": [tensor("x", [2], **signature), tensor("y", [2])],
+        "inputs": inputs,
+        "outputs": outputs,
+        "operators": [operator([0, 0], [1], opcode_index=0, builtin_options=("AddOptions", {}))],
+    }
+    return encode({"version": 3, "operator_codes": [code("ADD")], "buffers": [{}], "subgraphs": [graph]})
+
+
+def test_a_model_without_outputs_runs_and_returns_nothing():
+    with load(plain([0], []), ["CpuRef"]) as model:
+        assert model.run([X]) == []
+        assert model.outputs == {}
+
+
+def test_a_tensor_that_is_an_input_twice_has_the_value_that_is_given_last():
+    with load(plain([0, 0], [1, 1]), ["CpuRef"]) as model:
+        assert list(model.inputs) == ["x", "x_1"]
+        assert [array.tolist() for array in model.run([X * 0, X])] == [[6, 8], [6, 8]]
+
+
+@pytest.mark.parametrize("signature", [[-1, 2], [2, 2, 2]])
+def test_a_shape_signature_of_another_rank_is_ignored(signature):
+    assert load(plain([0], [1], shape_signature=signature), ["CpuRef"]).inputs["x"] == TensorInfo((2,))

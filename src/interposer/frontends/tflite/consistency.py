@@ -79,15 +79,13 @@ def _check_tensor(model: Model, tensor: Tensor, where: str) -> None:
 
 
 def _check_shape(tensor: Tensor, where: str) -> None:
-    shape, signature = tensor.shape, tensor.shape_signature
+    shape = tensor.shape
     if len(shape) > MAX_RANK:
         _fail(f"rank {len(shape)}; at most {MAX_RANK} is possible", f"{where}.shape")
     if any(size < 0 for size in shape):
         _fail(f"negative size in {list(shape)}", f"{where}.shape")
     if math.prod(size or 1 for size in shape) >= MAX_ELEMENTS:
         _fail(f"{list(shape)} has more elements than are possible", f"{where}.shape")
-    if signature and (len(signature) != len(shape) or any(size < -1 for size in signature)):
-        _fail(f"{list(signature[:MAX_RANK])} does not match the shape {list(shape)}", f"{where}.shape_signature")
 
 
 def _check_data(model: Model, tensor: Tensor, where: str) -> None:
@@ -133,8 +131,6 @@ def _integer_range(dtype: str) -> tuple[float, float]:
 
 def _check_order(model: Model, subgraph: Subgraph, where: str) -> None:
     """Raise a `ParseError` unless every tensor of a subgraph has at most one producer, which precedes its consumers."""
-    if len(set(subgraph.inputs)) != len(subgraph.inputs):
-        _fail("a tensor is an input twice", f"{where}.inputs")
     constant = {i for i, tensor in enumerate(subgraph.tensors) if model.buffer_data(tensor.buffer) is not None}
     variables = {i for i, tensor in enumerate(subgraph.tensors) if tensor.is_variable}
     ready = constant | variables | subgraph.empty_constants() | set(subgraph.inputs)

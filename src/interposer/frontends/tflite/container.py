@@ -144,11 +144,12 @@ class _ModelBuilder:
         number = record["type"]
         if not 0 <= number < len(TENSOR_TYPES):
             raise ParseError(f"tensor type {number} is not known", where=f"{where}.type")
+        shape, signature = self._tuple(record["shape"], where), self._tuple(record["shape_signature"], where)
         return Tensor(
             name=record["name"] or "",
             dtype=TENSOR_TYPES[number],
-            shape=self._tuple(record["shape"], where),
-            shape_signature=self._tuple(record["shape_signature"], where) or None,
+            shape=shape,
+            shape_signature=signature if signature and len(signature) == len(shape) else None,
             buffer=record["buffer"],
             quantization=self._quantization(record["quantization"], where),
             is_variable=record["is_variable"],

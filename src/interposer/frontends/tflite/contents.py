@@ -92,7 +92,8 @@ class Sparsity:
 class Tensor:
     """A tensor of a subgraph.
 
-    `shape_signature` has -1 for dimensions that may change from run to run, and is None if the file has none;
+    `shape_signature` has negative numbers for dimensions that may change from run to run. It is None if the file has
+    none, or one of another rank, which TFLite ignores.
     `buffer` is an index into the model's buffers, 0 for no data; `has_rank` distinguishes a scalar from a tensor of
     unknown rank, in files that have this field.
     """

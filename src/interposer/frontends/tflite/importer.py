@@ -233,6 +233,8 @@ class Importer:
         self._add_outputs()
         self._scope.finish(self._source("variables"))
         self._drop_unused_constants()
+        if not self.graph.sinks:
+            self.graph.erase_dead()
         return Network(graph=self.graph)
 
     def inputs(self) -> dict[str, TensorInfo]:

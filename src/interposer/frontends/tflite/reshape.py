@@ -28,7 +28,7 @@ MOST_NUMBERS: Final = 1 << 20
 @operator("RESHAPE")
 def reshape(node: Node) -> list[Value]:
     """Convert RESHAPE; the shape is an input or, in old files, an option, in which [0] means a scalar."""
-    if node.count > 1 and node.optional(1) is not None:
+    if node.optional(1) is not None and node.info(1).rank == 1:
         if node.is_computed(1):
             return node.result(DynamicReshape(), node.input(0), node.input(1))
         return node.result(Reshape(node.ints(1, "the shape")), node.input(0))
