@@ -305,3 +305,9 @@ def test_variable_tensors_start_as_in_litert(dtype: str, scaled: tuple[float, in
     other.invoke()
     with load(data, ["CpuRef"]) as model:
         np.testing.assert_array_equal(model.run([x])[0], other.get_tensor(other.get_output_details()[0]["index"]))
+
+
+def test_an_operator_on_variables_without_operands_is_refused():
+    graph = {"tensors": [], "inputs": [], "outputs": [], "operators": [operator([], [], opcode_index=0)]}
+    with pytest.raises(ParseError, match="operators\\[0\\] READ_VARIABLE"):
+        tflite.load(encode({"version": 3, "operator_codes": [code("READ_VARIABLE")], "subgraphs": [graph]}))

@@ -31,9 +31,9 @@ def detection_post_process(node: Node) -> list[Value]:
     """Convert TFLite_Detection_PostProcess; quantized boxes, scores and anchors are dequantized."""
     encodings, scores, anchors = (_floats(node, index) for index in range(3))
     classes = node.option("num_classes", int)
-    given = scores.known.shape[-1]
-    if not isinstance(given, Dim) and given not in (classes, classes + 1):
-        node.fail(f"input 1 has {given} classes; expected {classes}, or {classes + 1} with the background")
+    columns = scores.known.shape[-1]
+    if not isinstance(columns, Dim) and columns not in (classes, classes + 1):
+        node.fail(f"input 1 has {columns} classes; expected {classes}, or {classes + 1} with the background")
     op = DetectionPostProcess(
         max_detections=node.option("max_detections", int),
         num_classes=classes,

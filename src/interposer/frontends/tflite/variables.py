@@ -99,7 +99,7 @@ class Variables:
         """Add what an operator does to `handles`, the names by tensor index, and to `written`; see `Accesses`."""
         if operator.name in ("VAR_HANDLE", "HASHTABLE") and operator.outputs:
             handles[operator.outputs[0]] = handle_name(operator)
-        elif operator.name in ("READ_VARIABLE", "ASSIGN_VARIABLE") and operator.inputs[0] in handles:
+        elif operator.name in ("READ_VARIABLE", "ASSIGN_VARIABLE") and handles.keys() & operator.inputs[:1]:
             name, is_write = handles[operator.inputs[0]], operator.name == "ASSIGN_VARIABLE"
             tensor = (operator.inputs[1:] if is_write else operator.outputs)[:1]
             if tensor and (is_write or name not in self._infos):
@@ -110,7 +110,8 @@ class Variables:
             for name, is_written in inner.written.items():
                 written[name] = written.get(name, False) or is_written
             if option != "cond_subgraph_index":
-                handles.update({operator.outputs[position]: name for position, name in inner.outputs})
+                known = [pair for pair in inner.outputs if pair[0] < len(operator.outputs)]
+                handles.update({operator.outputs[position]: name for position, name in known})
 
     def info(self, name: str, where: str) -> TensorInfo:
         """Return the info of a variable; `ParseError` with the location `where` is raised if its shape is not known."""
