@@ -90,6 +90,22 @@ def test_outputs_can_be_named():
     assert np.array_equal(first, x[:, :2]) and np.array_equal(last, x[:, 4:])
 
 
+def test_nodes_that_mark_a_branch_are_no_outputs():
+    data = graph(
+        placeholder("x", (2,)),
+        const("true", np.array(True)),
+        node("Switch", "switch", "true", "true"),
+        node("Identity", "switch_t", "switch:1"),
+        node("Identity", "switch_f", "switch"),
+        const("two", np.float32(2)).replace(b"\x0a\x03two", b"\x0a\x03two\x1a\x09^switch_t"),
+        const("one", np.float32(1)).replace(b"\x0a\x03one", b"\x0a\x03one\x1a\x09^switch_f"),
+        node("Merge", "factor", "one", "two"),
+        node("Mul", "y", "x", "factor"),
+    )
+    assert list(ip.load(data).outputs) == ["y"]
+    assert run(data, np.float32([1, 3]))[0].tolist() == [2, 6]
+
+
 def test_all_outputs_of_an_unread_node_are_outputs_of_the_model():
     data = graph(placeholder("x", (2, 6)), const("k", np.int32(2)), node("TopKV2", "top", "x", "k"))
     assert list(ip.load(data).outputs) == ["top", "top:1"]

@@ -280,6 +280,53 @@ def test_an_operator_gives_the_result_of_a_worked_example(name):
     assert run(one(op, arrays, constants, **attributes), arrays).tolist() == expected
 
 
+def sliced(begin, end, strides, **masks):
+    """Return a graph that slices a tensor, with bounds of which one element is where a vector has its maximum."""
+    nodes = [placeholder("x0", (6, 3, 4)), placeholder("x1", (4,)), const("axis", np.int32(0))]
+    nodes.append(node("ArgMax", "top", "x1", "axis", output_type=Type("int32")))
+    for name, bounds in (("begin", begin), ("end", end)):
+        parts = []
+        for place, bound in enumerate(bounds):
+            parts.append("top" if bound is None else f"{name}{place}")
+            nodes += [] if bound is None else [const(parts[-1], np.int32(bound))]
+        nodes.append(node("Pack", name, *parts, N=len(parts), axis=0))
+    return graph(
+        *nodes, const("strides", np.int32(strides)), node("StridedSlice", "y", "x0", "begin", "end", "strides", **masks)
+    )
+
+
+@pytest.mark.parametrize(
+    ("graph_of", "expected"),
+    [
+        (lambda: sliced([None], [5], [1]), lambda x: x[2:5]),
+        (lambda: sliced([None], [0], [1], shrink_axis_mask=1), lambda x: x[2]),
+        (lambda: sliced([0, None], [0, 0], [1, 1], begin_mask=1, end_mask=3), lambda x: x[:, 2:]),
+        (lambda: sliced([0, None], [0, 0], [1, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2), lambda x: x[:, 2]),
+        (lambda: sliced([5, 0], [None, 2], [-1, 1], begin_mask=2), lambda x: x[5:2:-1, :2]),
+        (
+            lambda: sliced([0, None, 0], [0, 0, 0], [1, 1, 1], ellipsis_mask=1, shrink_axis_mask=2, new_axis_mask=4),
+            lambda x: x[..., 2, np.newaxis],
+        ),
+    ],
+)
+def test_bounds_of_a_slice_may_be_data(graph_of, expected):
+    x, peak = floats(6, 3, 4), np.float32([0, 1, 5, 2])
+    assert np.array_equal(run(graph_of(), [x, peak]), expected(x))
+
+
+def test_combined_suppression_pads_what_it_selects():
+    boxes = np.float32([[0, 0, 1, 1], [0, 0, 1, 0.9], [0, 0.5, 1, 1.5]]).reshape(1, 3, 1, 4)
+    scores = np.float32([[[0.5, 0.1], [0.75, 0.2], [0.25, 0.9]]])
+    limits = {2: np.int32(2), 3: np.int32(4), 4: np.float32(0.5), 5: np.float32(0.15)}
+    data = one("CombinedNonMaxSuppression", [boxes, scores], limits)
+    outputs = ["y", "y:1", "y:2", "y:3"]
+    model = ip.load(load(data, outputs=outputs), ["CpuRef"])
+    selected, best, classes, count = model.run([boxes, scores])
+    assert best.tolist() == np.float32([[0.9, 0.75, 0.25, 0.2]]).tolist() and count.tolist() == [4]
+    assert classes.tolist() == [[1, 0, 0, 1]]
+    assert selected[0, 0].tolist() == [0, 0.5, 1, 1]
+
+
 def test_batch_norm_of_training_normalizes_by_the_batch():
     empty = np.zeros(0, np.float32)
     constants = {1: np.ones(4, np.float32), 2: np.zeros(4, np.float32), 3: empty, 4: empty}

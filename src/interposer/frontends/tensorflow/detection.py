@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from interposer.core.errors import ParseError
@@ -10,13 +12,22 @@ from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.shaping import final_reshape, reshaped
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.choice import TopK
 from interposer.ops.detection import NonMaxSuppression
-from interposer.ops.gather import Gather
+from interposer.ops.dynamic import DynamicSlice
+from interposer.ops.elementwise import Comparison, ComparisonOperation, Where
+from interposer.ops.gather import Gather, GatherNd
 from interposer.ops.quantization import Cast
-from interposer.ops.rearrange import Concat, Slice
+from interposer.ops.rearrange import Concat, Slice, Stack, Transpose
+from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.ops.reshape import Shape
 
 __all__: list[str] = []
+
+_MOST_IMAGES: Final = 64
+_MOST: Final = 1 << 16
+"""The largest number of boxes that are selected if the limit is computed at run time."""
 
 
 @operator("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3")
@@ -52,7 +63,9 @@ def scored_non_max_suppression(node: Node) -> list[Value]:
 
 def _selected(node: Node) -> Value:
     """Return the indices of the selected boxes as int64; the operands are boxes, scores and three thresholds."""
-    boxes, scores, most = node.value(0), node.value(1), node.integer_of(2, "max_output_size")
+    boxes, scores = node.value(0), node.value(1)
+    computed = node.is_unknown(node.value(2))
+    most = _MOST if computed else node.integer_of(2, "max_output_size")
     if boxes.known.rank != 2 or scores.known.rank != 1:
         raise ParseError(f"its boxes have the shape {boxes.known.shape} and its scores {scores.known.shape}")
     first = node.kind == "NonMaxSuppression"
@@ -60,10 +73,67 @@ def _selected(node: Node) -> Value:
     score = node.number_of(4, "score_threshold") if node.num_inputs > 4 else None
     op = NonMaxSuppression(max(0, most), overlap, None if score is None or np.isneginf(score) else score)
     chosen = node.step(op, reshaped(node, boxes, [1, -1, 4]), reshaped(node, scores, [1, 1, -1]))
-    return reshaped(node, node.step(Slice((0, 2), (-1, 1)), chosen), [-1])
+    indices = reshaped(node, node.step(Slice((0, 2), (-1, 1)), chosen), [-1])
+    if not computed:
+        return indices
+    end = reshaped(node, node.cast(node.value(2), DataType.INT64), [1])
+    return node.step(DynamicSlice((0,)), indices, node.constant(np.zeros(1, np.int64)), end)
 
 
 def _padded(node: Node, value: Value, count: int) -> Value:
     """Return the first `count` elements of a vector with zeros appended."""
     zeros = node.constant(np.zeros(count, value.known.dtype.numpy))
     return node.add(Slice((0,), (count,)), node.step(Concat(0), value, zeros))
+
+
+@operator(
+    "CombinedNonMaxSuppression", outputs=("nmsed_boxes", "nmsed_scores", "nmsed_classes", "valid_detections")
+)  # fmt: skip
+def combined_non_max_suppression(node: Node) -> list[Value]:
+    """Convert CombinedNonMaxSuppression for boxes that all classes share, one image after the other."""
+    boxes, scores = node.info(0).shape, node.info(1).shape
+    if len(boxes) != 4 or len(scores) != 3:
+        raise ParseError(f"its boxes have the shape {boxes} and its scores {scores}")
+    if boxes[2] != 1:
+        node.unsupported("every class has boxes of its own")
+    images, classes = node.known(boxes[0], "batch size"), node.known(scores[2], "number of classes")
+    if not 0 < images <= _MOST_IMAGES:
+        node.unsupported(f"it has {images} images; 1 to {_MOST_IMAGES} are supported")
+    each, most = node.integer_of(2, "max_output_size_per_class"), node.integer_of(3, "max_total_size")
+    if each < 0 or not 0 < most <= _MOST:
+        raise ParseError(f"it selects {each} boxes of each class, and {most} of all")
+    if node.flag("pad_per_class", False):
+        most = min(most, each * classes)
+    rows = [_best(node, image, each, most) for image in range(images)]
+    return [node.add(Stack(0), *column) for column in zip(*rows, strict=True)]
+
+
+def _best(node: Node, image: int, each: int, most: int) -> list[Value]:
+    """Return boxes, scores and classes of the best boxes of an image, padded with zeros, and their number."""
+    boxes = reshaped(node, node.step(Slice((image, 0, 0, 0), (1, -1, -1, -1)), node.value(0)), [1, -1, 4])
+    scores = node.step(Transpose((0, 2, 1)), node.step(Slice((image, 0, 0), (1, -1, -1)), node.value(1)))
+    overlap, score = node.number_of(4, "iou_threshold"), node.number_of(5, "score_threshold")
+    chosen = node.step(NonMaxSuppression(each, overlap, score), boxes, scores)
+    dtype = scores.known.dtype.numpy
+    padding = node.constant(np.full(most, -np.inf, dtype))
+    ranked = node.step(Concat(0), node.step(GatherNd(), scores, chosen), padding)
+    best, places = node.steps(TopK(most), ranked)
+    padded = node.step(Concat(0), chosen, node.constant(np.full((most, 3), 0, np.int64)))
+    picked = node.step(Gather(0), padded, places)
+    valid = node.step(Comparison(ComparisonOperation.GREATER), best, node.scalar_like(-np.inf, best))
+    selected = node.step(Gather(0), reshaped(node, boxes, [-1, 4]), reshaped(node, _column(node, picked, 2), [-1]))
+    if node.flag("clip_boxes", True):
+        selected = node.step(Activation(ActivationFunction.BOUNDED_RELU, 1.0, 0.0), selected)
+    zero = node.scalar_like(0, best)
+    classes = node.step(Cast(scores.known.dtype), reshaped(node, _column(node, picked, 1), [-1]))
+    number = node.step(Reduce(operation=ReduceOperation.SUM), node.step(Cast(DataType.INT32), valid))
+    return [
+        node.step(Where(), reshaped(node, valid, [most, 1]), selected, zero),
+        node.step(Where(), valid, best, zero),
+        node.step(Where(), valid, classes, zero),
+        number,
+    ]
+
+
+def _column(node: Node, table: Value, index: int) -> Value:
+    return node.step(Slice((0, index), (-1, 1)), table)

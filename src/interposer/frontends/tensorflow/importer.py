@@ -14,6 +14,7 @@ from interposer.core.types import Array
 from interposer.frontends.folding import Folder
 from interposer.frontends.importing import NetworkImport
 from interposer.frontends.naming import keep_names
+from interposer.frontends.needs import Needs
 from interposer.frontends.refusals import Refusals
 from interposer.frontends.tensorflow.loops import Loops
 from interposer.frontends.tensorflow.messages import FunctionDef, NodeDef
@@ -279,6 +280,15 @@ class Scope(NetworkImport):
             if isinstance(item, Value):
                 self._reads[item] = self._reads.get(item, 1) - 1 + self._readers[Reference(node.name, index)]
         return results
+
+    def is_from_data(self, needs: Needs | None) -> bool:
+        """Return True if what would make a value known, `needs`, cannot be given before running."""
+        if needs is None:
+            return True
+        inputs = [layer.output.known for layer in self._inputs if layer.name in needs.values]
+        if any(not info.dtype.is_integer for info in inputs):
+            return True
+        return not needs.values and not self._has_open_inputs
 
     def is_read_once(self, value: Value) -> bool:
         """Return True if a value is read by one node only, under all names that it has."""

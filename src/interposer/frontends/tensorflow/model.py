@@ -26,7 +26,7 @@ from interposer.frontends.tensorflow.messages import (
     SignatureDef,
 )
 from interposer.frontends.tensorflow.messages import TensorShape as DeclaredShape
-from interposer.frontends.tensorflow.references import data_inputs, in_graph
+from interposer.frontends.tensorflow.references import control_inputs, data_inputs, in_graph
 from interposer.frontends.tensorflow.results import Absent
 from interposer.frontends.tensorflow.tensorflow_converters import find
 from interposer.ir.graph import Value
@@ -251,8 +251,17 @@ def _requested(names: Sequence[str], nodes: Mapping[str, NodeDef], known: Mappin
 
 
 def _unread(graph: GraphDef) -> dict[str, str]:
-    """Return the outputs of nodes that no other node reads, in the order of the graph."""
+    """Return the outputs of nodes that no other node reads, in the order of the graph.
+
+    Nodes that only must run before others, such as those that mark the branch of a conditional, are left out if there
+    are any others.
+    """
     read = {in_graph(text).node for node in graph.node for text in data_inputs(node)}
+    before = {name for node in graph.node for name in control_inputs(node)}
+    return _outputs_except(graph, read | before) or _outputs_except(graph, read)
+
+
+def _outputs_except(graph: GraphDef, read: set[str]) -> dict[str, str]:
     result = {}
     for node in graph.node:
         if node.name not in read and node.op not in _NO_RESULTS:

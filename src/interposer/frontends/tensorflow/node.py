@@ -186,9 +186,20 @@ class Node:
         return ranks and any(map(self.is_from_data, values))
 
     def is_from_data(self, value: Value) -> bool:
-        """Return True if a value is computed from data at run time, so that nothing the caller gives makes it known."""
-        known = value.constant is not None or self._layers.extents(value) is not None
-        return not known and self._layers.needs(value) is None
+        """Return True if a value is computed from data at run time, so that it is not known before.
+
+        Data are also inputs that have other elements than integers. Integers, such as a size, can be given by the
+        caller, and so can the shapes of inputs that are not known.
+        """
+        if value.constant is not None or self._layers.extents(value) is not None:
+            return False
+        return bool(self.importer.is_from_data(self._layers.needs(value)))
+
+    def is_unknown(self, value: Value) -> bool:
+        """Return True if a value is computed from data, or holds unknown dimensions."""
+        if value.constant is not None:
+            return False
+        return self._layers.extents(value) is not None or self.is_from_data(value)
 
     def extents(self, index: int, title: str) -> tuple[int, ...]:
         """Return the elements of an input that holds dimensions; unknown ones are `Dim` objects.

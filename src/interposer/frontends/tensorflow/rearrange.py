@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,11 +10,11 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import MAX_RANK, Dim
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import checked_axes, checked_axis, final_reshape, reshaped
+from interposer.frontends.tensorflow.shaping import checked_axes, checked_axis, final_reshape
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.dynamic import DynamicPad, DynamicSlice
-from interposer.ops.elementwise import Addition
+from interposer.ops.elementwise import Addition, Where
 from interposer.ops.gather import Gather
 from interposer.ops.rearrange import (
     Concat,
@@ -127,22 +127,13 @@ def slice_(node: Node) -> Value:
 
 
 def _computed_slice(node: Node) -> Value:
-    x, begin = node.value(0), node.value(1)
-    size = node.value(2)
-    if size.constant is not None and -1 in size.constant.tolist():
-        far = [_FARTHEST if n == -1 else n for n in size.constant.tolist()]
-        fixed = [i for i, n in enumerate(far) if n == _FARTHEST]
-        starts = node.step(Gather(0), begin, node.constant(np.array([i for i in range(len(far)) if i not in fixed])))
-        if begin.constant is None and len(fixed) == len(far):
-            node.unsupported("its start is computed from data, and its size open")
-        axes = tuple(i for i in range(len(far)) if i not in fixed)
-        sizes = node.constant(np.array([far[i] for i in axes], begin.known.dtype.numpy))
-        whole = begin.constant is not None and not begin.constant[fixed].any()
-        if not whole:
-            node.unsupported("its start is computed from data, and its size open")
-        return node.add(DynamicSlice(axes), x, starts, node.step(Addition(), starts, sizes))
-    axes = tuple(range(x.known.rank))
-    return node.add(DynamicSlice(axes), x, begin, node.step(Addition(), begin, size))
+    """Convert a slice whose start or size is data; a size that is data is not negative."""
+    x, begin, size = node.value(0), node.value(1), node.value(2)
+    end = node.step(Addition(), begin, size)
+    if size.constant is not None and (size.constant < 0).any():
+        far = node.constant(np.array(_FARTHEST, size.known.dtype.numpy))
+        end = node.step(Where(), node.constant(size.constant < 0), far, end)
+    return node.add(DynamicSlice(tuple(range(x.known.rank))), x, begin, end)
 
 
 @operator("StridedSlice")
@@ -188,25 +179,72 @@ def _settled(
 
 
 def _computed_strided_slice(node: Node, masks: dict[str, int], strides: Sequence[int]) -> Value:
-    """Convert a slice whose bounds are data: a slice of the listed axes, and a reshape for axes that are dropped."""
-    x, begin, end = node.value(0), node.value(1), node.value(2)
-    if masks["ellipsis_mask"] or masks["new_axis_mask"]:
-        node.unsupported("its bounds are computed from data, and it inserts axes")
-    if len(strides) != begin.known.shape[0] or len(strides) > x.known.rank:
-        raise ParseError(f"it has {len(strides)} strides for the shape {x.known.shape}")
-    shrunk = [i for i in range(len(strides)) if masks["shrink_axis_mask"] >> i & 1]
-    if len(strides) == 1 and shrunk:
-        index = reshaped(node, begin, [])
-        return node.add(Gather(0), x, index)
-    axes = [
-        i for i in range(len(strides)) if i in shrunk or not (masks["begin_mask"] >> i & masks["end_mask"] >> i & 1)
-    ]
-    if any((masks["begin_mask"] | masks["end_mask"]) >> i & 1 and i not in shrunk for i in axes) or shrunk:
-        node.unsupported("its bounds are computed from data, and some are masked")
-    picked = node.constant(np.array(axes, np.int64))
-    bounds = [node.step(Gather(0), value, picked) for value in (begin, end)]
-    steps = node.constant(np.array([strides[i] for i in axes], begin.known.dtype.numpy))
-    return node.add(DynamicSlice(tuple(axes)), x, *bounds, steps)
+    """Convert a slice whose bounds are data: slices along axes, then axes that are dropped, then new ones."""
+    x = node.value(0)
+    items = _items(node, masks, len(strides))
+    cut = {
+        axis: i
+        for axis, i in items.items()
+        if not masks["shrink_axis_mask"] >> i & 1 and not masks["begin_mask"] >> i & masks["end_mask"] >> i & 1
+    }
+    if cut:
+        steps = node.constant(np.array([strides[i] for i in cut.values()], node.info(1).dtype.numpy))
+        starts = _bounds(
+            node, 1, cut.values(), masks["begin_mask"], [0 if strides[i] > 0 else -1 for i in cut.values()]
+        )
+        far = [_FARTHEST if strides[i] > 0 else -_FARTHEST for i in cut.values()]
+        x = node.step(
+            DynamicSlice(tuple(cut)), x, starts, _bounds(node, 2, cut.values(), masks["end_mask"], far), steps
+        )
+    for axis, i in sorted(items.items(), reverse=True):
+        if masks["shrink_axis_mask"] >> i & 1:
+            x = node.step(Gather(axis), x, node.step(Gather(0), node.value(1), node.constant(np.array(i))))
+    return _with_new_axes(node, x, masks, len(strides))
+
+
+def _items(node: Node, masks: dict[str, int], count: int) -> dict[int, int]:
+    """Return which item of begin and end belongs to which axis of the input."""
+    rank = node.info(0).rank
+    is_new = [bool(masks["new_axis_mask"] >> i & 1) for i in range(count)]
+    dots = next((i for i in range(count) if masks["ellipsis_mask"] >> i & 1), count)
+    before = [i for i in range(dots) if not is_new[i]]
+    after = [i for i in range(dots + 1, count) if not is_new[i]]
+    if len(before) + len(after) > rank or count > 2 * MAX_RANK:
+        raise ParseError(f"it has {count} items for the shape {node.info(0).shape}")
+    return dict(enumerate(before)) | {rank - len(after) + k: i for k, i in enumerate(after)}
+
+
+def _bounds(node: Node, index: int, items: Iterable[int], mask: int, otherwise: Sequence[int]) -> Value:
+    """Return the chosen items of begin or end as a vector; masked ones are constants."""
+    numbers, dtype = node.value(index), node.info(index).dtype.numpy
+    parts = []
+    for i, number in zip(items, otherwise, strict=True):
+        if mask >> i & 1:
+            parts.append(node.constant(np.array([number], dtype)))
+        else:
+            parts.append(node.step(Gather(0), numbers, node.constant(np.array([i]))))
+    return parts[0] if len(parts) == 1 else node.step(Concat(0), *parts)
+
+
+def _with_new_axes(node: Node, x: Value, masks: dict[str, int], count: int) -> Value:
+    """Return the sliced value with an axis of size 1 for each item that inserts one."""
+    sizes, dims = list[int](), list(x.known.shape)
+    listed = sum(not (masks["new_axis_mask"] | masks["shrink_axis_mask"]) >> i & 1 for i in range(count))
+    for i in range(count):
+        if masks["ellipsis_mask"] >> i & 1:
+            more = len(dims) - (listed - 1 - sum(not _drops(masks, k) for k in range(i)))
+            sizes += [dims.pop(0) for _ in range(max(0, more))]
+        elif masks["new_axis_mask"] >> i & 1:
+            sizes.append(1)
+        elif not masks["shrink_axis_mask"] >> i & 1:
+            sizes.append(dims.pop(0))
+    if not masks["new_axis_mask"]:
+        return x
+    return final_reshape(node, x, [*sizes, *dims])
+
+
+def _drops(masks: dict[str, int], item: int) -> bool:
+    return bool((masks["new_axis_mask"] | masks["shrink_axis_mask"]) >> item & 1)
 
 
 def _near(number: int) -> int:
@@ -241,7 +279,7 @@ def mirror_pad(node: Node) -> Value:
 
 
 def _padded(node: Node, value: float, mode: PaddingMode) -> Value:
-    if node.is_from_data(node.value(1)):
+    if node.is_unknown(node.value(1)):
         return node.add(DynamicPad(value, mode), node.value(0), node.value(1))
     return node.add(Pad(node.pairs_of(1, "paddings"), value, mode), node.value(0))
 

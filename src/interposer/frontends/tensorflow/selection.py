@@ -48,7 +48,7 @@ def _unique(node: Node) -> list[Value]:
 def top_k(node: Node) -> list[Value]:
     """Convert TopKV2; k is an operand."""
     dtype = node.dtype("index_type", DataType.INT32)
-    if node.is_from_data(node.value(1)):
+    if node.is_unknown(node.value(1)):
         return node.add_many(DynamicTopK(index_dtype=dtype), node.value(0), reshaped(node, node.value(1), [1]))
     return node.add_many(TopK(node.integer_of(1, "k"), index_dtype=dtype), node.value(0))
 
