@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["is_caffe", "is_caffe_text", "is_text"]
+__all__ = ["MARK", "is_caffe", "is_caffe_text", "is_text"]
 
+MARK: Final = b"\xef\xbb\xbf"
+"""The byte order mark of UTF-8, with which some editors begin a file."""
 _TEXT: Final = re.compile(rb"(\s|#[^\n]*(\n|$))*[A-Za-z_]\w*\s*[:{<]")
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-_FIELDS: Final = re.compile(rb"^\s*(layers?\s*:?\s*\{|input\s*:|input_dim\s*:|input_shape\s*:?\s*\{)", re.MULTILINE)
+_FIELDS: Final = re.compile(rb"(?:^|[\s}])(layers?\s*:?\s*\{|input\s*:|input_dim\s*:|input_shape\s*:?\s*\{)")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _NAME, _LAYERS, _INPUT, _LAYER = 1, 2, 3, 100
 _V1_LAYER, _V1_BOTTOM, _V1_TOP, _V1_NAME, _V1_TYPE = 1, 2, 3, 4, 5
@@ -26,15 +28,15 @@ class _Field(NamedTuple):
 
 def is_text(content: bytes | memoryview) -> bool:
     """Return True if a file is in protobuf's text format, judged by its first 4,096 bytes."""
-    head = bytes(content[:4096])
+    head = bytes(content[:4096]).removeprefix(MARK)
     return _TEXT.match(head) is not None and _BINARY.search(head) is None
 
 
 def is_caffe(head: bytes) -> bool:
     """Return True if the first bytes of a file are those of a Caffe network, in text or in binary.
 
-    A few thousand bytes are enough. Text has a field such as ``layer {`` or ``input:`` at the beginning of a line. In
-    binary files the network's name, its inputs, or its layers come first.
+    A few thousand bytes are enough. Text has a field such as ``layer {`` or ``input:``. In binary files the
+    network's name, its inputs, or its layers come first.
     """
     if is_text(head):
         return _FIELDS.search(head) is not None

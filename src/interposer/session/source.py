@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean, expect, memory_to
 from interposer.core.files import check_regular, reason_of
 from interposer.formats.caffe import is_caffe
+from interposer.formats.foreign import foreign
 from interposer.formats.tensorflow import is_saved_model, is_tensorflow
 from interposer.frontends.template import Template, Values
 from interposer.ir.inference import infer_graph
@@ -262,6 +263,9 @@ def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
     else:
         head = _head(source)
         path = Path(source)
+    message = foreign(head)
+    if message is not None:
+        raise ParseError(message, path=str(path) if path is not None else None)
     if head[4:8] == b"TFL3":
         return "tflite"
     if is_tensorflow(head):
@@ -270,7 +274,7 @@ def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
         return "nnapi"
     if head.lstrip().startswith((b"graph ", b"graph{")):
         return "text"
-    if is_caffe(head):
+    if is_caffe(head) and not head.startswith(b"ir_version"):
         return "caffe"
     named = path.suffix.lower().lstrip(".") if path is not None else ""
     named = _FORMATS_BY_SUFFIX.get(named, named)

@@ -49,7 +49,9 @@ def test_a_prototxt_is_loaded_with_its_weights(tmp_path: Path):
 
 def test_the_weights_of_the_same_name_are_found_beside_a_prototxt(tmp_path: Path):
     (tmp_path / "net.prototxt").write_text(SMALL)
-    with pytest.raises(ParseError, match=r"it has no weights: the file of weights has no blobs for it; give weights="):
+    with pytest.raises(
+        ParseError, match=r"it has no weights; give the caffemodel that has them: weights=, or --weights"
+    ):
         ip.load(tmp_path / "net.prototxt")
     (tmp_path / "net.caffemodel").write_bytes(small())
     np.testing.assert_array_equal(result_of(tmp_path / "net.prototxt"), result_of(SMALL.encode(), weights=small()))
@@ -162,6 +164,180 @@ def test_a_network_for_training_loses_its_losses_and_asks_for_the_shape_of_its_d
     np.testing.assert_array_equal(later(IMAGE), model(IMAGE))
 
 
+def test_a_silenced_label_is_no_input_and_no_output():
+    text = TRAINING + 'layer { name: "s" type: "Silence" bottom: "label" }'
+    text += 'layer { name: "p" type: "Power" bottom: "ip" top: "p" } layer { name: "t" type: "Silence" bottom: "p" }'
+    weights = caffemodel(TRAINING, {"ip": weights_for("ip", [(5, 192), (5,)])})
+    model = ip.load(text.encode(), ["CpuRef"], weights=weights, shapes={"data": (1, 3, 8, 8)}, outputs=["ip"])
+    assert list(model.inputs) == ["data"] and model(IMAGE).shape == (1, 5)
+
+
+@pytest.mark.parametrize("kind", ["SmoothL1LossOHEM", "MultiLabelAccuracy", "CenterLoss"])
+def test_losses_and_accuracies_of_forks_are_left_out(kind: str):
+    text = TRAINING.replace("SoftmaxWithLoss", kind)
+    weights = caffemodel(TRAINING, {"ip": weights_for("ip", [(5, 192), (5,)])})
+    model = ip.load(text.encode(), ["CpuRef"], weights=weights, shapes={"data": (1, 3, 8, 8)})
+    assert list(model.outputs) == ["ip"]
+
+
+@pytest.mark.parametrize("rule", ["phase: TRAIN", 'stage: "deploy"'])
+def test_data_only_for_training_is_an_input_if_no_other_layer_writes_it(rule: str):
+    source = f'layer {{ name: "d" type: "Data" top: "data" include {{ {rule} }} }}'
+    relu = 'layer { name: "r" type: "ReLU" bottom: "data" top: "r" }'
+    model = ip.load(f"{source}\n{relu}".encode(), ["CpuRef"], shapes={"data": (1, 2)})
+    assert list(model.inputs) == ["data"]
+    declared = 'input: "data" input_shape { dim: 1 dim: 3 }'
+    assert ip.load(f"{declared} {source} {relu}".encode(), ["CpuRef"]).inputs["data"].shape == (1, 3)
+
+
+ZEROS = """
+layer { name: "zeros" type: "DummyData" top: "zeros" top: "ones" dummy_data_param {
+  shape { dim: 1 dim: 2 } data_filler { value: 0.5 } data_filler { type: "constant" value: 1 } } }
+layer { name: "all" type: "Concat" bottom: "x" bottom: "zeros" bottom: "ones" top: "all" }
+"""
+
+
+def test_dummy_data_is_constant_beside_other_inputs():
+    shaped = ZEROS.replace("shape {", "shape { dim: 1 dim: 1 } shape {")
+    model = ip.load(('input: "x" input_shape { dim: 1 dim: 1 }' + shaped).encode(), ["CpuRef"])
+    assert list(model.inputs) == ["x"] and model(np.float32([[3]])).tolist() == [[3, 0.5, 1, 1]]
+
+
+def test_dummy_data_is_an_input_if_there_is_no_other_or_if_it_is_random():
+    text = 'layer { name: "x" type: "DummyData" top: "x" dummy_data_param { shape { dim: 1 dim: 1 } } }'
+    relu = 'layer { name: "r" type: "ReLU" bottom: "x" top: "r" }'
+    assert list(ip.load(f"{text}\n{relu}".encode(), ["CpuRef"]).inputs) == ["x"]
+    noise = text.replace("shape", 'data_filler { type: "gaussian" } shape').replace('"x"', '"z"')
+    other = 'input: "x" input_shape { dim: 1 dim: 1 }'
+    total = 'layer { name: "s" type: "Eltwise" bottom: "x" bottom: "z" top: "s" }'
+    assert list(ip.load(f"{other} {noise} {total}".encode(), ["CpuRef"]).inputs) == ["x", "z"]
+
+
+def test_dummy_data_with_too_few_shapes_is_refused():
+    text = 'input: "x" input_shape { dim: 1 dim: 1 }' + ZEROS.replace('data_filler { type: "constant" value: 1 }', "")
+    text = text.replace('top: "ones"', 'top: "ones" top: "more"').replace(
+        "shape { dim: 1 dim: 2 }", "shape { } shape { }"
+    )
+    with pytest.raises(ParseError) as error:
+        caffe.load(text.encode())
+    assert str(error.value) == "layer[0] zeros: it has 3 tops, 2 shapes and 1 fillers"
+
+
+SIAMESE = """
+input: "a" input_shape { dim: 1 dim: 3 } input: "b" input_shape { dim: 1 dim: 3 }
+layer { name: "left" type: "InnerProduct" bottom: "a" top: "left" inner_product_param { num_output: 2 }
+  param { name: "w" lr_mult: 1 } param { name: "b" } }
+layer { name: "right" type: "InnerProduct" bottom: "b" top: "right" inner_product_param { num_output: 2 }
+  param { name: "w" } param { name: "b" } }
+"""
+
+
+def test_layers_share_weights_by_name():
+    text = SIAMESE.replace('input_shape { dim: 1 dim: 3 } input: "b"', 'input: "b" input_shape { dim: 1 dim: 3 }')
+    weights = caffemodel(text, {"left": weights_for("left", [(2, 3), (2,)])})
+    left, right = ip.load(text.encode(), ["CpuRef"], weights=weights).run([np.ones((1, 3), np.float32)] * 2)
+    np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ({"fc": [np.ones(3)], "fd": [np.ones(3)]},
+         "weights: the file of weights has none for a layer of this name, but for fc, fd"),
+        ({"ip": WEIGHTS["ip"]}, "weights: the file of weights has none for a layer of this name, but for ip"),
+        ({"conv": WEIGHTS["conv"][:1]}, "bias: the file of weights has only 1 blobs for it"),
+        ({}, "weights: the file of weights has no weights at all; weights= is the caffemodel, and not the prototxt"),
+    ],
+)  # fmt: skip
+def test_weights_of_another_network_are_refused(weights: dict[str, list[np.ndarray]], expected: str):
+    other = SMALL + "".join(f'layer {{ name: "{name}" type: "InnerProduct" }}' for name in weights)
+    with pytest.raises(ParseError) as error:
+        caffe.load(SMALL.encode(), weights=caffemodel(other, weights))
+    assert str(error.value) == f"layer[0] conv: it has no {expected}"
+
+
+def test_swapped_files_are_refused():
+    with pytest.raises(ParseError) as error:
+        caffe.load(small(), weights=SMALL.encode())
+    assert str(error.value) == "the file has no weights, but the one of the network has; the two may be swapped"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+         "the file is a pointer of Git LFS, not a model; get the model with: git lfs pull"),
+        (b"\n<!DOCTYPE html><html></html>", "the file is a web page, not a model; download the model itself"),
+        (b"\x89HDF\r\n\x1a\n", "the file is in HDF5, which is not supported; save the model in another format"),
+        (b"PK\x03\x04" + bytes(range(60)), "the file is an archive; extract the model from it"),
+        (bytes(257) + b"ustar\0", "the file is an archive; extract the model from it"),
+    ],
+)  # fmt: skip
+def test_files_that_are_no_models_are_named(content: bytes, expected: str, tmp_path: Path):
+    (tmp_path / "a.caffemodel").write_bytes(content)
+    for read in (lambda: ip.load(content), lambda: ip.load(SMALL.encode(), weights=content)):
+        with pytest.raises(ParseError) as error:
+            read()
+        assert str(error.value) == expected
+    with pytest.raises(ParseError) as error:
+        ip.load(tmp_path / "a.caffemodel")
+    assert str(error.value) == f"{tmp_path / 'a.caffemodel'}: {expected}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\xef\xbb\xbf" + SMALL.encode(),
+        "# \u4e2d\u6587\n".encode("gbk") + SMALL.encode(),
+        SMALL.replace("\n", " ").encode(),
+        SMALL.replace("\n", "\r\n").encode(),
+        SMALL.replace('"', "'").encode(),
+    ],
+    ids=["byte order mark", "comment in GBK", "one line", "lines of Windows", "single quotes"],
+)
+def test_texts_of_other_editors_are_read(text: bytes):
+    np.testing.assert_array_equal(result_of(text, weights=small()), result_of(SMALL.encode(), weights=small()))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "dtype"),
+    [
+        ("data: 0.5 data: -1", np.float32),
+        ("double_data: 0.5\ndouble_data: -1.0e0", np.float64),
+        ("data: 0.5 # the first\n data: -1", np.float32),
+        ("data: [0.5, -1]", np.float32),
+        ("data: 0.5f data: -1", np.float32),
+        ("data : .5 data: -1.", np.float32),
+        ("# data: 3\n data: 0.5 data: -1", np.float32),
+        ("data: 0.5 data: -1 diff: 3 diff: 4", np.float32),
+    ],
+)
+def test_numbers_in_text_have_many_forms(numbers: str, dtype: type):
+    blob = f"blobs {{ shape {{ dim: 2 }} {numbers}\n }}"
+    text = f'input: "x" {FOUR}\nlayer {{ name: "p" type: "PReLU" bottom: "x" top: "y" {blob} }}'
+    model = ip.load(text.encode(), ["CpuRef"])
+    assert model(np.float32([[[[-2, 2]], [[-2, 2]]]])).tolist() == [[[[-1, 2]], [[2, 2]]]]
+
+
+def test_an_error_in_a_text_with_weights_names_its_line():
+    text = f'input: "x" {FOUR}\nlayer {{ name: "p" blobs {{ data: 0.5\ndata: 1 }}\n type: PReLU }}'
+    with pytest.raises(ParseError, match=r"text format: 4:8 : ' type: PReLU }': Expected string"):
+        caffe.load(text.encode())
+
+
+@pytest.mark.parametrize(("number", "dtype"), [(0, "<f8"), (1, "<f4"), (2, "<f2")])
+def test_weights_of_the_caffe_of_nvidia_are_read(number: int, dtype: str):
+    text = f'input: "x" {FOUR}\nlayer {{ name: "p" type: "PReLU" bottom: "x" top: "y" }}'
+    blob = {"shape": {"dim": [2]}, "raw_data_type": number, "raw_data": np.array([0.5, -1], dtype).tobytes()}
+    layer = {"name": "p", "type": "PReLU", "blobs": [blob]}
+    weights = message_like("NetParameter", {"layer": [layer]}).SerializeToString()
+    model = ip.load(text.encode(), ["CpuRef"], weights=weights)
+    assert model(np.float32([[[[-2, 2]], [[-2, 2]]]])).tolist() == [[[[-1, 2]], [[2, 2]]]]
+    layer["blobs"] = [blob | {"raw_data_type": 3}]
+    with pytest.raises(ParseError, match=r"layer\[0\] p, blobs\[0\]: it has \d+ bytes of raw_data_type 3$"):
+        caffe.load(text.encode(), weights=message_like("NetParameter", {"layer": [layer]}).SerializeToString())
+
+
 def test_outputs_are_blobs_or_layers_by_name():
     model = ip.load(SMALL.encode(), ["CpuRef"], weights=small(), outputs=["pool", "ip"])
     assert list(model.outputs) == ["pool", "ip"]
@@ -201,7 +377,7 @@ def test_unknown_layers_are_counted_before_anything_is_read():
     [
         ("", "the file is empty"),
         ('layer { name: "a" ', "the file is truncated or damaged, or is no Caffe model (text format: "),
-        ('name: "x"', "the network has no layers; a file of weights, or of a solver, is no network"),
+        ('name: "x"', "the file has no layers; give the prototxt of the network, and not that of a solver"),
         ('layer { name: "a" type: "ReLU" bottom: "x" top: "y" }',
          "layer[0] a: it reads 'x', which no layer before it writes"),
         ('input: "x" input_dim: 1 layer { name: "a" type: "ReLU" bottom: "x" bottom: "x" top: "y" }',
@@ -210,10 +386,6 @@ def test_unknown_layers_are_counted_before_anything_is_read():
          'layer { name: "a" type: "Pooling" bottom: "x" top: "y" '
          'pooling_param { pool: STOCHASTIC kernel_size: 2 } }',
          "layer[0] a: stochastic pooling is not supported; pooling by maximum (MAX) and average (AVE) is"),
-        ('input: "x" input_shape { dim: 1 dim: 3 dim: 4 dim: 4 } '
-         'layer { name: "a" type: "Pooling" bottom: "x" top: "y" '
-         'pooling_param { kernel_size: 1 stride: 2 } }',
-         "layer[0] a: its last window of 1, with stride 2, is outside the image of size 4"),
         ('input: "x" input_shape { dim: 1 dim: 4 } layer { name: "a" type: "Reshape" bottom: "x" top: "y" '
          'reshape_param { shape { dim: 3 dim: -1 } } }', "layer[0] a: [1, 4] cannot have the shape [3, -1]"),
     ],

@@ -55,6 +55,13 @@ class Flow(NamedTuple):
         return result
 
 
+def _silence(layer: Layer, unread: dict[str, None]) -> None:
+    """Remove the blobs that a layer of type Silence reads from the blobs that are outputs by default."""
+    if layer.type == "Silence":
+        for name in layer.bottoms:
+            unread.pop(name, None)
+
+
 def flow_of(inputs: Collection[str], layers: Sequence[Layer], ends: Collection[int]) -> Flow:
     """Return which layer reads what.
 
@@ -71,6 +78,7 @@ def flow_of(inputs: Collection[str], layers: Sequence[Layer], ends: Collection[i
     for number, layer in enumerate(layers):
         if number in ends:
             read.append(())
+            _silence(layer, unread)
             continue
         for name in layer.bottoms:
             if name not in last:

@@ -19,7 +19,7 @@ from interposer.frontends.caffe.flow import Flow, Tensor, flow_of
 from interposer.frontends.caffe.net import Layer, Net, read_net
 from interposer.frontends.caffe.node import Node
 from interposer.frontends.caffe.proto import read_message, text_of
-from interposer.frontends.caffe.sources import declared_inputs, is_source
+from interposer.frontends.caffe.sources import declared_inputs, is_source, with_sources
 from interposer.frontends.naming import keep_names
 from interposer.frontends.resizing import Resizes, resized
 from interposer.frontends.template import Template, Values, check_names, value_of
@@ -74,7 +74,7 @@ def template(
     """
     path = None if isinstance(source, bytes | bytearray | memoryview) else os.fspath(source)
     try:
-        net = _net(source, weights)
+        net = with_sources(_net(source, weights).with_shared_weights())
         inputs = declared_inputs(net)
         declared = resized(inputs, shapes or {})
         infos = {name: TensorInfo(shape, DataType.FLOAT32) for name, shape in declared.items()}
@@ -140,7 +140,7 @@ class _Plan:
         self.layers = tuple(layer for layer in net.layers if not is_source(layer))
         if len(self.layers) > _MOST_LAYERS:
             raise ParseError(f"the network has more than {_MOST_LAYERS:,} layers, which is not supported")
-        ends = {number for number, layer in enumerate(self.layers) if is_loss(layer.type) and layer.type != "Silence"}
+        ends = {number for number, layer in enumerate(self.layers) if is_loss(layer.type)}
         self.flow: Flow = flow_of(inputs, self.layers, ends)
         self.outputs: Mapping[str, Tensor] = self.flow.outputs(self.layers, outputs)
         self.needed = self.flow.needed(self.outputs.values())

@@ -20,7 +20,7 @@ __all__: list[str] = []
 def inner_product(node: Node) -> Value:
     """Convert InnerProduct: the axes from ``axis`` on are flattened and multiplied with the weights."""
     parameters, shape = node.parameters("inner_product_param"), node.shape()
-    axis = node.axis(parameters.axis, after=True)
+    axis = node.axis(parameters.axis)
     depth, outputs = math.prod(shape[axis:]), parameters.num_output
     size = (depth, outputs) if parameters.transpose else (outputs, depth)
     weights = node.constant(node.weights(0, size, "weights"))

@@ -23,6 +23,7 @@ __all__ = ["Layer", "Net", "read_net"]
 
 _LARGEST: Final = 2**31 - 1
 _TEST: Final = ENUMS["Phase"]["TEST"]
+_RAW_DTYPES: Final = {0: "<f8", 1: "<f4", 2: "<f2"}
 _V1_NAMES: Final = {number: name for name, number in ENUMS["V1LayerType"].items()}
 
 
@@ -30,7 +31,8 @@ _V1_NAMES: Final = {number: name for name, number in ENUMS["V1LayerType"].items(
 class Layer:
     """A layer of the network: its name and type as in version 2, the names of its input and output blobs, its weights.
 
-    `where` is its location in the file.
+    `where` is its location in the file. `shared` are the names of its weights, which other layers of the same names
+    share. `missing` says why the layer has no weights, if a file of weights is given.
     """
 
     name: str
@@ -39,6 +41,8 @@ class Layer:
     tops: tuple[str, ...]
     where: str
     blobs: tuple[Array, ...] = ()
+    shared: tuple[str, ...] = ()
+    missing: str = ""
     message: Message = field(default=None, repr=False)
 
     def parameters(self, name: str) -> Message:
@@ -49,19 +53,45 @@ class Layer:
 
 @dataclass(frozen=True)
 class Net:
-    """A network: its name, the inputs that it declares outside layers, with their shapes if known, and its layers."""
+    """A network: its name, the inputs that it declares outside layers, with their shapes if known, and its layers.
+
+    `excluded` are the layers that Caffe does not run in the phase TEST.
+    """
 
     name: str
     inputs: Mapping[str, tuple[int, ...] | None]
     layers: tuple[Layer, ...]
+    excluded: tuple[Layer, ...] = ()
 
     def with_weights(self, other: Net) -> Net:
         """Return this network with the weights of the layers of the same name in `other`.
 
         Layers for which `other` has no weights keep theirs.
+
+        Raises:
+            ParseError: `other` has no weights, but this network has.
         """
         weights = {layer.name: layer.blobs for layer in other.layers if layer.blobs}
-        return replace(self, layers=tuple(replace(x, blobs=weights.get(x.name, x.blobs)) for x in self.layers))
+        if not weights and any(layer.blobs for layer in self.layers):
+            raise ParseError("the file has no weights, but the one of the network has; the two may be swapped")
+        why = f"has none for a layer of this name, but for {', '.join([*weights][:5])}"
+        why = why if weights else "has no weights at all; weights= is the caffemodel, and not the prototxt"
+        layers = (replace(x, blobs=weights.get(x.name, x.blobs), missing=why) for x in self.layers)
+        return replace(self, layers=tuple(layers))
+
+    def with_shared_weights(self) -> Net:
+        """Return this network in which layers without weights have those of the same names of other layers."""
+        known = dict[str, Array]()
+        for layer in self.layers:
+            for name, blob in zip(layer.shared, layer.blobs, strict=False):
+                known.setdefault(name, blob)
+        return replace(self, layers=tuple(_with_shared(layer, known) for layer in self.layers))
+
+
+def _with_shared(layer: Layer, known: Mapping[str, Array]) -> Layer:
+    if layer.blobs or not layer.shared or not all(name and name in known for name in layer.shared):
+        return layer
+    return replace(layer, blobs=tuple(known[name] for name in layer.shared))
 
 
 def read_net(message: Message, *, only_weights: bool = False) -> Net:
@@ -72,18 +102,18 @@ def read_net(message: Message, *, only_weights: bool = False) -> Net:
     Raises:
         ParseError: the message has no layers, or contradicts itself.
     """
-    new = [layer for layer in message.layer if only_weights or _is_included(layer)]
-    old = [layer for layer in message.layers if only_weights or _is_included(layer)]
-    layers = [_layer_v2(layer, f"layer[{i}]") for i, layer in enumerate(new)]
-    if old and new:
+    if message.layers and message.layer:
         raise ParseError("the network has layers of two versions of the format: layer and layers")
-    if any(layer.HasField("layer") for layer in old):
-        layers = [_layer_v0(*converted) for converted in v0.converted(old)]
-    elif old:
-        layers = [_layer_v1(layer, f"layers[{i}]") for i, layer in enumerate(old)]
+    layers = [_layer_v2(layer, f"layer[{i}]") for i, layer in enumerate(message.layer)]
+    if any(layer.HasField("layer") for layer in message.layers):
+        layers = [_layer_v0(*converted) for converted in v0.converted(message.layers)]
+    elif message.layers:
+        layers = [_layer_v1(layer, f"layers[{i}]") for i, layer in enumerate(message.layers)]
     if not layers:
-        raise ParseError("the network has no layers; a file of weights, or of a solver, is no network")
-    return Net(text_of(message.name), _inputs(message), tuple(layers))
+        raise ParseError("the file has no layers; give the prototxt of the network, and not that of a solver")
+    excluded = () if only_weights else tuple(layer for layer in layers if not _is_included(layer.message))
+    included = layers if only_weights else [layer for layer in layers if _is_included(layer.message)]
+    return Net(text_of(message.name), _inputs(message), tuple(included), excluded)
 
 
 def _inputs(message: Message) -> dict[str, tuple[int, ...] | None]:
@@ -113,7 +143,7 @@ def _is_met(rule: Message) -> bool:
 
 def _layer_v2(layer: Message, where: str) -> Layer:
     where = f"{where} {layer.name}".rstrip()
-    return _layer(layer, layer.type, where, layer.blobs)
+    return _layer(layer, layer.type, where, layer.blobs, [param.name for param in layer.param])
 
 
 def _layer_v1(layer: Message, where: str) -> Layer:
@@ -121,17 +151,21 @@ def _layer_v1(layer: Message, where: str) -> Layer:
     name = _V1_NAMES.get(layer.type, "NONE")
     if name not in V1_TYPES:
         raise ParseError("it has no type", where=where)
-    return _layer(layer, V1_TYPES[name], where, layer.blobs)
+    return _layer(layer, V1_TYPES[name], where, layer.blobs, layer.param)
 
 
 def _layer_v0(layer: Message, blobs: Sequence[Message], where: str) -> Layer:
     return _layer(layer, layer.type, where, blobs)
 
 
-def _layer(message: Message, type: str, where: str, blobs: Sequence[Message]) -> Layer:
+def _layer(
+    message: Message, type: str, where: str, blobs: Sequence[Message], shared: Sequence[str | bytes] = ()
+) -> Layer:
     arrays = tuple(_array(blob, f"{where}, blobs[{i}]") for i, blob in enumerate(blobs))
     bottoms, tops = tuple(map(text_of, message.bottom)), tuple(map(text_of, message.top))
-    return Layer(text_of(message.name), text_of(type), bottoms, tops, where, arrays, message)
+    return Layer(
+        text_of(message.name), text_of(type), bottoms, tops, where, arrays, tuple(map(text_of, shared)), message=message
+    )
 
 
 def _array(blob: Message, where: str) -> Array:
@@ -151,4 +185,15 @@ def _numbers(blob: Message, where: str) -> Array:
         if len(values):
             array: Any = np.frombuffer(values, dtype) if isinstance(values, bytes) else np.fromiter(values, dtype)
             return np.asarray(array, np.float32)
+    if blob.raw_data:
+        return _raw_numbers(blob, where)
     return np.zeros(0, np.float32)
+
+
+def _raw_numbers(blob: Message, where: str) -> Array:
+    """Return the numbers of a blob that NVIDIA's Caffe has written."""
+    dtype = _RAW_DTYPES.get(blob.raw_data_type)
+    if dtype is None or len(blob.raw_data) % np.dtype(dtype).itemsize:
+        size = len(blob.raw_data)
+        raise ParseError(f"it has {size} bytes of raw_data_type {blob.raw_data_type}", where=where)
+    return np.frombuffer(blob.raw_data, dtype).astype(np.float32)

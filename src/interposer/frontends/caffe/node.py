@@ -76,9 +76,16 @@ class Node:
     def blob(self, index: int, what: str) -> Array:
         """Return weights of the layer; `what` names them in the message if they are missing."""
         if index >= len(self.layer.blobs):
-            number = len(self.layer.blobs)
-            self.fail(f"it has no {what}: the file of weights has {number or 'no'} blobs for it; give weights=")
+            self.fail(f"it has no {what}{self._why_missing()}")
         return self.layer.blobs[index]
+
+    def _why_missing(self) -> str:
+        number = len(self.layer.blobs)
+        if number:
+            return f": the file of weights has only {number} blobs for it"
+        if self.layer.missing:
+            return f": the file of weights {self.layer.missing}"
+        return "; give the caffemodel that has them: weights=, or --weights on the command line"
 
     def weights(self, index: int, shape: Sequence[int], what: str) -> Array:
         """Return weights of the layer in this shape; `what` names them in messages.

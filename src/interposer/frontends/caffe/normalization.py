@@ -24,24 +24,67 @@ __all__: list[str] = []
 
 @layer("BatchNorm")
 def batch_normalization(node: Node) -> Value:
-    """Convert BatchNorm with the means and variances that were recorded in training.
+    """Convert BatchNorm with the means and variances that were recorded in training, or with those of the batch.
 
-    The blobs are sums of means and variances, and the number by which both are divided.
+    The blobs are sums of means and variances, and the number by which both are divided. NVIDIA's Caffe adds factors
+    and a bias for every channel.
     """
     parameters, x = node.parameters("batch_norm_param"), node.input
     if parameters.HasField("use_global_stats") and not parameters.use_global_stats:
-        node.fail("use_global_stats is false: statistics of the batch are not supported, only recorded ones")
-    channels = node.shape(x)[1] if x.known.rank > 1 else 1
+        return _normalized_by_batch(node, parameters.eps)
+    channels = _channels(node, x)
     mean, variance, factor = (node.blob(i, "recorded mean, variance and factor").ravel() for i in range(3))
-    if len(mean) != channels or len(variance) != channels or len(factor) != 1 or len(node.layer.blobs) > 3:
+    factors, shift = _factors_and_shift(node, channels)
+    sizes = [blob.size for blob in (mean, variance, factor, factors, shift)]
+    if sizes != [channels, channels, 1, channels, channels] or len(node.layer.blobs) not in (3, 5):
         shapes = [list(blob.shape) for blob in node.layer.blobs]
         node.fail(
             f"its blobs have the shapes {shapes}; expected a mean and variance of {channels} channels and a factor"
         )
     scale = np.float32(1 / factor[0] if factor[0] else 0)
-    zeros, ones = np.zeros(channels, np.float32), np.ones(channels, np.float32)
-    weights = [node.constant(array) for array in (mean * scale, variance * scale, zeros, ones)]
+    weights = [node.constant(array) for array in (mean * scale, variance * scale, shift, factors)]
     return node.add(BatchNormalization(eps=parameters.eps), x, *weights)
+
+
+def _channels(node: Node, x: Value) -> int:
+    return node.shape(x)[1] if x.known.rank > 1 else 1
+
+
+def _factors_and_shift(node: Node, channels: int) -> tuple[Array, Array]:
+    """Return the fourth and fifth blob of a layer as vectors, or ones and zeros."""
+    if len(node.layer.blobs) == 5:
+        return node.layer.blobs[3].ravel(), node.layer.blobs[4].ravel()
+    return np.ones(channels, np.float32), np.zeros(channels, np.float32)
+
+
+def _normalized_by_batch(node: Node, eps: float) -> Value:
+    """Return the input, normalized by the mean and variance of each channel over the whole batch."""
+    if len(node.layer.blobs) > 3:
+        node.fail("use_global_stats is false: a layer with factors and a bias needs recorded statistics")
+    x = node.input
+    axes = (0, *range(2, x.known.rank))
+    difference = node.binary(BinaryOperation.SUB, x, node.add(Mean(axis=axes, keep_dims=True), x))
+    squares = node.binary(BinaryOperation.MUL, difference, difference)
+    variance = node.add(Mean(axis=axes, keep_dims=True), squares)
+    deviation = node.add(Activation(ActivationFunction.SQRT), node.binary(BinaryOperation.ADD, variance, eps))
+    return node.binary(BinaryOperation.DIV, difference, deviation)
+
+
+@layer("BN")
+def bn(node: Node) -> Value:
+    """Convert BN of SegNet, whose blobs are factors and a bias, and of PSPNet, where mean and variance follow them."""
+    parameters, x = node.parameters("bn_param"), node.input
+    channels, count = _channels(node, x), len(node.layer.blobs)
+    factors, shift = (node.weights(i, (channels,), "factors and bias") for i in range(2))
+    if count == 4:
+        mean, variance = (node.weights(i, (channels,), "mean and variance") for i in (2, 3))
+        weights = [node.constant(array) for array in (mean, variance, shift, factors)]
+        return node.add(BatchNormalization(eps=parameters.eps), x, *weights)
+    if count != 2 or parameters.bn_mode != ENUMS["BnMode"]["INFERENCE"]:
+        node.fail(f"it has {count} blobs; expected 2 with the bn_mode INFERENCE, or 4 with mean and variance")
+    shape = (channels, *[1] * (x.known.rank - 2))
+    scaled = node.binary(BinaryOperation.MUL, x, node.constant(factors.reshape(shape)))
+    return node.binary(BinaryOperation.ADD, scaled, node.constant(shift.reshape(shape)))
 
 
 @layer("Scale")
@@ -69,7 +112,7 @@ def _factor(node: Node, parameters: Message, index: int, what: str) -> Value:
     if len(node.inputs) == 2:
         other = node.inputs[1]
         shape = node.shape(other)
-        axis = node.axis(parameters.axis, node.inputs[0], after=True) if shape else 0
+        axis = node.axis(parameters.axis, node.inputs[0]) if shape else 0
         return node.reshaped(other, _padded(node, shape, axis))
     if len(node.inputs) != 1:
         node.fail(f"it has {len(node.inputs)} bottoms; expected 1 or 2")
@@ -83,7 +126,7 @@ def _placed(node: Node, parameters: Message, array: Array, like: Sequence[int] |
     `like` is the shape of the second bottom, if there is one.
     """
     sizes = node.shape(node.inputs[0])
-    axis = node.axis(parameters.axis, node.inputs[0], after=True)
+    axis = node.axis(parameters.axis, node.inputs[0])
     if like is None:
         count = len(sizes) - axis if parameters.num_axes == -1 else parameters.num_axes
         like = sizes[axis : axis + count]

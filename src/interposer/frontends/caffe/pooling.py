@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
+
 from interposer.core.types import DataType
 from interposer.frontends.caffe.caffe_converters import layer
 from interposer.frontends.caffe.node import Node
@@ -13,8 +15,8 @@ from interposer.frontends.caffe.windows import Windows, windows
 from interposer.ir.graph import Value
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
 from interposer.ops.quantization import Cast
-from interposer.ops.rearrange import Concat
-from interposer.ops.window import Window
+from interposer.ops.rearrange import Concat, Pad, Splitter
+from interposer.ops.regions import RoiPooling
 from interposer.ops.windowed import MaxPoolingWithIndices
 
 __all__: list[str] = []
@@ -37,12 +39,11 @@ def pooling(node: Node) -> list[Value]:
     x, rounding = node.image(), _rounding(parameters)
     if parameters.global_pooling:
         return [node.add(Pooling2d(pool_type=_method(node, parameters.pool)), x)]
-    window = windows(node, parameters, 2)
-    for size, along in zip(node.shape(x)[2:], window.along(), strict=True):
-        _check(node, size, along, rounding)
+    window = _fitting(node, windows(node, parameters, 2), rounding)
     if len(node.layer.tops) == 2:
         return _with_places(node, x, window, rounding)
-    return [node.add(_pooling(node, parameters.pool, window, rounding), x)]
+    result = node.add(_pooling(node, parameters.pool, window, rounding), x)
+    return [_with_empty_windows(node, result, x, window) if rounding is OutputShapeRounding.CEILING else result]
 
 
 def _pooling(node: Node, method: int, window: Windows, rounding: OutputShapeRounding) -> Pooling2d:
@@ -67,13 +68,33 @@ def _rounding(parameters: Message) -> OutputShapeRounding:
     return OutputShapeRounding.FLOOR if down else OutputShapeRounding.CEILING
 
 
-def _check(node: Node, size: int, window: Window, rounding: OutputShapeRounding) -> None:
-    """Refuse windows that do not fit, and a last window without an element, for which Caffe defines no result."""
-    if window.reach > size + 2 * window.pad_before:
-        node.fail(f"its window of {window.size} exceeds the image of size {size}")
-    up = -(-(size + 2 * window.pad_before - window.reach) // window.stride) + 1
-    if rounding is OutputShapeRounding.CEILING and not window.pad_before and (up - 1) * window.stride >= size:
-        node.fail(f"its last window of {window.size}, with stride {window.stride}, is outside the image of size {size}")
+def _fitting(node: Node, window: Windows, rounding: OutputShapeRounding) -> Windows:
+    """Return the window, cut to the padded image if it exceeds it by less than its stride, and sizes are rounded up."""
+    sizes = node.shape(node.input)[2:]
+    for size, along in zip(sizes, window.along(), strict=True):
+        least = along.stride if rounding is OutputShapeRounding.CEILING else 1
+        if along.size - size - 2 * along.pad_before >= least:
+            node.fail(f"its window of {along.size} exceeds the image of size {size}")
+    limits = (size + 2 * pad for size, pad in zip(sizes, window.pads, strict=True))
+    return window._replace(kernel=tuple(map(min, window.kernel, limits)))
+
+
+def _with_empty_windows(node: Node, result: Value, x: Value, window: Windows) -> Value:
+    """Return the result of pooling with a last row or column for windows without any element.
+
+    Without padding, Caffe computes such a window where the stride exceeds the window: with the window 1, the stride 2
+    and the size 4, windows begin at 0, 2 and 4. Its maximum is the least number of float32.
+    """
+    if any(window.pads):
+        return result
+    columns = zip(node.shape(x)[2:], window.kernel, window.strides, strict=True)
+    expected = [-(-(size - kernel) // stride) + 1 for size, kernel, stride in columns]
+    missing = [more - n for more, n in zip(expected, node.shape(result)[2:], strict=True)]
+    if not any(missing):
+        return result
+    if node.parameters("pooling_param").pool != ENUMS["PoolMethod"]["MAX"]:
+        node.fail("its last window is outside the image, and the average of no element is not a number")
+    return node.add(Pad(((0, 0), (0, 0), (0, missing[0]), (0, missing[1])), float(np.finfo(np.float32).min)), result)
 
 
 def _with_places(node: Node, x: Value, window: Windows, rounding: OutputShapeRounding) -> list[Value]:
@@ -83,7 +104,26 @@ def _with_places(node: Node, x: Value, window: Windows, rounding: OutputShapeRou
         window.kernel, window.strides, pad_list=tuple((pad, pad) for pad in window.pads), output_shape_rounding=rounding
     )
     values, places = node.pieces(op, x)
+    if _with_empty_windows(node, values, x, window) is not values:
+        node.fail("its last window is outside the image, and a maximum of no element has no place")
     return [values, node.add(Cast(DataType.FLOAT32), places)]
+
+
+@layer("ROIPooling")
+def roi_pooling(node: Node) -> Value:
+    """Convert ROIPooling of Fast R-CNN: the maxima of regions, which are the number of an image and two corners."""
+    if len(node.inputs) != 2 or node.inputs[1].known.rank < 2 or node.shape(node.inputs[1])[1] != 5:
+        shapes = [list(node.shape(value)) for value in node.inputs]
+        node.fail(f"its bottoms have the shapes {shapes}; expected images, and five numbers for each region")
+    parameters, (x, regions) = node.parameters("roi_pooling_param"), node.inputs
+    if not parameters.pooled_h or not parameters.pooled_w or parameters.spatial_scale <= 0:
+        node.fail("pooled_h, pooled_w and spatial_scale must be positive")
+    rows = node.reshaped(regions, (node.shape(regions)[0], 5))
+    numbers, corners = node.pieces(Splitter(axis=1, sizes=(1, 4)), rows)
+    batches = node.add(Cast(DataType.INT32), node.reshaped(numbers, (node.shape(regions)[0],)))
+    stride = 1 / parameters.spatial_scale
+    size: dict[str, Any] = {"output_height": parameters.pooled_h, "output_width": parameters.pooled_w}
+    return node.add(RoiPooling(**size, height_stride=stride, width_stride=stride), x, corners, batches)
 
 
 @layer("SPP")

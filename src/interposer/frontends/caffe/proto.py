@@ -7,13 +7,15 @@ object for each number.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final, TypeAlias
 
 from interposer.core.errors import MissingDependencyError, ParseError
-from interposer.formats.caffe import is_text
+from interposer.formats.caffe import MARK, is_text
+from interposer.formats.foreign import foreign
 from interposer.frontends.caffe.schema import ENUMS, MESSAGES
+from interposer.frontends.caffe.text_arrays import without_arrays
 
 __all__ = ["Message", "default", "message_like", "read_message", "text_of"]
 
@@ -41,10 +43,13 @@ def read_message(content: bytes | memoryview) -> Message:
     """
     if not len(content):
         raise ParseError("the file is empty")
+    message = foreign(bytes(content[:512]))
+    if message is not None:
+        raise ParseError(message)
     if is_text(content):
         return _parsed(content)
-    message = _decoded(content, arrays_as_bytes=True)
-    return message if _has_packed_arrays(message) else _decoded(content, arrays_as_bytes=False)
+    net = _decoded(content, arrays_as_bytes=True)
+    return net if _has_packed_arrays(net) else _decoded(content, arrays_as_bytes=False)
 
 
 def message_like(name: str, fields: Mapping[str, Any]) -> Message:
@@ -65,15 +70,38 @@ def default(field: str) -> Message:
 
 
 def _parsed(content: bytes | memoryview) -> Message:
-    net = _class("NetParameter", False)()
+    """Return the message in a text; its arrays are decoded apart from the rest, because protobuf is slow at numbers."""
+    raw = bytes(content).removeprefix(MARK)
+    text, arrays = without_arrays(raw)
+    try:
+        return _with_arrays(_parsed_text(text, arrays_as_bytes=bool(arrays)), arrays)
+    except ParseError:
+        if not arrays:
+            raise
+    return _parsed_text(raw, arrays_as_bytes=False)
+
+
+def _parsed_text(content: bytes, *, arrays_as_bytes: bool) -> Message:
+    """Return the message in a text, of which comments may have any encoding."""
+    net = _class("NetParameter", arrays_as_bytes)()
     from google.protobuf import text_format  # noqa: PLC0415 - optional, and slow to import
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of escape sequences in texts
-            return text_format.Parse(bytes(content).decode(), net, allow_unknown_field=True)
+            return text_format.Parse(content.decode(errors="replace"), net, allow_unknown_field=True)
     except (text_format.ParseError, ValueError, RecursionError) as error:
         raise ParseError(f"{_DAMAGED} (text format: {_line(error)})") from error
+
+
+def _with_arrays(net: Message, arrays: Sequence[bytes]) -> Message:
+    """Return the message with the arrays that `without_arrays` has replaced by their numbers."""
+    for blob in _blobs(net):
+        for name in ("data", "double_data"):
+            number = getattr(blob, name)
+            if number and arrays:
+                setattr(blob, name, arrays[int(number)])
+    return net
 
 
 def _decoded(content: bytes | memoryview, *, arrays_as_bytes: bool) -> Message:
@@ -92,9 +120,12 @@ def _line(error: Exception) -> str:
 
 def _has_packed_arrays(net: Message) -> bool:
     """Return True unless a blob with a shape has no array: then the file stores every number as a field of its own."""
+    return all(blob.data or blob.double_data or blob.raw_data for blob in _blobs(net))
+
+
+def _blobs(net: Message) -> list[Message]:
     blobs = [blob for layer in (*net.layer, *net.layers) for blob in layer.blobs]
-    blobs += [blob for layer in net.layers for blob in layer.layer.blobs]
-    return all(blob.data or blob.double_data for blob in blobs)
+    return blobs + [blob for layer in net.layers for blob in layer.layer.blobs]
 
 
 def _class(name: str, arrays_as_bytes: bool) -> Any:

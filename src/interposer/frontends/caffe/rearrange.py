@@ -14,6 +14,7 @@ from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.blocks import ChannelShuffle
 from interposer.ops.elementwise import BinaryOperation
+from interposer.ops.gather import Gather
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat, Slice, Splitter, Tile, Transpose
 from interposer.ops.resize import Resize, ResizeMethod
@@ -117,6 +118,15 @@ def crop(node: Node) -> Value:
     return node.add(op, node.inputs[0])
 
 
+@layer("BatchReindex")
+def batch_reindex(node: Node) -> Value:
+    """Convert BatchReindex: the images of the first bottom whose numbers are in the second."""
+    if len(node.inputs) != 2:
+        node.fail(f"it has {len(node.inputs)} bottoms; expected 2")
+    numbers = node.reshaped(node.inputs[1], (math.prod(node.shape(node.inputs[1])),))
+    return node.add(Gather(axis=0), node.inputs[0], node.add(Cast(DataType.INT32), numbers))
+
+
 @layer("Tile")
 def tile(node: Node) -> Value:
     """Convert Tile: repeat the bottom along an axis."""
@@ -161,7 +171,8 @@ def upsample(node: Node) -> Value:
     """Convert Upsample: repeat pixels, or with a second bottom write each to the place that max pooling has found."""
     parameters, x = node.parameters("upsample_param"), node.inputs[0]
     scales = [parameters.scale_h or parameters.scale, parameters.scale_w or parameters.scale]
-    sizes = [n * scale for n, scale in zip(node.shape(x)[2:], scales, strict=True)]
+    cut = (parameters.pad_out_h, parameters.pad_out_w)
+    sizes = [n * scale - less for n, scale, less in zip(node.shape(x)[2:], scales, cut, strict=True)]
     sizes = [parameters.upsample_h or sizes[0], parameters.upsample_w or sizes[1]]
     if len(node.inputs) == 1:
         return node.add(Resize(target_height=sizes[0], target_width=sizes[1], data_layout=DataLayout.NCHW), x)

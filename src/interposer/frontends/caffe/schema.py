@@ -70,7 +70,14 @@ MESSAGES: Final = {
         repeated float data 5
         BlobShape shape 7
         repeated double double_data 8
+        int32 raw_data_type 10
+        bytes raw_data 12
     """,
+    "FillerParameter": """
+        string type 1 constant
+        float value 2
+    """,
+    "ParamSpec": "string name 1",
     "NetStateRule": """
         Phase phase 1
         int64 min_level 2
@@ -83,6 +90,7 @@ MESSAGES: Final = {
         string type 2
         repeated string bottom 3
         repeated string top 4
+        repeated ParamSpec param 6
         repeated BlobProto blobs 7
         repeated NetStateRule include 8
         repeated NetStateRule exclude 9
@@ -112,6 +120,8 @@ MESSAGES: Final = {
         Relu6Parameter relu6_param 10001
         UpsampleParameter upsample_param 10002
         InterpParameter interp_param 10003
+        BnParameter bn_param 10004
+        RoiPoolingParameter roi_pooling_param 8266711
     """
     + _parameters(_V2_NUMBERS),
     "V1LayerParameter": """
@@ -123,6 +133,12 @@ MESSAGES: Final = {
         repeated BlobProto blobs 6
         repeated NetStateRule include 32
         repeated NetStateRule exclude 33
+        repeated string param 1001
+        BnParameter bn_param 10001
+        CropParameter crop_param 10002
+        InterpParameter interp_param 10003
+        PReluParameter prelu_param 10004
+        ReshapeParameter reshape_param 10005
     """
     + _parameters(_V1_NUMBERS),
     "V0LayerParameter": """
@@ -162,6 +178,10 @@ MESSAGES: Final = {
         bool use_global_stats 1
         float eps 3 1e-5
     """,
+    "BnParameter": """
+        float eps 4 1e-5
+        BnMode bn_mode 10001 LEARN
+    """,
     "BiasParameter": """
         int64 axis 1 1
         int64 num_axes 2 1
@@ -185,6 +205,9 @@ MESSAGES: Final = {
         uint64 stride_w 14
         int64 axis 16 1
         repeated uint64 dilation 18
+        repeated uint64 hole 10001
+        uint64 hole_h 10002
+        uint64 hole_w 10003
     """,
     "CropParameter": """
         int32 axis 1 2
@@ -195,6 +218,7 @@ MESSAGES: Final = {
         bool scale_train 2 true
     """,
     "DummyDataParameter": """
+        repeated FillerParameter data_filler 1
         repeated uint64 num 2
         repeated uint64 channels 3
         repeated uint64 height 4
@@ -332,6 +356,11 @@ MESSAGES: Final = {
         int64 axis 2
         int64 num_axes 3 -1
     """,
+    "RoiPoolingParameter": """
+        uint32 pooled_h 1
+        uint32 pooled_w 2
+        float spatial_scale 3 1
+    """,
     "ScaleParameter": """
         int64 axis 1 1
         int64 num_axes 2 1
@@ -360,6 +389,8 @@ MESSAGES: Final = {
         int32 scale_w 3
         uint32 upsample_h 5
         uint32 upsample_w 6
+        bool pad_out_h 7
+        bool pad_out_w 8
     """,
 }
 """The fields of every message, one in a line."""
@@ -372,6 +403,7 @@ _V1_NAMES: Final = """
 """
 
 ENUMS: Final = {
+    "BnMode": {"LEARN": 0, "INFERENCE": 1},
     "CodeType": {"CORNER": 1, "CENTER_SIZE": 2, "CORNER_SIZE": 3},
     "EltwiseOp": {"PROD": 0, "SUM": 1, "MAX": 2},
     "NormRegion": {"ACROSS_CHANNELS": 0, "WITHIN_CHANNEL": 1},
@@ -379,7 +411,8 @@ ENUMS: Final = {
     "PoolMethod": {"MAX": 0, "AVE": 1, "STOCHASTIC": 2},
     "ReductionOp": {"SUM": 1, "ASUM": 2, "SUMSQ": 3, "MEAN": 4},
     "RoundMode": {"CEIL": 0, "FLOOR": 1},
-    "V1LayerType": {name: number for number, name in enumerate(_V1_NAMES.split())},
+    "V1LayerType": {name: number for number, name in enumerate(_V1_NAMES.split())}
+    | {"BN": 10001, "CROP": 10002, "INTERP": 10003, "PRELU": 10004, "RESHAPE": 10005},
 }
 """The values of every enumeration by name."""
 
@@ -387,10 +420,12 @@ V1_TYPES: Final = {
     "ABSVAL": "AbsVal",
     "ACCURACY": "Accuracy",
     "ARGMAX": "ArgMax",
+    "BN": "BN",
     "BNLL": "BNLL",
     "CONCAT": "Concat",
     "CONTRASTIVE_LOSS": "ContrastiveLoss",
     "CONVOLUTION": "Convolution",
+    "CROP": "Crop",
     "DATA": "Data",
     "DECONVOLUTION": "Deconvolution",
     "DROPOUT": "Dropout",
@@ -406,13 +441,16 @@ V1_TYPES: Final = {
     "IMAGE_DATA": "ImageData",
     "INFOGAIN_LOSS": "InfogainLoss",
     "INNER_PRODUCT": "InnerProduct",
+    "INTERP": "Interp",
     "LRN": "LRN",
     "MEMORY_DATA": "MemoryData",
     "MULTINOMIAL_LOGISTIC_LOSS": "MultinomialLogisticLoss",
     "MVN": "MVN",
     "POOLING": "Pooling",
     "POWER": "Power",
+    "PRELU": "PReLU",
     "RELU": "ReLU",
+    "RESHAPE": "Reshape",
     "SIGMOID": "Sigmoid",
     "SIGMOID_CROSS_ENTROPY_LOSS": "SigmoidCrossEntropyLoss",
     "SILENCE": "Silence",

@@ -3,20 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from typing import Final
+
+import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import UNRANKED, TensorShape
 from interposer.frontends.caffe.caffe_converters import is_loss
 from interposer.frontends.caffe.net import Layer, Net
 
-__all__ = ["declared_inputs", "is_source"]
+__all__ = ["declared_inputs", "is_source", "with_sources"]
 
 _SOURCES: Final = {
     "AnnotatedData", "Data", "DummyData", "HDF5Data", "ImageData", "Input", "MemoryData", "VideoData", "WindowData",
 }  # fmt: skip
 _LARGEST: Final = 2**31 - 1
+
+
+def with_sources(net: Net) -> Net:
+    """Return the network with the layers that feed it in Caffe.
+
+    Data layers for training are included if no other layer writes what they write. DummyData becomes constants if the
+    network has other inputs.
+    """
+    written = {*net.inputs, *(name for layer in net.layers for name in layer.tops)}
+    sources = []
+    for layer in sorted(filter(is_source, net.excluded), key=lambda layer: layer.type != "Input"):
+        if written.isdisjoint(layer.tops):
+            sources.append(layer)
+            written.update(layer.tops)
+    result = replace(net, layers=(*sources, *net.layers))
+    if all(layer.type == "DummyData" for layer in filter(is_source, result.layers)) and not net.inputs:
+        return result
+    layers = (made for layer in result.layers for made in (_constants(layer) or [layer]))
+    return replace(result, layers=tuple(layers))
+
+
+def _constants(layer: Layer) -> list[Layer]:
+    """Return layers that write the constants of a DummyData layer; none for other layers, and for random numbers."""
+    parameters = layer.parameters("dummy_data_param")
+    fillers = list(parameters.data_filler)
+    if layer.type != "DummyData" or any(filler.type != "constant" for filler in fillers):
+        return []
+    shapes, count = _shapes(layer), len(layer.tops)
+    values = [filler.value for filler in fillers] or [0.0]
+    if len(shapes) != count or len(values) not in (1, count):
+        raise ParseError(f"it has {count} tops, {len(shapes)} shapes and {len(values)} fillers", where=layer.where)
+    values *= count if len(values) == 1 else 1
+    blobs = [np.full(tuple(shapes[i]), value, np.float32) for i, value in enumerate(values)]
+    pairs = zip(layer.tops, blobs, strict=True)
+    return [replace(layer, type="Parameter", tops=(top,), blobs=(blob,)) for top, blob in pairs]
 
 
 def is_source(layer: Layer) -> bool:

@@ -47,7 +47,7 @@ def windows(node: Node, parameters: Message, axes: int) -> Windows:
     kernel = _sizes(node, parameters, "kernel_size", ("kernel_h", "kernel_w"), axes, None)
     strides = _sizes(node, parameters, "stride", ("stride_h", "stride_w"), axes, 1)
     pads = _sizes(node, parameters, "pad", ("pad_h", "pad_w"), axes, 0)
-    dilations = _sizes(node, parameters, "dilation", (), axes, 1)
+    dilations = _sizes(node, parameters, *_dilation(parameters), axes, 1)
     if (
         min(kernel) < 1
         or min(strides) < 1
@@ -56,6 +56,13 @@ def windows(node: Node, parameters: Message, axes: int) -> Windows:
     ):
         node.fail(f"it has the window {list(kernel)}, strides {list(strides)} and dilations {list(dilations)}")
     return Windows(kernel, strides, pads, dilations)
+
+
+def _dilation(parameters: Message) -> tuple[str, tuple[str, ...]]:
+    """Return the fields with the dilations: ``hole`` in DeepLab's version of Caffe, else ``dilation``."""
+    holes = ("hole_h", "hole_w")
+    names = {field.name for field, _ in parameters.ListFields()}
+    return ("hole", holes if names.intersection(holes) else ()) if names & {"hole", *holes} else ("dilation", ())
 
 
 def _sizes(
