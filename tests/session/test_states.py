@@ -11,9 +11,12 @@ import pytest
 
 import interposer
 from interposer import Network, TensorInfo
-from interposer.core.errors import BindingError, InvalidArgumentError
+from interposer.core.errors import BindingError, DeadlineExceededError, InvalidArgumentError, RunCancelledError
 from interposer.core.types import Quantization
+from interposer.runtime import RunControl
+from interposer.testing.oracle import Oracle
 from interposer.writers import onnx
+from tests.failing import Failing
 
 
 def counter(start: float = 0.0) -> Network:
@@ -210,3 +213,46 @@ def test_a_state_apart_from_the_outputs_is_kept_in_direct_calls(cpuacc: None) ->
         with pytest.raises(BindingError):
             model.run([np.zeros(3, np.float32)])
         assert model.state["total"].tolist() == [3, 4]
+
+
+def test_a_run_that_hangs_neither_changes_the_states_nor_keeps_them() -> None:
+    waits, goes_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        if not waits.is_set():
+            waits.set()
+            goes_on.wait(30)
+
+    runtime = interposer.Runtime()
+    runtime.registry.register("Hanging", lambda: Failing(Oracle, "Hanging", at=2, how=hang))
+    with runtime, interposer.load(counter(), backends=["Hanging"], runtime=runtime, fallback=False) as model:
+        model.run([ONE])
+        with pytest.raises(DeadlineExceededError):
+            model.run([ONE], deadline=0.5)
+        assert model.state["total"].tolist() == [1, 1]
+        assert model.run([ONE])[0].tolist() == [2, 2]
+        goes_on.set()
+        assert model.run([ONE])[0].tolist() == [3, 3]
+        assert model.state["total"].tolist() == [3, 3]
+
+
+def test_a_run_on_other_backends_after_a_failure_goes_on_with_the_states() -> None:
+    runtime = interposer.Runtime()
+    runtime.registry.register("Failing", lambda: Failing(Oracle, "Failing", at=3))
+    with runtime, interposer.load(counter(), backends=["Failing", "CpuRef"], runtime=runtime) as model:
+        assert [model.run([ONE])[0].tolist() for _ in range(4)] == [[1, 1], [2, 2], [3, 3], [4, 4]]
+        assert [event.backend for event in model.events] == ["Failing"]
+
+
+def test_a_run_that_is_cancelled_leaves_the_states_as_they_were() -> None:
+    control = RunControl()
+    control.cancel()
+    with interposer.Runtime() as runtime:
+        number = runtime.load_network(interposer.optimize(counter(), ["CpuRef"]))
+        with pytest.raises(RunCancelledError):
+            runtime.enqueue_workload(number, {0: ONE}, control=control)
+        assert runtime.state(number)["total"].tolist() == [0, 0]
+        runtime.set_state(number, {"total": ONE})
+        assert runtime.enqueue_workload(number, {0: ONE})[0].tolist() == [2, 2]
+        runtime.reset_state(number)
+        assert runtime.state(number)["total"].tolist() == [0, 0]

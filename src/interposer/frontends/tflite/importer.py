@@ -309,6 +309,7 @@ class Importer:
         """Convert subgraph `number`, which initializes variables, to a graph of its own; return what it writes."""
         inner = self._inside(number, Graph())
         inner._scope = Scope(inner.graph, self._variables, is_initial=True)
+        inner._refuse_unknown()
         inner._convert_all()
         return inner._scope
 

@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.errors import ParseError
+from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.frontends.tflite.consistency import called
-from interposer.frontends.tflite.contents import Model, Operator, Subgraph
+from interposer.frontends.tflite.contents import Model, Operator, Subgraph, Tensor
 from interposer.frontends.tflite.resources import Accesses, Bound, handle_name, handles_in
 from interposer.frontends.tflite.tensors import tensor_info
 from interposer.ir.graph import Graph, Value, binding_id
@@ -41,10 +41,12 @@ class Variables:
     def __init__(self, model: Model, initialize: Callable[[int], Scope]) -> None:
         self._model, self._initialize = model, initialize
         self._accesses: dict[tuple[int, Bound], Accesses] = {}
-        self._infos: dict[str, TensorInfo] = {}
+        self._declared: dict[str, tuple[Tensor, str]] = {}
         self._tensors = self._names_of_tensors()
         self._initial: dict[str, Array] | None = None
         self._tables: dict[str, tuple[Array, Array]] = {}
+        codes = {operator.name for subgraph in model.subgraphs for operator in subgraph.operators}
+        self._has_any = bool(self._tensors or codes & {"VAR_HANDLE", "HASHTABLE"})
         roots = dict.fromkeys([0, *(signature.subgraph for signature in model.signatures)])
         accesses = [self.accesses(number).written for number in roots]
         self._written = {name for item in accesses for name, is_written in item.items() if is_written}
@@ -72,21 +74,26 @@ class Variables:
 
         `bound` has the names of the variables whose handles are inputs of the subgraph, by the number of the input.
         """
+        if not self._has_any:
+            return Accesses({}, ())
         key = number, bound
         if key not in self._accesses:
-            self._accesses[key] = self._scanned(number, dict(bound))
+            try:
+                self._accesses[key] = self._scanned(number, dict(bound))
+            except RecursionError as error:
+                raise ParseError("its subgraphs call each other too deeply", where=f"subgraphs[{number}]") from error
         return self._accesses[key]
 
     def _scanned(self, number: int, bound: Mapping[int, str]) -> Accesses:
         subgraph = self._model.subgraphs[number]
-        handles = {subgraph.inputs[position]: name for position, name in bound.items()}
+        handles = {index: bound[position] for position, index in enumerate(subgraph.inputs) if position in bound}
         written: dict[str, bool] = {}
         for operator in subgraph.operators:
             for index in operator.inputs:
                 name = self.of_tensor(number, index)
                 if name is not None:
                     written[name] = True
-                    self._infos.setdefault(name, tensor_info(subgraph.tensors[index], operator.where))
+                    self._declared.setdefault(name, (subgraph.tensors[index], operator.where))
             self._scan(operator, subgraph, handles, written)
         for index in subgraph.outputs:
             name = self.of_tensor(number, index)
@@ -99,24 +106,25 @@ class Variables:
         """Add what an operator does to `handles`, the names by tensor index, and to `written`; see `Accesses`."""
         if operator.name in ("VAR_HANDLE", "HASHTABLE") and operator.outputs:
             handles[operator.outputs[0]] = handle_name(operator)
-        elif operator.name in ("READ_VARIABLE", "ASSIGN_VARIABLE") and handles.keys() & operator.inputs[:1]:
+        elif operator.name in ("READ_VARIABLE", "ASSIGN_VARIABLE") and handles.keys() & set(operator.inputs[:1]):
             name, is_write = handles[operator.inputs[0]], operator.name == "ASSIGN_VARIABLE"
             tensor = (operator.inputs[1:] if is_write else operator.outputs)[:1]
-            if tensor and (is_write or name not in self._infos):
-                self._infos[name] = tensor_info(subgraph.tensors[tensor[0]], operator.where)
+            if tensor and tensor[0] >= 0 and (is_write or name not in self._declared):
+                self._declared[name] = subgraph.tensors[tensor[0]], operator.where
             written[name] = written.get(name, False) or is_write
         for option, other in called(operator) if operator.name != "CALL_ONCE" else ():
             inner = self.accesses(other, handles_in(operator, handles))
             for name, is_written in inner.written.items():
                 written[name] = written.get(name, False) or is_written
             if option != "cond_subgraph_index":
-                known = [pair for pair in inner.outputs if pair[0] < len(operator.outputs)]
-                handles.update({operator.outputs[position]: name for position, name in known})
+                passed = dict(inner.outputs)
+                handles.update({index: passed[at] for at, index in enumerate(operator.outputs) if at in passed})
 
     def info(self, name: str, where: str) -> TensorInfo:
         """Return the info of a variable; `ParseError` with the location `where` is raised if its shape is not known."""
         initial = self.initial(name)
-        known = self._infos.get(name)
+        declared = self._declared.get(name)
+        known = None if declared is None else tensor_info(*declared)
         quantization = known.quantization if known is not None else None
         if initial is not None:
             return TensorInfo(initial.shape, initial.dtype, quantization)
@@ -146,7 +154,7 @@ class Variables:
 
     def _initializations(self) -> list[int]:
         operators = (operator for subgraph in self._model.subgraphs for operator in subgraph.operators)
-        numbers = (item.attributes[_INITIALIZATION] for item in operators if item.name == "CALL_ONCE")
+        numbers = (item.attributes.get(_INITIALIZATION) for item in operators if item.name == "CALL_ONCE")
         return list(dict.fromkeys(int(number) for number in numbers if number))
 
 
@@ -237,5 +245,9 @@ def evaluated(graph: Graph, values: Sequence[Value]) -> list[Array]:
         elif not isinstance(op, Output):
             arrays = [None if value is None else known[value] for value in layer.inputs]
             infos = [None if value is None else value.known for value in layer.inputs]
-            known.update(zip(layer.outputs, evaluate(op, arrays, infos, layer.output_infos), strict=True))
+            try:
+                results = evaluate(op, arrays, infos, layer.output_infos)
+            except InvalidArgumentError as error:
+                raise ParseError(f"the initial values cannot be computed: {error}", where=layer.source) from error
+            known.update(zip(layer.outputs, results, strict=True))
     return [known[value] for value in values]
