@@ -26,7 +26,6 @@ from interposer.ops import (
     Subtraction,
     UnaryOperation,
 )
-from interposer.ops.recurrent import without_rounding
 from interposer.ops.reduction import reduced_axes
 
 __all__ = ["with_plain_rounding"]
@@ -38,14 +37,11 @@ _LEAST: Final = 1e-36
 def with_plain_rounding(graph: Graph) -> Graph:
     """Return a copy of a graph in which DynamicFakeQuantization layers are replaced by layers of float32 arithmetic.
 
-    Recurrent layers lose their rounding. The result is the graph itself if it has none of these layers. Regions are not
-    changed.
+    The result is the graph itself if it has none of these layers. Regions are not changed.
     """
-    if not any(isinstance(layer.op, DynamicFakeQuantization) or without_rounding(layer.op) for layer in graph):
+    if not any(isinstance(layer.op, DynamicFakeQuantization) for layer in graph):
         return graph
     copy = graph.clone()
-    for layer in copy:
-        layer.op = without_rounding(layer.op) or layer.op
     for layer in [layer for layer in copy if isinstance(layer.op, DynamicFakeQuantization)]:
         copy.replace_uses(layer.output, _Expansion(copy, layer).result())
         copy.erase(layer)
