@@ -101,9 +101,19 @@ def test_quantized_matrices_are_multiplied_without_their_zero_points():
     [
         (TensorInfo((2, 2), "int8"), TensorInfo((2, 2), "int8", ONE), "a is quantized, but b or the output is not"),
         (
-            TensorInfo((2, 2), "int8", Quantization([1.0, 2.0], axis=1)),
+            TensorInfo((2, 2), "int8", Quantization([1.0, 2.0], axis=0)),
             TensorInfo((2, 2), "int8", ONE),
-            "a tensor is quantized along an axis; takes one scale for each",
+            "b is quantized along axis 0; takes one scale, or scales of its columns",
+        ),
+        (
+            TensorInfo((2, 2), "int8", Quantization([1.0, 2.0], [0, 1], axis=1)),
+            TensorInfo((2, 2), "int8", ONE),
+            "b has several zero points; takes one",
+        ),
+        (
+            TensorInfo((2, 2), "int8", ONE),
+            TensorInfo((2, 2), "int8", Quantization([1.0, 2.0], axis=1)),
+            "a or the output is quantized along an axis; takes one scale for each",
         ),
     ],
 )

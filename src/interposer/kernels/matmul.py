@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from interposer.core.types import FLOATS, Array, DataType
+from interposer.core.types import FLOATS, Array, DataType, TensorInfo
 from interposer.kernels.accumulation import (
     EIGHT_BITS,
     NUMBERS,
@@ -72,9 +72,19 @@ def batch_matmul(op: BatchMatMul, a: Array, b: Array, *, info: KernelInfo) -> Ar
 def _same_range(op: BatchMatMul, info: KernelInfo) -> str | None:
     if not (info.at(1).is_quantized and info.output.is_quantized):
         return "a is quantized, but b or the output is not"
-    if any(t.quantization and t.quantization.per_axis for t in (info.input, info.at(1), info.output)):
-        return "a tensor is quantized along an axis; takes one scale for each"
-    return None
+    if any(t.quantization and t.quantization.per_axis for t in (info.input, info.output)):
+        return "a or the output is quantized along an axis; takes one scale for each"
+    return _columns_only(op, info.at(1))
+
+
+def _columns_only(op: BatchMatMul, b: TensorInfo) -> str | None:
+    """Return why `b` is refused: if it has several scales, they must be those of its columns, with one zero point."""
+    q, column = b.quantization, b.rank - (2 if op.transpose_y else 1)
+    if q is None or not q.per_axis:
+        return None
+    if b.rank < 2 or q.axis != column:
+        return f"b is quantized along axis {q.axis}; takes one scale, or scales of its columns"
+    return "b has several zero points; takes one" if len(set(q.zero_points)) > 1 else None
 
 
 @kernel(BatchMatMul, quantized=True, dtypes=EIGHT_BITS | {DataType.INT16}, when=(_same_range, _adjoint_of_floats))

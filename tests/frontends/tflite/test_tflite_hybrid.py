@@ -134,3 +134,27 @@ def test_litert_gives_the_same_for_hybrid_products(weights, asymmetric):
     options = ("FullyConnectedOptions", {"asymmetric_quantize_inputs": asymmetric})
     data = one_operator("FULLY_CONNECTED", [T((3, 6)), weights, None], [T((3, 4))], options)
     np.testing.assert_allclose(outputs(data, X)[0], engines_result(data, X)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("scales", [(0.25, 0), ([0.25, 0.5, 0.125, 1.0], [0] * 4)])
+def test_litert_gives_the_same_for_hybrid_transpose_convolutions(scales):
+    kernel = T((4, 3, 3, 6), "int8", scales, value=DRAW.integers(-127, 128, (4, 3, 3, 6)).astype(np.int8))
+    shape = T((4,), "int32", value=np.array([1, 6, 6, 4], np.int32))
+    inputs: list[T | None] = [shape, kernel, T((1, 4, 4, 6))]
+    data = one_operator("TRANSPOSE_CONV", inputs, [T((1, 6, 6, 4))], ("TransposeConvOptions", VALID))
+    feed = DRAW.normal(size=(1, 4, 4, 6)).astype(np.float32)
+    np.testing.assert_allclose(outputs(data, feed)[0], engines_result(data, feed)[0], rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_columns_of_a_quantized_matrix_product_may_have_scales(transposed):
+    x = DRAW.integers(-128, 128, (2, 3, 6)).astype(np.int8)
+    weights = CHANNELS if transposed else T((6, 4), "int8", CHANNELS.scaled, 1, value=BITS.T)
+    inputs: list[T | None] = [T(x.shape, "int8", (0.5, 3)), weights]
+    result = T((2, 3, 4), "int8", (64.0, -2))
+    data = one_operator("BATCH_MATMUL", inputs, [result], ("BatchMatMulOptions", {"adj_y": transposed}))
+    exact = ((x.astype(np.float64) - 3) * 0.5) @ (BITS.T * np.array([0.25, 0.5, 1.0, 2.0]))
+    expected = np.clip(np.round(exact / 64) - 2, -128, 127)
+    for backends in (["CpuRef"], None):
+        with ip.load(data, backends) as model:
+            assert np.abs(model.run([x])[0] - expected).max() <= 1

@@ -75,6 +75,8 @@ def transpose_convolution(node: Node) -> list[Value]:
     """Convert TRANSPOSE_CONV; the padding is that of the equivalent forward convolution."""
     shape = node.ints(0, "the output's shape")
     x = node.input(2, rank=4)
+    if is_hybrid(x, node.input(1)):
+        x = rounded(node, x, (1, 2, 3), asymmetric=True)
     weights = node.like(1, x, rank=4)
     if len(shape) != 4:
         node.fail(f"the output's shape is {shape}; expected four dimensions")
