@@ -61,3 +61,19 @@ def test_a_quantized_result_may_be_off_by_the_allowed_steps_in_every_type(dtype,
     spread = spreads(network.graph, feeds, known, replace(Tolerances(), steps=2))[layer.output]
     assert not spread.wrong(known[layer.output]).any()
     assert spread.wrong(np.where(known[layer.output] == high, low, high).astype(codes.dtype.numpy)).any()
+
+
+def test_the_square_of_a_small_difference_may_be_less_than_the_reference_computes():
+    network, info = ip.Network("squared"), TensorInfo((3,), "float32")
+    a, b = (network.add_input_layer(number, info) for number in range(2))
+    product = network.add_multiplication_layer(b, b)
+    layer = network.add_layer(ElementwiseBinary(operation=BinaryOperation.SQ_DIFF), a, product)
+    network.add_output_layer(0, layer)
+    root = np.full(3, np.sqrt(0.5), np.float32)
+    feeds = {0: root * root + np.float32(2e-5), 1: root}
+    known = reference_values(network.graph, feeds)
+    spread = spreads(network.graph, feeds, known, Tolerances())[layer.output]
+    exact = known[layer.output]
+    assert not spread.wrong(exact * np.float32(0.997)).any()  # the product is off by its rounding
+    assert not spread.wrong(exact * np.float32(1.003)).any()
+    assert spread.wrong(exact * np.float32(1e6)).all()
