@@ -57,6 +57,7 @@ Refusal support_packed(const Graph& graph, const Node& node, const Settings&) {
   if (!is_byte(in) || !is_byte(weights) || !weights.is_constant())
     return refused("takes 8-bit integers, and constant weights", IPR_REASON_NOT_CONSTANT);
   if (!is_convolution(node) && weights.rank() != 2) return refused("takes a matrix of weights", IPR_REASON_SHAPE);
+  if (weights.elements() == 0) return refused("takes weights with elements", IPR_REASON_SHAPE);
   if (zero && (zero->elements() != 1 || zero->dtype != in.dtype))
     return refused("takes one zero point of the input", IPR_REASON_SHAPE);
   if (!has_known_zeros(weights, graph.in(node, 3), is_convolution(node)))

@@ -191,6 +191,6 @@ def integer_matmul() -> Iterator[Sample]:
         title = f"{'x'.join(map(str, a))}-by-{'x'.join(map(str, b))}"
         pair = [_bytes(a, UINT8), _bytes(b, INT8)]
         yield Sample(IntegerMatMul(), [*pair, _bytes((), UINT8)], name=title)
-    for count, depth, width in ((1, 64, 70), (37, 130, 33), (2, 3, 1)):
+    for count, depth, width in ((1, 64, 70), (37, 130, 33), (2, 3, 1), (2, 0, 3)):
         pair = [_bytes((2, count, depth), UINT8), _bytes((depth, width), INT8, constant=True)]
         yield Sample(IntegerMatMul(), [*pair, _bytes((1,), UINT8)], name=f"constant-{count}x{depth}x{width}")
