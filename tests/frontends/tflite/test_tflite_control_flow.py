@@ -103,7 +103,22 @@ def test_a_custom_call_is_refused_with_its_name():
     data = one_operator("STABLEHLO_CUSTOM_CALL", [T((2,))], [T((2,))], options)
     with pytest.raises(UnsupportedOperatorError) as caught:
         tflite.load(data)
-    assert str(caught.value) == "operators that are not supported:\n  - 1 x STABLEHLO_CUSTOM_CALL mhlo.topk"
+    assert (
+        str(caught.value) == "operators that are not supported:\n  - 1 x STABLEHLO_CUSTOM_CALL mhlo.topk (operators[0])"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("CONCAT_EMBEDDINGS", "no version of TensorFlow Lite computes it"),
+        ("DELEGATE", "it stands for operators that a delegate replaced, which are not in the file"),
+    ],
+)
+def test_an_operator_without_a_definition_is_refused_with_a_reason(name, reason):
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        tflite.load(one_operator(name, [T((2,))], [T((2,))]))
+    assert str(caught.value) == f"operators that are not supported:\n  - 1 x {name} (operators[0]: {reason})"
 
 
 def test_a_value_that_grows_has_an_extent_that_is_not_known():

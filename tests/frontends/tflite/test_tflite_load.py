@@ -298,7 +298,8 @@ def test_all_operators_that_are_not_supported_are_listed_with_their_counts(tmp_p
         tflite.load(path)
     assert caught.value.operators == {"CONCAT_EMBEDDINGS": 2, "CUSTOM Magic": 1}
     assert str(caught.value) == (
-        f"{path}: operators that are not supported:\n  - 2 x CONCAT_EMBEDDINGS (operators[0], operators[3])\n"
+        f"{path}: operators that are not supported:\n  - 2 x CONCAT_EMBEDDINGS (operators[0]: no version of TensorFlow "
+        "Lite computes it, operators[3]: no version of TensorFlow Lite computes it)\n"
         "  - 1 x CUSTOM Magic (operators[2])"
     )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from interposer.core.types import DataType
 from interposer.frontends.tflite.hybrid import signed
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.gather import Gather, GatherNd
-from interposer.ops.quantization import Dequantize
+from interposer.ops.quantization import Cast, Dequantize
 
 __all__: list[str] = []
 
@@ -16,13 +17,19 @@ __all__: list[str] = []
 def gather(node: Node) -> list[Value]:
     """Convert GATHER; axis and batch axes are options."""
     op = Gather(node.options["axis"], node.options["batch_dims"])
-    return node.result(op, node.input(0), node.input(1))
+    return node.result(op, node.input(0), _indices(node))
+
+
+def _indices(node: Node) -> Value:
+    """Return the indices (input 1) as int32 or int64; TFLite also takes int16."""
+    indices = node.input(1)
+    return node.add(Cast(DataType.INT32), indices) if indices.known.dtype is DataType.INT16 else indices
 
 
 @operator("GATHER_ND")
 def gather_nd(node: Node) -> list[Value]:
     """Convert GATHER_ND; each row of the indices is the position of a slice."""
-    return node.result(GatherNd(), node.input(0), node.input(1))
+    return node.result(GatherNd(), node.input(0), _indices(node))
 
 
 @operator("EMBEDDING_LOOKUP")

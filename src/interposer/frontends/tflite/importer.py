@@ -47,6 +47,13 @@ __all__ = ["Importer", "load", "template"]
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
 Shapes: TypeAlias = Mapping[str, Sequence[int | str | None] | int]
 
+_UNDEFINED: Final = {
+    "CONCAT_EMBEDDINGS": "no version of TensorFlow Lite computes it",
+    "DELEGATE": "it stands for operators that a delegate replaced, which are not in the file",
+    "PLACEHOLDER_FOR_GREATER_OP_CODES": "it is not an operator; the file lacks the code of the operator",
+}
+"""Why builtin operators are refused that have a code, but no definition."""
+
 _MOST_OPERATORS: Final = 1 << 16
 """The limit of converted operators per import; those of a subgraph count once per call."""
 
@@ -437,8 +444,7 @@ class Importer:
                 )
         unknown = [operator for operator in operators if self._find(operator) is None]
         if unknown:
-            places = ((_title(operator), operator.where.removeprefix("subgraphs[0].")) for operator in unknown)
-            raise missing_operators(places)
+            raise missing_operators((_title(operator), _place(operator)) for operator in unknown)
 
     def _add_inputs(self) -> None:
         number = 0
@@ -590,6 +596,12 @@ def _options(operator: Operator, entry: Entry) -> Mapping[str, Any]:
     if operator.is_custom:
         return FlexOptions(bytes(operator.custom_options or b""))
     return operator.attributes_as(entry.options) if entry.options else operator.attributes
+
+
+def _place(operator: Operator) -> str:
+    """Return the location of an operator that is not supported, and the reason if it has no definition."""
+    where, reason = operator.where.removeprefix("subgraphs[0]."), _UNDEFINED.get(operator.name)
+    return where if operator.is_custom or reason is None else f"{where}: {reason}"
 
 
 def _title(operator: Operator) -> str:

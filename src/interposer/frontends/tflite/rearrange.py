@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interposer.core.types import Dim
+from interposer.frontends.tflite.interior import padded
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.reshape import reshape_to
 from interposer.frontends.tflite.slices import computed_slice, computed_strided_slice
@@ -126,7 +127,10 @@ def pad(node: Node) -> list[Value]:
 
 @operator("PADV2")
 def pad_with(node: Node) -> list[Value]:
-    """Convert PADV2: the third input is the padding value, a constant with one element, which may be quantized."""
+    """Convert PADV2: the third input is the padding value, one element, which may be quantized or computed."""
+    if node.info(2).constant is None:
+        low, high = zip(*node.pairs(1, "the paddings"), strict=True)
+        return [padded(node, node.input(0), low, high, node.scalar(2))]
     value, q = node.known(2, "the value"), node.info(2).quantization
     if value.size != 1:
         node.fail(f"the value has shape {value.shape}; expected one number")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from interposer.core.schema import Op
+from interposer.core.types import DataType
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
@@ -21,18 +22,21 @@ _REDUCE: Final = {
     "REDUCE_ANY": ReduceOperation.ANY,
     "REDUCE_ALL": ReduceOperation.ALL,
 }
+_OF_BOOLS: Final = {"SUM": ReduceOperation.ANY, "REDUCE_PROD": ReduceOperation.ALL}
 
 
 @operator("MEAN", *_REDUCE, options=True)
 def reduction(node: Node) -> list[Value]:
     """Convert MEAN, SUM, REDUCE_MAX and other reductions, whose axes are an input.
 
-    Without axes, the input is returned unchanged. Repeated axes count once.
+    Without axes, the input is returned unchanged. Repeated axes count once. Sums of bool are OR, products are AND.
     """
     x = node.input(0)
     axes = tuple(dict.fromkeys(normal_axis(axis, x.known.rank) for axis in node.ints(1, "the axes")))
     keep: bool = node.options["keep_dims"]
     operation = _REDUCE.get(node.operator.name)
+    if x.known.dtype is DataType.BOOL:
+        operation = _OF_BOOLS.get(node.operator.name, operation)
     op: Op = Mean(axes, keep) if operation is None else Reduce(axes, keep, operation)
     return node.result(op, x) if axes else [x]
 

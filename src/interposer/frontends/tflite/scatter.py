@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from interposer.core.types import Dim
+from interposer.core.types import DataType, Dim
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.reshape import broadcast_by
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
+from interposer.ops.quantization import Cast
 from interposer.ops.reshape import BroadcastTo, Reshape
 from interposer.ops.scatter import DynamicUpdateSlice, ScatterFunction, ScatterNd
 
@@ -15,9 +16,12 @@ __all__: list[str] = []
 
 @operator("SCATTER_ND")
 def scatter_nd(node: Node) -> list[Value]:
-    """Convert SCATTER_ND: add updates to zeros; the shape is the last input."""
-    op = ScatterNd(ScatterFunction.ADD, input_enabled=False)
-    return node.result(op, node.input(2), node.input(0), node.input(1))
+    """Convert SCATTER_ND: add updates to zeros; the shape is the last input. Sums of bool are OR."""
+    op, updates = ScatterNd(ScatterFunction.ADD, input_enabled=False), node.input(1)
+    if updates.known.dtype is not DataType.BOOL:
+        return node.result(op, node.input(2), node.input(0), updates)
+    counts = node.add(op, node.input(2), node.input(0), node.add(Cast(DataType.INT32), updates))
+    return node.result(Cast(DataType.BOOL), counts)
 
 
 @operator("DYNAMIC_UPDATE_SLICE")

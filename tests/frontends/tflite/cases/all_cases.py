@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.frontends.tflite.cases import complex, draws, lookups, sliding, stablehlo
+from tests.frontends.tflite.cases import complex, draws, lookups, movement, sliding, stablehlo, types
 
-CASES = [*complex.CASES, *draws.CASES, *lookups.CASES, *sliding.CASES, *stablehlo.CASES]
+CASES = [*complex.CASES, *draws.CASES, *lookups.CASES, *movement.CASES, *sliding.CASES, *stablehlo.CASES, *types.CASES]

@@ -72,6 +72,8 @@ class Case:
     tolerance: float = 1e-5
     expected: list[Any] | None = None
     crashes_litert: bool = False
+    optimized: bool = False
+    """Compare with LiteRT's optimized kernels, where its reference kernels compute something else."""
     regions: list[Region] = field(default_factory=list)
     """The subgraphs that the operator runs, which have the indices 1, 2 ... in the file."""
 

@@ -39,6 +39,8 @@ def run_litert(case: Case) -> list[np.ndarray]:
     """
     from ai_edge_litert.interpreter import OpResolverType
 
+    if case.optimized:
+        return _interpreted(case, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
     try:
         return _interpreted(case, OpResolverType.BUILTIN_REF)
     except (RuntimeError, ValueError) as error:
@@ -78,6 +80,13 @@ def _attempt(run, case, errors):
         return run(case)
     except errors as error:
         return str(error)
+
+
+def difference_to_example(case: Case) -> str:
+    """Return how the results of the reference kernels differ from the worked example, or an empty text."""
+    results = run_here(case)
+    expected = [np.array(value, result.dtype) for value, result in zip(case.expected or (), results, strict=True)]
+    return difference(results, expected, case.tolerance)
 
 
 def difference(here: Sequence[np.ndarray], there: Sequence[np.ndarray], tolerance: float) -> str:
