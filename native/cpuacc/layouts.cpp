@@ -36,10 +36,11 @@ class Chooser {
     return n < layouts.size() ? layouts[n] : Layout::plain;
   }
 
-  /// Let operands refer to their blocked version if it exists.
+  /// Let operands refer to their blocked version if it exists. Constants remain as they are: a kernel is chosen by
+  /// which of its operands are constant, and a blocked version is computed by a step.
   void prefer_blocked(Node& node) {
     for (int& tensor : node.inputs) {
-      if (tensor < 0) continue;
+      if (tensor < 0 || graph_[original(tensor)].data) continue;
       for (Layout layout : {Layout::blocked_nchw, Layout::blocked_nhwc}) {
         auto found = versions_.find({original(tensor), layout});
         if (found != versions_.end()) tensor = found->second;

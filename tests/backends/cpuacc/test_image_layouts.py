@@ -157,3 +157,18 @@ def test_resizing_may_read_the_channels_of_a_convolution_as_rows_or_columns(
 
     resize = Resize(target_height=7, target_width=9, method=method, data_layout=after)
     net.assert_alike(net.network.add_layer(resize, image))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_weights_may_also_be_an_operand_of_an_elementwise_layer_before(layout: DataLayout):
+    network = ip.Network("shared")
+    shape = (1, 1, 1, 2) if layout is LAST else (1, 2, 1, 1)
+    one = (1, 1, 1, 1)
+    x = network.add_input_layer(0, TensorInfo(one), name="x")
+    kernel = network.add_constant_layer(numbers(1, 1, 2, 1) if layout is LAST else numbers(1, 1, 1, 2))
+    image = network.add_layer(TransposeConvolution2d(data_layout=layout), x, kernel)
+    weights = network.add_constant_layer(numbers(*shape) - 1)
+    least = network.add_layer(ElementwiseBinary(BinaryOperation.MINIMUM), image, weights)
+    network.add_output_layer(0, network.add_layer(Convolution2d(data_layout=layout), least, weights), name="y")
+    results = [ip.load(network, [backend])(numbers(*one)) for backend in ("CpuAcc", "CpuRef")]
+    np.testing.assert_allclose(*results, rtol=1e-5)
