@@ -230,7 +230,7 @@ def test_labels_need_one_vector_of_classes(run, two_inputs, folder):
 
 
 def test_a_file_that_is_no_network_is_refused(run, folder):
-    text = "interposer: labels.txt: this is no model of a known format (nnapi, onnx, tensorflow, text, tflite): "
+    text = "interposer: labels.txt: this is no model of a known format (caffe, nnapi, onnx, tensorflow, text, tflite): "
     assert run("labels.txt", status=2).startswith(text)
 
 

@@ -140,6 +140,26 @@ def test_batch_reindex_selects_images():
     check('type: "BatchReindex"', [IMAGE, np.float32([1, 0, 1])], IMAGE[[1, 0, 1]])
 
 
+POOLED = """
+layer { name: "p" type: "Pooling" bottom: "x" top: "p" top: "mask" pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: "u" type: "Upsample" bottom: "p" bottom: "mask" top: "u" upsample_param { upsample_h: 7 upsample_w: 9 } }
+"""
+
+
+@pytest.mark.parametrize("backends", [["CpuRef"], None])
+def test_upsample_writes_the_maxima_of_every_channel_to_their_places(backends: list[str] | None):
+    expected, places = np.zeros_like(IMAGE), np.zeros((2, 4, 4, 5), np.float32)
+    for n, c, i, j in np.ndindex(places.shape):
+        window = IMAGE[n, c, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2]
+        row, column = np.unravel_index(window.argmax(), window.shape)
+        places[n, c, i, j] = (2 * i + row) * 9 + 2 * j + column
+        expected[n, c, 2 * i + row, 2 * j + column] = window.max()
+    text = inputs_text({"x": IMAGE.shape}) + POOLED
+    mask, result = ip.load(text.encode(), backends, outputs=["mask", "u"]).run([IMAGE])
+    np.testing.assert_array_equal(mask, places)
+    np.testing.assert_array_equal(result, expected)
+
+
 def test_upsample_writes_maxima_to_their_places_and_can_cut_a_row():
     x = np.float32([[[[5, 7]]]])
     check(

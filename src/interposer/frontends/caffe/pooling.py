@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from interposer.core.types import DataType
+from interposer.core.types import Array, DataType
 from interposer.frontends.caffe.caffe_converters import layer
 from interposer.frontends.caffe.node import Node
 from interposer.frontends.caffe.proto import Message
 from interposer.frontends.caffe.schema import ENUMS
 from interposer.frontends.caffe.windows import Windows, windows
 from interposer.ir.graph import Value
+from interposer.ops.elementwise import BinaryOperation
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat, Pad, Splitter
 from interposer.ops.regions import RoiPooling
 from interposer.ops.windowed import MaxPoolingWithIndices
 
-__all__: list[str] = []
+__all__ = ["first_of_planes"]
 
 _METHODS: Final = {
     ENUMS["PoolMethod"]["MAX"]: PoolingAlgorithm.MAX,
@@ -106,7 +109,14 @@ def _with_places(node: Node, x: Value, window: Windows, rounding: OutputShapeRou
     values, places = node.pieces(op, x)
     if _with_empty_windows(node, values, x, window) is not values:
         node.fail("its last window is outside the image, and a maximum of no element has no place")
+    first = node.constant(first_of_planes(node.shape(x)[:2], math.prod(node.shape(x)[2:])))
+    places = node.binary(BinaryOperation.SUB, places, first)
     return [values, node.add(Cast(DataType.FLOAT32), places)]
+
+
+def first_of_planes(planes: Sequence[int], size: int) -> Array:
+    """Return the number of the first element of each plane of `size` elements, for the sizes of batch and channels."""
+    return np.arange(math.prod(planes), dtype=np.int64).reshape(*planes, 1, 1) * size
 
 
 @layer("ROIPooling")

@@ -10,6 +10,7 @@ import numpy as np
 from interposer.core.types import DataLayout, DataType
 from interposer.frontends.caffe.caffe_converters import layer
 from interposer.frontends.caffe.node import Node
+from interposer.frontends.caffe.pooling import first_of_planes
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.blocks import ChannelShuffle
@@ -176,8 +177,7 @@ def upsample(node: Node) -> Value:
     sizes = [parameters.upsample_h or sizes[0], parameters.upsample_w or sizes[1]]
     if len(node.inputs) == 1:
         return node.add(Resize(target_height=sizes[0], target_width=sizes[1], data_layout=DataLayout.NCHW), x)
-    batch, channels = node.shape(x)[:2]
-    planes = np.arange(batch * channels, dtype=np.int64).reshape(batch, channels, 1, 1) * math.prod(sizes)
+    first = node.constant(first_of_planes(node.shape(x)[:2], math.prod(sizes)))
     places = node.add(Cast(DataType.INT64), node.inputs[1])
-    places = node.binary(BinaryOperation.ADD, places, node.constant(planes))
+    places = node.binary(BinaryOperation.ADD, places, first)
     return node.add(MaxUnpooling(extents=tuple(sizes)), x, places)

@@ -37,7 +37,7 @@ def with_sources(net: Net) -> Net:
     result = replace(net, layers=(*sources, *net.layers))
     if all(layer.type == "DummyData" for layer in filter(is_source, result.layers)) and not net.inputs:
         return result
-    layers = (made for layer in result.layers for made in (_constants(layer) or [layer]))
+    layers = (item for layer in result.layers for item in (_constants(layer) or [layer]))
     return replace(result, layers=tuple(layers))
 
 
