@@ -180,6 +180,41 @@ def test_a_list_gets_the_shape_of_the_element_that_the_loop_writes(rows):
     assert run(data, x, outputs=["y"])[0].tolist() == (-x).tolist()
 
 
+def test_a_loop_that_writes_elements_of_an_unknown_size_is_unrolled():
+    arguments = {"i": "int32", "list": "float32", "source": "float32"}
+    test = function(
+        "test",
+        arguments,
+        {"r": "less:z:0"},
+        const("n", np.int32(2)),
+        node("Less", "less", "i", "n:output:0"),
+        dtype="bool",
+    )
+    body = function(
+        "body",
+        arguments,
+        {"a": "next:z:0", "b": "set:output_handle:0", "c": "source"},
+        const("one", np.int32(1)),
+        node("AddV2", "next", "i", "one:output:0"),
+        node("TensorListGetItem", "get", "source", "i", "one:output:0", element_dtype=Type("float32")),
+        node("Where", "where", "get:item:0"),
+        node("TensorListSetItem", "set", "list", "i", "where:index:0", element_dtype=Type("int64")),
+    )
+    data = graph(
+        placeholder("x", (2, 3)),
+        const("zero", np.int32(0)),
+        const("size", np.int32(2)),
+        const("shape", np.int32(-1)),
+        node("TensorListFromTensor", "source", "x", "shape", element_dtype=Type("float32")),
+        node("TensorListReserve", "list", "shape", "size", element_dtype=Type("int64")),
+        node("While", "loop", "zero", "list", "source", cond=Func("test"), body=Func("body")),
+        node("TensorListStack", "y", "loop:1", "shape", element_dtype=Type("int64")),
+        functions=[test, body],
+    )
+    x = np.float32([[0, 5, 0], [7, 0, 0]])
+    assert run(data, x, outputs=["y"])[0].tolist() == [[[1]], [[0]]]
+
+
 def test_a_list_that_is_not_written_in_order_is_refused():
     data = graph(
         placeholder("x", (2, 3)),

@@ -86,6 +86,7 @@ def test_outputs_can_be_named():
     )
     x = RNG.normal(size=(2, 6)).astype(np.float32)
     assert np.array_equal(run(data, x)[0], np.maximum(x[:, 2:4], 0))
+    assert np.array_equal(ip.load(data, outputs=["split:2"]).run([x])[0], x[:, 4:])
     first, last = run(data, x, outputs=["split", "split:2"])
     assert np.array_equal(first, x[:, :2]) and np.array_equal(last, x[:, 4:])
 

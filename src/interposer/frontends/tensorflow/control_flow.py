@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -11,11 +11,12 @@ from interposer.core.errors import ParseError
 from interposer.core.types import DataType, TensorInfo
 from interposer.frontends.tensorflow.importer import Scope
 from interposer.frontends.tensorflow.lists import settled_list
-from interposer.frontends.tensorflow.loops import Place
+from interposer.frontends.tensorflow.loops import Loop, Place
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.results import Absent, Result, TensorList
 from interposer.frontends.tensorflow.subgraphs import Body, called, invariants, region
 from interposer.frontends.tensorflow.tensorflow_converters import operator
+from interposer.frontends.unsupported import UnboundFormError
 from interposer.ir.graph import Value
 from interposer.ops.control_flow import If, While, merged_carried
 from interposer.ops.elementwise import Comparison, ComparisonOperation, Where
@@ -24,12 +25,20 @@ from interposer.ops.quantization import Cast
 __all__: list[str] = []
 
 _MOST_STEPS: Final = 64
+_MOST_ITERATIONS: Final = 64
+"""The limit of iterations of a loop that is unrolled."""
 
 
 class Convert(Protocol):
     """Function that converts the body of a loop, or its condition, for infos of the carried arguments by position."""
 
     def __call__(self, infos: Mapping[int, TensorInfo], *, test: bool) -> tuple[Body, list[Result]]: ...
+
+
+class Once(Protocol):
+    """Function that converts the body of a loop, or its condition, in place for these arguments."""
+
+    def __call__(self, values: list[Result], *, test: bool) -> list[Result]: ...
 
 
 @operator("PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall")
@@ -137,7 +146,11 @@ def while_(node: Node) -> Result | list[Result]:
         created, results = called(node.importer, name, arguments, infos)
         return created, results if test else [results[place] for place in places]
 
-    return _looped(node, arguments, places, convert)
+    def once(values: list[Result], *, test: bool) -> list[Result]:
+        results: list[Result] = node.importer.inlined(condition if test else body, values)
+        return results
+
+    return _looped(node, arguments, places, convert, once)
 
 
 @operator("Exit", "RefExit")
@@ -147,29 +160,38 @@ def exit_(node: Node) -> Result | list[Result]:
     loop = scope.loops.at(node.name)
     if loop is None or not loop.condition or not all(place.switch for place in loop.places):
         raise ParseError("it belongs to no loop")
-    arguments = list(node.inputs)
-    count = len(loop.places)
+    arguments, count = list(node.inputs), len(loop.places)
+    constants = dict(zip(loop.constants, arguments[count:], strict=True))
     places = [i for i, place in enumerate(loop.places) if not _is_invariant(scope, place)]
 
     def convert(infos: Mapping[int, TensorInfo], *, test: bool) -> tuple[Body, list[Result]]:
         body = Body(scope, loop.name, scope.nodes, function=scope.is_function)
-        inputs = {i: body.carried(infos[i], loop.places[i].merge) for i in infos}
-        for i, place in enumerate(loop.places):
-            value = inputs[i] if i in inputs else body.scope.brought_in(arguments[i])
-            body.scope.define(place.merge, value)
-            body.scope.define(place.switch, Absent.DEAD, value)
-        for number, name in enumerate(loop.constants):
-            body.scope.define(name, body.scope.brought_in(arguments[count + number]))
-        texts = [loop.condition] if test else [loop.places[i].following for i in places]
-        return body, body.outputs(texts)
+        inputs: dict[int, Result] = {i: body.carried(infos[i], loop.places[i].merge) for i in infos}
+        values = [inputs.get(i, item) for i, item in enumerate(arguments[:count])]
+        _enter(body.scope, loop, map(body.scope.brought_in, values), constants)
+        return body, body.outputs([loop.condition] if test else [loop.places[i].following for i in places])
 
-    results = _looped(node, arguments[:count], places, convert)
+    def once(values: list[Result], *, test: bool) -> list[Result]:
+        inner = Scope(scope.network, scope.shared, scope.nodes, scope, function=scope.is_function)
+        _enter(inner, loop, values, constants)
+        return inner.converted([loop.condition] if test else [place.following for place in loop.places])
+
+    results = _looped(node, arguments[:count], places, convert, once)
     if isinstance(results, Absent):
         return results
-    for place, result in zip(loop.places, results, strict=True):
-        if place.exit and place.exit != node.name:
-            scope.define(place.exit, result)
-    return next(result for place, result in zip(loop.places, results, strict=True) if place.exit == node.name)
+    known = {place.exit: result for place, result in zip(loop.places, results, strict=True) if place.exit}
+    for name, result in known.items():
+        scope.define(name, result)
+    return known[node.name]
+
+
+def _enter(scope: Scope, loop: Loop, values: Iterable[Result], constants: Mapping[str, Result]) -> None:
+    """Define what the nodes at the start of an iteration stand for: the carried values, and those that enter once."""
+    for place, value in zip(loop.places, values, strict=True):
+        scope.define(place.merge, value)
+        scope.define(place.switch, Absent.DEAD, value)
+    for name, result in constants.items():
+        scope.define(name, scope.brought_in(result))
 
 
 def _is_invariant(scope: Scope, place: Place) -> bool:
@@ -186,15 +208,21 @@ def _is_invariant(scope: Scope, place: Place) -> bool:
     return False
 
 
-def _looped(node: Node, arguments: list[Result], places: list[int], convert: Convert) -> Absent | list[Result]:
+def _looped(
+    node: Node, arguments: list[Result], places: list[int], convert: Convert, once: Once
+) -> Absent | list[Result]:
     """Add the layer of a loop, and return what all arguments are after it.
 
     `places` are the positions of carried arguments. `convert` converts the body for their infos, or the condition. This
-    is repeated until the infos no longer change.
+    is repeated until the infos no longer change. A loop that writes lists of elements without a known shape is
+    unrolled with `once`.
     """
     if not places:
         node.unsupported("its body changes nothing")
-    arguments = _with_lists(node, arguments, places, convert)
+    try:
+        arguments = _with_lists(node, arguments, places, convert)
+    except UnboundFormError:
+        return _unrolled(node, arguments, once)
     carried = [_tensor(arguments[i]) for i in places]
     infos = [value.known.with_constant(None) for value in carried]
     while True:
@@ -214,6 +242,21 @@ def _looped(node: Node, arguments: list[Result], places: list[int], convert: Con
     for place, value in zip(places, created, strict=True):
         outputs[place] = value
     return outputs
+
+
+def _unrolled(node: Node, arguments: list[Result], once: Once) -> Absent | list[Result]:
+    """Return what the arguments of a loop are after it; its body is converted in place, once for every iteration."""
+    for _ in range(_MOST_ITERATIONS + 1):
+        [again] = once(arguments, test=True)
+        truth = _truth(again) if isinstance(again, Value) else None
+        if truth is None:
+            break
+        if not truth:
+            return arguments
+        arguments = once(arguments, test=False)
+        if Absent.MISSING in arguments:
+            return Absent.MISSING
+    return node.open_shape("the shape of its elements is not known")
 
 
 def _tensor(result: Result) -> Value:

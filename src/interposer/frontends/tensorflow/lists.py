@@ -17,7 +17,7 @@ from interposer.frontends.tensorflow.shaping import reshaped
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.gather import Gather
-from interposer.ops.rearrange import Concat
+from interposer.ops.rearrange import Concat, Stack
 from interposer.ops.reshape import BroadcastTo, Fill, Shape
 from interposer.ops.scatter import ScatterNd
 from interposer.ops.sequence import Range
@@ -76,13 +76,13 @@ def from_tensor(node: Node) -> Value:
 @operator("TensorListStack")
 def stacked(node: Node) -> Value:
     """Convert TensorListStack: the elements along a new first axis."""
-    return node.value(0)
+    return _stacked(node, node.inputs[0])
 
 
 @operator("TensorListGetItem")
 def item_of(node: Node) -> Value:
     """Convert TensorListGetItem: one element of the list."""
-    return node.add(Gather(0), node.value(0), node.value(1))
+    return _item(node, node.inputs[0], node.value(1))
 
 
 @operator("TensorListSetItem")
@@ -105,9 +105,29 @@ def _length(node: Node, result: Result) -> Value:
     return node.add(Gather(0), node.step(Shape(), result), node.constant(np.array(0)))
 
 
+def _stacked(node: Node, result: Result) -> Value:
+    """Return a list as a tensor; the elements that were written while a loop was unrolled are stacked."""
+    if isinstance(result, Value):
+        return result
+    size = result.size.constant if isinstance(result, TensorList) else None
+    if not isinstance(result, TensorList) or size is None or len(result.items) != size.reshape(-1)[0]:
+        raise ParseError("its input is no list, or has elements that were not written")
+    return node.add(Stack(0), *(result.items[index] for index in sorted(result.items)))
+
+
+def _item(node: Node, result: Result, index: Value) -> Value:
+    if not isinstance(result, TensorList):
+        return node.add(Gather(0), _stacked(node, result), index)
+    place = -1 if index.constant is None else int(index.constant.reshape(-1)[0])
+    if place not in result.items:
+        raise ParseError("it reads an element that was not written")
+    return result.items[place]
+
+
 def _written(node: Node, result: Result, index: Value, item: Value) -> Result:
     if isinstance(result, TensorList):
-        return result._replace(item=item.known.with_constant(None))
+        written = {} if index.constant is None else {int(index.constant.reshape(-1)[0]): item}
+        return result._replace(item=item.known.with_constant(None), items={**result.items, **written})
     if not isinstance(result, Value):
         raise ParseError("its input is no list")
     place = reshaped(node, index, [1, 1])
@@ -138,7 +158,7 @@ def array_from_tensor(node: Node) -> Result:
 @operator("TensorArrayReadV3")
 def item_of_array(node: Node) -> Value:
     """Convert TensorArrayReadV3: one element."""
-    return node.add(Gather(0), node.value(2), node.value(1))
+    return _item(node, node.inputs[2], node.value(1))
 
 
 @operator("TensorArrayWriteV3")
@@ -150,7 +170,7 @@ def array_with_item(node: Node) -> Result:
 @operator("TensorArrayGatherV3")
 def tensor_from_array(node: Node) -> Value:
     """Convert TensorArrayGatherV3: elements along a new first axis."""
-    return node.add(Gather(0), node.value(2), node.value(1))
+    return node.add(Gather(0), _stacked(node, node.inputs[2]), node.value(1))
 
 
 @operator("TensorArraySizeV3")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from interposer.core.types import DataType, TensorInfo
@@ -20,12 +22,14 @@ class Variable(NamedTuple):
 class TensorList(NamedTuple):
     """A list of `size` tensors whose shape is not known yet, as none was written; `item` is the first one's info.
 
-    Once the shape is known, a list is a value: a tensor whose first axis has the elements.
+    Once the shape is known, a list is a value: a tensor whose first axis has the elements. While a loop is unrolled,
+    `items` has the elements that were written, by their indices.
     """
 
     size: Value
     dtype: DataType
     item: TensorInfo | None = None
+    items: Mapping[int, Value] = MappingProxyType({})
 
 
 class Absent(Enum):
