@@ -146,6 +146,20 @@ def test_an_input_without_a_shape_asks_for_one():
     assert run(data, np.float32([-1, 2]), shapes={"x": (2,)})[0].tolist() == [0, 2]
 
 
+def test_a_node_with_a_shape_becomes_an_input_and_what_is_before_it_is_dropped():
+    data = graph(
+        placeholder("file", (), "str"),
+        node("DecodeJpeg", "decoded", "file"),
+        node("Cast", "pixels", "decoded", DstT=Type("int32")),
+        node("Neg", "y", "pixels"),
+    )
+    with pytest.raises(UnsupportedOperatorError):
+        load(data)
+    model = ip.load(data, shapes={"pixels:0": (2,)})
+    assert list(model.inputs) == ["pixels"]
+    assert model.run([np.int32([1, -2])])[0].tolist() == [-1, 2]
+
+
 def test_a_switch_of_the_training_phase_is_folded():
     data = graph(
         placeholder("x", (2,)),

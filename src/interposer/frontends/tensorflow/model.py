@@ -15,7 +15,7 @@ from interposer.frontends.resizing import LARGEST, resized
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
 from interposer.frontends.tensorflow import tensorflow_families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.tensorflow.checkpoints import Variables
-from interposer.frontends.tensorflow.dtypes import data_type
+from interposer.frontends.tensorflow.dtypes import TYPE_NUMBERS, data_type
 from interposer.frontends.tensorflow.files import Content, Source, read_content
 from interposer.frontends.tensorflow.importer import Scope, Shared
 from interposer.frontends.tensorflow.messages import (
@@ -88,7 +88,8 @@ def load(
     Args:
         source: the path of a file (``.pb`` or ``.pbtxt``), the path of a SavedModel's folder, or the bytes of a frozen
             graph.
-        shapes: a shape by input name, or a size by dimension name. None in a shape keeps what the model says.
+        shapes: a shape by input name, or a size by dimension name. None in a shape keeps what the model says. A node of
+            a frozen graph that is no placeholder becomes an input by its shape; nodes before it are dropped.
         values: arrays by input name; these inputs become constants of the network.
         outputs: the names of the outputs: tensors of the graph, such as ``"softmax"`` or ``"split:1"``, or outputs of
             the signature.
@@ -129,7 +130,8 @@ def _template(
     signature: str | None,
 ) -> Template:
     with _reported_of(path):
-        model = _read(content, "tensorflow" if path is None else Path(os.fsdecode(path)).stem, outputs, signature)
+        name = "tensorflow" if path is None else Path(os.fsdecode(path)).stem
+        model = _read(content, name, outputs, signature, shapes)
         value = dict(shapes)
 
         def build(shapes: Shapes, values: Values) -> Network:
@@ -169,11 +171,11 @@ def _reported_of(path: object) -> Iterator[None]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _read(content: Content, name: str, outputs: Sequence[str] | None, signature: str | None) -> _Model:
+def _read(content: Content, name: str, outputs: Sequence[str] | None, signature: str | None, shapes: Shapes) -> _Model:
     if content.graph is not None:
         if signature is not None:
             raise InvalidArgumentError("signature: a frozen graph has no signatures")
-        return _frozen(name, content.graph, content.size, outputs)
+        return _frozen(name, content.graph, content.size, outputs, shapes)
     meta = _meta_graph(content)
     assert meta.graph_def is not None
     return _signed(name, meta.graph_def, _signature(meta, signature), content, outputs)
@@ -220,7 +222,7 @@ def _signed(
     return _Model(name, graph, functions, inputs, outputs, Variables(graph, content.folder), content.size)
 
 
-def _frozen(name: str, graph: GraphDef, size: int, requested: Sequence[str] | None) -> _Model:
+def _frozen(name: str, graph: GraphDef, size: int, requested: Sequence[str] | None, shapes: Shapes) -> _Model:
     nodes = {node.name: node for node in graph.node}
     if not nodes:
         raise ParseError("the file is truncated or damaged: the graph has no nodes")
@@ -228,7 +230,8 @@ def _frozen(name: str, graph: GraphDef, size: int, requested: Sequence[str] | No
     if not outputs:
         raise ParseError("the graph has no outputs; name some with outputs=")
     functions = _functions(graph)
-    inputs = _placeholders(graph, functions, outputs, set())
+    cuts = [name for name in map(_bare, shapes) if name in nodes and nodes[name].op not in _PLACEHOLDERS]
+    inputs = _placeholders(graph, functions, outputs, set(), cuts)
     return _Model(name, graph, functions, inputs, outputs, Variables(graph, None), size)
 
 
@@ -283,18 +286,40 @@ def _count(node: NodeDef) -> int:
 
 
 def _placeholders(
-    graph: GraphDef, functions: Mapping[str, FunctionDef], outputs: Mapping[str, str], known: set[str]
+    graph: GraphDef,
+    functions: Mapping[str, FunctionDef],
+    outputs: Mapping[str, str],
+    known: set[str],
+    cuts: Sequence[str] = (),
 ) -> dict[str, _Tensor]:
-    """Return the placeholders on which the outputs depend, except those in `known`, in the order of the graph."""
+    """Return the placeholders on which the outputs depend, except those in `known`, in the order of the graph.
+
+    The nodes in `cuts`, to which the caller gives shapes, are inputs too; what they depend on is not needed.
+    """
     scope = Scope(Network(""), Shared(functions, _nothing), graph.node, function=False)
-    needed = {node.name for node in scope.needed(outputs.values())}
+    for name in cuts:
+        scope.define(name)
+    order = scope.needed(outputs.values())
+    needed = {node.name for node in order}
+    read = {scope.reference(text).node for node in order for text in data_inputs(node)}
     result = {}
     for node in graph.node:
+        if node.name in cuts and node.name in read:
+            result[node.name] = _Tensor(node.name, _type_of(node), None)
         if node.op in _PLACEHOLDERS and node.name in needed and node.name not in known:
             kind, shape = node.attr.get("dtype"), _declared(node)
             dims = None if shape is None else shape.dims()
             result[node.name] = _Tensor(node.name, (kind.type if kind is not None else None) or 0, dims)
     return result
+
+
+def _type_of(node: NodeDef) -> int:
+    """Return the number of the type of a node's result; float32 if no attribute says it."""
+    for name in ("DstT", "dtype", "output_type", "T"):
+        kind = node.attr.get(name)
+        if kind is not None and kind.type is not None:
+            return kind.type
+    return TYPE_NUMBERS["DT_FLOAT"]
 
 
 def _declared(node: NodeDef | None) -> DeclaredShape | None:
@@ -327,8 +352,12 @@ def _infos(model: _Model, shapes: Shapes, values: Values) -> Iterator[tuple[str,
 
 def _known_name(name: str, inputs: Mapping[str, object]) -> str:
     """Return the name of an input; TensorFlow's name of the tensor, with ``:0`` at the end, is accepted too."""
-    bare = str(name).removesuffix(":0")
+    bare = _bare(name)
     return bare if name not in inputs and bare in inputs else name
+
+
+def _bare(name: object) -> str:
+    return str(name).removesuffix(":0")
 
 
 def _shape(name: str, dims: list[int | None] | None) -> TensorShape:
