@@ -45,3 +45,11 @@ def test_a_network_survives_conversion_to_onnx(name: str, tmp_path: Path) -> Non
     onnx.save(network, tmp_path / "net.onnx")
     results = [ip.load(source, ["CpuRef"])(image) for source in (network, tmp_path / "net.onnx")]
     np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-6)
+
+
+def test_batch_norm_and_scale_are_merged_into_convolutions() -> None:
+    net = NETWORKS["mobilenet"]()
+    model = ip.load(net.text.encode(), ["CpuRef"], weights=weights_of_network(net))
+    assert {type(layer.op).__name__ for layer in model.optimized.graph if layer.inputs} == {
+        "Activation", "Convolution2d", "DepthwiseConvolution2d", "Output", "Pooling2d", "Softmax",
+    }  # fmt: skip

@@ -82,9 +82,14 @@ def bn(node: Node) -> Value:
         return node.add(BatchNormalization(eps=parameters.eps), x, *weights)
     if count != 2 or parameters.bn_mode != ENUMS["BnMode"]["INFERENCE"]:
         node.fail(f"it has {count} blobs; expected 2 with the bn_mode INFERENCE, or 4 with mean and variance")
-    shape = (channels, *[1] * (x.known.rank - 2))
-    scaled = node.binary(BinaryOperation.MUL, x, node.constant(factors.reshape(shape)))
-    return node.binary(BinaryOperation.ADD, scaled, node.constant(shift.reshape(shape)))
+    return _scaled(node, x, factors, shift)
+
+
+def _scaled(node: Node, x: Value, factors: Array, shift: Array) -> Value:
+    """Multiply each channel by a factor and add a number, in a form that the optimizer merges into a convolution."""
+    zeros, ones = np.zeros(len(factors), np.float32), np.ones(len(factors), np.float32)
+    weights = [node.constant(array) for array in (zeros, ones, shift, factors)]
+    return node.add(BatchNormalization(eps=0.0), x, *weights)
 
 
 @layer("Scale")
@@ -92,6 +97,11 @@ def scale(node: Node) -> Value:
     """Convert Scale: multiply by weights, or by the second bottom, along some axes, and add a bias if there is one."""
     parameters = node.parameters("scale_param")
     x = node.inputs[0]
+    if len(node.inputs) == 1 and node.axis(parameters.axis) == parameters.num_axes == 1:
+        channels = _channels(node, x)
+        factors = node.weights(0, (channels,), "scales")
+        shift = node.weights(1, (channels,), "bias") if parameters.bias_term else np.zeros(channels, np.float32)
+        return _scaled(node, x, factors, shift)
     result = node.binary(BinaryOperation.MUL, x, _factor(node, parameters, 0, "scale"))
     if parameters.bias_term:
         array = node.blob(len(node.layer.blobs) - 1 if len(node.inputs) == 2 else 1, "bias")
