@@ -8,13 +8,14 @@ With a pattern it only runs the cases whose names match, and prints the result o
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import re
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
@@ -28,6 +29,7 @@ from tests.frontends.tflite.cases.comparison import compared, difference_to_exam
 PAGE: Final = "docs/reference/tflite-cases.md"
 VERSION: Final = "2.3.0"
 """The version of the package ai-edge-litert whose results the page lists."""
+_FORK: Final = multiprocessing.get_context("fork")
 
 
 class Result(NamedTuple):
@@ -50,6 +52,22 @@ def result_of(case: Case) -> Result:
         return Result(case, status, reason, False)
     wrong = difference_to_example(case)
     return Result(case, "differs" if wrong else status, wrong or reason, True)
+
+
+def isolated(case: Case) -> Result:
+    """Run one case in a child process, as LiteRT's interpreter may crash, at most three times."""
+    for _ in range(3):
+        queue: Any = _FORK.SimpleQueue()
+        child = _FORK.Process(target=_put, args=(queue, case))
+        child.start()
+        child.join()
+        if child.exitcode == 0:
+            return Result(case, *queue.get())
+    return Result(case, "refused by LiteRT", "its interpreter crashes", False)
+
+
+def _put(queue: Any, case: Case) -> None:
+    queue.put(tuple(result_of(case))[1:])
 
 
 def page(results: Sequence[Result]) -> str:
@@ -97,7 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("pattern", nargs="?", help="only run the cases whose names match, and print their results")
     parser.add_argument("--check", action="store_true", help="change nothing, and fail if the page is outdated")
     args = parser.parse_args(arguments)
-    results = [result_of(case) for case in CASES if re.search(args.pattern or "", case.id)]
+    results = [isolated(case) for case in CASES if re.search(args.pattern or "", case.id)]
     if args.pattern:
         for result in results:
             print(f"{result.status:17} {result.case.id} {result.reason}".rstrip())
