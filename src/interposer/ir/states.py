@@ -17,7 +17,16 @@ from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer
 from interposer.ops.control import Input, Output
 
-__all__ = ["State", "free_binding_id", "initial_array", "initial_value", "input_value", "state_problems", "states_of"]
+__all__ = [
+    "State",
+    "direct_sinks",
+    "free_binding_id",
+    "initial_array",
+    "initial_value",
+    "input_value",
+    "state_problems",
+    "states_of",
+]
 
 
 class State(NamedTuple):
@@ -49,6 +58,12 @@ def states_of(graph: Graph) -> list[State]:
     sources = [layer for layer in graph if isinstance(layer.op, Input) and layer.op.state]
     sources.sort(key=lambda layer: -layer.op.binding_id)  # type: ignore[attr-defined] # an Input has one
     return [State(_name(layer), layer, targets.get(_name(layer))) for layer in sources]
+
+
+def direct_sinks(graph: Graph) -> list[Layer]:
+    """Return the Output layers, without those that set a state to a value which is an output to the caller as well."""
+    returned = {layer.values[0] for layer in graph.outputs}
+    return [layer for layer in graph.sinks if not _is_state(layer) or layer.values[0] not in returned]
 
 
 def free_binding_id(graph: Graph) -> int:
@@ -131,6 +146,10 @@ def _target_problems(layer: Layer, source: Layer) -> Iterator[str]:
     fits = info.shape.accepts(declared.shape) and info.quantization == declared.quantization
     if not fits or info.dtype is not declared.dtype:
         yield f"the state {_name(layer)!r} is {declared}, but is set to {info}"
+
+
+def _is_state(layer: Layer) -> bool:
+    return bool(_name(layer))
 
 
 def _name(layer: Layer) -> str:

@@ -13,6 +13,7 @@ from interposer.core.dlpack import as_array, shared_array
 from interposer.core.errors import BindingError, ExecutionError
 from interposer.core.types import MAX_RANK, Array, DataType, TensorInfo, TensorShape
 from interposer.ir.graph import Layer, binding_id
+from interposer.ir.states import direct_sinks
 from interposer.ops.control import Input
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.overlaps import Constants, refuse_overlaps
@@ -42,12 +43,13 @@ class Fitting(dict[int, Array]):
 class Bindings:
     """Checks and converts the inputs and outputs of one network, which are known by binding id.
 
-    With `states`, the tensors that read and set states are among them, with negative ids.
+    With `states`, the tensors that read and set states are among them, with negative ids. Those that set a state to an
+    output of the caller are left out.
     """
 
     def __init__(self, optimized: OptimizedNetwork, *, states: bool = False) -> None:
         graph = optimized.graph
-        inputs, outputs = (graph.sources, graph.sinks) if states else (graph.inputs, graph.outputs)
+        inputs, outputs = (graph.sources, direct_sinks(graph)) if states else (graph.inputs, graph.outputs)
         self.inputs = {item.id: item for item in map(_binding, inputs)}
         self.outputs = {output.id: output for output in map(_binding, outputs)}
         self._titles = {key: f"output {key} ({item.name})" for key, item in self.outputs.items()}

@@ -12,8 +12,9 @@ import numpy as np
 from interposer.backend import Workload
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import binding_id
-from interposer.ir.states import State
+from interposer.ir.states import State, direct_sinks
 from interposer.kernels.table import empty
+from interposer.ops.control import Output
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.states import StateMemory
 from interposer.runtime.steps import Steps, failure
@@ -44,7 +45,11 @@ def direct_call(
     outputs = sorted(bindings.outputs)
     arguments, results = ({number: place for place, number in enumerate(ids)} for ids in (inputs, outputs))
     read = {layer.output: arguments[binding_id(layer)] for layer in steps.inputs}
-    written = {layer.values[0]: results[binding_id(layer)] for layer in steps.outputs}
+    written = {
+        layer.values[0]: results[binding_id(layer)]
+        for layer in direct_sinks(steps.program.graph)
+        if binding_id(layer) in bindings.outputs
+    }
     workload: Any = step.workload
     values = [step.layer.inputs[operand] for operand in workload.operands]
     around = direct.Surroundings(
@@ -73,6 +78,7 @@ class StatefulCall:
         self._order = [number for number in inputs if number < 0]
         self._targets = sorted(number for number in bindings.outputs if number < 0)
         self._output_names = [bindings.outputs[number].name for number in sorted(bindings.outputs) if number >= 0]
+        self._copies = _copies(states, bindings)
         self._infos = [bindings.outputs[number].info for number in sorted(bindings.outputs) if number >= 0]
 
     def run(self, memory: StateMemory, inputs: Any, outputs: Any) -> list[Array] | None:
@@ -94,7 +100,24 @@ class StatefulCall:
             if result is None:
                 targets.update(values)
                 return None
-            return result[len(self._targets) :]
+            outcome = result[len(self._targets) :]
+            for number, position in self._copies:
+                np.copyto(targets[number], outcome[position])
+            return outcome
+
+
+def _copies(states: Sequence[State], bindings: Bindings) -> list[tuple[int, int]]:
+    """Return the states whose next value is an output to the caller as well: binding ids and numbers of the outputs."""
+    outputs = sorted(number for number in bindings.outputs if number >= 0)
+    result = []
+    for state in states:
+        number = binding_id(state.source)
+        if state.target is not None and number not in bindings.outputs:
+            sinks = (use.layer for use in state.target.values[0].uses if isinstance(use.layer.op, Output))
+            result.append(
+                (number, next(outputs.index(binding_id(sink)) for sink in sinks if binding_id(sink) in outputs))
+            )
+    return result
 
 
 def _in_order(values: Any, names: Sequence[str]) -> Any:

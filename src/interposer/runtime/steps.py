@@ -14,6 +14,7 @@ from interposer.core.errors import DeadlineExceededError, ExecutionError, LoadEr
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ir.regions import region_title
+from interposer.ir.states import direct_sinks
 from interposer.ops.control import Constant
 from interposer.runtime.control import ControlWorkload, control_workload
 from interposer.runtime.factories import Factories, constant_of, guarded, said
@@ -74,7 +75,7 @@ class Steps:
             return None
         [layer] = program.running
         step, read = program.step(layer), [item.output for item in self.inputs]
-        written = [output.values[0] for output in self.outputs]
+        written = [output.values[0] for output in direct_sinks(program.graph)]
         own = sorted(map(id, written)) == sorted(map(id, layer.outputs))
         used = {value for value in layer.inputs if value is not None}
         borrowed = self.imported.issuperset((*read, *written)) and used.issubset(read)
