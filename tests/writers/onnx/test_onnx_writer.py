@@ -26,6 +26,7 @@ from interposer.ops import (
     Pooling2d,
     PoolingAlgorithm,
     Reshape,
+    Resize,
     Softmax,
     Splitter,
     StandIn,
@@ -365,3 +366,22 @@ def test_large_integers_with_scales_for_blocks_are_exact_until_they_are_multipli
     network.add_output_layer(0, layer, name="y")
     written = load(write(network, opset=opset).SerializeToString())
     assert reference_outputs(written.graph, {0: codes})[0].tolist() == [[1.5, 1.0, 8.0, 2.0]]
+
+
+@pytest.mark.parametrize("layout", [DataLayout.NHWC, DataLayout.NCHW])
+@pytest.mark.parametrize(("rows", "target", "centred", "aligned", "written"), [
+    (2, 47, True, False, "Gather"),  # 23.5 * 2 / 47 is less than 1 in float32
+    (4, 2, True, False, "Resize"),
+    (3, 7, True, False, "Resize"),
+    (5, 15, False, False, "Resize"),
+    (3, 5, False, True, "Resize"),
+])  # fmt: skip
+def test_a_resized_image_takes_the_same_pixels_in_onnx(layout, rows, target, centred, aligned, written):
+    shape = (1, rows, 1, 1) if layout is DataLayout.NHWC else (1, 1, rows, 1)
+    network = Network("resized")
+    x = network.add_input_layer(0, TensorInfo(shape, "float32"), name="x")
+    op = Resize(3, target, data_layout=layout, half_pixel_centers=centred, align_corners=aligned)
+    network.add_output_layer(0, network.add_layer(op, x))
+    model = write(network)
+    assert kinds(model).count(written) == (2 if written == "Gather" else 1)
+    same_after_a_round_trip(network, model, np.arange(rows, dtype=np.float32).reshape(shape))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from interposer.core.types import Dim
 from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
 from interposer.ops.resize import Resize, ResizeMethod
@@ -31,12 +34,15 @@ _PADDINGS: Final = {
 def resize(draft: Draft, op: Resize) -> Tensor:
     """Write Resize; the layer's flags select one of three coordinate transformations.
 
-    Nearest-neighbor sampling rounds coordinates down, or half up with aligned corners or half-pixel centers.
+    Nearest-neighbor sampling rounds coordinates down, or half up with aligned corners or half-pixel centers. Where ONNX
+    would round one to another pixel, Gather nodes take the pixels.
     """
     x, last = draft.operand(0), op.data_layout.channels_last
     nearest = op.method is ResizeMethod.NEAREST_NEIGHBOR
     if not nearest and not x.dtype.is_float:
         refuse("it mixes integers with weights of fixed-point numbers")
+    if nearest and not _rounds_alike(draft, op):
+        return _gathered(draft, op, x)
     first = draft.to_channels_first(x, 4, last)
     sizes, axes = _sizes(draft, op)
     rounding = "floor" if not (op.align_corners or op.half_pixel_centers) else "round_prefer_ceil"
@@ -58,6 +64,53 @@ def _coordinates(op: Resize) -> str:
     if op.align_corners:
         return "align_corners"
     return "half_pixel" if op.half_pixel_centers else "asymmetric"
+
+
+def _resized_axes(draft: Draft, op: Resize) -> list[tuple[int, int, int]]:
+    """Return height and width, as axis, size of the input, and size of the result; only those of known size."""
+    height, width, _ = op.data_layout.axes()
+    shape, targets = draft.info(0).shape, ((height, op.target_height), (width, op.target_width))
+    return [(axis, size, target) for axis, target in targets if not isinstance(size := shape[axis], Dim)]
+
+
+def _rounds_alike(draft: Draft, op: Resize) -> bool:
+    """Return True if ONNX's coordinates select the same pixels as those of the layer, which are float32.
+
+    They may differ where a coordinate is half-way between two pixels. True, too, if a size is not known.
+    """
+    axes = _resized_axes(draft, op)
+    return len(axes) < 2 or all(
+        np.array_equal(_pixels(op, size, target), _onnx_pixels(op, size, target)) for _, size, target in axes
+    )
+
+
+def _pixels(op: Resize, size: int, target: int) -> NDArray[np.int64]:
+    """Return the pixels that the layer takes along an axis of `size` pixels; its coordinates are float32."""
+    over, under = (size - 1, target - 1) if op.align_corners and target > 1 else (size, target)
+    offset = np.float32(0.5 if op.half_pixel_centers else 0)
+    places = (np.arange(target, dtype=np.float32) + offset) * (np.float32(over) / np.float32(under))
+    return _within(np.floor(places.astype(np.float64) + 0.5) if op.align_corners else np.floor(places), size)
+
+
+def _onnx_pixels(op: Resize, size: int, target: int) -> NDArray[np.int64]:
+    """Return the pixels that ONNX takes along an axis of `size` pixels, with the coordinates that the node names."""
+    x, scale = np.arange(target, dtype=np.float64), target / size
+    if op.align_corners:
+        return _within(np.floor(x * ((size - 1) / max(target - 1, 1)) + 0.5), size)
+    if op.half_pixel_centers:
+        return _within(np.floor((x + 0.5) / scale - 0.5 + 0.5), size)
+    return _within(np.floor(x / scale), size)
+
+
+def _within(places: NDArray[np.floating], size: int) -> NDArray[np.int64]:
+    return np.clip(places.astype(np.int64), 0, size - 1)
+
+
+def _gathered(draft: Draft, op: Resize, x: Tensor) -> Tensor:
+    """Return the pixels of `x` that the layer takes, gathered along height and width."""
+    for axis, size, target in _resized_axes(draft, op):
+        x = draft.node("Gather", x, draft.ints(_pixels(op, size, target).tolist(), "pixels"), axis=axis)
+    return x
 
 
 def _sizes(draft: Draft, op: Resize) -> tuple[Tensor, list[int] | None]:
