@@ -12,6 +12,7 @@ from interposer.ops import (
     ActivationFunction,
     Addition,
     Det,
+    DynamicFakeQuantization,
     FullyConnected,
     Gather,
     Multiplication,
@@ -50,6 +51,14 @@ def test_a_backend_that_is_right_passes(backend, number):
     created = random_network(5, number)
     verdict = judge(Seat([backend()]), Subject(created.network, created.feeds))
     assert verdict.outcome in (Outcome.PASS, Outcome.EXPLAINED), verdict
+
+
+@pytest.mark.parametrize("backend", [misbehaving.Exact, misbehaving.Partial])
+def test_rounding_of_activations_is_judged_whether_or_not_a_backend_supports_it(backend):
+    def make(it: Built) -> object:
+        return it.add(Softmax(), it.add(DynamicFakeQuantization(), it.input(NUMBERS + F32(0.3))))
+
+    assert judged(built(make), backend).outcome is Outcome.PASS
 
 
 def test_rounding_that_is_amplified_is_explained_by_conditioning():
