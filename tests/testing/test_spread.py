@@ -7,7 +7,7 @@ import pytest
 
 import interposer as ip
 from interposer.core.types import Quantization, TensorInfo
-from interposer.ops import BinaryOperation, ElementwiseBinary, ElementwiseUnary, Quantize, UnaryOperation
+from interposer.ops import BinaryOperation, ElementwiseBinary, ElementwiseUnary, Quantize, TopK, UnaryOperation
 from interposer.testing.judge.spread import spreads
 from interposer.testing.oracle import reference_values
 from interposer.testing.tolerances import Tolerances
@@ -77,3 +77,19 @@ def test_the_square_of_a_small_difference_may_be_less_than_the_reference_compute
     assert not spread.wrong(exact * np.float32(0.997)).any()  # the product is off by its rounding
     assert not spread.wrong(exact * np.float32(1.003)).any()
     assert spread.wrong(exact * np.float32(1e6)).all()
+
+
+@pytest.mark.parametrize("size", [2, 3, 40])
+def test_any_of_equal_numbers_may_be_found_the_largest(size):
+    network = ip.Network("tie")
+    root = network.add_layer(
+        ElementwiseUnary(UnaryOperation.SQRT), network.add_input_layer(0, TensorInfo((50, size), "float32"))
+    )
+    found = network.add_layer(TopK(k=1), root)
+    network.add_output_layer(0, found.outputs[1])
+    values = np.ones((50, size), np.float32)
+    values[:, 1:-1] = 0.5  # the first and the last are equal
+    known = reference_values(network.graph, {0: values})
+    spread = spreads(network.graph, {0: values}, known, Tolerances())[found.outputs[1]]
+    assert not spread.wrong(np.full_like(known[found.outputs[1]], size - 1)).any()
+    assert not spread.wrong(np.zeros_like(known[found.outputs[1]])).any()

@@ -101,6 +101,22 @@ def _fractions(values: Array, allowed: Array, stream: Stream) -> Array:
     return np.asarray(values + stream.fractions(values.shape) * allowed)
 
 
+_GOLDEN: Final = (5**0.5 - 1) / 2
+
+
+def _rising(values: Array, allowed: Array, stream: Stream) -> Array:
+    """Add another part of the allowed differences to each element, so that any two equal ones become different.
+
+    With `_falling`, each of the two becomes the larger one once, whichever a layer that selects elements compares.
+    """
+    parts = np.arange(values.size, dtype=np.float64).reshape(values.shape) * _GOLDEN % 1.0
+    return np.asarray(values + (2.0 * parts - 1.0) * allowed)
+
+
+def _falling(values: Array, allowed: Array, stream: Stream) -> Array:
+    return _rising(values, -allowed, stream)
+
+
 def _slight(noise: Noise) -> Noise:
     """Return a perturbation by 1/64 of the allowed differences.
 
@@ -161,6 +177,8 @@ _MODES: Final = (
     _Mode(_outward, wide="always"),
     _Mode(_signs, wide="sometimes"),
     *(_Mode(_slight(noise)) for noise in (_up, _down, _signs, _signs)),
+    _Mode(_rising),
+    _Mode(_falling),
 )
 
 
