@@ -209,8 +209,8 @@ class DynamicFakeQuantization(Op):
         input, output: any, the same
 
     Example:
-        >>> compute(DynamicFakeQuantization(axes=(1,)), [[12.7, 0.26, 0.0], [127.0, 0.26, -3.7]]).round(4).tolist()
-        [[12.7, 0.3, 0.0], [127.0, 0.0, -4.0]]
+        >>> compute(DynamicFakeQuantization(axes=(1,)), [[254.0, 5.0, 0.0], [127.0, 0.25, -3.75]]).tolist()
+        [[254.0, 6.0, 0.0], [127.0, 0.0, -4.0]]
 
     Source:
         The activations of TFLite's hybrid operators, which have quantized weights.
