@@ -325,6 +325,19 @@ def test_an_error_in_a_text_with_weights_names_its_line():
         caffe.load(text.encode())
 
 
+@pytest.mark.parametrize("data", ['"abc"', '"7"'])
+def test_strings_in_the_place_of_numbers_are_refused(data: str):
+    text = f'input: "x" {FOUR}\nlayer {{ name: "p" blobs {{ data: 0.5 }} blobs {{ data: {data} }} }}'
+    with pytest.raises(ParseError, match="text format: 2:.*Couldn't parse float"):
+        caffe.load(text.encode())
+
+
+def test_an_onnx_model_in_text_is_no_caffe_network():
+    text = b'ir_version: 8\ngraph {\n  node { input: "x"\n output: "y" op_type: "Relu" }\n input { name: "x" } }\n'
+    with pytest.raises(ParseError, match="is no ONNX model: it imports no operator set"):
+        ip.load(text)
+
+
 @pytest.mark.parametrize(("number", "dtype"), [(0, "<f8"), (1, "<f4"), (2, "<f2")])
 def test_weights_of_the_caffe_of_nvidia_are_read(number: int, dtype: str):
     text = f'input: "x" {FOUR}\nlayer {{ name: "p" type: "PReLU" bottom: "x" top: "y" }}'

@@ -100,8 +100,15 @@ def _with_arrays(net: Message, arrays: Sequence[bytes]) -> Message:
         for name in ("data", "double_data"):
             number = getattr(blob, name)
             if number and arrays:
-                setattr(blob, name, arrays[int(number)])
+                setattr(blob, name, _array(arrays, number))
     return net
+
+
+def _array(arrays: Sequence[bytes], number: bytes) -> bytes:
+    """Return an array by its number in a text; the text itself may have other strings in its place."""
+    if not number.isdigit() or int(number) >= len(arrays):
+        raise ParseError(f"{_DAMAGED} (text format: data is {number[:40]!r})")
+    return arrays[int(number)]
 
 
 def _decoded(content: bytes | memoryview, *, arrays_as_bytes: bool) -> Message:
