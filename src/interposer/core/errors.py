@@ -415,10 +415,14 @@ class LoadError(InterposerError):
 
 
 class ExecutionError(InterposerError):
-    """A workload that failed while running; the runtime stays usable. `layer` and `backend` say which one."""
+    """A workload that failed while running; the runtime stays usable. `layer` and `backend` say which one.
+
+    `overwrites` is True if the run may have updated an input or a state in place before it failed, so that repeating it
+    with the same arrays may give other results.
+    """
 
     def __init__(self, message: str, *, layer: str = "", backend: str = "") -> None:
-        self.layer, self.backend = layer, backend
+        self.layer, self.backend, self.overwrites = layer, backend, False
         super().__init__(message)
 
 

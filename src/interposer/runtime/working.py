@@ -128,7 +128,11 @@ class WorkingMemHandle:
             call = self._prepare(imported) if prepared is None else prepared.call
             if call is None:
                 return False
-            call()
+            try:
+                call()
+            except ExecutionError as error:
+                error.overwrites = self._overwrites(imported.inputs, imported.outputs)
+                raise
             return True
         finally:
             self._end()
@@ -229,7 +233,11 @@ class WorkingMemHandle:
             if target is None or _overlaps(target, others) or not handle.import_memory(target):
                 handle.allocate()
                 copied = [*copied, (binding, layer)]
-        self._steps.execute(late, control)
+        try:
+            self._steps.execute(late, control)
+        except ExecutionError as error:
+            error.overwrites = self._overwrites(inputs, outputs)
+            raise
         self._give_all_out(copied, inputs, outputs, late)
 
     def _apart(self, binding: int, target: Array, inputs: Mapping[int, Array]) -> Mapping[int, Array]:
@@ -238,6 +246,11 @@ class WorkingMemHandle:
         if source is None or not is_same_memory(target, inputs[source]):
             return inputs
         return {key: array for key, array in inputs.items() if key != source}
+
+    def _overwrites(self, inputs: Mapping[int, Array], outputs: Mapping[int, Array]) -> bool:
+        """Return True if a run writes an output to the memory of an input, such as that of a state."""
+        pairs = ((outputs.get(binding), inputs[source]) for binding, source in self.aliases.items())
+        return any(target is not None and is_same_memory(target, array) for target, array in pairs)
 
     def _give_all_out(
         self,

@@ -627,8 +627,11 @@ class Model:
     def _is_placed_anew(self, error: ExecutionError | LoadError | UnknownNetworkError, before: int) -> bool:
         """Return True if the backend that failed is no longer used, so that the run can be repeated without it.
 
-        This thread disables it, unless another one has done so since the number of events was `before`.
+        This thread disables it, unless another one has done so since the number of events was `before`. A run that may
+        have overwritten its own inputs or states cannot be repeated.
         """
+        if isinstance(error, ExecutionError) and error.overwrites:
+            return False
         return self._do_without(error) or len(self._choice.events) > before
 
     def _run_for(self, names: tuple[str, ...], inputs: Inputs, deadline: float | None) -> list[Any]:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer import Network, TensorInfo
+from interposer import Network, OptimizerOptions, Runtime, TensorInfo
+from interposer.backends.reference import ReferenceBackend
+from interposer.core.errors import ExecutionError
 from interposer.core.types import Array
 from interposer.ir.graph import Layer
 from interposer.ops import (
@@ -20,8 +22,10 @@ from interposer.ops import (
     ScatterFunction,
     ScatterNd,
     Slice,
+    Softmax,
     TensorScatter,
 )
+from tests.failing import Failing
 
 pytestmark = pytest.mark.usefixtures("cpuacc")
 
@@ -184,3 +188,37 @@ def test_a_large_state_is_updated_in_place_and_a_small_one_is_not() -> None:
         with ip.load(network, ["CpuAcc"]) as model:
             assert model.runtime._loaded(next(iter(model._variants.values()))[0])._ways == expected
             assert [float(model.run([np.ones(UPDATE, np.float32)])[0].sum()) for _ in range(2)] == [8, 8]
+
+
+def accumulator(*, state: bool) -> Network:
+    """A network that adds `x` to a large tensor, whose softmax it returns."""
+    info = TensorInfo((64, 512))
+    network = Network("accumulator")
+    x = network.add_input_layer(0, info, name="x")
+    past = network.add_state("total", info) if state else network.add_input_layer(1, info, name="past")
+    new = network.add_addition_layer(past, x, name="add")
+    if state:
+        network.set_state("total", new)
+    else:
+        network.add_output_layer(1, new, name="total")
+    network.add_output_layer(0, network.add_softmax_layer(new, name="soft"), name="y")
+    return network
+
+
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("way", ["state", "run", "bind"])
+def test_a_run_that_has_updated_a_cache_in_place_is_not_repeated(way: str) -> None:
+    x, past, y = np.ones((64, 512), np.float32), np.zeros((64, 512), np.float32), np.zeros((64, 512), np.float32)
+    failing = Failing(ReferenceBackend, "Failing", at=2, only=[Softmax])
+    with Runtime() as runtime:
+        runtime.registry.register("Failing", lambda: failing)
+        options = OptimizerOptions(hints={"soft": "Failing"})
+        network = accumulator(state=way == "state")
+        with ip.load(network, ["CpuAcc", "Failing", "CpuRef"], options=options, runtime=runtime) as model:
+            bound = model.bind([x, past], [y, past]) if way == "bind" else None
+            call = bound or (lambda: model.run([x], [y]) if way == "state" else model.run([x, past], [y, past]))
+            call()
+            with pytest.raises(ExecutionError) as caught:
+                call()
+            total = model.state["total"] if way == "state" else past
+            assert (total[0, 0], caught.value.overwrites, model.events) == (2, True, ())
