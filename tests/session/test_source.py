@@ -45,7 +45,8 @@ def test_a_device_and_a_folder_are_refused(folder, format):
     assert refusal("/dev/null", format=format) == (
         "/dev/null: the file cannot be read: it is a device or a socket, not a regular file"
     )
-    assert refusal(str(folder), format=format) == f"{folder}: the file cannot be read: Is a directory"
+    reason = "the folder holds no saved_model.pb" if format is None else "the file cannot be read: Is a directory"
+    assert refusal(str(folder), format=format) == f"{folder}: {reason}"
 
 
 @pytest.mark.parametrize("format", [None, "onnx", "tflite", "nnapi", "text"])

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BINARY", "TEXT", "is_saved_model", "is_saved_model_content", "is_tensorflow", "is_text"]
+__all__ = ["BINARY", "TEXT", "is_saved_model", "is_saved_model_content", "is_tensorflow", "is_text", "missing"]
 
 BINARY: Final = "saved_model.pb"
 TEXT: Final = "saved_model.pbtxt"
@@ -22,6 +22,12 @@ _WORDS: Final = (b"node", b"library", b"versions", b"saved_model_schema_version"
 def is_saved_model(path: str | os.PathLike[str]) -> bool:
     """Return True if a path is the folder of a SavedModel."""
     return any((Path(path) / name).is_file() for name in (BINARY, TEXT))
+
+
+def missing(folder: Path) -> str:
+    """Return the message for a folder that is no SavedModel; it names a folder inside that is one."""
+    inner = sorted(path.parent.name for path in folder.glob(f"*/{BINARY}"))
+    return f"the folder holds no {BINARY}" + (f", but its folder {inner[-1]!r} does" if inner else "")
 
 
 def is_tensorflow(head: bytes) -> bool:

@@ -13,7 +13,7 @@ from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mea
 from interposer.core.files import check_regular, reason_of
 from interposer.formats.caffe import is_caffe
 from interposer.formats.foreign import foreign
-from interposer.formats.tensorflow import is_saved_model, is_tensorflow
+from interposer.formats.tensorflow import is_saved_model, is_tensorflow, missing
 from interposer.frontends.template import Template, Values
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
@@ -289,6 +289,8 @@ def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
 
 def _head(path: str | os.PathLike[str]) -> bytes:
     try:
+        if os.path.isdir(path):
+            raise ParseError(missing(Path(path)), path=os.fspath(path))
         check_regular(path)
         with open(path, "rb") as file:
             return file.read(_HEAD)

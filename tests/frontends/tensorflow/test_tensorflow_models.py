@@ -142,8 +142,90 @@ def test_an_input_without_a_shape_asks_for_one():
     data = graph(node("Placeholder", "x", dtype=Type("float32")), node("Relu", "y", "x"))
     with pytest.raises(ParseError) as caught:
         load(data)
-    assert str(caught.value) == "input 'x': it has no shape; give one with shapes={'x': (...)}"
+    assert str(caught.value) == (
+        "input 'x': it has no shape; give one with shapes={'x': (...)}, or its value with values={'x': ...}"
+    )
     assert run(data, np.float32([-1, 2]), shapes={"x": (2,)})[0].tolist() == [0, 2]
+
+
+def test_an_input_without_a_shape_can_have_a_value():
+    data = graph(
+        placeholder("x", (2,)),
+        node("Placeholder", "is_training", dtype=Type("bool")),
+        node("Switch", "branches", "x", "is_training"),
+        node("Neg", "train", "branches:1"),
+        node("Relu", "infer", "branches"),
+        node("Merge", "y", "infer", "train"),
+    )
+    for name in ("is_training", "is_training:0"):
+        model = ip.load(data, values={name: False}, backends=["CpuRef"])
+        assert list(model.inputs) == ["x"]
+        assert model.run([np.float32([-1, 2])])[0].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(("kind", "seeds"), [("RandomUniform", {}), ("RandomUniform", {"seed": 3, "seed2": 5})])
+def test_dropout_that_keeps_everything_changes_nothing(kind, seeds):
+    data = graph(
+        placeholder("x", (None, 3)),
+        node("Placeholder", "keep_prob", dtype=Type("float32")),
+        node("Shape", "shape", "x"),
+        node(kind, "noise", "shape", dtype=Type("float32"), **seeds),
+        node("Add", "sum", "keep_prob", "noise"),
+        node("Floor", "mask", "sum"),
+        node("RealDiv", "scaled", "x", "keep_prob"),
+        node("Mul", "y", "scaled", "mask"),
+    )
+    x = np.float32([[1, 2, -3], [4, 0, 6]])
+    assert run(data, x, values={"keep_prob": 1.0})[0].tolist() == x.tolist()
+
+
+def test_random_numbers_have_the_distribution_and_the_seed_of_the_node():
+    def drawn(kind, **seeds):
+        data = graph(const("shape", np.int32([400, 50])), node(kind, "y", "shape", dtype=Type("float32"), **seeds))
+        return run(data)[0]
+
+    uniform, normal = drawn("RandomUniform", seed=1, seed2=2), drawn("RandomStandardNormal", seed=1, seed2=2)
+    assert uniform.shape == normal.shape == (400, 50)
+    assert uniform.min() >= 0
+    assert uniform.max() < 1
+    assert abs(uniform.mean() - 0.5) < 0.01
+    assert abs(normal.std() - 1) < 0.03
+    assert np.array_equal(uniform, drawn("RandomUniform", seed=1, seed2=2))
+    assert not np.array_equal(uniform, drawn("RandomUniform", seed=1, seed2=3))
+
+
+META = b"\n\x10\x12\x0e\n\x0c\n\x05AddV2\x12\x03\n\x01x\x12\x00"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (META, "the file is a meta graph of TensorFlow, which has no values of variables; "
+               "write a SavedModel or a frozen graph"),
+        (b"\x00\x00\x06\x08\x01\x1a\x02\x08\x01\x00\x01\x13w", "the file is a part of a checkpoint of TensorFlow, "
+         "which has no graph; write a SavedModel or a frozen graph"),
+        (b'model_checkpoint_path: "model.ckpt-1"\n', "the file is a part of a checkpoint of TensorFlow, "
+         "which has no graph; write a SavedModel or a frozen graph"),
+        (b"PK\x03\x04" + bytes(26) + b"metadata.json{}", "the file is a model of Keras, which is not supported; "
+         "write it with Keras' model.export(folder)"),
+    ],
+)  # fmt: skip
+def test_files_of_tensorflow_that_are_no_models_are_named(content, message, tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(content)
+    for source in (content, tmp_path, tmp_path / "saved_model.pb"):
+        with pytest.raises(ParseError) as caught:
+            ip.load(source)
+        assert caught.value.message == message
+
+
+def test_a_folder_of_versions_says_which_of_its_folders_is_a_saved_model(tmp_path):
+    for version in ("1", "2"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "saved_model.pb").write_bytes(b"")
+    for read in (ip.load, load):
+        with pytest.raises(ParseError) as caught:
+            read(tmp_path)
+        assert caught.value.message == "the folder holds no saved_model.pb, but its folder '2' does"
 
 
 def test_a_node_with_a_shape_becomes_an_input_and_what_is_before_it_is_dropped():

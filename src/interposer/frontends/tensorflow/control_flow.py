@@ -220,9 +220,12 @@ def _looped(
     if not places:
         node.unsupported("its body changes nothing")
     try:
-        arguments = _with_lists(node, arguments, places, convert)
+        settled = _with_lists(node, arguments, places, convert)
     except UnboundFormError:
         return _unrolled(node, arguments, once)
+    if settled is None:
+        return Absent.MISSING
+    arguments = settled
     carried = [_tensor(arguments[i]) for i in places]
     infos = [value.known.with_constant(None) for value in carried]
     while True:
@@ -265,13 +268,18 @@ def _tensor(result: Result) -> Value:
     return result
 
 
-def _with_lists(node: Node, arguments: list[Result], places: list[int], convert: Convert) -> list[Result]:
-    """Return the arguments with lists whose elements' shape the loop's body determines as tensors."""
+def _with_lists(node: Node, arguments: list[Result], places: list[int], convert: Convert) -> list[Result] | None:
+    """Return the arguments with lists whose elements' shape the loop's body determines as tensors.
+
+    Return None if the body has nodes that are not supported.
+    """
     lists = [i for i in places if isinstance(arguments[i], TensorList)]
     if not lists:
         return arguments
     infos = {i: value.known.with_constant(None) for i in places if isinstance(value := arguments[i], Value)}
     _, results = convert(infos, test=False)
+    if Absent.MISSING in results:
+        return None
     settled = list(arguments)
     for place, result in zip(places, results, strict=True):
         before = arguments[place]

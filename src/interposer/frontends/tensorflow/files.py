@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from interposer.core.constants import mapped
 from interposer.core.errors import DamagedFileError, InvalidArgumentError, ParseError
 from interposer.core.files import check_regular, reason_of
-from interposer.formats.tensorflow import BINARY, TEXT, is_saved_model_content, is_text
+from interposer.formats.foreign import foreign
+from interposer.formats.tensorflow import BINARY, TEXT, is_saved_model_content, is_text, missing
 from interposer.frontends.tensorflow.messages import GraphDef, SavedModel, decode, from_text
 from interposer.frontends.tensorflow.wire import parse_text
 
@@ -46,7 +47,7 @@ def read_content(source: Source) -> Content:
         return _content(_bytes_of(path), folder)
     name = next((name for name in (BINARY, TEXT) if (path / name).is_file()), None)
     if name is None:
-        raise ParseError(f"the folder holds no {BINARY}")
+        raise ParseError(missing(path))
     return _content(_bytes_of(path / name), path)
 
 
@@ -62,6 +63,9 @@ def _content(view: memoryview, folder: Path | None) -> Content:
     if not len(view):
         raise ParseError("the file is empty")
     head = bytes(view[:512])
+    message = foreign(head)
+    if message is not None:
+        raise ParseError(message)
     text = is_text(head)
     if folder is None and not is_saved_model_content(head):
         return Content(_message(GraphDef, view, text), None, None, len(view))

@@ -341,9 +341,6 @@ def _infos(model: _Model, shapes: Shapes, values: Values) -> Iterator[tuple[str,
     settled = {name: value.shape for name, value in values.items() if hasattr(value, "shape")}
     requested = {_known_name(name, declared): shape for name, shape in {**shapes, **settled}.items()}
     for name, shape in resized(declared, requested).items():
-        if not shape.is_ranked:
-            text = f"it has no shape; give one with shapes={{{name!r}: (...)}}"
-            raise ParseError(text, where=f"input {name!r}")
         try:
             yield name, TensorInfo(shape, data_type(model.inputs[name].dtype))
         except ParseError as error:
@@ -404,6 +401,11 @@ def _add_inputs(scope: Scope, model: _Model, shapes: Shapes, values: Values) -> 
             array = value_of(name, info, values[name])
             scope.define(node, scope.constant(array, name, f"input {name!r}"))
             continue
+        if not info.shape.is_ranked:
+            text = (
+                f"it has no shape; give one with shapes={{{name!r}: (...)}}, or its value with values={{{name!r}: ...}}"
+            )
+            raise ParseError(text, where=f"input {name!r}")
         scope.define_input(node, scope.network.add_input_layer(number, info, name=name).output)
         number += 1
 

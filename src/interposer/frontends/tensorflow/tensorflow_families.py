@@ -13,6 +13,7 @@ from interposer.frontends.tensorflow import (  # noqa: F401
     normalization,
     pooling,
     quantization,
+    random_numbers,
     rearrange,
     reduction,
     reshape,
