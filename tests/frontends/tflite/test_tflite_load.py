@@ -110,6 +110,35 @@ def test_four_bit_weights_are_unpacked():
     assert constant.op.value.dtype == np.int8
 
 
+@pytest.mark.parametrize(
+    ("dtype", "packed", "expected"),
+    [("int2", [0b10_01_00_11, 0b11_01], [[-1, 0, 1], [-2, 1, -1]]), ("uint4", [0xE1, 0x73, 0x08], None)],
+)
+def test_weights_of_packed_integers_are_unpacked(dtype, packed, expected):
+    weights = T((2, 3), dtype, (0.5, 0), value=np.uint8(packed))
+    network = tflite.load(one_operator("DEQUANTIZE", [weights], [T((2, 3))]))
+    [output] = run_network(network, {}).values()
+    assert (output * 2).tolist() == (expected or [[1, 14, 3], [7, 8, 0]])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "zero_point", "low", "high"), [("int4", -1, -8, 7), ("int2", -1, -2, 1), ("uint4", 1, 0, 15)]
+)
+def test_computed_packed_integers_saturate_in_their_range(dtype, zero_point, low, high):
+    network = tflite.load(one_operator("QUANTIZE", [T((3,))], [T((3,), dtype, (0.5, zero_point))]))
+    [output] = run_network(network, {"i0": np.float32([-100, 0.5, 100])}).values()
+    assert output.tolist() == [low, zero_point + 1, high]
+
+
+def test_packed_integers_are_only_computed_from_floats():
+    data = one_operator("QUANTIZE", [T((3,), "int8", (0.5, 0))], [T((3,), "int4", (0.5, 0))])
+    with pytest.raises(ParseError) as caught:
+        tflite.load(data)
+    assert str(caught.value) == (
+        "operators[0] QUANTIZE: its output is int4, which is only supported for a float input and one scale"
+    )
+
+
 def test_shapes_that_are_computed_from_shapes_are_known_when_loading():
     """SHAPE, STRIDED_SLICE and PACK make the shape of RESHAPE."""
     tensors = [

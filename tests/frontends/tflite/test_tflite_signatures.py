@@ -143,11 +143,11 @@ def test_the_command_line_takes_a_signature(tmp_path, capsys):
     assert "did you mean 'decode'" in capsys.readouterr().err
 
 
-def with_archive(data: bytes, files: dict[str, bytes]) -> bytes:
+def with_archive(data: bytes, files: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
     """Return a model file with a zip archive at its end, as metadata writers make it."""
     target = io.BytesIO(data)
     target.seek(0, io.SEEK_END)
-    with zipfile.ZipFile(target, "a", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(target, "a", compression) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
     return target.getvalue()
@@ -163,9 +163,10 @@ def test_metadata_and_files_inside_are_read(model):
     assert dict(other.metadata.files) == {"labels.txt": b"cat\ndog\n", "more/x.txt": b""}
 
 
-def test_a_damaged_archive_leaves_the_model_usable():
-    data = bytearray(with_archive(encode(two_networks()), {"labels.txt": b"cat\ndog\n" * 9}))
-    start = data.index(b"labels.txt") + len("labels.txt")
+@pytest.mark.parametrize(("compression", "offset"), [(zipfile.ZIP_DEFLATED, 0), (zipfile.ZIP_LZMA, 4)])
+def test_a_damaged_archive_leaves_the_model_usable(compression, offset):
+    data = bytearray(with_archive(encode(two_networks()), {"labels.txt": b"cat\ndog\n" * 9}, compression))
+    start = data.index(b"labels.txt") + len("labels.txt") + offset
     data[start : start + 4] = b"\xff\xff\xff\xff"
     model = load(bytes(data), ["CpuRef"])
     assert model(X).tolist() == [6, 8]

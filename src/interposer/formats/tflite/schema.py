@@ -190,7 +190,7 @@ SCALARS = {"bool": "?", "i8": "b", "u8": "B", "u16": "H", "i32": "i", "u32": "I"
 
 _TENSOR_TYPES = """
 float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128 uint64 resource variant uint32
-uint16 int4 bfloat16
+uint16 int4 bfloat16 int2 uint4
 """
 
 _OPERATORS = """

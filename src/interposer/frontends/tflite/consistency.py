@@ -19,9 +19,10 @@ from interposer.frontends.tflite.contents import (
     Tensor,
     byte_size,
     numpy_dtype,
+    packed_bits,
 )
 
-__all__ = ["called", "check_model"]
+__all__ = ["called", "check_model", "integer_range"]
 
 MAX_RANK: Final = 8
 MAX_ELEMENTS: Final = 2**40
@@ -114,15 +115,16 @@ def _check_quantization(tensor: Tensor, quantization_parameters: QuantizationPar
                 f"{len(quantization_parameters.scales)} scales for {tensor.shape[quantization_parameters.axis]} slices",
                 f"{where}.scale",
             )
-    low, high = _integer_range(tensor.dtype)
+    low, high = integer_range(tensor.dtype)
     if not low <= min(quantization_parameters.zero_points) <= max(quantization_parameters.zero_points) <= high:
         _fail(f"a zero point outside of {tensor.dtype}", f"{where}.zero_point")
 
 
-def _integer_range(dtype: str) -> tuple[float, float]:
+def integer_range(dtype: str) -> tuple[float, float]:
     """Return the smallest and largest value of the tensor type `dtype`; infinite bounds if it is no integer type."""
-    if dtype == "int4":
-        return -8, 7
+    bits = packed_bits(dtype)
+    if bits:
+        return (0, (1 << bits) - 1) if dtype.startswith("u") else (-1 << bits - 1, (1 << bits - 1) - 1)
     known = numpy_dtype(dtype)
     if known is None or known.kind not in "iu":
         return -math.inf, math.inf

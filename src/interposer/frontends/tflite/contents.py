@@ -25,6 +25,7 @@ __all__ = [
     "Tensor",
     "byte_size",
     "numpy_dtype",
+    "packed_bits",
 ]
 
 _CODES: Final = dict(
@@ -32,16 +33,23 @@ _CODES: Final = dict(
     float16="<f2", float32="<f4", float64="<f8", complex64="<c8", complex128="<c16",
 )  # fmt: skip
 
+_PACKED: Final = {"int4": 4, "int2": 2, "uint4": 4}
+
 
 def numpy_dtype(dtype: str) -> np.dtype[Any] | None:
     """Return the NumPy type for a tensor type's name, as stored in the file; None if NumPy has none."""
     return np.dtype(_CODES[dtype]) if dtype in _CODES else None
 
 
+def packed_bits(dtype: str) -> int:
+    """Return the bits of an element of a type whose elements are packed in bytes, such as 4 for int4; 0 for others."""
+    return _PACKED.get(dtype, 0)
+
+
 def byte_size(dtype: str, elements: int) -> int | None:
     """Return the number of bytes that the elements take in the file; None if the type alone does not determine it."""
-    if dtype == "int4":
-        return (elements + 1) // 2
+    if dtype in _PACKED:
+        return (elements * _PACKED[dtype] + 7) // 8
     if dtype == "bfloat16":
         return elements * 2
     known = numpy_dtype(dtype)
@@ -209,8 +217,9 @@ class Model:
     def constant(self, tensor: Tensor) -> NDArray[Any] | None:
         """Return the values that the file has for a tensor, as a read-only view of the file; None if it has none.
 
-        They have the tensor's type and shape, except for sparse tensors and for types that NumPy lacks (int4, bfloat16,
-        string, resource, variant): for these the result is the flat bytes. Bools are copied; any byte but 0 is true.
+        They have the tensor's type and shape, except for sparse tensors and for types that NumPy lacks (int4, int2,
+        uint4, bfloat16, string, resource, variant): for these the result is the flat bytes. Bools are copied; any byte
+        but 0 is true.
         """
         data = self.buffer_data(tensor.buffer)
         return None if data is None else _values(data, tensor)

@@ -71,8 +71,8 @@ def load(
     """Return the network in a TFLite file: its first subgraph, or the one that a signature calls.
 
     Inputs and outputs have the names of the file's tensors; binding ids are 0, 1 ... in the file's order. Constants
-    are views of the file's bytes, which must not change while the network is in use; only int4 weights, and quantized
-    weights of float operators, are unpacked.
+    are views of the file's bytes, which must not change while the network is in use; only weights of 2 and 4 bits, and
+    quantized weights of float operators, are unpacked.
 
     Args:
         source: a path, or the bytes of a file.
@@ -547,6 +547,10 @@ class Importer:
         if not 0 <= number < len(self._model.subgraphs):
             raise ParseError(f"subgraph {number} does not exist; there are {len(self._model.subgraphs)}", where=where)
         return self._model.subgraphs[number]
+
+    def stored_type(self, index: int) -> str:
+        """Return the name that the file has for the type of the tensor with this index, such as ``int4``."""
+        return self.subgraph.tensors[index].dtype
 
     def is_complex(self, index: int) -> bool:
         """Return True if the tensor with this index is of complex numbers in the file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import lzma
 import struct
 import zipfile
 import zlib
@@ -21,8 +22,8 @@ MOST_BYTES: Final = 1 << 28
 
 _END_OF_ARCHIVE: Final = b"PK\x05\x06"
 _DAMAGE: Final = (
-    zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, OverflowError, RuntimeError,
-    NotImplementedError,
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, MemoryError, OSError, ValueError,
+    OverflowError, RuntimeError, NotImplementedError,
 )  # fmt: skip
 
 

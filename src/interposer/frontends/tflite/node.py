@@ -53,6 +53,9 @@ class Import(Protocol):
     def called_subgraph(self, number: int, where: str) -> Subgraph:
         """Return subgraph `number` of the model, which an operator at location `where` runs."""
 
+    def stored_type(self, index: int) -> str:
+        """Return the name that the file has for the type of the tensor with this index, such as ``int4``."""
+
     def is_complex(self, index: int) -> bool:
         """Return True if the tensor with this index is of complex numbers in the file."""
 

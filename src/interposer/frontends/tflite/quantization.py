@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from interposer.core.types import DataType
+from interposer.frontends.tflite.consistency import integer_range
+from interposer.frontends.tflite.contents import packed_bits
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
+from interposer.ops.elementwise import Maximum, Minimum
 from interposer.ops.quantization import Bitcast, Cast, ConvertFp16ToFp32, Dequantize, FakeQuantization, Quantize
 
 __all__: list[str] = []
@@ -16,7 +21,22 @@ def quantize(node: Node) -> list[Value]:
     """Convert QUANTIZE; scale and zero point are those of the output."""
     if node.output_info.quantization is None:
         node.fail("its output has no scale")
-    return node.result(Quantize(node.output_info.dtype), node.input(0))
+    stored = node.importer.stored_type(node.operator.outputs[0])
+    value = _clamped(node, stored) if packed_bits(stored) else node.input(0)
+    return node.result(Quantize(node.output_info.dtype), value)
+
+
+def _clamped(node: Node, stored: str) -> Value:
+    """Return the input clamped to the numbers that the type `stored` of 2 or 4 bits can represent.
+
+    Layers have such types as integers of 8 bits, which would saturate later.
+    """
+    info, x = node.output_info, node.input(0)
+    if not x.known.dtype.is_float or info.quantization is None or info.quantization.axis is not None:
+        node.fail(f"its output is {stored}, which is only supported for a float input and one scale")
+    low, high = ((bound - info.zero_point) * info.scale for bound in integer_range(stored))
+    raised = node.add(Maximum(), x, node.constant(np.asarray(low, x.known.dtype.numpy)))
+    return node.add(Minimum(), raised, node.constant(np.asarray(high, x.known.dtype.numpy)))
 
 
 @operator("DEQUANTIZE")

@@ -8,7 +8,7 @@ import numpy as np
 
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
-from interposer.frontends.tflite.contents import Tensor
+from interposer.frontends.tflite.contents import Tensor, packed_bits
 from interposer.frontends.tflite.sparse import densified
 from interposer.frontends.tflite.texts import texts_of
 
@@ -20,7 +20,7 @@ _PARTS: Final = {"complex64": DataType.FLOAT32, "complex128": DataType.FLOAT64}
 
 
 def data_type(name: str, where: str) -> DataType:
-    """Return the data type for the file's type name; 4-bit integers are unpacked to int8, as in TFLite's kernels.
+    """Return the data type for the file's type name; integers of 2 and 4 bits are unpacked to 8 bits, as in TFLite.
 
     For complex numbers, it is the type of their parts.
 
@@ -28,7 +28,9 @@ def data_type(name: str, where: str) -> DataType:
     """
     if name in _UNKNOWN_TYPES:
         raise ParseError(f"tensors of type {name} are not supported", where=where)
-    return _PARTS.get(name) or (DataType.INT8 if name == "int4" else DataType(name))
+    if packed_bits(name):
+        return DataType.UINT8 if name.startswith("u") else DataType.INT8
+    return _PARTS.get(name) or DataType(name)
 
 
 def is_complex(tensor: Tensor) -> bool:
@@ -70,8 +72,9 @@ def constant_array(values: Array, tensor: Tensor, where: str) -> Array:
     """
     if tensor.is_sparse:
         return densified(_stored(values, tensor, where), tensor, where)
-    if tensor.dtype == "int4":
-        return _nibbles(values, tensor.elements).reshape(tensor.shape)
+    bits = packed_bits(tensor.dtype)
+    if bits:
+        return _unpacked(values, bits, data_type(tensor.dtype, where))[: tensor.elements].reshape(tensor.shape)
     if tensor.dtype == "string":
         return texts_of(values.tobytes(), tensor, where)
     dtype = data_type(tensor.dtype, where)
@@ -83,12 +86,17 @@ def constant_array(values: Array, tensor: Tensor, where: str) -> Array:
 def _stored(values: Array, tensor: Tensor, where: str) -> Array:
     """Return the stored elements of a sparse tensor, whose bytes are `values`."""
     dtype = data_type(tensor.dtype, where)
-    if tensor.dtype in {"int4", "string"} or is_complex(tensor) or len(values) % dtype.numpy.itemsize:
+    if (
+        packed_bits(tensor.dtype)
+        or tensor.dtype == "string"
+        or is_complex(tensor)
+        or len(values) % dtype.numpy.itemsize
+    ):
         raise ParseError(f"the sparse tensor {tensor.name!r} has {len(values)} bytes of {tensor.dtype}", where=where)
     return values != 0 if dtype is DataType.BOOL else values.view(dtype.numpy)
 
 
-def _nibbles(packed: Array, count: int) -> Array:
-    """Return `count` signed 4-bit integers as int8; two are packed in each byte, the first one in the lower half."""
-    pairs = np.stack([packed << 4, packed], axis=-1).view(np.int8) >> 4
-    return pairs.reshape(-1)[:count]
+def _unpacked(packed: Array, bits: int, dtype: DataType) -> Array:
+    """Return integers of 2 or 4 bits as int8 or uint8; each byte has several, the first one in its lowest bits."""
+    shifts = np.arange(8 - bits, -1, -bits, dtype=np.uint8)
+    return (packed[:, None] << shifts).view(dtype.numpy).reshape(-1) >> (8 - bits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from interposer.writers.tflite.tflite_layer_writers import Entry, find
 
 __all__ = ["bind_inputs", "name_outputs", "tensor_of", "write_layer", "write_layers"]
 
+_PACKED: Final = frozenset({DataType.INT4, DataType.UINT4, DataType.INT2})
+"""The types of 2 and 4 bits, which TFLite files only have for weights."""
 Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
 
 
@@ -40,7 +42,7 @@ def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
 
 def _unwritable(info: TensorInfo) -> str | None:
     """Return why a TFLite file cannot have a tensor with this info (its type, or an unknown rank); None if it can."""
-    if not info.is_tensor or type_code(info.dtype) is None or info.dtype is DataType.INT4:
+    if not info.is_tensor or type_code(info.dtype) is None or info.dtype in _PACKED:
         return f"TFLite has no type {info.dtype}"
     return None if info.is_ranked else "its rank is not known"
 
