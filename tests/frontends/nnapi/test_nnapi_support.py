@@ -133,3 +133,31 @@ def test_more_dimensions_than_are_supported_are_refused():
     with pytest.raises(ParseError) as caught:
         nnapi.build(document)
     assert str(caught.value) == "operands[0]: a tensor has rank 9; ranks 0 to 8 are supported"
+
+
+@pytest.mark.parametrize("rank", [9, 10])
+@pytest.mark.parametrize("data", [None, [1.5] * 2])
+def test_an_operand_of_too_many_dimensions_affects_only_the_operations_that_use_it(rank, data):
+    dims = [2] + [1] * (rank - 1)
+    large = {"type": "TENSOR_FLOAT32", "dims": dims, "lifetime": "SUBGRAPH_INPUT"}
+    if data is not None:
+        large |= {"lifetime": "CONSTANT_COPY", "data": data}
+    small = {"type": "TENSOR_FLOAT32", "dims": [2]}
+    document = {
+        "operands": [
+            {**small, "lifetime": "SUBGRAPH_INPUT"}, {**small, "lifetime": "SUBGRAPH_OUTPUT"},
+            large, {**large, "lifetime": "TEMPORARY_VARIABLE", "data": None},
+            {**small, "lifetime": "CONSTANT_COPY", "type": "TENSOR_INT32", "dims": [1], "data": [2]},
+            {**small, "lifetime": "TEMPORARY_VARIABLE"}, {**small, "lifetime": "SUBGRAPH_OUTPUT"},
+        ],
+        "operations": [
+            {"op": "EXP", "in": [0], "out": [1]}, {"op": "EXP", "in": [2], "out": [3]},
+            {"op": "RESHAPE", "in": [3, 4], "out": [5]}, {"op": "EXP", "in": [5], "out": [6]},
+        ],
+        "inputs": [0, 2] if data is None else [0],
+        "outputs": [1, 6],
+    }  # fmt: skip
+    answers = nnapi.supported(document, ["CpuRef"])
+    assert [bool(answer) for answer in answers] == [True, False, False, True]
+    assert answers[1].problem == f"operands[2] has rank {rank}; ranks 0 to 8 are supported"
+    assert answers[2].problem == f"operands[3] has rank {rank}; ranks 0 to 8 are supported"

@@ -148,6 +148,20 @@ def test_an_input_without_a_shape_asks_for_one():
     assert run(data, np.float32([-1, 2]), shapes={"x": (2,)})[0].tolist() == [0, 2]
 
 
+def test_what_training_records_is_no_output_and_what_it_prints_is_passed_on():
+    data = graph(
+        placeholder("x", (2,)),
+        node("Print", "printed", "x", "x"),
+        node("Relu", "y", "printed"),
+        const("tag", np.array("y")),
+        node("HistogramSummary", "histogram", "tag", "y"),
+        node("MergeSummary", "merged", "histogram", N=1),
+    )
+    model = load(data)
+    assert [output.name for output in model.outputs.values()] == ["y"]
+    assert run(data, np.float32([-1, 2]))[0].tolist() == [0, 2]
+
+
 def test_an_input_without_a_shape_can_have_a_value():
     data = graph(
         placeholder("x", (2,)),

@@ -174,7 +174,14 @@ def test_variables_of_old_graphs_are_restored_by_their_names(tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
+        (lambda folder: (folder / "variables" / "variables.index").unlink(), "variables.index: node"),
         (lambda folder: (folder / "variables" / "variables.index").unlink(), "the file cannot be read"),
+        (
+            lambda folder: (folder / "variables" / "variables.data-00000-of-00001").write_bytes(
+                b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+            ),
+            "the file is a pointer of Git LFS, not a model; get the model with: git lfs pull",
+        ),
         (
             lambda folder: (folder / "variables" / "variables.index").write_bytes(b"nothing"),
             "the checkpoint's index has no footer of a table",

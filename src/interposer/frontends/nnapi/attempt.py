@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from interposer.core.errors import InterposerError, ParseError
+from interposer.core.types import MAX_RANK
 from interposer.frontends.nnapi.document import Operation, read_document
 from interposer.frontends.nnapi.importer import Importer, Shapes
 from interposer.frontends.nnapi.nnapi_converters import find
@@ -34,12 +36,44 @@ def attempted(document: Mapping[str, Any], shapes: Shapes | None = None) -> tupl
         ParseError: the document is damaged.
         InvalidArgumentError: a shape does not fit its input.
     """
+    document, large = _with_small_ranks(document)
     importer = _Importer(read_document(document), shapes or {})
+    importer.large = large
     importer.prepare()
     return importer.graph, [importer.attempt(operation) for operation in importer.model.operations]
 
 
+def _with_small_ranks(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[int, int]]:
+    """Return the document, and the ranks of its operands that have more axes than a tensor can have, by index.
+
+    In the document that is returned they have one element, so that it can be read. No operation that takes or writes
+    one of them is converted.
+    """
+    content: Any = document
+    records = content.get("operands") if isinstance(content, Mapping) else None
+    if not isinstance(records, Sequence):
+        return document, {}
+    large = {index: len(record["dims"]) for index, record in enumerate(records) if _is_large(record)}
+    small = [_one_element(record) if index in large else record for index, record in enumerate(records)]
+    return ({**document, "operands": small}, large) if large else (document, large)
+
+
+def _is_large(record: Any) -> bool:
+    dims = record.get("dims") if isinstance(record, Mapping) else None
+    if not isinstance(dims, Sequence) or len(dims) <= MAX_RANK:
+        return False
+    return all(isinstance(dim, int) and dim >= 0 for dim in dims)
+
+
+def _one_element(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    data = record.get("data")
+    return {**record, "dims": [1], **({"data": data[:1]} if isinstance(data, Sequence) else {})}
+
+
 class _Importer(Importer):
+    large: Mapping[int, int] = MappingProxyType({})
+    """The ranks of operands that have too many axes, by index."""
+
     def prepare(self) -> None:
         """Add the inputs of the model to the graph."""
         self._add_inputs()
@@ -55,6 +89,9 @@ class _Importer(Importer):
         return Attempt(operation, [item for item in list(self.graph)[before:] if not isinstance(item.op, Constant)], "")
 
     def _convert_known(self, operation: Operation) -> None:
+        for index in (*operation.inputs, *operation.outputs):
+            if index in self.large:
+                raise ParseError(f"operands[{index}] has rank {self.large[index]}; ranks 0 to {MAX_RANK} are supported")
         entry = find(operation.name)
         if entry is None:
             raise ParseError(f"the operation {operation.name} is not known")

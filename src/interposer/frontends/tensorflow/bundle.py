@@ -18,6 +18,7 @@ from interposer.core.constants import mapped
 from interposer.core.errors import DamagedFileError, ParseError
 from interposer.core.files import check_regular, reason_of
 from interposer.core.types import Array, DataType
+from interposer.formats.foreign import foreign
 from interposer.frontends.tensorflow.dtypes import data_type
 from interposer.frontends.tensorflow.messages import BundleEntry, BundleHeader, TrackableGraph, decode
 from interposer.frontends.tensorflow.tensors import from_bytes, shape_of, texts_of
@@ -27,6 +28,8 @@ __all__ = ["Checkpoint"]
 _FOOTER: Final = 48
 _MAGIC: Final = (0xDB4775248B80FB57).to_bytes(8, "little")
 _TRAILER: Final = 5
+_POINTER: Final = b"version https://git-lfs"
+"""The first bytes of a pointer of Git LFS; those of weights may be anything else."""
 _OBJECTS: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
@@ -101,9 +104,12 @@ class Checkpoint:
 def _content(path: Path) -> memoryview:
     try:
         check_regular(path)
-        return mapped(path).data if path.stat().st_size else memoryview(b"")
+        content = mapped(path).data if path.stat().st_size else memoryview(b"")
     except (OSError, ValueError) as error:
         raise ParseError(f"the file cannot be read: {reason_of(error)}", path=str(path)) from error
+    if bytes(content[: len(_POINTER)]) == _POINTER:
+        raise ParseError(foreign(_POINTER) or "", path=str(path))
+    return content
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

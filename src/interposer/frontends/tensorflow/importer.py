@@ -251,8 +251,8 @@ class Scope(NetworkImport):
         except InterposerError as error:
             if isinstance(error, ParseError) and error.where:
                 raise
-            text = error.message if isinstance(error, ParseError) else str(error)
-            raise ParseError(text, where=f"node {node.name!r} ({node.op})") from error
+            text, path = (error.message, error.path) if isinstance(error, ParseError) else (str(error), None)
+            raise ParseError(text, where=f"node {node.name!r} ({node.op})", path=path) from error
         except _SLIPS as error:
             text = f"it cannot be converted ({type(error).__name__}: {error})"
             raise ParseError(text, where=f"node {node.name!r} ({node.op})") from error

@@ -44,6 +44,10 @@ _NO_RESULTS: Final = frozenset(
         "VarHandleOp", "Variable", "VariableV2", "MergeV2Checkpoints",
     }
 )  # fmt: skip
+_SUMMARIES: Final = frozenset(
+    {"AudioSummary", "HistogramSummary", "ImageSummary", "MergeSummary", "ScalarSummary", "TensorSummary"}
+)
+"""Operators that record values during training; what they read may be an output of the model all the same."""
 
 
 class _Tensor(NamedTuple):
@@ -259,7 +263,8 @@ def _unread(graph: GraphDef) -> dict[str, str]:
     Nodes that only must run before others, such as those that mark the branch of a conditional, are left out if there
     are any others.
     """
-    read = {in_graph(text).node for node in graph.node for text in data_inputs(node)}
+    readers = (node for node in graph.node if node.op not in _SUMMARIES)
+    read = {in_graph(text).node for node in readers for text in data_inputs(node)}
     before = {name for node in graph.node for name in control_inputs(node)}
     return _outputs_except(graph, read | before) or _outputs_except(graph, read)
 
@@ -267,7 +272,7 @@ def _unread(graph: GraphDef) -> dict[str, str]:
 def _outputs_except(graph: GraphDef, read: set[str]) -> dict[str, str]:
     result = {}
     for node in graph.node:
-        if node.name not in read and node.op not in _NO_RESULTS:
+        if node.name not in read and node.op not in _NO_RESULTS | _SUMMARIES:
             for index in range(_count(node)):
                 name = f"{node.name}:{index}" if index else node.name
                 result[name] = name

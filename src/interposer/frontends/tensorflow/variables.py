@@ -18,7 +18,7 @@ def constant(node: Node) -> Result:
 
 @operator(
     "CheckNumerics", "EnsureShape", "Identity", "PlaceholderWithDefault", "PreventGradient", "Snapshot", "StopGradient",
-    "OptimizationBarrier",
+    "CheckNumericsV2", "OptimizationBarrier", "Print",
 )  # fmt: skip
 def identity(node: Node) -> Result:
     """Convert nodes that return their first input unchanged."""
