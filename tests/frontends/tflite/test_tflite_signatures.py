@@ -174,6 +174,15 @@ def test_a_damaged_archive_leaves_the_model_usable(compression, offset):
         model.metadata.files["labels.txt"]
 
 
+def test_a_file_in_the_archive_may_have_lost_its_name():
+    data = bytearray(with_archive(encode(two_networks()), {"labels.txt": b"cat\ndog\n"}))
+    data[data.rindex(b"labels.txt")] = 0
+    files = load(bytes(data), ["CpuRef"]).metadata.files
+    assert list(files) == [""]
+    with pytest.raises(DamagedFileError, match=r"archive, file '': it cannot be unpacked"):
+        files[""]
+
+
 def plain(inputs: list[int], outputs: list[int], **signature: list[int]) -> bytes:
     """Return a file that adds tensor 0 to itself, with these inputs and outputs."""
     graph = {

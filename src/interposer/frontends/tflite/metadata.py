@@ -44,7 +44,7 @@ class _Files(Mapping[str, bytes]):
         self._data = data
         self._archive = _archive(data)
         infos = [] if self._archive is None else self._archive.infolist()
-        self._infos = {info.filename: info for info in infos if not info.is_dir()}
+        self._infos = {info.filename: info for info in infos if not info.filename.endswith("/")}
         if sum(info.file_size for info in self._infos.values()) > MOST_BYTES:
             raise ParseError(f"its files have more than {MOST_BYTES:,} bytes, which is not supported", where="archive")
 
