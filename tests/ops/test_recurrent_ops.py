@@ -8,6 +8,7 @@ from interposer.core.schema import Op
 from interposer.core.types import Quantization, TensorInfo, TensorShape
 from interposer.ops import (
     ActivationFunction,
+    ActivationRounding,
     BidirectionalSequenceLstm,
     BidirectionalSequenceRnn,
     FusedActivation,
@@ -86,6 +87,7 @@ def test_the_attributes_have_the_defaults_of_arm_nn():
         "activation_func": FusedActivation.RELU,
         "clipping_thres_cell": 0.0,
         "clipping_thres_proj": 0.0,
+        "activation_rounding": ActivationRounding.NONE,  # Arm NN has none
     }
     assert FusedActivation(4) is FusedActivation.TANH
 
