@@ -374,8 +374,8 @@ class Model:
 
         Print the result, or convert it with `to_json` or `to_html`. With `measure` the times of parts and layers are
         measured. Otherwise they are estimated from the time of a whole run if a plan measured one, or else given as
-        shares of the arithmetic. A measurement restores the states of the model at its end; updates by calls in other
-        threads meanwhile are lost.
+        shares of the arithmetic. A measurement restores the states of the model at its end; updates that calls in other
+        threads make during it are lost.
 
         Args:
             measure: run the network, and time its layers and copies.

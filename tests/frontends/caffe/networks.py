@@ -71,7 +71,7 @@ class Prototxt:
 
 
 def alexnet() -> Prototxt:
-    """Convolutions in groups, LRN, and three dense layers."""
+    """Return a classifier with convolutions in groups, LRN, and three dense layers."""
     net = Prototxt("alexnet", 67)
     net.conv(24, 11, 4), net.relu()
     net.layer("LRN", "lrn_param { local_size: 5 alpha: 0.0001 beta: 0.75 }"), net.pool(3, 2)
@@ -84,7 +84,7 @@ def alexnet() -> Prototxt:
 
 
 def googlenet() -> Prototxt:
-    """Inception blocks, whose branches are concatenated."""
+    """Return a classifier of Inception blocks, whose branches are concatenated."""
     net = Prototxt("googlenet", 64)
     net.conv(16, 7, 2, 3), net.relu(), net.pool(3, 2)
     net.layer("LRN", "lrn_param { local_size: 5 alpha: 0.0001 beta: 0.75 }")
@@ -105,7 +105,7 @@ def googlenet() -> Prototxt:
 
 
 def resnet() -> Prototxt:
-    """Residual blocks with batch normalization."""
+    """Return a classifier of residual blocks with batch normalization."""
     net = Prototxt("resnet", 56)
     net.conv(16, 7, 2, 3, bias=False), net.batch_norm(), net.relu(), net.pool(3, 2)
     for width, stride in ((16, 1), (32, 2)):
@@ -121,7 +121,7 @@ def resnet() -> Prototxt:
 
 
 def mobilenet() -> Prototxt:
-    """Depthwise convolutions."""
+    """Return a classifier of depthwise convolutions."""
     net = Prototxt("mobilenet", 64)
     net.conv(16, 3, 2, 1, bias=False), net.batch_norm(), net.relu()
     for width, stride in ((32, 1), (48, 2), (48, 1)):
@@ -133,7 +133,7 @@ def mobilenet() -> Prototxt:
 
 
 def ssd() -> Prototxt:
-    """A detector: locations, confidences and prior boxes on two feature maps, and DetectionOutput."""
+    """Return a detector: locations, confidences and prior boxes on two feature maps, and DetectionOutput."""
     net = Prototxt("ssd", 64)
     net.conv(16, 3, 2, 1), net.relu(), net.conv(24, 3, 2, 1), net.relu(), net.conv(32, 3, 2, 1)
     first = net.relu()
