@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataLayout
 from interposer.frontends.caffe.caffe_converters import layer
 from interposer.frontends.caffe.node import Node
 from interposer.frontends.caffe.proto import Message
-from interposer.frontends.caffe.windows import Windows, windows
+from interposer.frontends.caffe.windows import windows
+from interposer.frontends.windows import Windows
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
@@ -24,20 +27,35 @@ def convolution(node: Node) -> list[Value]:
     return [_convolved(node, x) for x in node.inputs]
 
 
-def _convolved(node: Node, x: Value) -> Value:
+class _Geometry(NamedTuple):
+    """The input of a convolution as an image or a volume, its window, and its numbers of groups and channels."""
+
+    x: Value
+    window: Windows
+    groups: int
+    channels: int
+    outputs: int
+
+
+def _geometry(node: Node, x: Value) -> _Geometry:
     parameters = node.parameters("convolution_param")
     groups = _groups(node, parameters, x)
     x, window = _as_image(node, x, windows(node, parameters, _axes(node, parameters, x)))
     channels, outputs = node.shape(x)[1], parameters.num_output
     if not groups or channels % groups or outputs % groups:
         node.fail(f"its {channels} channels and {outputs} outputs cannot be divided into {groups} groups")
+    return _Geometry(x, window, groups, channels, outputs)
+
+
+def _convolved(node: Node, x: Value) -> Value:
+    x, window, groups, channels, outputs = _geometry(node, x)
     weights = node.weights(0, (outputs, channels // groups, *window.kernel), "weights")
     return _finished(node, *_operator(window, groups, channels, weights), x, outputs)
 
 
 def _operator(window: Windows, groups: int, channels: int, weights: Array) -> tuple[Op, Array]:
     """Return the operator of a convolution, and the weights in its layout."""
-    attributes = window.attributes()
+    attributes = window.pads() | window.steps()
     if weights.ndim == 5:
         op = Convolution3d(**attributes, groups=groups, data_layout=DataLayout.NCDHW)
         return op, weights.transpose(2, 3, 4, 1, 0)
@@ -53,16 +71,11 @@ def deconvolution(node: Node) -> list[Value]:
 
 
 def _deconvolved(node: Node, x: Value) -> Value:
-    parameters = node.parameters("convolution_param")
-    if _axes(node, parameters, x) > 2:
+    if _axes(node, node.parameters("convolution_param"), x) > 2:
         node.fail("a deconvolution of volumes is not supported; one over one or two spatial axes is")
-    groups = _groups(node, parameters, x)
-    x, window = _as_image(node, x, windows(node, parameters, _axes(node, parameters, x)))
-    channels, outputs = node.shape(x)[1], parameters.num_output
-    if not groups or channels % groups or outputs % groups:
-        node.fail(f"its {channels} channels and {outputs} outputs cannot be divided into {groups} groups")
+    x, window, groups, channels, outputs = _geometry(node, x)
     weights = node.weights(0, (channels, outputs // groups, *window.kernel), "weights")
-    op = TransposeConvolution2d(**window.attributes(), groups=groups)
+    op = TransposeConvolution2d(**window.pads(), **window.steps(), groups=groups)
     return _finished(node, op, weights.transpose(1, 0, 2, 3), x, outputs)
 
 
@@ -98,4 +111,4 @@ def _as_image(node: Node, x: Value, window: Windows) -> tuple[Value, Windows]:
         return x, window
     batch, channels, width = node.shape(x)
     image = node.reshaped(x, (batch, channels, 1, width))
-    return image, Windows((1, *window.kernel), (1, *window.strides), (0, *window.pads), (1, *window.dilations))
+    return image, Windows(*((first, *sizes) for first, sizes in zip((1, 1, 1, 0, 0), window, strict=True)))

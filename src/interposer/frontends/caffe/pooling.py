@@ -13,7 +13,8 @@ from interposer.frontends.caffe.caffe_converters import layer
 from interposer.frontends.caffe.node import Node
 from interposer.frontends.caffe.proto import Message
 from interposer.frontends.caffe.schema import ENUMS
-from interposer.frontends.caffe.windows import Windows, windows
+from interposer.frontends.caffe.windows import windows
+from interposer.frontends.windows import Windows
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import BinaryOperation
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
@@ -50,11 +51,11 @@ def pooling(node: Node) -> list[Value]:
 
 
 def _pooling(node: Node, method: int, window: Windows, rounding: OutputShapeRounding) -> Pooling2d:
-    attributes: dict[str, Any] = {"pool_height": window.kernel[0], "pool_width": window.kernel[1]}
     return Pooling2d(
         pool_type=_method(node, method),
-        **attributes,
-        **window.attributes(),
+        **window.sizes(),
+        **window.pads(),
+        **window.steps(),
         output_shape_rounding=rounding,
         padding_method=PaddingMethod.IGNORE_VALUE,
     )
@@ -78,7 +79,7 @@ def _fitting(node: Node, window: Windows, rounding: OutputShapeRounding) -> Wind
         least = along.stride if rounding is OutputShapeRounding.CEILING else 1
         if along.size - size - 2 * along.pad_before >= least:
             node.fail(f"its window of {along.size} exceeds the image of size {size}")
-    limits = (size + 2 * pad for size, pad in zip(sizes, window.pads, strict=True))
+    limits = (size + 2 * pad for size, pad in zip(sizes, window.before, strict=True))
     return window._replace(kernel=tuple(map(min, window.kernel, limits)))
 
 
@@ -88,7 +89,7 @@ def _with_empty_windows(node: Node, result: Value, x: Value, window: Windows) ->
     Without padding, Caffe computes such a window where the stride exceeds the window: with the window 1, the stride 2
     and the size 4, windows begin at 0, 2 and 4. Its maximum is the least number of float32.
     """
-    if any(window.pads):
+    if any(window.before):
         return result
     columns = zip(node.shape(x)[2:], window.kernel, window.strides, strict=True)
     expected = [-(-(size - kernel) // stride) + 1 for size, kernel, stride in columns]
@@ -103,9 +104,7 @@ def _with_empty_windows(node: Node, result: Value, x: Value, window: Windows) ->
 def _with_places(node: Node, x: Value, window: Windows, rounding: OutputShapeRounding) -> list[Value]:
     if node.parameters("pooling_param").pool != ENUMS["PoolMethod"]["MAX"]:
         node.fail("only pooling by maximum has a second top")
-    op = MaxPoolingWithIndices(
-        window.kernel, window.strides, pad_list=tuple((pad, pad) for pad in window.pads), output_shape_rounding=rounding
-    )
+    op = MaxPoolingWithIndices(**window.lists(), output_shape_rounding=rounding)
     values, places = node.pieces(op, x)
     if _with_empty_windows(node, values, x, window) is not values:
         node.fail("its last window is outside the image, and a maximum of no element has no place")
@@ -151,4 +150,4 @@ def pyramid_pooling(node: Node) -> Value:
 def _level(node: Node, x: Value, method: int, bins: int) -> Value:
     kernel = tuple(-(-size // bins) for size in node.shape(x)[2:])
     pads = tuple((k * bins - size + 1) // 2 for k, size in zip(kernel, node.shape(x)[2:], strict=True))
-    return node.add(_pooling(node, method, Windows(kernel, kernel, pads, (1, 1)), OutputShapeRounding.CEILING), x)
+    return node.add(_pooling(node, method, Windows(kernel, kernel, (1, 1), pads, pads), OutputShapeRounding.CEILING), x)

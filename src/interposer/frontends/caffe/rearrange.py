@@ -85,15 +85,19 @@ def reshape(node: Node) -> Value:
     requested = list(parameters.shape.dim)
     if not first <= end <= len(shape) or any(not n and first + i >= len(shape) for i, n in enumerate(requested)):
         node.fail(f"axis is {parameters.axis} and num_axes {parameters.num_axes}, for the shape {list(shape)}")
-    sizes = [n or shape[first + i] for i, n in enumerate(requested)]
-    new = [*shape[:first], *sizes, *shape[end:]]
-    if new.count(-1) > 1 or min(new, default=1) < -1:
+    if requested.count(-1) > 1 or min(requested, default=1) < -1:
         node.fail(f"the new shape is {requested}; expected sizes, and -1 once at most")
-    rest = math.prod(n for n in new if n != -1)
-    total = math.prod(shape)
-    if (-1 in new and (not rest or total % rest)) or (-1 not in new and rest != total):
-        node.fail(f"{list(shape)} cannot have the shape {new}")
-    return node.reshaped(node.input, [total // rest if n == -1 else n for n in new])
+    sizes = [n or shape[first + i] for i, n in enumerate(requested)]
+    return node.reshaped(node.input, _completed(node, [*shape[:first], *sizes, *shape[end:]]))
+
+
+def _completed(node: Node, new: Sequence[int]) -> list[int]:
+    """Return a new shape of the bottom in which -1 is replaced by the size that follows from the others."""
+    rest, total = math.prod(n for n in new if n != -1), math.prod(node.shape())
+    fits = bool(rest) and total % rest == 0 if -1 in new else rest == total
+    if not fits:
+        node.fail(f"{list(node.shape())} cannot have the shape {list(new)}")
+    return [total // rest if n == -1 else n for n in new]
 
 
 @layer("Permute")

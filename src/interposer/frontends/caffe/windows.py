@@ -3,46 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from interposer.frontends.caffe.node import Node
 from interposer.frontends.caffe.proto import Message
-from interposer.ops.window import Window
+from interposer.frontends.windows import Windows
 
-__all__ = ["Windows", "windows"]
+__all__ = ["windows"]
 
 _LARGEST: Final = 2**31 - 1
-_LETTERS: Final = {2: "yx", 3: "zyx"}
-_BEFORE: Final = {2: ("top", "left"), 3: ("front", "top", "left")}
-_AFTER: Final = {2: ("bottom", "right"), 3: ("back", "bottom", "right")}
-
-
-class Windows(NamedTuple):
-    """The window of a layer: each attribute has one number per spatial axis. Caffe pads both ends of an axis alike."""
-
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    pads: tuple[int, ...]
-    dilations: tuple[int, ...]
-
-    def along(self) -> list[Window]:
-        """Return the window along each spatial axis."""
-        columns = zip(self.kernel, self.strides, self.dilations, self.pads, strict=True)
-        return [Window(size, stride, dilation, pad, pad) for size, stride, dilation, pad in columns]
-
-    def attributes(self) -> dict[str, Any]:
-        """Return strides, dilations and pads by the names of an operator's attributes, such as ``pad_top``."""
-        letters, axes = _LETTERS[len(self.kernel)], len(self.kernel)
-        pairs = zip((*_BEFORE[axes], *_AFTER[axes]), self.pads * 2, strict=True)
-        steps = {f"stride_{x}": stride for x, stride in zip(letters, self.strides, strict=True)}
-        gaps = {f"dilation_{x}": dilation for x, dilation in zip(letters, self.dilations, strict=True)}
-        return {f"pad_{side}": pad for side, pad in pairs} | steps | gaps
 
 
 def windows(node: Node, parameters: Message, axes: int) -> Windows:
     """Return the window of a layer over `axes` spatial axes.
 
-    A size is given for all axes at once, for each axis, or for images in fields such as ``kernel_h``.
+    A size is given for all axes at once, for each axis, or for images in fields such as ``kernel_h``. Both ends of an
+    axis have the same pad.
     """
     kernel = _sizes(node, parameters, "kernel_size", ("kernel_h", "kernel_w"), axes, None)
     strides = _sizes(node, parameters, "stride", ("stride_h", "stride_w"), axes, 1)
@@ -55,7 +31,7 @@ def windows(node: Node, parameters: Message, axes: int) -> Windows:
         or max(*kernel, *strides, *pads, *dilations) > _LARGEST
     ):
         node.fail(f"it has the window {list(kernel)}, strides {list(strides)} and dilations {list(dilations)}")
-    return Windows(kernel, strides, pads, dilations)
+    return Windows(kernel, strides, dilations, pads, pads)
 
 
 def _dilation(parameters: Message) -> tuple[str, tuple[str, ...]]:
