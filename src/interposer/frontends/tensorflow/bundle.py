@@ -22,6 +22,7 @@ from interposer.formats.foreign import foreign
 from interposer.frontends.tensorflow.dtypes import data_type
 from interposer.frontends.tensorflow.messages import BundleEntry, BundleHeader, TrackableGraph, decode
 from interposer.frontends.tensorflow.tensors import from_bytes, shape_of, texts_of
+from interposer.frontends.tensorflow.wire import varint
 
 __all__ = ["Checkpoint"]
 
@@ -155,13 +156,4 @@ def _block(file: memoryview, offset: int, size: int) -> Iterator[tuple[bytes, me
 
 
 def _number(view: memoryview, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 64, 7):
-        if at >= len(view):
-            break
-        byte = view[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise DamagedFileError("a number in the checkpoint is truncated or too long")
+    return varint(view, at, len(view), "a number in the checkpoint")

@@ -11,7 +11,7 @@ import numpy as np
 from interposer.core.errors import DamagedFileError
 from interposer.core.types import Array
 
-__all__ = ["BYTES", "FIXED32", "FIXED64", "VARINT", "Entry", "Field", "fields", "parse_text", "varints"]
+__all__ = ["BYTES", "FIXED32", "FIXED64", "VARINT", "Entry", "Field", "fields", "parse_text", "varint", "varints"]
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _GROUP_START, _GROUP_END = 3, 4
@@ -43,15 +43,15 @@ def fields(view: memoryview) -> Iterator[Field]:
     """
     at, end = 0, len(view)
     while at < end:
-        tag, at = _number(view, at, end)
+        tag, at = varint(view, at, end)
         number, kind = tag >> 3, tag & 7
         if kind == VARINT:
-            value, at = _number(view, at, end)
+            value, at = varint(view, at, end)
             yield Field(number, kind, value, _NOTHING)
             continue
         size = 8 if kind == FIXED64 else 4
         if kind == BYTES:
-            size, at = _number(view, at, end)
+            size, at = varint(view, at, end)
         elif kind not in (FIXED32, FIXED64):
             raise DamagedFileError(f"a field has the wire type {kind}, which the format does not use")
         if size > end - at or not number:
@@ -60,7 +60,11 @@ def fields(view: memoryview) -> Iterator[Field]:
         at += size
 
 
-def _number(view: memoryview, at: int, end: int) -> tuple[int, int]:
+def varint(view: memoryview, at: int, end: int, title: str = "a number") -> tuple[int, int]:
+    """Return the variable-length integer at the offset `at`, which ends before `end`, and the offset after it.
+
+    `title` names the integer in the `DamagedFileError` that is raised if it is truncated or too long.
+    """
     value = 0
     for shift in range(0, 70, 7):
         if at >= end:
@@ -70,7 +74,7 @@ def _number(view: memoryview, at: int, end: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise DamagedFileError("a number is truncated or too long")
+    raise DamagedFileError(f"{title} is truncated or too long")
 
 
 def varints(view: memoryview) -> Array:
