@@ -201,6 +201,28 @@ def test_a_page_that_cannot_be_written_is_an_error(explain, tmp_path):
     assert result.endswith(f"page.html': there is no folder {str(tmp_path / 'no')!r}\n")
 
 
+def test_the_layers_as_they_run_are_drawn_for_graphviz(explain, tmp_path, more_backends):
+    drawing = tmp_path / "net.dot"
+    assert explain(networks.alternating(tmp_path), *THREE, "--dot", drawing).startswith("network 'alternating'")
+    text = drawing.read_text(encoding="utf-8")
+    assert text.startswith('digraph "alternating" {\n    node [shape="record"];\n')
+    assert "LayerName : positive\\lLayerType : Activation\\lBackendID : Device\\l" in text
+    assert "[label=< [1,4] >];" in text
+
+
+def test_a_drawing_and_a_page_are_two_files(explain, tmp_path):
+    path = tmp_path / "net"
+    result = explain(networks.doubler(tmp_path), "--dot", path, "--html", path, status=2)
+    assert result.endswith(f"--html and --dot name the same file, {str(path)!r}; name two\n")
+    assert not path.exists()
+
+
+def test_a_drawing_never_replaces_the_network(explain, tmp_path):
+    path = networks.doubler(tmp_path)
+    result = explain(path, "--dot", path, status=2)
+    assert result.endswith(f"--dot would overwrite {str(path)!r}, which the command reads; name another file\n")
+
+
 def test_layers_that_are_compiled_refer_to_their_part(explain, cpuacc):
     result = explain(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx", "--backends", "CpuAcc,CpuRef")
     assert "PreCompiled" not in result

@@ -12,7 +12,7 @@ from interposer.cli.numbers import number
 from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
-from interposer.core.files import write_file
+from interposer.core.files import is_same_file, write_file
 from interposer.report.explanation import Explanation
 from interposer.session import Model
 
@@ -28,7 +28,8 @@ cross its border, copied or not.
 With --measure, the network is run on --input or with --random, and every layer
 and every copy is timed. Times marked with ~ are estimated from work (bytes and
 operations): those of layers within a compiled part, and all times if nothing is
-measured. --html writes a self-contained page that draws the network.
+measured. --html writes a self-contained page that draws the network, and --dot
+the layers as they run, with their backends, in the language of Graphviz.
 """
 _seconds: Final = number("seconds, more than 0", zero=False)
 
@@ -41,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_plan_argument(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--html", type=file_path, metavar="FILE.html", help="write a page that draws the network")
+    parser.add_argument("--dot", type=file_path, metavar="FILE.dot", help="write the layers as they run for Graphviz")
     parser.add_argument("--measure", action="store_true", help="run the network, and time its layers and copies")
     parser.add_argument("--budget", type=_seconds, default=1.0, metavar="S", help="seconds to measure (default: 1)")
     add_input_arguments(parser)
@@ -51,8 +53,7 @@ def execute(args: argparse.Namespace) -> None:
     if not args.measure and (args.input or seed_of(args) is not None):
         option = "--input" if args.input else "--seed" if args.seed is not None else "--random"
         raise InvalidArgumentError(f"{option} is what the network runs on to be measured; give --measure too")
-    if args.html is not None:
-        check_writable("--html", args.html, sources_of(args))
+    _check_files(args)
     with open_model(args) as model:
         if not model.is_prepared and not (args.measure and args.input):
             require_shapes(model.inputs)
@@ -62,6 +63,8 @@ def execute(args: argparse.Namespace) -> None:
         if args.measure:
             inputs = read_inputs(args.input, model.inputs, plain, seed_of(args), sized_inputs(model))
         explanation = model.explain(args.measure, inputs=inputs, budget_seconds=args.budget)
+        if args.dot is not None:
+            model.optimized.to_dot(args.dot)
     if args.html is not None:
         write_file(args.html, explanation.to_html())
     if args.json:
@@ -70,6 +73,15 @@ def execute(args: argparse.Namespace) -> None:
         _print(explanation, _left_out(model) if args.backends is None else [])
         if args.measure:
             say(f"measured on: {inputs_text(args)}")
+
+
+def _check_files(args: argparse.Namespace) -> None:
+    """Raise `InvalidArgumentError` if a requested file cannot be written, before anything is computed."""
+    for option, path in (("--html", args.html), ("--dot", args.dot)):
+        if path is not None:
+            check_writable(option, path, sources_of(args))
+    if args.dot is not None and args.html is not None and is_same_file(args.dot, args.html):
+        raise InvalidArgumentError(f"--html and --dot name the same file, {str(args.dot)!r}; name two")
 
 
 def _left_out(model: Model) -> list[str]:

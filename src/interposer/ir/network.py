@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from interposer.core.errors import InvalidArgumentError, InvalidNetworkError, di
 from interposer.core.schema import Op
 from interposer.core.types import Quantization, TensorInfo
 from interposer.ir.builders import Builders
+from interposer.ir.dot import save_dot
 from interposer.ir.graph import Graph, Layer, Value, binding_id, cycle_problem
 from interposer.ir.inference import infer_layer
 from interposer.ir.states import State, free_binding_id, initial_array, state_problems, states_of
@@ -204,6 +206,16 @@ class Network(Builders):
             elide: show constants of more elements than this as a hash; such text cannot be read back.
         """
         return print_graph(self.graph, elide=elide) + "\n"
+
+    def to_dot(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return the network in the DOT language of Graphviz; with a path, also write it to this file.
+
+        Layers are nodes, tensors are edges labeled with their shapes. ``dot -Tsvg net.dot`` draws it.
+
+        Raises:
+            FileWriteError: the file cannot be written.
+        """
+        return save_dot(self.graph, path)
 
     @classmethod
     def parse(cls, text: str) -> Network:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from interposer.ir.dot import save_dot
 from interposer.ir.graph import Graph, Layer
 from interposer.report.explanation import LATE, Explanation, Times, Verdict
 from interposer.report.facts import facts_of
@@ -99,6 +101,17 @@ class OptimizedNetwork:
                 continue
             reasons = refusals.get((placement.layer, backend))
             yield Verdict(backend, self.ask(backend).get(placement.layer, LATE) if reasons is None else reasons)
+
+    def to_dot(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return the layers as they will run in the DOT language of Graphviz; with a path, also write it to this file.
+
+        Layers are nodes with their backends, tensors are edges labeled with their shapes. ``dot -Tsvg net.dot`` draws
+        it.
+
+        Raises:
+            FileWriteError: the file cannot be written.
+        """
+        return save_dot(self.graph, path)
 
     def _repr_html_(self) -> str:
         from interposer.ir.html import graph_html  # noqa: PLC0415 - only notebooks need it
