@@ -49,7 +49,7 @@ def test_what_cannot_be_written_is_told_in_the_words_of_the_command_line(tmp_pat
     network.add_output_layer(0, network.add_layer(Activation(), x, name="layer"), name="y")
     args = type("Args", (), {"network": network, "output": str(tmp_path / "y.onnx"), "format": None, "shape": [],
                              "opset": None, "inexact": False, "external_data": False, "signature": None,
-                             "weights": None})  # fmt: skip
+                             "weights": None, "inputs": [], "outputs": []})  # fmt: skip
     with pytest.raises(Exception, match=r"layer 'layer' \(Activation\): .*--inexact writes it"):
         convert.execute(args)
     assert not (tmp_path / "y.onnx").exists()
@@ -139,3 +139,39 @@ def test_an_open_dimension_that_cannot_be_written_gets_its_size_in_the_file(tmp_
     assert lines[0].startswith(f"{target}: 3 layers as ONNX, opset")
     assert lines[1:] == [f"open dimensions cannot be written; they have the sizes in {source}: x [1, 1, 6, 2]"]
     assert load(target).graph.layer("x").output.known.shape == (1, 1, 6, 2)
+
+
+def test_a_network_is_cut_at_the_named_values(tmp_path, capsys):
+    network = Network("chain")
+    value = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    for name in ("first", "second", "third", "fourth"):
+        value = network.add_layer(Activation(), value, name=name)
+    network.add_output_layer(0, value, name="y")
+    save(network, tmp_path / "chain.onnx")
+    target = tmp_path / "middle.onnx"
+    words = ["convert", str(tmp_path / "chain.onnx"), str(target), "-i", "first", "-o", "third", "-s", "first=1x7"]
+    assert main(words) == 0
+    graph = load(target).graph
+    assert [layer.name for layer in graph.topological()] == ["first", "second", "third/layer", "third"]
+    assert graph.inputs[0].output.known.shape == (1, 7)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-i", "sceond"], "inputs: the model has no value 'sceond'; did you mean 'second'?"),
+        (["-i", "first"], "the outputs also need the input 'x', which layer 'sum' (Addition) takes; name it too"),
+        (["-i", "x,x,first:0,first"], "inputs: 'first:0' and 'first' are one value; name it once"),
+        (["-i", ","], "--inputs names no value; give names with commas between them"),
+        (["-o", "zero"], "outputs: the model has no value 'zero'"),
+    ],
+)
+def test_wrong_cuts_end_with_a_message(words, message, tmp_path, capsys):
+    network = Network("chain")
+    x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    first = network.add_layer(Activation(), x, name="first")
+    second = network.add_layer(Activation(), first, name="second")
+    network.add_output_layer(0, network.add_addition_layer(second, x, name="sum"), name="y")
+    save(network, tmp_path / "chain.onnx")
+    assert main(["convert", str(tmp_path / "chain.onnx"), str(tmp_path / "out.onnx"), *words]) == 2
+    assert message in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from interposer.cli.network import add_source_arguments, network_path, reading_of, sources_of
+from interposer.cli.network import add_source_arguments, names_of, network_path, reading_of, sources_of
 from interposer.cli.numbers import positive
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import say
@@ -22,6 +22,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network", type=network_path, help="the file: .tflite, .onnx, .json (NNAPI), or the text form")
     parser.add_argument("output", help="the file to write; its suffix, .onnx or .tflite, is the format")
     add_source_arguments(parser)
+    parser.add_argument(
+        "-i", "--inputs", action="append", default=[], metavar="NAME,NAME",
+        help="begin the network at these values; layers before them are dropped; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o", "--outputs", action="append", default=[], metavar="NAME,NAME",
+        help="end the network at these values; layers that they do not need are dropped; may be repeated",
+    )  # fmt: skip
     parser.add_argument(
         "--opset", type=positive, metavar="N",
         help="for ONNX, the version of the operator set (default: 20, which engines support, or a newer one if it is "
@@ -43,7 +51,8 @@ def execute(args: argparse.Namespace) -> None:
         _refuse_options_of_onnx(args)
     for path in (args.output, f"{args.output}.data"):
         check_writable("the output", Path(path), sources_of(args))
-    source = read_source(args.network, Reading(**reading_of(args)))
+    inputs, outputs = names_of("--inputs", args.inputs), names_of("--outputs", args.outputs)
+    source = read_source(args.network, Reading(**reading_of(args), inputs=inputs, outputs=outputs))
     network, fixed = _with_open_dimensions(source), None
     try:
         written = _WRITERS[suffix](network, args)

@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ __all__ = [
     "add_plan_argument",
     "add_source_arguments",
     "backend_ids",
+    "names_of",
     "network_path",
     "open_model",
     "reading_of",
@@ -44,7 +45,7 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMATS, help="the format of the file, if its content is ambiguous")
     parser.add_argument("--signature", metavar="KEY", help="the signature of a TFLite file to call, such as decode")
     parser.add_argument(
-        "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
+        "-s", "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
         help="the shape of an input, or the value of a named dimension (batch=1); may be repeated",
     )  # fmt: skip
     parser.add_argument(
@@ -114,6 +115,20 @@ def sources_of(args: argparse.Namespace) -> Iterator[str]:
         yield item.partition("=")[2]
     with suppress(InterposerError):
         yield from map(str, files_of_weights(args.network))
+
+
+def names_of(option: str, texts: Sequence[str], known: Container[str] = ()) -> list[str] | None:
+    """Return the names in the values of an option, which have commas between them; None without the option.
+
+    A value that is in `known` is one name, even if it has commas. `InvalidArgumentError` is raised if there is no name.
+    """
+    if not texts:
+        return None
+    parts = [[text] if text in known else text.split(",") for text in texts]
+    names = [name.strip() for part in parts for name in part if name.strip()]
+    if not names:
+        raise InvalidArgumentError(f"{option} names no value; give names with commas between them")
+    return list(dict.fromkeys(names))
 
 
 def backend_ids(text: str) -> list[str]:

@@ -14,7 +14,14 @@ from typing import Any, Final
 from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, seed_of, sized_inputs
 from interposer.cli.labels import Labels, check_count, read_labels
-from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, report_absent, sources_of
+from interposer.cli.network import (
+    add_network_arguments,
+    add_plan_argument,
+    names_of,
+    open_model,
+    report_absent,
+    sources_of,
+)
 from interposer.cli.numbers import positive
 from interposer.cli.outputs import Ranked, check_suffix, check_writable, figures, flat, has_classes, save, top
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
@@ -140,14 +147,11 @@ def _requested(args: argparse.Namespace, model: Model) -> list[str]:
     if not args.outputs:
         return list(model.outputs)
     known = model.outputs if model.needed_values else model.values
-    parts = [[text] if text in known else text.split(",") for text in args.outputs]
-    names = [name.strip() for part in parts for name in part if name.strip()]
-    if not names:
-        raise InvalidArgumentError("--outputs names no value; give names with commas between them")
+    names = names_of("--outputs", args.outputs, known) or []
     unknown = [name for name in names if name not in known and not model.needed_values]
     if unknown:
         raise InvalidArgumentError(f"--outputs: the model has no value {unknown[0]!r}{did_you_mean(unknown[0], known)}")
-    return list(dict.fromkeys(names))
+    return names
 
 
 def _check_output(name: str | None, known: list[str]) -> None:

@@ -51,6 +51,7 @@ def load(
     shapes: Shapes | None = None,
     values: Values | None = None,
     weights: Source | None = None,
+    inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     fallback: bool | None = None,
     plan: Plan | None = None,
@@ -74,6 +75,8 @@ def load(
             before running (such as the shape of a Reshape) are taken from the inputs of each call.
         weights: the file with the weights of a Caffe network, in the forms of `source`. By default, the caffemodel of
             the same name beside the prototxt.
+        inputs: names of values of the network that are its inputs, instead of those that the file declares; the layers
+            before them are dropped. `shapes` and `values` may name them.
         outputs: names of values of the network that are its outputs, instead of those that the file declares.
         fallback: what to do if a backend fails to prepare or run its part. None, the default, disables the backend for
             this model, and the next backends complete the call; an exceeded deadline is raised as an error. True also
@@ -95,7 +98,7 @@ def load(
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
     ids = chosen_ids(backends)
     measured = plan is not None or asks_to_measure(ids, options)
-    reading = Reading(format, shapes, values, content_of(weights), outputs, signature)
+    reading = Reading(format, shapes, values, content_of(weights), outputs, signature, inputs)
     reading.check()
     origin = Origin.of(source, reading._asdict())
     with memory_to("load the network"):

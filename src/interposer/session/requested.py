@@ -12,7 +12,7 @@ from interposer.ir.network import Network
 from interposer.ir.regions import region_title
 from interposer.ops.control import Output
 
-__all__ = ["known_values", "requested_names", "with_outputs"]
+__all__ = ["known_values", "requested_names", "value_named", "with_outputs"]
 
 
 def requested_names(outputs: Any) -> tuple[str, ...] | None:
@@ -62,7 +62,7 @@ def with_outputs(network: Network, names: Sequence[str]) -> Network:
         BindingError: the network has no such value, or the value is inside a region.
     """
     graph = network.graph.clone()
-    values = [_value(graph, name) for name in names]
+    values = [value_named(graph, name, "outputs") for name in names]
     for layer in graph.outputs:
         graph.erase(layer)
     for number, (name, value) in enumerate(zip(names, values, strict=True)):
@@ -71,7 +71,11 @@ def with_outputs(network: Network, names: Sequence[str]) -> Network:
     return Network(graph=graph)
 
 
-def _value(graph: Graph, name: str) -> Value:
+def value_named(graph: Graph, name: str, argument: str) -> Value:
+    """Return the value of a graph that has this name, as `with_outputs` says.
+
+    `BindingError`, which names the `argument` that has the name, is raised if the graph has no such value.
+    """
     for layer in graph.outputs:
         if layer.name == name:
             return layer.values[0]
@@ -82,7 +86,7 @@ def _value(graph: Graph, name: str) -> Value:
         info = graph.folded[name]
         assert info.constant is not None
         return graph.constant(info.constant, like=info, name=name)
-    raise BindingError(_unknown(graph, name))
+    raise BindingError(f"{argument}: {_unknown(graph, name)}")
 
 
 def _by_alias(graph: Graph, name: str) -> Value | None:
@@ -111,15 +115,15 @@ def _unknown(graph: Graph, name: str) -> str:
     several = next((layer for layer in graph if layer.name == name and len(layer.outputs) > 1), None)
     if several is not None:
         names = ", ".join(repr(value.name) for value in several.outputs)
-        return f"outputs: layer {name!r} has {len(several.outputs)} results; name one of them: {names}"
+        return f"layer {name!r} has {len(several.outputs)} results; name one of them: {names}"
     place = next((title for title, inner in _regions(graph) if _names_value(inner, name)), None)
     if place is not None:
         return (
-            f"outputs: the value {name!r} is inside the region {place}, where it may exist many times or not at all "
+            f"the value {name!r} is inside the region {place}, where it may exist many times or not at all "
             "in a run; only values outside of regions can be asked for"
         )
     hint = did_you_mean(name, _all_names(graph))
-    return f"outputs: the model has no value {name!r}{hint}{'' if hint else '; Model.values lists all of them'}"
+    return f"the model has no value {name!r}{hint}{'' if hint else '; Model.values lists all of them'}"
 
 
 def _names_value(graph: Graph, name: str) -> bool:

@@ -9,7 +9,7 @@ from io import UnsupportedOperation
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
-from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean, expect, memory_to
+from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError, did_you_mean, expect, memory_to
 from interposer.core.files import check_regular, reason_of
 from interposer.formats.caffe import is_caffe
 from interposer.formats.foreign import foreign
@@ -18,6 +18,7 @@ from interposer.frontends.template import Template, Values
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
 from interposer.ir.text import parse_graph
+from interposer.session.cutting import with_inputs
 from interposer.session.requested import with_outputs
 from interposer.session.shapes import Shapes, bound
 from interposer.session.values import with_values
@@ -45,11 +46,13 @@ class Reading(NamedTuple):
     weights: Any = None
     outputs: Sequence[str] | None = None
     signature: str | None = None
+    inputs: Sequence[str] | None = None
 
     @property
     def is_plain(self) -> bool:
         """True if the network is the one that the source alone describes."""
-        return not self.shapes and not self.values and (self.weights, self.outputs, self.signature) == (None,) * 3
+        others = (self.weights, self.outputs, self.signature, self.inputs)
+        return not self.shapes and not self.values and all(item is None for item in others)
 
     def check(self) -> None:
         """Raise `InvalidArgumentError` if an argument has the wrong type, or if the format is unknown."""
@@ -57,12 +60,18 @@ class Reading(NamedTuple):
         expect(self.shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
         expect(self.values, Mapping | None, "values must be a mapping from input's name to array")
         expect(self.signature, str | None, "the signature must be the key of one")
-        names = self.outputs
-        if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names)):
-            raise InvalidArgumentError(f"outputs must be a list of names, not {names!r}")
+        _check_names("inputs", self.inputs)
+        _check_names("outputs", self.outputs)
         if self.format is not None and self.format not in FORMATS:
             hint, known = did_you_mean(self.format, FORMATS), ", ".join(FORMATS)
             raise InvalidArgumentError(f"unknown format {self.format!r}{hint} (known: {known})")
+
+
+def _check_names(argument: str, names: Sequence[str] | None) -> None:
+    if names is None:
+        return
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError(f"{argument} must be a list of names, not {names!r}")
 
 
 AS_IS: Final = Reading()
@@ -78,6 +87,7 @@ def read_network(
     signature: str | None = None,
     *,
     weights: Source | None = None,
+    inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
 ) -> Network:
     """Return the network of a file or its bytes, of a `Network`, or of an NNAPI document.
@@ -93,17 +103,21 @@ def read_network(
         values: values of inputs by name; these inputs become constants.
         signature: the key of a signature of a TFLite file; the network is the one that it calls.
         weights: a path or the bytes of the file with the weights of a Caffe network.
-        outputs: names of values of the network that are its outputs, instead of those that the file declares.
+        inputs: names of values of the network that are its inputs, instead of those that the file declares; the layers
+            before them are dropped. `shapes` may have shapes of these values.
+        outputs: names of values of the network that are its outputs, instead of those that the file declares; layers
+            that they do not need are dropped.
 
     Raises:
         ParseError: the file cannot be read, is damaged, or its format is not recognized.
         UnboundInputError: operators need values or shapes of inputs that were not given.
         InvalidArgumentError: the format is unknown, the inputs cannot have the shapes or values, or weights are given
             for another format than Caffe.
-        BindingError: the network has no value of a name in `outputs`.
+        BindingError: the network has no value of a name in `inputs` or `outputs`, or an output depends on an input that
+            `inputs` does not name.
         InvalidNetworkError: shapes or values do not fit the layers of a `Network`.
     """
-    result = read_source(source, Reading(format, shapes, values, weights, outputs, signature))
+    result = read_source(source, Reading(format, shapes, values, weights, outputs, signature, inputs))
     return result.network(result.usual) if isinstance(result, Template) else result
 
 
@@ -113,9 +127,51 @@ def read_source(source: Source, reading: Reading = AS_IS) -> Network | Template:
     A template stands for a model whose layers depend on values or shapes of inputs that are not given.
     """
     reading.check()
-    result, values = _read(content_of(source), reading), reading.values or {}
+    source = content_of(source)
+    return _full(source, reading) if reading.inputs is None else _cut(source, reading)
+
+
+def _full(source: Any, reading: Reading) -> Network | Template:
+    """Read a network with the inputs that the source declares."""
+    result, values = _read(source, reading), reading.values or {}
     result = result.bound(values) if isinstance(result, Template) else with_values(result, values)
     return result if reading.outputs is None else _with_outputs(result, reading.outputs)
+
+
+def _cut(source: Any, reading: Reading) -> Network:
+    """Read a network, and cut it at the inputs that `reading` names.
+
+    Shapes and values of inputs that the source itself declares apply before the cut, and all others after it.
+    """
+    names = reading.inputs or ()
+    first = _read(source, reading._replace(shapes=None))
+    late = [name for name in names if name not in _input_names(first)]
+    at_shapes = isinstance(first, Template) and first.cuts_at_shapes
+    shapes, cut_shapes = _split(reading.shapes or {}, () if at_shapes else late)
+    values, cut_values = _split(reading.values or {}, late)
+    result = _full(source, reading._replace(shapes=shapes or None, values=values))
+    network = with_inputs(_network_of(result), names)
+    return with_values(bound(network, cut_shapes) if cut_shapes else network, cut_values)
+
+
+def _input_names(source: Network | Template) -> list[str]:
+    return list(source.inputs) if isinstance(source, Template) else [item.name for item in source.graph.inputs]
+
+
+def _split(items: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the items whose keys are not in `names`, and those whose keys are."""
+    inside = {name: item for name, item in items.items() if name in names}
+    return {name: item for name, item in items.items() if name not in names}, inside
+
+
+def _network_of(source: Network | Template) -> Network:
+    """Return the network of a source with open dimensions if it can be built so, else with the usual shapes."""
+    if isinstance(source, Network):
+        return source
+    try:
+        return source.network()
+    except UnboundInputError:
+        return source.network(source.usual)
 
 
 def _with_outputs(source: Network | Template, names: Sequence[str]) -> Network | Template:
@@ -208,6 +264,7 @@ def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | Non
 
 def _load(format: str, source: Any, reading: Reading) -> Network | Template:
     shapes, signature = reading.shapes, reading.signature
+    cuts: Any = {"inputs": reading.inputs or (), "outputs": reading.outputs}
     if format == "caffe" and signature is None:
         from interposer.frontends import caffe  # noqa: PLC0415 - front ends are imported when a model asks for them
 
@@ -217,7 +274,7 @@ def _load(format: str, source: Any, reading: Reading) -> Network | Template:
     if format == "tflite":
         from interposer.frontends import tflite  # noqa: PLC0415
 
-        return tflite.template(source, shapes=shapes, dynamic=True, signature=signature)
+        return tflite.template(source, shapes=shapes, dynamic=True, signature=signature, **cuts)
     if format == "tensorflow":
         from interposer.frontends import tensorflow  # noqa: PLC0415
 
@@ -232,7 +289,7 @@ def _load(format: str, source: Any, reading: Reading) -> Network | Template:
         return _text(source, shapes)
     from interposer.frontends import onnx  # noqa: PLC0415
 
-    return onnx.template(source, shapes=shapes)
+    return onnx.template(source, shapes=shapes, **cuts)
 
 
 def _text(source: Any, shapes: Shapes | None) -> Network:

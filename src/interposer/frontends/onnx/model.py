@@ -13,6 +13,7 @@ from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.frontends.onnx.bindings import Bindings, declared_info
 from interposer.frontends.onnx.claims import annotated_quantizations, claimed_quantizations
 from interposer.frontends.onnx.custom import overrides
+from interposer.frontends.onnx.cutting import cut
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.functions import Functions, opsets_of
 from interposer.frontends.onnx.importer import Importer
@@ -65,17 +66,26 @@ def load(
 
 @memory_to("read the network")
 def template(
-    source: Source, *, shapes: Shapes | None = None, operators: Mapping[str, Converter] | None = None
+    source: Source,
+    *,
+    shapes: Shapes | None = None,
+    operators: Mapping[str, Converter] | None = None,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] | None = None,
 ) -> Template:
     """Return a `Template`, which creates networks for shapes and values of the model's inputs.
 
-    The arguments and errors are those of `load`; errors in nodes are raised when a network is created. The file's
+    The other arguments and errors are those of `load`; errors in nodes are raised when a network is created. The file's
     content must not be changed afterwards.
+
+    Args:
+        inputs: names of values that are inputs too, if the file has their types; nodes before them are not read.
+        outputs: names of values that are the outputs, if the graph has them; nodes after them are not read.
     """
     own = overrides(operators)
     path = source if isinstance(source, str) else getattr(source, "__fspath__", lambda: None)()
     with _reported_of(path):
-        document = read_model(source)
+        document = cut(read_model(source), inputs, outputs)
         graph = document.model.graph
         _check_names(graph)
         model = _read(document)
@@ -85,9 +95,9 @@ def template(
             with _reported_of(path):
                 return _network(model, {**value, **shapes}, values, own)
 
-        inputs = dict(_infos(model, value, {}))
-        outputs = {output.name: _without_sizes(declared_info(output), value) for output in graph.output}
-        return Template(_name(graph), inputs, outputs, build)
+        infos = dict(_infos(model, value, {}))
+        results = {output.name: _without_sizes(declared_info(output), value) for output in graph.output}
+        return Template(_name(graph), infos, results, build)
 
 
 def _without_sizes(info: TensorInfo | None, shapes: Shapes) -> TensorInfo | None:

@@ -145,7 +145,10 @@ def _template(
         inputs = dict(_infos(model, value, {}))
         known = {} if content.saved_model is None else _signatures_of(_meta_graph(content))
         signatures = {name: partial(_template, path, content, {}, None, name) for name in known}
-        return Template(model.name, inputs, dict.fromkeys(model.outputs), build, signatures=signatures)
+        return Template(
+            model.name, inputs, dict.fromkeys(model.outputs), build, signatures=signatures,
+            cuts_at_shapes=content.saved_model is None,
+        )  # fmt: skip
 
 
 def signatures(source: Source) -> dict[str, tuple[list[str], list[str]]]:

@@ -28,6 +28,7 @@ from interposer.frontends.tflite import tflite_families  # noqa: F401 - they fil
 from interposer.frontends.tflite.consistency import called
 from interposer.frontends.tflite.container import read_model
 from interposer.frontends.tflite.contents import Model, Operator, Signature, Subgraph
+from interposer.frontends.tflite.cutting import cut
 from interposer.frontends.tflite.flexbuffer import FlexOptions
 from interposer.frontends.tflite.metadata import metadata_of
 from interposer.frontends.tflite.node import Node
@@ -105,14 +106,22 @@ def template(
     dynamic: bool = False,
     signature: str | None = None,
     stand_in: bool = False,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] | None = None,
 ) -> Template:
     """Return a `Template`, which creates networks for shapes and values of the file's inputs.
 
-    Args and errors are those of `load`; errors in operators are raised when a network is created.
+    The other arguments and errors are those of `load`; errors in operators are raised when a network is created.
+
+    Args:
+        inputs: names of tensors of the main subgraph that are inputs too; operators before them are not read.
+        outputs: names of tensors that are its outputs; operators after them are not read.
     """
     expect(signature, str | None, "the signature must be the key of one")
     path, data = _read(source)
     model = read_model(data, path=path)
+    if signature is None and (inputs or outputs):
+        model = cut(model, inputs, outputs)
 
     def created(key: str | None, shapes: Shapes, dynamic: bool) -> Template:
         return _template(_Contents(path, data, model, stand_in), shapes, dynamic, key, signatures)
