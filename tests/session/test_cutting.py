@@ -51,11 +51,12 @@ def test_every_cut_of_a_network_computes_what_the_whole_network_does():
     inputs = {"image": X, "other": X[:, ::-1].copy()}
     values = dict(zip(whole.values, whole.run(inputs, list(whole.values)), strict=True))
     for starts in (["image", "other"], ["relu", "other"], ["sum"], ["halves:0", "halves:1"], ["product"]):
-        for end in ("sum", "halves:1", "product", "y"):
+        for end in {"relu", "sum", "halves:1", "product", "y"} - set(starts):
             try:
                 model = ip.load(chain(), ["CpuRef"], inputs=starts, outputs=[end])
             except BindingError:
-                continue
+                continue  # the cut is after the output
+            assert (list(model.inputs), list(model.outputs)) == (starts, [end])
             [result] = model.run({name: values[name] for name in starts})
             assert np.array_equal(result, values[end])
 

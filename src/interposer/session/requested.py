@@ -10,9 +10,9 @@ from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.network import Network
 from interposer.ir.regions import region_title
-from interposer.ops.control import Output
+from interposer.ops.control import Input, Output
 
-__all__ = ["known_values", "requested_names", "value_named", "with_outputs"]
+__all__ = ["ending_at", "known_values", "requested_names", "value_named", "with_outputs"]
 
 
 def requested_names(outputs: Any) -> tuple[str, ...] | None:
@@ -69,6 +69,22 @@ def with_outputs(network: Network, names: Sequence[str]) -> Network:
         graph.add(Output(number), [value], name=name)
     graph.erase_dead()
     return Network(graph=graph)
+
+
+def ending_at(network: Network, names: Sequence[str]) -> Network:
+    """Return the network that `with_outputs` returns, with exactly these names of its outputs.
+
+    A layer inside that has the name of an output gets ``/layer`` appended to its own. An input of the network keeps its
+    name.
+    """
+    result = with_outputs(network, names)
+    graph = result.graph
+    for name, output in zip(names, graph.outputs, strict=True):
+        if output.name == name or isinstance(graph.layer(name).op, Input):
+            continue
+        graph.rename(graph.layer(name), f"{name}/layer")
+        graph.rename(output, name)
+    return result
 
 
 def value_named(graph: Graph, name: str, argument: str) -> Value:

@@ -19,7 +19,7 @@ from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
 from interposer.ir.text import parse_graph
 from interposer.session.cutting import with_inputs
-from interposer.session.requested import with_outputs
+from interposer.session.requested import ending_at
 from interposer.session.shapes import Shapes, bound
 from interposer.session.values import with_values
 
@@ -177,10 +177,10 @@ def _network_of(source: Network | Template) -> Network:
 def _with_outputs(source: Network | Template, names: Sequence[str]) -> Network | Template:
     """Return the network, or the template of networks, with the named values as outputs."""
     if isinstance(source, Network):
-        return with_outputs(source, names)
+        return ending_at(source, names)
     build = source.build
     outputs = {name: source.outputs.get(name) for name in names}
-    return replace(source, outputs=outputs, build=lambda shapes, values: with_outputs(build(shapes, values), names))
+    return replace(source, outputs=outputs, build=lambda shapes, values: ending_at(build(shapes, values), names))
 
 
 def _read(source: Any, reading: Reading) -> Network | Template:
