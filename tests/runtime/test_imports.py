@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer import MemoryDescriptor, MemorySource, Network, Runtime, TensorInfo, optimize
+from interposer import MemoryDescriptor, MemorySource, Network, OptimizerOptions, Runtime, TensorInfo, optimize
 from interposer.core.errors import (
     BindingError,
     ExecutionError,
@@ -461,3 +461,36 @@ def test_what_has_the_buffer_protocol_takes_outputs_in_a_plain_run(runtime: Runt
     target = memoryview(room).cast("B").cast("f", (2, 3))
     runtime.enqueue_workload(number, {0: X, 1: X}, {0: target})
     assert room.tolist() == (2 * X * X).reshape(-1).tolist()
+
+
+def test_imports_of_inputs_can_be_forbidden(runtime: Runtime) -> None:
+    options = OptimizerOptions(import_enabled=False)
+    number = runtime.load_network(optimize(calculation(), ["Sums"], runtime.device_spec, options))
+    why = "the network was optimized with import_enabled=False"
+    assert runtime.copy_reasons(number, {0: X, 1: X}, {0: X.copy()}) == {("input", 0): why, ("input", 1): why}
+    with pytest.raises(MemoryImportError, match=rf"input 0 \(a\) cannot be imported: {why}"):
+        runtime.import_inputs(number, {0: X})
+    np.testing.assert_array_equal(runtime.enqueue_workload(number, {0: X, 1: X + 1})[0], (2 * X + 1) * (X + 1))
+
+
+def test_exports_of_outputs_can_be_forbidden(runtime: Runtime) -> None:
+    options = OptimizerOptions(export_enabled=False)
+    number = runtime.load_network(optimize(calculation(), ["Sums"], runtime.device_spec, options))
+    why = "the network was optimized with export_enabled=False"
+    target = np.zeros_like(X)
+    assert runtime.copy_reasons(number, {0: X, 1: X}, {0: target}) == {("output", 0): why}
+    with pytest.raises(MemoryImportError, match=rf"output 0 \(y\) cannot be imported: {why}"):
+        runtime.import_outputs(number, {0: target})
+    for _ in range(2):
+        runtime.enqueue_workload(number, {0: X, 1: X + 1}, {0: target})
+        np.testing.assert_array_equal(target, (2 * X + 1) * (X + 1))
+
+
+def test_inputs_of_late_shape_are_copied_if_imports_are_forbidden() -> None:
+    network = Network()
+    dims = network.add_input_layer(0, TensorInfo((1,), "int32"), name="dims")
+    x = network.add_fill_layer(dims, value=2)
+    network.add_output_layer(0, network.add_addition_layer(x, x))
+    options = OptimizerOptions(import_enabled=False, export_enabled=False)
+    with ip.load(network, ["CpuRef"], options=options) as model:
+        assert [model([count]).tolist() for count in (1, 3)] == [[4], [4, 4, 4]]

@@ -77,8 +77,8 @@ def chain(*ops: Any) -> Network:
     return network
 
 
-def loaded(runtime: Runtime, network: Network, *backends: str) -> LoadedNetwork:
-    return LoadedNetwork(optimize(network, backends, runtime.device_spec, OptimizerOptions(rewrite=False)))
+def loaded(runtime: Runtime, network: Network, *backends: str, **options: Any) -> LoadedNetwork:
+    return LoadedNetwork(optimize(network, backends, runtime.device_spec, OptimizerOptions(rewrite=False, **options)))
 
 
 def run(network: LoadedNetwork, *arrays: Array) -> list[Array]:
@@ -401,6 +401,35 @@ def test_an_import_that_is_refused_becomes_a_copy(runtime: Runtime) -> None:
     created = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Picky")
     np.testing.assert_array_equal(run(created, X)[0], 2 * np.maximum(2 * X, 0))
     assert created.transfers.refused_imports == 1
+
+
+@pytest.mark.parametrize("option", ["import_enabled", "export_enabled"])
+def test_memory_is_copied_if_imports_or_exports_are_forbidden(runtime: Runtime, option: str) -> None:
+    runtime.registry.register("Sharing", Sharing)
+    created = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Sharing", **{option: False})
+    for array in (X, -X):
+        np.testing.assert_array_equal(run(created, array)[0], 2 * np.maximum(2 * array, 0))
+    assert [how for *_, how in crossings(created)] == ["copy", "copy"]
+
+
+@pytest.mark.parametrize("name", ["PaddingRequired", "FallbackImportDisabled"])
+def test_capabilities_of_a_tensor_can_rule_out_imports(runtime: Runtime, name: str) -> None:
+    class Choosy(Shared):
+        id = "Test/Choosy/Array"
+
+        def capabilities(self, layer: Layer, connected: Layer) -> Capabilities:
+            return Capabilities(**{name: True})
+
+    class ChoosyBackend(Relus):
+        id: ClassVar = "Choosy"
+        handle_factory_preferences = (Choosy.id,)  # type: ignore[assignment]
+
+        def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
+            registry.register_factory(Choosy())
+
+    runtime.registry.register("Choosy", ChoosyBackend)
+    created = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Choosy")
+    assert [how for *_, how in crossings(created)] == ["copy", "copy"]
 
 
 def test_a_backend_writes_into_the_memory_of_another_one_where_it_takes_that(runtime: Runtime) -> None:

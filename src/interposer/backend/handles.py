@@ -56,7 +56,8 @@ class TensorHandleFactory(ABC):
     def capabilities(self, layer: Layer, connected: Layer) -> Capabilities:
         """Return the capabilities for a tensor that `layer` passes to `connected`.
 
-        With ``PaddingRequired``, the tensor is neither imported nor exported, because its rows are padded.
+        With ``PaddingRequired``, the tensor is neither imported nor exported, because its rows are padded. The same
+        holds with ``FallbackImportDisabled``, because a failed import could not be replaced by a copy.
         """
         return Capabilities()
 

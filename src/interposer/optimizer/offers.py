@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from interposer.backend import (
     DEFAULT_FACTORY,
     ArenaMemoryManager,
     ArrayHandleFactory,
     Backend,
+    MemorySource,
     Options,
     TensorHandleFactoryRegistry,
     own_factory_id,
@@ -20,7 +21,8 @@ from interposer.optimizer.routes import Kind
 
 __all__ = ["Offers"]
 
-_PADDING = "PaddingRequired"
+_ALWAYS_COPIED = ("PaddingRequired", "FallbackImportDisabled")
+"""Capabilities of a tensor that can neither be imported nor exported."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,17 @@ class Offers:
         plain = all(type(item).capabilities is ArrayHandleFactory.capabilities for item in registry)
         return cls(kinds, preferences, registry, not plain)
 
+    def restricted(self, *, imports: bool, exports: bool) -> Offers:
+        """Return the same kinds of memory; without `imports` or `exports`, none of them imports or exports memory."""
+        if imports and exports:
+            return self
+        none = MemorySource.UNDEFINED
+        changed = {
+            name: replace(kind, imports=kind.imports if imports else none, exports=kind.exports if exports else none)
+            for name, kind in self.kinds.items()
+        }
+        return replace(self, kinds=changed)
+
     def at_the_border(self, backend: str) -> dict[str, int]:
         """Return the kinds of memory that a backend accepts for inputs and outputs of the network, by id with rank.
 
@@ -78,15 +91,18 @@ class Offers:
         return {preference: rank for rank, preference in enumerate(self.preferences[backend])}
 
     def padded(self, layer: Layer, consumers: Iterable[Layer]) -> frozenset[str]:
-        """Return the ids of the kinds of memory that pad the rows of a tensor that `layer` passes to these consumers.
+        """Return the ids of the kinds of memory that do not share a tensor that `layer` passes to these consumers.
 
-        Such a tensor can neither be imported nor exported.
+        Such a tensor can neither be imported nor exported, for example because its rows are padded.
         """
         if not self.asked:
             return frozenset()
-        pairs = [(layer, consumer) for consumer in consumers]
+        consumers = tuple(consumers)
         return frozenset(
-            item.id for item in self.registry if any(item.capabilities(*pair).has(_PADDING) for pair in pairs)
+            item.id
+            for item in self.registry
+            for connected in consumers
+            if any(item.capabilities(layer, connected).has(name) for name in _ALWAYS_COPIED)
         )
 
     def described(self, backend: str) -> str:

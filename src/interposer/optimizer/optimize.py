@@ -26,6 +26,7 @@ from interposer.ops.control import Constant
 from interposer.ops.control_flow import ControlFlow
 from interposer.optimizer.activation_rounding import DropActivationRounding
 from interposer.optimizer.assign import Assigner, Records
+from interposer.optimizer.declared_shapes import require_declared_shapes, with_expanded_dims
 from interposer.optimizer.handles import place_tensors
 from interposer.optimizer.integers import ComputeInIntegers
 from interposer.optimizer.offers import Offers
@@ -97,6 +98,8 @@ def optimize(
         model_options=dict(options.model_options),
         ask=assigner.verdicts(snapshot),
         divided=lambda: snapshot,
+        import_enabled=options.import_enabled,
+        export_enabled=options.export_enabled,
     )
 
 
@@ -144,6 +147,7 @@ def _cross(graph: Graph, backends: Sequence[Backend], options: OptimizerOptions)
     """
     used = {place.layer.backend for place in places(graph)} - {None} or {backends[0].id}
     offers = Offers.of(backends, {str(item) for item in used} | {str(backends[0].id)}, options.model_options)
+    offers = offers.restricted(imports=options.import_enabled, exports=options.export_enabled)
     return place_tensors(graph, str(backends[0].id), offers)
 
 
@@ -185,6 +189,9 @@ def _prepared(
     network: Network, options: OptimizerOptions, backends: tuple[Backend, ...]
 ) -> tuple[Graph, list[Message]]:
     check_unchanged(_constants(network.graph))  # reading beyond the end of a truncated file would end the process
+    if options.shape_inference == "validate":
+        require_declared_shapes(network)
+    network = with_expanded_dims(network) if options.allow_expanded_dims else network
     network.validate()
     graph, messages = network.graph.clone(), list[Message]()  # with the infos that `validate` has inferred
     _set_hints(graph, options.hints, tuple(backend.id for backend in backends))

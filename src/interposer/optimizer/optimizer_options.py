@@ -31,6 +31,14 @@ class OptimizerOptions:
             TensorFlow Lite does (DynamicFakeQuantization). False computes with the float activations, which is more
             precise; so do backends that do not support the rounding. Only with `rewrite`.
         hints: the backend to ask first, by layer name.
+        shape_inference: "infer" infers the shapes that the network does not declare, and checks the others. "validate"
+            infers none: the declared infos of every layer (`Network.add_layer`, ``outputs``) must have full shapes.
+        allow_expanded_dims: accept declared shapes with more or fewer dimensions of 1 than the inferred ones, such as
+            (1, 4) for (4,). A Reshape gives the tensor the declared shape.
+        import_enabled: whether memory of others may be used in place: that of the caller for inputs, and that of
+            another backend. False copies instead.
+        export_enabled: whether memory may be offered to others: outputs are computed in the caller's arrays, and other
+            backends import tensors. False copies instead.
         exclude: the ids of backends (or one id) that must not run an operator, by operator name such as "Softmax".
         model_options: the options of backends, by backend id.
         placement: "order" assigns each layer to the first backend that supports it; "measured" lets `load` time parts
@@ -49,6 +57,10 @@ class OptimizerOptions:
     placement: str = "order"
     budget_seconds: float = 30.0
     exclude: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    shape_inference: str = "infer"
+    allow_expanded_dims: bool = False
+    import_enabled: bool = True
+    export_enabled: bool = True
 
     def __post_init__(self) -> None:
         if self.reduce_fp32_to_fp16 and self.reduce_fp32_to_bf16:
@@ -56,6 +68,11 @@ class OptimizerOptions:
         expect(self.placement, str, "the placement must be 'order' or 'measured'")
         if self.placement not in ("order", "measured"):
             raise InvalidArgumentError(f"the placement is 'order' or 'measured', not {self.placement!r}")
+        expect(self.shape_inference, str, "shape_inference must be 'infer' or 'validate'")
+        if self.shape_inference not in ("infer", "validate"):
+            raise InvalidArgumentError(f"shape_inference is 'infer' or 'validate', not {self.shape_inference!r}")
+        for name in ("allow_expanded_dims", "import_enabled", "export_enabled"):
+            expect(getattr(self, name), bool, f"{name} must be True or False")
         check_seconds("budget_seconds", self.budget_seconds)
         expect(self.hints, Mapping, "hints must be a mapping from layer's name to backend's id")
         for layer, backend in self.hints.items():

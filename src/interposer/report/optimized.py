@@ -48,6 +48,10 @@ class OptimizedNetwork:
     """A function from a backend's id to its reasons against each layer, by name; empty for a supported layer."""
     divided: Callable[[], Graph]
     """A function that returns the graph before backends replaced parts of it."""
+    import_enabled: bool = True
+    """False if inputs of the caller and tensors of other backends are copied, never used in place."""
+    export_enabled: bool = True
+    """False if outputs are never computed in arrays of the caller, but copied there."""
 
     @property
     def copies(self) -> tuple[Crossing, ...]:

@@ -38,7 +38,7 @@ from interposer.core.errors import (
 )
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer, Value
-from interposer.ops.control import Constant, Debug, MemCopy, MemImport
+from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport
 from interposer.ops.control_flow import ControlFlow
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.owned import OwnedHandles
@@ -153,6 +153,14 @@ class Factories:
         if self._optimized.backends[backend].handle_factory_preferences:
             return self._arena(backend)
         return self.registry.factory(own_factory_id(backend))
+
+    def forbidden(self, value: Value) -> str | None:
+        """Return why a value at the border of the network must not be in the caller's memory, or None if it may be.
+
+        The options of the optimizer can forbid imports of inputs and exports of outputs.
+        """
+        option = "import_enabled" if isinstance(value.producer.op, Input) else "export_enabled"
+        return None if getattr(self._optimized, option) else f"the network was optimized with {option}=False"
 
     def supports_sub_tensors(self, layer: Layer, value: Value) -> bool:
         """Return True if the memory of a tensor can hold other tensors as parts of it.

@@ -93,7 +93,9 @@ class Steps:
             self._make_piece(value)
         if self.program.graph.owner is None:
             here = (value for value in self.program.layout.border if value in self.handles)
-            self.imported = {value for value in here if self.handles[value].imports}
+            self.imported = {
+                value for value in here if self.handles[value].imports and not self._factories.forbidden(value)
+            }
             guests = (value for value in self.program.layout.guests if value in self.handles)
             borrowing = self.imported | {guest for guest in guests if self.program.layout.root(guest) in self.imported}
             self._borrowing = [self.handles[value] for value in borrowing]
@@ -247,7 +249,8 @@ class Steps:
         handle = self.handles.get(value)
         if handle is None:
             if value in self.program.late:
-                late[value] = ArrayHandle(value.known.with_shape(array.shape), array)
+                own = array.copy() if self._factories.forbidden(value) else array
+                late[value] = ArrayHandle(value.known.with_shape(array.shape), own)
             return
         try:
             if value not in self.imported:

@@ -204,7 +204,8 @@ class WorkingMemHandle:
         value = layer.output if kind == "input" else layer.values[0]
         error = self._output_problem(binding, value) if kind == "output" else None
         if error is None and value not in self._steps.imported:
-            error = f"backend {value.producer.backend} stores it in separate memory"
+            separate = f"backend {value.producer.backend} stores it in separate memory"
+            error = self._factories.forbidden(value) or separate
         if error is not None:
             return error
         handle = self._factories.handle(value.producer, value, owned)

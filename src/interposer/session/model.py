@@ -37,6 +37,7 @@ from interposer.ir.network import Network
 from interposer.ir.states import State, states_of
 from interposer.ops.control import Constant
 from interposer.optimizer import OptimizerOptions
+from interposer.optimizer.declared_shapes import with_expanded_dims
 from interposer.optimizer.optimizer_options import check_seconds
 from interposer.report.estimate import Estimate
 from interposer.report.explanation import Explanation, Times
@@ -111,6 +112,8 @@ class Model:
         expect(limits, Limits, "the limits must be Limits(...)")
         expect(fallback, bool | None, "fallback must be True, False or None")
         expect(plan, Plan | None, "the plan must be a Plan, such as Plan.load(path)")
+        if isinstance(network, Network) and isinstance(options, OptimizerOptions) and options.allow_expanded_dims:
+            network = with_expanded_dims(network)
         self._set_up(network, Choice(runtime, backends, options, fallback, plan), limits, StateMemory())
 
     def _set_up(

@@ -261,6 +261,7 @@ class Keeper:
             graph=graph, preferences=ids, placements=placements, refusals=(), messages=(), crossings=(), absent=(),
             backends={name: registry.get(name) for name in ids}, model_options=dict(self._options.model_options),
             ask=lambda backend: divided().ask(backend), divided=lambda: divided().divided(),
+            import_enabled=self._options.import_enabled, export_enabled=self._options.export_enabled,
         )  # fmt: skip
 
     def _op(self, fact: Mapping[str, Any], entry: Entry) -> Op:
