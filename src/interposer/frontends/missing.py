@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from interposer.core.errors import UnsupportedOperatorError
 
-__all__ = ["missing_operators"]
+__all__ = ["missing_operators", "places_text"]
 
 _SHOWN: Final = 3
 
@@ -17,13 +17,23 @@ def missing_operators(items: Iterable[tuple[str, str]]) -> UnsupportedOperatorEr
 
     It has the count and the first places of each name.
     """
-    places = dict[str, list[str]]()
+    places = dict[str, list[tuple[str, str]]]()
     for name, place in items:
-        places.setdefault(name, []).append(place)
+        places.setdefault(name, []).append((place, ""))
     counts = {name: len(result) for name, result in places.items()}
-    return UnsupportedOperatorError(counts, notes={name: _shown(result) for name, result in places.items()})
+    return UnsupportedOperatorError(counts, notes={name: places_text(result) for name, result in places.items()})
 
 
-def _shown(places: list[str]) -> str:
+def places_text(places: Sequence[tuple[str, str]]) -> str:
+    """Return the first places as text, as in ``node 'a', node 'b' and 2 more: the reason``.
+
+    Each place comes with the reason why it is listed, or an empty text. Places with the same reason stand together.
+    """
+    shown = dict[str, list[str]]()
+    for place, reason in places[:_SHOWN]:
+        shown.setdefault(reason, []).append(place)
+    groups = [", ".join(group) for group in shown.values()]
     rest = len(places) - _SHOWN
-    return ", ".join(places[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    if rest > 0:
+        groups[-1] += f" and {rest} more"
+    return "; ".join(f"{group}: {reason}" if reason else group for group, reason in zip(groups, shown, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from interposer.core.errors import UnboundInputError, UnsupportedOperatorError
+from interposer.frontends.missing import places_text
 from interposer.frontends.needs import Needs
 
 __all__ = ["Refusals"]
@@ -21,36 +22,44 @@ class Refusals:
         self._unbound = _Notes()
         self._needs = Needs()
 
-    def refuse(self, title: str, note: str) -> None:
-        """Record an unsupported operator: `title` is its name with the domain, `note` says where it occurs and why.
+    def refuse(self, title: str, place: str, reason: str = "", *, detail: str = "") -> None:
+        """Record an unsupported operator: `title` is its name with the domain, `place` says where it occurs.
 
-        Further occurrences are counted, but only the first note for each operator is reported.
+        All occurrences are counted, and the first places of each operator are reported. `reason` says what of a known
+        operator is not supported. `detail` is reported once for the operator, such as its version.
         """
-        self._unsupported.add(title, note)
+        self._unsupported.add(title, place, reason, detail)
 
-    def defer(self, title: str, note: str, needs: Needs) -> None:
+    def defer(self, title: str, place: str, reason: str, needs: Needs, *, detail: str = "") -> None:
         """Record an operator that becomes supported once `needs` (shapes or values of the inputs) are given.
 
-        `title` and `note` are as for `refuse`.
+        The other arguments are those of `refuse`.
         """
-        self._unbound.add(title, note)
+        self._unbound.add(title, place, reason, detail)
         self._needs |= needs
 
     def check(self) -> None:
         """Raise `UnsupportedOperatorError` for unsupported operators, else `UnboundInputError` for missing inputs."""
         if self._unsupported.counts:
-            raise UnsupportedOperatorError(self._unsupported.counts, notes=self._unsupported.first)
+            raise UnsupportedOperatorError(self._unsupported.counts, notes=self._unsupported.texts())
         if self._unbound.counts:
             values, shapes = self._needs
-            raise UnboundInputError(self._unbound.counts, sorted(values), shapes=shapes, notes=self._unbound.first)
+            raise UnboundInputError(self._unbound.counts, sorted(values), shapes=shapes, notes=self._unbound.texts())
 
 
 class _Notes:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self.first: dict[str, str] = {}
+        self._details: dict[str, str] = {}
+        self._places: dict[str, list[tuple[str, str]]] = {}
 
-    def add(self, title: str, note: str) -> None:
+    def add(self, title: str, place: str, reason: str, detail: str) -> None:
         name = str(title)  # the name in a damaged file may be bytes
         self.counts[name] += 1
-        self.first.setdefault(name, note)
+        self._details.setdefault(name, detail)
+        self._places.setdefault(name, []).append((place, reason))
+
+    def texts(self) -> dict[str, str]:
+        """Return for each operator its detail and the places where it occurs."""
+        details = {name: f"{detail}; " if detail else "" for name, detail in self._details.items()}
+        return {name: details[name] + places_text(places) for name, places in self._places.items()}

@@ -374,14 +374,18 @@ def test_unknown_layers_are_counted_before_anything_is_read():
     text = (
         SMALL
         + """
-    layer { name: "a" type: "Im2col" bottom: "prob" top: "a" }
+    layer { name: "a" type: "Unheard" bottom: "prob" top: "a" }
     layer { name: "b" type: "Python" bottom: "a" top: "b" python_param { module: "my.layers" layer: "Mine" } }
-    layer { name: "c" type: "Im2col" bottom: "b" top: "c" }
+    layer { name: "c" type: "Unheard" bottom: "b" top: "c" }
     """
     )
     with pytest.raises(UnsupportedOperatorError) as error:
         caffe.load(text.encode())
-    assert str(error.value) == ("operators that are not supported:\n  - 2 x Im2col\n  - 1 x Python (my.layers.Mine)")
+    assert str(error.value) == (
+        "operators that are not supported:"
+        "\n  - 1 x Python my.layers.Mine (layer[6] b)"
+        "\n  - 2 x Unheard (layer[5] a, layer[7] c)"
+    )
     assert list(caffe.load(text.encode(), weights=small(), outputs=["prob"]).graph.outputs)[0].name == "prob"
 
 

@@ -78,7 +78,7 @@ def test_operators_for_one_load_are_named_with_their_domain():
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(value)
     assert caught.value.notes == {
-        "com.once.Swish": "opset 1; first as node 'own': map it with interposer.frontends.onnx.operator"
+        "com.once.Swish": "opset 1; node 'own': map it with interposer.frontends.onnx.operator"
     }
 
 

@@ -44,10 +44,10 @@ def test_all_operators_that_are_not_supported_are_listed_at_once():
         load(value)
     assert str(caught.value) == (
         "operators that are not supported:"
-        "\n  - 2 x Nonesuch (opset 21; first as node 'first')"
-        "\n  - 1 x Pad (opset 21; first as node 'pad': its operand 'pads' is computed from data)"
-        "\n  - 1 x com.example.Odd (whose opset the model does not import; first as node 'odd')"
-        "\n  - 1 x com.microsoft.FusedMatMul (opset 1; first as node 'fused': "
+        "\n  - 2 x Nonesuch (opset 21; node 'first', node 'second')"
+        "\n  - 1 x Pad (opset 21; node 'pad': its operand 'pads' is computed from data)"
+        "\n  - 1 x com.example.Odd (whose opset the model does not import; node 'odd')"
+        "\n  - 1 x com.microsoft.FusedMatMul (opset 1; node 'fused': "
         "map it with interposer.frontends.onnx.operator)"
     )
     assert caught.value.operators == {"Nonesuch": 2, "Pad": 1, "com.example.Odd": 1, "com.microsoft.FusedMatMul": 1}

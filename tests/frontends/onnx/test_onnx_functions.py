@@ -170,8 +170,8 @@ def test_all_that_is_missing_in_functions_is_listed_behind_other_missing_things_
         load(value)
     assert str(caught.value) == (
         "operators that are not supported:"
-        "\n  - 2 x Nonesuch (opset 21; first as node 'o/Nonesuch_0')"
-        "\n  - 2 x local.None (opset 1; first as node 'o/n': map it with interposer.frontends.onnx.operator)"
+        "\n  - 2 x Nonesuch (opset 21; node 'o/Nonesuch_0', node 'p/Nonesuch_0')"
+        "\n  - 2 x local.None (opset 1; node 'o/n', node 'p/n': map it with interposer.frontends.onnx.operator)"
     )
 
 

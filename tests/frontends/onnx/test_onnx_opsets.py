@@ -99,7 +99,7 @@ def test_the_version_of_a_node_is_that_of_its_own_domain():
 def test_an_operator_that_the_opset_does_not_have_yet_is_not_supported():
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(single("Where", np.array([True]), X, X, opset=8))
-    assert str(caught.value) == ("operators that are not supported:\n  - 1 x Where (opset 8; first as node 'node')")
+    assert str(caught.value) == ("operators that are not supported:\n  - 1 x Where (opset 8; node 'node')")
 
 
 def test_the_table_knows_since_when_a_form_holds():

@@ -304,7 +304,7 @@ def test_truth_cannot_be_quantized_to():
     value = single("QuantizeLinear", np.float32([1]), np.float32(1), np.array(True))
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(value)
-    assert caught.value.notes == {"QuantizeLinear": "opset 21; first as node 'node': it quantizes to bool"}
+    assert caught.value.notes == {"QuantizeLinear": "opset 21; node 'node': it quantizes to bool"}
 
 
 def test_four_bit_weights_are_unpacked():

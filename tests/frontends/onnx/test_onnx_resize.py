@@ -79,7 +79,7 @@ def test_what_our_operator_means_becomes_our_operator():
 def test_what_cannot_be_expressed_is_refused(operands, attributes, reason):
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(single("Resize", X, *operands, **attributes))
-    assert caught.value.notes == {"Resize": f"opset 21; first as node 'node': {reason}"}
+    assert caught.value.notes == {"Resize": f"opset 21; node 'node': {reason}"}
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])

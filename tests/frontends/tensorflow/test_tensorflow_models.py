@@ -298,7 +298,7 @@ def test_operators_that_are_missing_are_listed_with_their_counts():
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(data)
     assert caught.value.operators == {"Foo": 2, "Bar": 1}
-    assert "first as node 'foo'" in str(caught.value)
+    assert "node 'foo'" in str(caught.value)
 
 
 def test_an_operand_that_depends_on_an_input_asks_for_its_value():

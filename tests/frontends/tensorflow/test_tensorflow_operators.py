@@ -387,7 +387,7 @@ def test_batch_dimensions_may_be_open():
 def test_forms_that_are_not_supported_are_refused(op, arrays, constants, attributes, message):
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(one(op, arrays, constants, **attributes))
-    assert f"1 x {op} (first as node 'y': {message})" in str(caught.value)
+    assert f"1 x {op} (node 'y': {message})" in str(caught.value)
 
 
 @pytest.mark.parametrize(

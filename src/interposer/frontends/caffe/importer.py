@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from interposer.core.constants import share
-from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError, UnsupportedOperatorError
+from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError
 from interposer.core.files import check_regular, reason_of
 from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.formats.caffe import is_text
@@ -20,6 +19,7 @@ from interposer.frontends.caffe.net import Layer, Net, read_net
 from interposer.frontends.caffe.node import Node
 from interposer.frontends.caffe.proto import read_message, text_of
 from interposer.frontends.caffe.sources import declared_inputs, is_source, with_sources
+from interposer.frontends.missing import missing_operators
 from interposer.frontends.naming import keep_names
 from interposer.frontends.resizing import Resizes, resized
 from interposer.frontends.template import Template, Values, check_names, value_of
@@ -53,7 +53,7 @@ def load(
     Raises:
         MissingDependencyError: the package protobuf is not installed.
         UnboundInputError: an input has no shape.
-        UnsupportedOperatorError: layers of the network are not supported; the message counts them by type.
+        UnsupportedOperatorError: layers are not supported; the message lists their types with counts and names.
         ParseError: a file cannot be read, is damaged, or has no weights for a layer.
         BindingError: the network has no blob or layer of a name in `outputs`.
         InvalidArgumentError: a shape that does not fit its input.
@@ -144,9 +144,9 @@ class _Plan:
         self.flow: Flow = flow_of(inputs, self.layers, ends)
         self.outputs: Mapping[str, Tensor] = self.flow.outputs(self.layers, outputs)
         self.needed = self.flow.needed(self.outputs.values())
-        unknown = Counter(_title(self.layers[n]) for n in sorted(self.needed) if not _is_known(self.layers[n]))
+        unknown = [layer for n, layer in enumerate(self.layers) if n in self.needed and not _is_known(layer)]
         if unknown:
-            raise UnsupportedOperatorError(unknown)
+            raise missing_operators((_title(layer), layer.where) for layer in unknown)
 
 
 def _is_known(layer: Layer) -> bool:
@@ -158,7 +158,7 @@ def _title(layer: Layer) -> str:
     if layer.type != "Python":
         return layer.type or "a layer without a type"
     parameters = layer.parameters("python_param")
-    return f"Python ({text_of(parameters.module)}.{text_of(parameters.layer)})"
+    return f"Python {text_of(parameters.module)}.{text_of(parameters.layer)}"
 
 
 class _Importer:

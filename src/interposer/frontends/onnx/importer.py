@@ -143,15 +143,15 @@ class Importer(ImportState):
         """
         version = self._opsets.get(domain)
         opset = f"opset {version}" if version is not None else "whose opset the model does not import"
-        place = f"{opset}; first as node {name!r}"
+        place = f"node {name!r}"
         self._missing.update(output for output in message.output if output)
         if isinstance(error, UnboundFormError) and (error.needs.values or self._has_open_inputs):
-            self._refusals.defer(title(domain, message.op_type), f"{place}: {error}", error.needs)
+            self._refusals.defer(title(domain, message.op_type), place, str(error), error.needs, detail=opset)
             return
         reason = error.reason if isinstance(error, UnboundFormError) else str(error)
         if version is not None and not reason and not domain.startswith("ai.onnx") and domain:
             reason = "map it with interposer.frontends.onnx.operator"
-        self._refusals.refuse(title(domain, message.op_type), f"{place}: {reason}" if reason else place)
+        self._refusals.refuse(title(domain, message.op_type), place, reason, detail=opset)
 
     @property
     def _has_open_inputs(self) -> bool:

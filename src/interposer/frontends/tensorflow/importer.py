@@ -328,12 +328,12 @@ class Scope(NetworkImport):
 
     def _refuse(self, node: NodeDef, error: UnsupportedFormError) -> None:
         self._results[node.name] = Absent.MISSING
-        place = f"first as node {node.name!r}"
+        place = f"node {node.name!r}"
         if isinstance(error, UnboundFormError) and (error.needs.values or self._has_open_inputs):
-            self.shared.refusals.defer(node.op, f"{place}: {error}", error.needs)
+            self.shared.refusals.defer(node.op, place, str(error), error.needs)
             return
         reason = error.reason if isinstance(error, UnboundFormError) else str(error)
-        self.shared.refusals.refuse(node.op, f"{place}: {reason}" if reason else place)
+        self.shared.refusals.refuse(node.op, place, reason)
 
     @property
     def _has_open_inputs(self) -> bool:
