@@ -6,13 +6,15 @@
     python benchmarks/run.py convolutions [--help]
     python benchmarks/run.py operators [--help]
     python benchmarks/run.py weights [--help]
+    python benchmarks/run.py formats [--help]
     python benchmarks/run.py compare NEW.json [--help]
     python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead]
                              [--models FOLDER] [--repeat N] [--json FILE]
 
 `engines` runs whole networks on CpuAcc and other engines, and `placement` compares "auto" with every single engine.
 Both take long. `loading` measures the time and the memory of loading, and their growth. `convolutions`, `operators`
-and `weights` run networks of one layer. These suites have separate options.
+and `weights` run networks of one layer. `formats` runs classifiers as files of
+TensorFlow and Caffe. These suites have separate options.
 `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default that of the environment variable
@@ -49,6 +51,7 @@ import overhead
 from benchmarks import baseline, convolutions, loading, operators, placement, weights
 from benchmarks.engines import command
 from benchmarks.folders import add_models
+from benchmarks.formats import command as formats
 from benchmarks.machine import machine
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,6 +72,7 @@ COMMANDS = {
     "convolutions": convolutions.main,
     "operators": operators.main,
     "weights": weights.main,
+    "formats": formats.main,
     "compare": baseline.main,
 }
 """Commands with options of their own."""

@@ -165,7 +165,7 @@ def saved_model(
 
 def checkpoint(values: Mapping[str, Any]) -> tuple[bytes, bytes]:
     """Return the index and the data file of a checkpoint with these tensors by key."""
-    data, entries = b"", [("", number(1, 1))]
+    data, entries = b"", [("", number(1, 1) + block(3, number(1, 1)))]
     for key in sorted(values):
         array = np.ascontiguousarray(values[key])
         place = (number(4, len(data)) if data else b"") + number(5, array.nbytes)
