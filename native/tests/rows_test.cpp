@@ -147,6 +147,28 @@ TEST_P(NormalizeKernel, divides_by_the_length) {
   });
 }
 
+TEST_P(NormalizeKernel, divides_by_the_response_of_neighbors) {
+  Random random;
+  for (float beta : {0.75f, 0.5f, 1.0f, 0.9f, 0.0f})
+    for (int64_t size : {1, 2, 5, 300})
+      for_shapes([&](int64_t extent, int64_t inner) {
+        const ResponseParameters by{1.5f, 0.3f, beta, size, (size - 1) / 2};
+        Floats in(random.reals(extent * inner)), out(extent * inner);
+        const int64_t middle = inner / 2;
+        normalize_kernels_for(isa()).response(in.data(), out.data(), extent, inner, 0, middle, by);
+        normalize_kernels_for(isa()).response(in.data(), out.data(), extent, inner, middle, inner, by);
+        std::vector<double> expected;
+        for (int64_t n = 0; n < extent * inner; ++n) {
+          const int64_t start = n / inner - by.before;
+          double squares = 0;
+          for (int64_t e = std::max<int64_t>(0, start); e < std::min(extent, start + size); ++e)
+            squares += double(in[e * inner + n % inner]) * in[e * inner + n % inner];
+          expected.push_back(in[n] / std::pow(1.5 + double(by.alpha) * squares, double(beta)));
+        }
+        expect_near(out, expected, out.size(), 1e-5, describe("extent", extent, "inner", inner, "size", size));
+      });
+}
+
 TEST_P(NormalizeKernel, standardizes_a_row) {
   Random random;
   for (int64_t length : kExtents)

@@ -243,6 +243,60 @@ void unit_length(const float* in, float* out, int64_t extent, int64_t inner, int
   }
 }
 
+/// Divide `count` elements by (k + alpha * total)^beta. Usual exponents need square roots only.
+void divide_by_response(const float* in, float* out, const float* totals, int64_t count, const ResponseParameters& by) {
+  const float k = by.k, alpha = by.alpha;
+  if (by.beta == 0.75f) {
+    for (int64_t n = 0; n < count; ++n) {
+      const float root = sqrtf(k + alpha * totals[n]);
+      out[n] = in[n] / (root * sqrtf(root));
+    }
+  } else if (by.beta == 0.5f) {
+    for (int64_t n = 0; n < count; ++n) out[n] = in[n] / sqrtf(k + alpha * totals[n]);
+  } else if (by.beta == 1.0f) {
+    for (int64_t n = 0; n < count; ++n) out[n] = in[n] / (k + alpha * totals[n]);
+  } else {
+    for (int64_t n = 0; n < count; ++n) out[n] = in[n] / powf(k + alpha * totals[n], by.beta);
+  }
+}
+
+int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
+/// Windows along a row: the squares of the row, shifted by every place in the window, are added.
+void response_of_row(const float* in, float* out, int64_t extent, const ResponseParameters& by) {
+  for (int64_t e0 = 0; e0 < extent; e0 += kColumns) {
+    const int64_t count = extent - e0 < kColumns ? extent - e0 : kColumns;
+    float totals[kColumns] = {};
+    const int64_t low = -between(by.before, 0, extent), high = between(by.size - by.before, 0, extent);
+    for (int64_t by_place = low; by_place < high; ++by_place) {
+      const float* from = in + e0 + by_place;
+      const int64_t begin = between(-(e0 + by_place), 0, count), end = between(extent - e0 - by_place, 0, count);
+      for (int64_t c = begin; c < end; ++c) totals[c] += from[c] * from[c];
+    }
+    divide_by_response(in + e0, out + e0, totals, count, by);
+  }
+}
+
+void response(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last,
+              const ResponseParameters& by) {
+  if (inner == 1) {
+    if (first < last) response_of_row(in, out, extent, by);
+    return;
+  }
+  for (int64_t c0 = first; c0 < last; c0 += kColumns) {
+    const int64_t count = last - c0 < kColumns ? last - c0 : kColumns;
+    for (int64_t e = 0; e < extent; ++e) {
+      float totals[kColumns] = {};
+      const int64_t begin = between(e - by.before, 0, extent), end = between(e - by.before + by.size, 0, extent);
+      for (int64_t i = begin; i < end; ++i) {
+        const float* from = in + i * inner + c0;
+        for (int64_t c = 0; c < count; ++c) totals[c] += from[c] * from[c];
+      }
+      divide_by_response(in + e * inner + c0, out + e * inner + c0, totals, count, by);
+    }
+  }
+}
+
 /// Elements with the same factors are consecutive; each run of them is computed in one loop.
 void affine(const float* in, float* out, int64_t count, int64_t begin, const Affine& with) {
   if (with.inner == 1 && with.period >= 16) {
@@ -377,7 +431,7 @@ void standardize(const float* in, float* out, int64_t length, Spread spread, flo
 
 extern const SoftmaxKernels softmax_kernels = {softmax};
 extern const ReduceKernels reduce_kernels = {reduce};
-extern const NormalizeKernels normalize_kernels = {unit_length, standardize, affine,      batch,
-                                                   batch_block, clamp,       affine_block};
+extern const NormalizeKernels normalize_kernels = {unit_length, response,    standardize, affine,
+                                                   batch,       batch_block, clamp,       affine_block};
 
 }  // namespace cpuacc::ISA_NS

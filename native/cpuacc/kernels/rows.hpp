@@ -27,6 +27,13 @@ struct BatchParameters {
   int64_t inner, channels;
 };
 
+/// Parameters of a local response normalization: x / (k + alpha * sum of squares)^beta. The window of element n begins
+/// `before` elements before it and has `size` elements, of which only those inside of the tensor count.
+struct ResponseParameters {
+  float k, alpha, beta;
+  int64_t size, before;
+};
+
 enum class Spread : int32_t { variance, deviation, mean_square };  // sqrt(var + eps), sqrt(var) + eps, without the mean
 
 struct SoftmaxKernels {
@@ -45,6 +52,9 @@ struct NormalizeKernels {
   /// x / sqrt(max(sum of squares, eps)) for columns [first, last).
   void (*unit_length)(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last,
                       float eps);
+  /// Local response normalization along the extent, for columns [first, last).
+  void (*response)(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last,
+                   const ResponseParameters& parameters);
   /// Normalize a row: subtract its mean, divide by the measure that `spread` names, then scale and shift.
   void (*standardize)(const float* in, float* out, int64_t length, Spread spread, float eps, const Affine& affine);
   /// out = in * scale + shift, with factors by the index of the element.

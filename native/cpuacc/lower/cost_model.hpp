@@ -56,7 +56,7 @@ constexpr double kReduceNs = 0.15, kReduceQuantizedNs = 1;
 constexpr double kSearchNs = 0.2, kSortNs = 10;      // ArgMinMax and TopK with few results; TopK with many
 constexpr double kAccumulateNs = 1, kIndexedNs = 3;  // cumulative sums; elements at indices that are data
 constexpr double kSoftmaxNs = 0.8, kSoftmaxColumnsNs = 5, kSoftmaxQuantizedNs = 6;
-constexpr double kStandardizeNs = 0.4, kBatchBlockNs = 0.1, kBatchNs = 0.2, kUnitLengthNs = 0.3;
+constexpr double kStandardizeNs = 0.4, kBatchBlockNs = 0.1, kBatchNs = 0.2, kUnitLengthNs = 0.3, kResponseNs = 1;
 constexpr double kSampledNs = 0.3, kRegionNs = 5;  // one pixel of GridSample; one element of RoiAlign
 constexpr double kReorderNs = 0.25;
 constexpr double kPoolTapNs = 0.15;  // one output and one tap of each dimension of the window

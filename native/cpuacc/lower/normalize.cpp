@@ -339,32 +339,51 @@ void lower_unit_length(const Node& node, Builder& builder) {
   builder.add(std::move(step));
 }
 
-/// Sums of squares over sliding windows along up to two axes, in float64 so that removing elements is accurate.
+/// Windows along one axis.
 struct Response {
-  float k, alpha, beta;
-  int64_t size;
+  const NormalizeKernels* kernels;
+  ResponseParameters parameters;
+  Around at;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Response& self = step.as<Response>();
+    const Around& at = self.at;
+    Range range = split(at.outer * at.inner, part, parts);
+    for (int64_t n = range.first; n < range.last;) {
+      const int64_t slice = n / at.inner, end = std::min(range.last, (slice + 1) * at.inner);
+      const int64_t place = slice * at.extent * at.inner, first = n - slice * at.inner;
+      self.kernels->response(run.at<float>(step.in[0]) + place, run.at<float>(step.out[0]) + place, at.extent, at.inner,
+                             first, first + end - n, self.parameters);
+      n = end;
+    }
+  }
+};
+
+/// Windows along two axes: sums of squares along one axis, and of these along the other one, in float64.
+struct ResponseOfPlane {
+  ResponseParameters parameters;
   Around axes[2];
-  int axis_count;
   int64_t count;
 
   static void run(const Step& step, const Run& run, int, int) {
-    const Response& self = step.as<Response>();
+    const ResponseOfPlane& self = step.as<ResponseOfPlane>();
+    const ResponseParameters& by = self.parameters;
     const float* in = run.at<float>(step.in[0]);
     double *now = run.at<double>(step.out[1]), *next = now + self.count;
     for (int64_t n = 0; n < self.count; ++n) now[n] = double(in[n]) * double(in[n]);
-    for (int axis = 0; axis < self.axis_count; ++axis) {
-      self.slide(now, next, self.axes[axis]);
+    for (const Around& axis : self.axes) {
+      self.slide(now, next, axis);
       std::swap(now, next);
     }
     float* out = run.at<float>(step.out[0]);
-    for (int64_t n = 0; n < self.count; ++n) out[n] = in[n] / std::pow(self.k + self.alpha * float(now[n]), self.beta);
+    for (int64_t n = 0; n < self.count; ++n) out[n] = in[n] / std::pow(by.k + by.alpha * float(now[n]), by.beta);
   }
 
   void slide(const double* in, double* out, const Around& at) const {
-    int64_t before = size > 0 ? (size - 1) / 2 : 0;
     for (int64_t o = 0; o < at.outer; ++o)
       for (int64_t e = 0; e < at.extent; ++e) {
-        int64_t first = std::max<int64_t>(0, e - before), last = std::min(at.extent, e - before + size);
+        const int64_t start = e - parameters.before;
+        int64_t first = std::max<int64_t>(0, start), last = std::min(at.extent, start + parameters.size);
         double* to = out + (o * at.extent + e) * at.inner;
         std::fill(to, to + at.inner, 0.0);
         for (int64_t i = first; i < last; ++i)
@@ -379,29 +398,31 @@ Refusal response_support(const Graph& graph, const Node& node, const Settings& s
   return f32_support(graph, node, settings);
 }
 
+void lower_plane_response(const Node& node, Builder& builder, const ResponseParameters& parameters, Step step) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  const int height = channel_axis(node, in.rank()) == 1 ? 2 : 1;
+  step.fn = &ResponseOfPlane::run;
+  step.out.push_back(builder.temporary(uint64_t(in.elements()) * 2 * sizeof(double)));
+  step.state = std::make_shared<ResponseOfPlane>(
+      ResponseOfPlane{parameters, {around(in.shape, height), around(in.shape, height + 1)}, in.elements()});
+  builder.add(std::move(step));
+}
+
 void lower_response(const Node& node, Builder& builder) {
   const Tensor& in = *builder.graph.in(node, 0);
-  int channel = node.has("axis") ? axis_of(node.integer("axis"), in.rank()) : channel_axis(node, in.rank());
-  auto state = std::make_shared<Response>();
-  state->k = float(node.number("k")), state->alpha = float(node.number("alpha")),
-  state->beta = float(node.number("beta"));
-  state->size = node.integer("norm_size");
-  state->count = in.elements();
-  state->axis_count = 1;
-  if (node.text("channel_type") == "WITHIN") {
-    int height = channel_axis(node, in.rank()) == 1 ? 2 : 1;
-    state->axis_count = 2;
-    state->axes[0] = around(in.shape, height);
-    state->axes[1] = around(in.shape, height + 1);
-  } else {
-    state->axes[0] = around(in.shape, channel);
-  }
+  const int64_t size = node.integer("norm_size");
+  const ResponseParameters parameters{float(node.number("k")), float(node.number("alpha")), float(node.number("beta")),
+                                      size, size > 0 ? (size - 1) / 2 : 0};
   Step step;
   step.name = "Normalization " + node.name;
-  step.fn = &Response::run;
   step.in = {builder.buffer(node.inputs[0])};
-  step.out = {builder.buffer(node.outputs[0]), builder.temporary(uint64_t(in.elements()) * 2 * sizeof(double))};
-  step.state = std::move(state);
+  step.out = {builder.buffer(node.outputs[0])};
+  if (node.text("channel_type") == "WITHIN") return lower_plane_response(node, builder, parameters, std::move(step));
+  const int channel = node.has("axis") ? axis_of(node.integer("axis"), in.rank()) : channel_axis(node, in.rank());
+  step.fn = &Response::run;
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kResponseNs);
+  step.state = std::make_shared<Response>(
+      Response{&normalize_kernels_for(builder.settings.isa), parameters, around(in.shape, channel)});
   builder.add(std::move(step));
 }
 
