@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-__all__ = ["ARCHITECTURES", "Architecture", "Array", "Writer", "batch_statistics", "weights"]
+__all__ = ["ARCHITECTURES", "HEAD", "Architecture", "Array", "Writer", "batch_statistics", "weights"]
 
 Array = np.ndarray[Any, Any]
 
@@ -21,6 +21,9 @@ class Writer(Protocol):
 
     def conv(self, x: str, outputs: int, kernel: int, stride: int = 1, groups: int = 1, *, bias: bool = True) -> str:
         """Convolve, so that the size of the image is divided by the stride."""
+
+    def head(self, x: str, outputs: int) -> str:
+        """Convolve with a window of 3 and a bias, with larger weights, so that some scores are large."""
 
     def depthwise(self, x: str, kernel: int, stride: int) -> str:
         """Convolve each channel by itself, without a bias."""
@@ -57,6 +60,8 @@ class Writer(Protocol):
 
 
 Architecture = Callable[[Writer], str]
+HEAD: Final = np.float32(8)
+"""The factor of the weights that predict boxes and scores."""
 
 
 def weights(name: str, shape: Sequence[int], inputs: int) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.formats.architectures import Architecture, Array, batch_statistics, weights
+from benchmarks.formats.architectures import HEAD, Architecture, Array, batch_statistics, weights
 from tests.frontends.tensorflow.graphs import block, number
 
 __all__ = ["CaffeWriter", "caffe_files"]
@@ -74,6 +74,11 @@ class CaffeWriter:
         self._shapes[top] = outputs, (size + 2 * (kernel // 2) - kernel) // stride + 1
         return top
 
+    def head(self, x: str, outputs: int) -> str:
+        top = self.conv(x, outputs, 3)
+        self._blobs[self._name][1][0] *= HEAD
+        return top
+
     def depthwise(self, x: str, kernel: int, stride: int) -> str:
         return self.conv(x, self._shapes[x][0], kernel, stride, self._shapes[x][0], bias=False)
 
@@ -134,7 +139,7 @@ class CaffeWriter:
             text += "".join(f" variance: {value}" for value in (0.1, 0.1, 0.2, 0.2))
             priors.append(self._layer("PriorBox", [feature, "data"], f"prior_box_param {{ {text} }}"))
             for ends, outputs in ((boxes, 16), (scores, 4 * classes)):
-                x = self._layer("Permute", [self.conv(feature, outputs, 3)], _CHANNELS_LAST)
+                x = self._layer("Permute", [self.head(feature, outputs)], _CHANNELS_LAST)
                 ends.append(self._layer("Flatten", [x]))
         located, scored = (self._layer("Concat", ends, "concat_param { axis: 1 }") for ends in (boxes, scores))
         prior = self._layer("Concat", priors, "concat_param { axis: 2 }")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.formats.architectures import Architecture, Array, batch_statistics, weights
+from benchmarks.formats.architectures import HEAD, Architecture, Array, batch_statistics, weights
 from tests.frontends.tensorflow.graphs import (
     Shape,
     Type,
@@ -131,6 +131,12 @@ class TensorFlowWriter:
         name = f"{x}/bias"
         return self._node("BiasAdd", x, self._weights(name, weights(name, [outputs], 600)), data_format="NHWC")
 
+    def head(self, x: str, outputs: int) -> str:
+        name = f"conv{len(self.nodes)}/weights"
+        top = self.conv(x, outputs, 3)
+        self.weights[name] *= HEAD
+        return top
+
     def depthwise(self, x: str, kernel: int, stride: int) -> str:
         channels, size = self._shapes[x]
         name = f"depthwise{len(self.nodes)}/weights"
@@ -196,8 +202,8 @@ class TensorFlowWriter:
         anchors: list[Array] = []
         for index, feature in enumerate(features):
             anchors.append(_anchors(self._shapes[feature][1], 0.2 + 0.2 * index))
-            boxes.append(self._reshaped(self.conv(feature, 16, 3), [-1, 4]))
-            scores.append(self._reshaped(self.conv(feature, 4 * classes, 3), [-1, classes]))
+            boxes.append(self._reshaped(self.head(feature, 16), [-1, 4]))
+            scores.append(self._reshaped(self.head(feature, 4 * classes), [-1, classes]))
         located, scored = (self._joined(parts, 0) for parts in (boxes, scores))
         corners = self._decoded(located, np.concatenate(anchors))
         best = self._node("Max", self._node("Sigmoid", scored), self._constant(np.array([1], np.int32)),
