@@ -41,9 +41,12 @@ T = TypeVar("T")
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare --format, --signature, --shape and --weights, which control how the network's file is read."""
+    """Declare --format, --signature, --stand-in, --shape and --weights, which control how the file is read."""
     parser.add_argument("--format", choices=FORMATS, help="the format of the file, if its content is ambiguous")
     parser.add_argument("--signature", metavar="KEY", help="the signature of a TFLite file to call, such as decode")
+    parser.add_argument(
+        "--stand-in", action="store_true", help="use stand-in layers for unknown custom operators of a TFLite file"
+    )
     parser.add_argument(
         "-s", "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
         help="the shape of an input, or the value of a named dimension (batch=1); may be repeated",
@@ -61,6 +64,7 @@ def reading_of(args: argparse.Namespace) -> dict[str, Any]:
         "values": _values_of(args) if hasattr(args, "value") else None,
         "weights": args.weights,
         "signature": args.signature,
+        "stand_in": args.stand_in,
     }
 
 

@@ -56,6 +56,7 @@ def load(
     fallback: bool | None = None,
     plan: Plan | None = None,
     signature: str | None = None,
+    stand_in: bool = False,
 ) -> Model:
     """Read a network, divide it among backends, and prepare it for running.
 
@@ -86,6 +87,8 @@ def load(
         signature: the key of a signature of a TFLite file or SavedModel, such as ``"decode"``. The model then is the
             network that the signature calls, and its inputs and outputs have the names of the signature. Without it,
             the model is the main network of the file, and `Model.run` takes a signature.
+        stand_in: use a `StandIn` layer for each custom operator of a TFLite file that is not known, instead of refusing
+            the file. One of the backends must support the layer.
 
     Raises:
         ParseError: the file cannot be read or is damaged; `UnsupportedOperatorError` lists operators that are missing.
@@ -98,7 +101,7 @@ def load(
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
     ids = chosen_ids(backends)
     measured = plan is not None or asks_to_measure(ids, options)
-    reading = Reading(format, shapes, values, content_of(weights), outputs, signature, inputs)
+    reading = Reading(format, shapes, values, content_of(weights), outputs, signature, inputs, stand_in)
     reading.check()
     origin = Origin.of(source, reading._asdict())
     with memory_to("load the network"):

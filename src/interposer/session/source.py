@@ -47,12 +47,13 @@ class Reading(NamedTuple):
     outputs: Sequence[str] | None = None
     signature: str | None = None
     inputs: Sequence[str] | None = None
+    stand_in: bool = False
 
     @property
     def is_plain(self) -> bool:
         """True if the network is the one that the source alone describes."""
         others = (self.weights, self.outputs, self.signature, self.inputs)
-        return not self.shapes and not self.values and all(item is None for item in others)
+        return not self.shapes and not self.values and not self.stand_in and all(item is None for item in others)
 
     def check(self) -> None:
         """Raise `InvalidArgumentError` if an argument has the wrong type, or if the format is unknown."""
@@ -60,6 +61,7 @@ class Reading(NamedTuple):
         expect(self.shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
         expect(self.values, Mapping | None, "values must be a mapping from input's name to array")
         expect(self.signature, str | None, "the signature must be the key of one")
+        expect(self.stand_in, bool, "stand_in must be True or False")
         _check_names("inputs", self.inputs)
         _check_names("outputs", self.outputs)
         if self.format is not None and self.format not in FORMATS:
@@ -89,6 +91,7 @@ def read_network(
     weights: Source | None = None,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    stand_in: bool = False,
 ) -> Network:
     """Return the network of a file or its bytes, of a `Network`, or of an NNAPI document.
 
@@ -107,6 +110,7 @@ def read_network(
             before them are dropped. `shapes` may have shapes of these values.
         outputs: names of values of the network that are its outputs, instead of those that the file declares; layers
             that they do not need are dropped.
+        stand_in: use a `StandIn` layer for each unknown custom operator of a TFLite file.
 
     Raises:
         ParseError: the file cannot be read, is damaged, or its format is not recognized.
@@ -117,7 +121,7 @@ def read_network(
             `inputs` does not name.
         InvalidNetworkError: shapes or values do not fit the layers of a `Network`.
     """
-    result = read_source(source, Reading(format, shapes, values, weights, outputs, signature, inputs))
+    result = read_source(source, Reading(format, shapes, values, weights, outputs, signature, inputs, stand_in))
     return result.network(result.usual) if isinstance(result, Template) else result
 
 
@@ -186,6 +190,8 @@ def _with_outputs(source: Network | Template, names: Sequence[str]) -> Network |
 def _read(source: Any, reading: Reading) -> Network | Template:
     """Return the network of a source without the values and outputs of `reading`."""
     format, shapes, signature = reading.format, reading.shapes, reading.signature
+    if reading.stand_in and isinstance(source, Template | Network | Mapping):
+        raise InvalidArgumentError(f"stand_in is for TFLite files; {_kind(source)} has no unknown operators")
     if signature is not None and not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         raise InvalidArgumentError(f"signature: {signature!r} names a signature of a file; {_kind(source)} has none")
     if isinstance(source, Template):
@@ -236,7 +242,7 @@ def content_of(source: Any) -> Any:
 
 
 def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """Return the paths of the external weight files of an ONNX file, and of a Caffe network; empty for other formats.
+    """Return the paths of the external weight files of an ONNX, TFLite or Caffe model; empty for other formats.
 
     Raises:
         ParseError: the file cannot be read.
@@ -247,6 +253,10 @@ def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
 
         weights = caffe.weights_of(path)
         return () if weights is None else (weights,)
+    if format == "tflite":
+        from interposer.frontends.tflite import container  # noqa: PLC0415
+
+        return container.files_of_weights(path)
     if format != "onnx":
         return ()
     from interposer.frontends.onnx import external  # noqa: PLC0415
@@ -265,6 +275,8 @@ def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | Non
 def _load(format: str, source: Any, reading: Reading) -> Network | Template:
     shapes, signature = reading.shapes, reading.signature
     cuts: Any = {"inputs": reading.inputs or (), "outputs": reading.outputs}
+    if reading.stand_in and format != "tflite":
+        raise InvalidArgumentError(f"stand_in is for TFLite files; this is a model of format {format!r}")
     if format == "caffe" and signature is None:
         from interposer.frontends import caffe  # noqa: PLC0415 - front ends are imported when a model asks for them
 
@@ -274,7 +286,9 @@ def _load(format: str, source: Any, reading: Reading) -> Network | Template:
     if format == "tflite":
         from interposer.frontends import tflite  # noqa: PLC0415
 
-        return tflite.template(source, shapes=shapes, dynamic=True, signature=signature, **cuts)
+        return tflite.template(
+            source, shapes=shapes, dynamic=True, signature=signature, stand_in=reading.stand_in, **cuts
+        )  # fmt: skip
     if format == "tensorflow":
         from interposer.frontends import tensorflow  # noqa: PLC0415
 

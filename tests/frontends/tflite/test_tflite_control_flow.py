@@ -14,14 +14,18 @@ from tests.frontends.tflite.build import code, encode, operator, tensor
 from tests.frontends.tflite.cases.stablehlo import doubling
 from tests.frontends.tflite.one_operator import T, one_operator
 
-CODES = ["IF", "WHILE", "CALL", "CALL_ONCE", "ADD", "MUL", "LESS", "CONCATENATION", "RESHAPE", "CUMSUM", "DELEGATE"]
+CODES = [
+    "IF", "WHILE", "CALL", "CALL_ONCE", "ADD", "MUL", "LESS", "CONCATENATION", "RESHAPE", "CUMSUM", "DELEGATE", "SUB",
+    "STABLEHLO_CASE",
+]  # fmt: skip
 
 
 def subgraph(tensors: list[dict[str, Any]], inputs: list[int], outputs: list[int], *operators: Any) -> dict[str, Any]:
     """Operators are triples of name, inputs and outputs, followed by options if there are any."""
     created = []
     for name, taken, value, *options in operators:
-        more = {"builtin_options": options[0]} if options else {}
+        field = "builtin_options_2" if name.startswith("STABLEHLO") else "builtin_options"
+        more = {field: options[0]} if options else {}
         created.append(operator(taken, value, opcode_index=CODES.index(name), **more))
     return {"tensors": tensors, "inputs": inputs, "outputs": outputs, "operators": created}
 
@@ -62,6 +66,34 @@ def test_a_branch_that_is_known_is_taken_in_place(flag, expected):
     model = load(data, ["CpuRef"])
     assert model.run([X])[0].tolist() == expected
     assert "If" not in [layer.kind for layer in model.network]
+
+
+def case(count: int, index: dict[str, Any], inputs: list[int]) -> list[dict[str, Any]]:
+    """Return a subgraph that selects one of `count` operators, and the subgraphs with these."""
+    options = ("StablehloCaseOptions", {"branch_subgraph_indices": list(range(1, count + 1))})
+    tensors = [index, tensor("x", [2]), tensor("y", [2])]
+    names = ["ADD", "MUL", "SUB", "ADD", "MUL"][:count]
+    return [subgraph(tensors, inputs, [2], ("STABLEHLO_CASE", [0, 1], [2], options)), *map(binary, names)]
+
+
+@pytest.mark.parametrize(("index", "expected"), [(0, [6, 8]), (1, [9, 16]), (2, [0, 0]), (9, [0, 0]), (-1, [0, 0])])
+def test_case_runs_the_subgraph_with_the_number_or_the_last_one(index, expected):
+    model = load(file(*case(3, tensor("i", [], "int32"), [0, 1])), ["CpuRef"])
+    assert model.run([np.int32(index), X])[0].tolist() == expected
+    known = file(*case(3, tensor("i", [], "int32", buffer=1), [1]), constants=(np.int32(index),))
+    assert load(known, ["CpuRef"]).run([X])[0].tolist() == expected
+
+
+def test_case_of_one_branch_runs_it_and_case_of_many_is_nested():
+    single = load(file(*case(1, tensor("i", [], "int32"), [0, 1])), ["CpuRef"])
+    assert single.run([np.int32(7), X])[0].tolist() == [6, 8]
+    several = load(file(*case(5, tensor("i", [1], "int32"), [0, 1])), ["CpuRef"])
+    assert [several.run([np.int32([i]), X])[0][0] for i in range(5)] == [6, 9, 0, 6, 9]
+
+
+def test_case_without_branches_is_refused():
+    with pytest.raises(ParseError, match="it has 0 branches and an index of int32; expected 1 to 64 branches"):
+        tflite.load(file(*case(0, tensor("i", [], "int32"), [0, 1])))
 
 
 def counting(body: dict[str, Any]) -> bytes:

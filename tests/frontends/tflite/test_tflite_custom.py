@@ -188,7 +188,7 @@ def test_a_stand_in_takes_the_place_of_an_unknown_operator():
     expected = '%"Unheard:0:0" = StandIn(description="Unheard(mode=\'a\', size=3)") %x : int32[3] declared'
     assert str(network).splitlines()[2].strip() == f'{expected} from "operators[0] Unheard"'
     with pytest.raises(UnsupportedLayerError, match=r"can run layer 'Unheard:0:0' \(StandIn\)"):
-        load(tflite.template(data, stand_in=True), ["CpuRef"])
+        load(data, ["CpuRef"], stand_in=True)
 
 
 @pytest.mark.parametrize(

@@ -34,13 +34,17 @@ Kind = Literal["scalar", "string", "table", "union", "vector", "tables"]
 _TABLES = """
 Model: version:u32 operator_codes:[OperatorCode] subgraphs:[SubGraph] description:string buffers:[Buffer]
     metadata_buffer:[i32] metadata:[Metadata] signature_defs:[SignatureDef]
+    external_buffer_groups:[ExternalBufferGroup] external_buffers:[ExternalBuffer]
 OperatorCode: deprecated_builtin_code:i8 custom_code:string version:i32=1 builtin_code:i32
 SubGraph: tensors:[Tensor] inputs:[i32] outputs:[i32] operators:[Operator] name:string debug_metadata_index:i32=-1
 Tensor: shape:[i32] type:i8 buffer:u32 name:string quantization:QuantizationParameters is_variable:bool
     sparsity:SparsityParameters shape_signature:[i32] has_rank:bool variant_tensors:[VariantSubType]
+    external_buffer:u32
 QuantizationParameters: min:[f32] max:[f32] scale:[f32] zero_point:[i64] details:QuantizationDetails
     quantized_dimension:i32
 CustomQuantization: custom:[u8]
+BlockwiseQuantization: scales:i32 zero_points:i32 block_size:i32 block_shape:[i32]
+MultiAxisQuantization: scales:i32 zero_points:i32 block_size:i32 quantized_dimensions:[i32]
 SparsityParameters: traversal_order:[i32] block_map:[i32] dim_metadata:[DimensionMetadata]
 DimensionMetadata: format:i8 dense_size:i32 array_segments:SparseIndexVector array_indices:SparseIndexVector
 Int32Vector: values:[i32]
@@ -51,6 +55,8 @@ Operator: opcode_index:u32 inputs:[i32] outputs:[i32] builtin_options:BuiltinOpt
     custom_options_format:i8 mutating_variable_inputs:[bool] intermediates:[i32] large_custom_options_offset:u64
     large_custom_options_size:u64 builtin_options_2:BuiltinOptions2 debug_metadata_index:i32=-1
 Buffer: data:[u8] offset:u64 size:u64
+ExternalBufferGroup: name:string
+ExternalBuffer: id:u32 group:u32 offset:u64 length:u64 packing:string
 Metadata: name:string buffer:u32
 SignatureDef: inputs:[TensorMap] outputs:[TensorMap] signature_key:string - subgraph_index:u32
 TensorMap: name:string tensor_index:u32
@@ -115,6 +121,7 @@ SplitVOptions: num_splits:i32
 SqueezeOptions: squeeze_dims:[i32]
 StableHLOCompositeOptions: name:string decomposition_subgraph_index:i32 composite_attributes:[u8]
     composite_attributes_format:i8 version:i32
+StablehloCaseOptions: branch_subgraph_indices:[i32]
 StablehloBroadcastInDimOptions: broadcast_dimensions:[i64]
 StablehloCompareOptions: comparison_direction:u32 compare_type:u32
 StablehloConcatenateOptions: dimension:i64
@@ -154,7 +161,7 @@ WhileOptions: cond_subgraph_index:i32 body_subgraph_index:i32
 """
 
 _UNIONS = """
-QuantizationDetails: CustomQuantization
+QuantizationDetails: CustomQuantization BlockwiseQuantization MultiAxisQuantization
 SparseIndexVector: Int32Vector Uint16Vector Uint8Vector
 BuiltinOptions: Conv2DOptions DepthwiseConv2DOptions ConcatEmbeddingsOptions LSHProjectionOptions Pool2DOptions
     SVDFOptions RNNOptions FullyConnectedOptions SoftmaxOptions ConcatenationOptions AddOptions L2NormOptions
@@ -182,7 +189,7 @@ BuiltinOptions2: StablehloConcatenateOptions StablehloBroadcastInDimOptions Stab
     StablehloCompareOptions StablehloDynamicSliceOptions StablehloPadOptions StablehloIotaOptions
     StablehloDotGeneralOptions StablehloReduceWindowOptions StablehloSortOptions StablehloWhileOptions
     StablehloGatherOptions StablehloTransposeOptions DilateOptions StablehloRngBitGeneratorOptions ReduceWindowOptions
-    StableHLOCompositeOptions StablehloShiftLeftOptions
+    StableHLOCompositeOptions StablehloShiftLeftOptions StablehloCaseOptions
 """
 
 SCALARS = {"bool": "?", "i8": "b", "u8": "B", "u16": "H", "i32": "i", "u32": "I", "i64": "q", "u64": "Q", "f32": "f"}
@@ -190,7 +197,7 @@ SCALARS = {"bool": "?", "i8": "b", "u8": "B", "u16": "H", "i32": "i", "u32": "I"
 
 _TENSOR_TYPES = """
 float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128 uint64 resource variant uint32
-uint16 int4 bfloat16 int2 uint4
+uint16 int4 bfloat16 int2 uint4 float8_e4m3fn float8_e5m2
 """
 
 _OPERATORS = """
@@ -218,6 +225,7 @@ STABLEHLO_RSQRT STABLEHLO_SELECT STABLEHLO_SUBTRACT STABLEHLO_TANH STABLEHLO_SCA
 STABLEHLO_CONVERT STABLEHLO_DYNAMIC_SLICE STABLEHLO_DYNAMIC_UPDATE_SLICE STABLEHLO_PAD STABLEHLO_IOTA
 STABLEHLO_DOT_GENERAL STABLEHLO_REDUCE_WINDOW STABLEHLO_SORT STABLEHLO_WHILE STABLEHLO_GATHER STABLEHLO_TRANSPOSE
 DILATE STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT
+STABLEHLO_CASE
 """
 
 _OPTIONS = """
@@ -240,7 +248,8 @@ RESIZE_BILINEAR:ResizeBilinearOptions RESIZE_NEAREST_NEIGHBOR:ResizeNearestNeigh
 REVERSE_SEQUENCE:ReverseSequenceOptions REVERSE_V2:ReverseV2Options RNN:RNNOptions SHAPE:ShapeOptions
 SKIP_GRAM:SkipGramOptions SLICE:SliceOptions SOFTMAX:SoftmaxOptions SPACE_TO_BATCH_ND:SpaceToBatchNDOptions
 SPACE_TO_DEPTH:SpaceToDepthOptions SPLIT:SplitOptions SPLIT_V:SplitVOptions SQUEEZE:SqueezeOptions
-STABLEHLO_BROADCAST_IN_DIM:StablehloBroadcastInDimOptions STABLEHLO_COMPARE:StablehloCompareOptions
+STABLEHLO_BROADCAST_IN_DIM:StablehloBroadcastInDimOptions STABLEHLO_CASE:StablehloCaseOptions
+STABLEHLO_COMPARE:StablehloCompareOptions
 STABLEHLO_COMPOSITE:StableHLOCompositeOptions STABLEHLO_CONCATENATE:StablehloConcatenateOptions
 STABLEHLO_CONVOLUTION:StablehloConvolutionOptions STABLEHLO_DOT_GENERAL:StablehloDotGeneralOptions
 STABLEHLO_DYNAMIC_SLICE:StablehloDynamicSliceOptions STABLEHLO_GATHER:StablehloGatherOptions

@@ -60,6 +60,7 @@ def _check_indices(indices: Iterable[int], count: int, where: str, *, optional: 
 def _check_subgraph(model: Model, subgraph: Subgraph, where: str) -> None:
     for i, tensor in enumerate(subgraph.tensors):
         _check_tensor(model, tensor, f"{where}.tensors[{i}]")
+        _check_blocks(subgraph, tensor, f"{where}.tensors[{i}].quantization.details")
     count = len(subgraph.tensors)
     _check_indices(subgraph.inputs, count, f"{where}.inputs")
     _check_indices(subgraph.outputs, count, f"{where}.outputs")
@@ -77,6 +78,13 @@ def _check_tensor(model: Model, tensor: Tensor, where: str) -> None:
     _check_data(model, tensor, f"{where}.buffer")
     if tensor.quantization and not tensor.quantization.details:
         _check_quantization(tensor, tensor.quantization, f"{where}.quantization")
+
+
+def _check_blocks(subgraph: Subgraph, tensor: Tensor, where: str) -> None:
+    blocks = tensor.quantization.blocks if tensor.quantization else None
+    if blocks is not None:
+        _check_index(blocks.scales, len(subgraph.tensors), "tensor", f"{where}.scales")
+        _check_indices([blocks.zero_points], len(subgraph.tensors), f"{where}.zero_points", optional=True)
 
 
 def _check_shape(tensor: Tensor, where: str) -> None:
@@ -165,6 +173,8 @@ def called(operator: Operator) -> Iterator[tuple[str, int]]:
     for name, value in operator.attributes.items():
         if name.endswith("subgraph_index") or name == "subgraph":
             yield name, value
+        elif name == "branch_subgraph_indices":
+            yield from ((name, number) for number in value or ())
 
 
 def _check_calls(model: Model) -> None:

@@ -7,16 +7,21 @@ size of their tensors, operators are in topological order. Anything else is a `P
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
 from interposer.core.errors import DamagedFileError, ParseError
+from interposer.formats.tflite.external import may_have_external_buffers
 from interposer.formats.tflite.schema import OPERATORS, TENSOR_TYPES
+from interposer.frontends.beside import FilesBeside
 from interposer.frontends.tflite.consistency import check_model
 from interposer.frontends.tflite.contents import (
+    Blocks,
     Dimension,
     Metadata,
     Model,
@@ -37,6 +42,7 @@ __all__ = [
     "Signature",
     "Subgraph",
     "Tensor",
+    "files_of_weights",
     "read_model",
 ]
 
@@ -47,32 +53,52 @@ VERSION: Final = 3
 
 
 def read_model(data: bytes | bytearray | memoryview | mmap.mmap, *, path: str | None = None) -> Model:
-    """Read a TFLite file; `path` is for error messages only.
+    """Read a TFLite file; `path` is for error messages, and for the files of external buffers, which are beside it.
 
     The model's constants are views of `data`, which must stay unchanged, and open where mapped, while they are in use.
+    Those of external buffers are views of the mapped files.
 
     Raises:
-        ParseError: the file is damaged, truncated, not a TFLite file, or of a newer version of the format.
+        ParseError: the file is damaged, truncated, not a TFLite file, or of a newer version of the format. Or it has
+            external buffers, and their files are missing or damaged, or there is no path.
     """
     try:
         view = memoryview(data)
-        return _read((view if view.c_contiguous else memoryview(bytes(view))).cast("B").toreadonly())
+        flat = (view if view.c_contiguous else memoryview(bytes(view))).cast("B").toreadonly()
+        return _read(flat, FilesBeside(None if path is None else Path(path)))
     except ParseError as error:
         if path is None:
             raise
         raise error.at(path) from error.__cause__
 
 
-def _read(data: memoryview) -> Model:
+def _read(data: memoryview, files: FilesBeside) -> Model:
     _check_identifier(data)
     reader = Reader(data)
     root = reader.root("Model")
     if root["version"] != VERSION:
         raise ParseError(f"version {root['version']} of the format; only {VERSION} is known", where="version")
-    model = _ModelBuilder(reader, root).build()
+    model = _ModelBuilder(reader, root, files).build()
     reader.refuse_overlaps()
     check_model(model)
     return model
+
+
+def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
+    """Return the paths of the files with external buffers of the model at `path`, whether they exist or not.
+
+    Raises:
+        ParseError: the file cannot be read, or is damaged.
+    """
+    try:
+        data = memoryview(Path(path).read_bytes())
+    except OSError as error:
+        raise ParseError(f"the file cannot be read: {error.strerror}", path=os.fspath(path)) from error
+    if not may_have_external_buffers(bytes(data)):
+        return ()
+    _check_identifier(data)
+    groups = Reader(data).root("Model")["external_buffer_groups"] or ()
+    return tuple(Path(path).parent / record["name"] for record in groups if record["name"])
 
 
 def _check_identifier(data: memoryview) -> None:
@@ -86,9 +112,12 @@ def _check_identifier(data: memoryview) -> None:
 class _ModelBuilder:
     """Converts the FlatBuffers records of a file to a `Model` and the other classes of `contents`."""
 
-    def __init__(self, reader: Reader, root: Record) -> None:
+    def __init__(self, reader: Reader, root: Record, files: FilesBeside) -> None:
         self._reader = reader
         self._root = root
+        self._files = files
+        external = enumerate(root["external_buffers"] or (), len(root["buffers"] or ()))
+        self._external = {record["id"]: number for number, record in external}
         codes = root["operator_codes"] or ()
         self._codes = [self._code(code, f"operator_codes[{i}]") for i, code in enumerate(codes)]
 
@@ -98,7 +127,13 @@ class _ModelBuilder:
             version=root["version"],
             description=root["description"] or "",
             subgraphs=tuple(self._subgraph(record, f"subgraphs[{i}]") for i, record in _enumerated(root["subgraphs"])),
-            buffers=tuple(self._buffer(record, f"buffers[{i}]") for i, record in _enumerated(root["buffers"])),
+            buffers=(
+                *(self._buffer(record, f"buffers[{i}]") for i, record in _enumerated(root["buffers"])),
+                *(
+                    self._beside(record, f"external_buffers[{i}]")
+                    for i, record in _enumerated(root["external_buffers"])
+                ),
+            ),
             metadata=tuple(Metadata(record["name"] or "", record["buffer"]) for record in root["metadata"] or ()),
             signatures=tuple(self._signature(record) for record in root["signature_defs"] or ()),
         )
@@ -120,6 +155,26 @@ class _ModelBuilder:
 
     def _buffer(self, record: Record, where: str) -> memoryview | None:
         return self._bytes(record["data"], record["offset"], record["size"], where)
+
+    def _beside(self, record: Record, where: str) -> memoryview | None:
+        """Return the bytes of an external buffer, which are in a file beside the model."""
+        groups = self._root["external_buffer_groups"] or ()
+        if record["group"] >= len(groups):
+            raise ParseError(f"group {record['group']} does not exist; there are {len(groups)}", where=where)
+        if record["packing"]:
+            raise ParseError(f"the packing {record['packing']!r} is not supported", where=where)
+        location = groups[record["group"]]["name"] or ""
+        try:
+            return self._files.part(location, record["offset"], record["length"]).data or None
+        except ParseError as error:
+            raise ParseError(str(error), where=where) from error
+
+    def _buffer_of(self, record: Record, where: str) -> int:
+        """Return the index of the buffer of a tensor; external buffers follow the others."""
+        external = record["external_buffer"]
+        if external and external not in self._external:
+            raise ParseError(f"the external buffer {external} does not exist", where=where)
+        return self._external[external] if external else record["buffer"]
 
     def _bytes(self, inline: memoryview | None, offset: int, size: int, where: str) -> memoryview | None:
         """Return the bytes of a buffer, or None if it is empty.
@@ -150,7 +205,7 @@ class _ModelBuilder:
             dtype=TENSOR_TYPES[number],
             shape=shape,
             shape_signature=signature if signature and len(signature) == len(shape) else None,
-            buffer=record["buffer"],
+            buffer=self._buffer_of(record, where),
             quantization=self._quantization(record["quantization"], where),
             is_variable=record["is_variable"],
             has_rank=record["has_rank"],
@@ -176,7 +231,8 @@ class _ModelBuilder:
         if record is None:
             return None
         if record["details"] is not None:
-            return QuantizationParameters((), (), details=record["details"].type)
+            details = record["details"]
+            return QuantizationParameters((), (), details=details.type, blocks=self._blocks(details, where))
         scales: tuple[float, ...] = self._tuple(record["scale"], where)
         zero_points: tuple[int, ...] = self._tuple(record["zero_point"], where) or (0,)
         if not scales:
@@ -185,6 +241,12 @@ class _ModelBuilder:
             zero_points *= len(scales)
         axis = record["quantized_dimension"] if len(scales) > 1 else None
         return QuantizationParameters(scales, zero_points, axis)
+
+    def _blocks(self, details: Record, where: str) -> Blocks | None:
+        if details.type == "CustomQuantization":
+            return None
+        shape, axes = (self._tuple(details.fields.get(name), where) for name in ("block_shape", "quantized_dimensions"))
+        return Blocks(details["scales"], details["zero_points"], details["block_size"], shape, axes)
 
     def _operator(self, record: Record, where: str) -> Operator:
         index = record["opcode_index"]

@@ -14,6 +14,7 @@ from interposer.core.errors import ParseError
 from interposer.formats.tflite.schema import defaults
 
 __all__ = [
+    "Blocks",
     "Dimension",
     "Metadata",
     "Model",
@@ -34,6 +35,8 @@ _CODES: Final = dict(
 )  # fmt: skip
 
 _PACKED: Final = {"int4": 4, "int2": 2, "uint4": 4}
+_WIDTHS: Final = {"bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
+"""The bytes of an element of the types that NumPy itself lacks."""
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any] | None:
@@ -50,10 +53,25 @@ def byte_size(dtype: str, elements: int) -> int | None:
     """Return the number of bytes that the elements take in the file; None if the type alone does not determine it."""
     if dtype in _PACKED:
         return (elements * _PACKED[dtype] + 7) // 8
-    if dtype == "bfloat16":
-        return elements * 2
+    if dtype in _WIDTHS:
+        return elements * _WIDTHS[dtype]
     known = numpy_dtype(dtype)
     return elements * known.itemsize if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Where the scales of blocks of elements are: `scales` and `zero_points` are indices of the subgraph's tensors.
+
+    A block has `size` elements along one dimension, or `shape` elements along all dimensions. `axes` are the dimensions
+    along which there are several scales, if the file names them.
+    """
+
+    scales: int
+    zero_points: int
+    size: int
+    shape: tuple[int, ...] = ()
+    axes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +79,14 @@ class QuantizationParameters:
     """Scales and zero points, per tensor (`axis` is None) or per index along `axis`.
 
     A stored integer stands for ``scale * (stored - zero_point)``. `details` is the schema's name
-    of a custom kind of parameters that replaces these; usually None.
+    of another kind of parameters that replaces these, usually None; `blocks` has those for blocks of elements.
     """
 
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
     axis: int | None = None
     details: str | None = None
+    blocks: Blocks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +237,8 @@ class Model:
         """Return the values that the file has for a tensor, as a read-only view of the file; None if it has none.
 
         They have the tensor's type and shape, except for sparse tensors and for types that NumPy lacks (int4, int2,
-        uint4, bfloat16, string, resource, variant): for these the result is the flat bytes. Bools are copied; any byte
-        but 0 is true.
+        uint4, bfloat16, float8, string, resource, variant): for these the result is the flat bytes. Bools are copied;
+        any byte but 0 is true.
         """
         data = self.buffer_data(tensor.buffer)
         return None if data is None else _values(data, tensor)

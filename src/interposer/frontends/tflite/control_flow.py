@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
 
 from interposer.core.types import TensorInfo
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.resources import Accesses, Bound, handles_in
+from interposer.frontends.tflite.resources import SELECTING, Accesses, Bound, handles_in
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
+from interposer.ops.control import Input, Output
 from interposer.ops.control_flow import ControlFlow, If, While, merged_carried
+from interposer.ops.elementwise import Comparison
 
 __all__: list[str] = []
+
+_MOST_BRANCHES: Final = 64
 
 
 @operator("CALL", "STABLEHLO_COMPOSITE", options=True)
@@ -45,7 +52,60 @@ def if_(node: Node) -> list[Value]:
     values = [*call.values, *call.states()]
     infos = [value.known for value in values]
     regions = [node.importer.region(number, infos, node.where, call.bound, call.names) for number in branches]
-    return call.results(_layer(node, If(max(1, len(regions[0].outputs))), [condition, *values], regions))
+    return call.results(
+        _layer(node, node.importer.graph, If(max(1, len(regions[0].outputs))), [condition, *values], regions)
+    )
+
+
+@operator("STABLEHLO_CASE", options=True)
+def case(node: Node) -> list[Value]:
+    """Convert STABLEHLO_CASE; a known index selects a branch, which is inlined.
+
+    An index that is out of range selects the last branch.
+    """
+    branches, index = node.options["branch_subgraph_indices"] or (), node.scalar(0)
+    if not 0 < len(branches) <= _MOST_BRANCHES or not index.known.dtype.is_integer:
+        most = f"expected 1 to {_MOST_BRANCHES} branches, and an integer"
+        node.fail(f"it has {len(branches)} branches and an index of {index.known.dtype}; {most}")
+    call = Call.of(node, branches)
+    call.give_handles()
+    known = np.array(-1) if len(branches) == 1 else index.known.constant
+    if known is not None:
+        taken = branches[int(known) if 0 <= known < len(branches) else -1]
+        return node.importer.inlined(taken, call.values, node.where, call.bound)
+    values = [*call.values, *call.states()]
+    infos = [value.known for value in values]
+    regions = [node.importer.region(number, infos, node.where, call.bound, call.names) for number in branches]
+    for region in regions:
+        layer = region.add(Input(len(values)), name="index", source=node.source)
+        layer.output.info = index.known
+    return call.results(_selected(node, node.importer.graph, [*values, index], regions, 0))
+
+
+def _selected(node: Node, graph: Graph, values: Sequence[Value], branches: Sequence[Graph], number: int) -> list[Value]:
+    """Add a choice between branch `number` and those after it to a graph, and return its results.
+
+    The last of `values`, which are also the inputs of all branches, is the index of the branch to run.
+    """
+    index = values[-1]
+    tested = graph.constant(np.array(number, index.known.dtype.numpy))
+    compared = graph.add(Comparison(), [index, tested], name=node.name, source=node.source)
+    infer_layer(compared)
+    rest = branches[-1] if number + 2 >= len(branches) else _rest(node, values, branches, number + 1)
+    count = max(1, len(branches[0].outputs))
+    return _layer(node, graph, If(count), [compared.output, *values], [branches[number], rest])
+
+
+def _rest(node: Node, values: Sequence[Value], branches: Sequence[Graph], number: int) -> Graph:
+    """Return a region that runs branch `number`, or one of those after it."""
+    graph, inputs = Graph(), list[Value]()
+    for binding_id, value in enumerate(values):
+        layer = graph.add(Input(binding_id), name=f"input_{binding_id}", source=node.source)
+        layer.output.info = value.known.with_constant(None)
+        inputs.append(layer.output)
+    for binding_id, value in enumerate(_selected(node, graph, inputs, branches, number)):
+        graph.add(Output(binding_id), [value], name=f"output_{binding_id}")
+    return graph
 
 
 @operator("WHILE", "STABLEHLO_WHILE", options=True)
@@ -71,7 +131,7 @@ def while_(node: Node) -> list[Value]:
     for layer in test.outputs[1:]:
         test.erase(layer)
     test.erase_dead()
-    return call.results(_layer(node, While(len(values)), values, [test, region]))
+    return call.results(_layer(node, node.importer.graph, While(len(values)), values, [test, region]))
 
 
 @dataclass(frozen=True)
@@ -92,7 +152,7 @@ class Call:
         """Return how an operator calls the subgraphs with these numbers."""
         known = {index: node.importer.handle(index) for index in node.operator.inputs}
         bound = handles_in(node.operator, {index: name for index, name in known.items() if name is not None})
-        first = 1 if node.operator.name == "IF" else 0
+        first = 1 if node.operator.name in SELECTING else 0
         values = [node.input(i) for i in range(first, node.count) if known[node.operator.inputs[i]] is None]
         return cls(node, values, bound, node.importer.accesses(numbers, bound))
 
@@ -134,8 +194,8 @@ def _merged(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo
     return [*merged_carried(before, after)]
 
 
-def _layer(node: Node, op: ControlFlow, values: Sequence[Value], regions: Sequence[Graph]) -> list[Value]:
-    layer = node.importer.graph.add(op, values, name=node.name, source=node.source, regions=regions)
+def _layer(node: Node, graph: Graph, op: ControlFlow, values: Sequence[Value], regions: Sequence[Graph]) -> list[Value]:
+    layer = graph.add(op, values, name=node.name, source=node.source, regions=regions)
     for error in infer_layer(layer):
         node.fail(error)
     return list(layer.outputs)

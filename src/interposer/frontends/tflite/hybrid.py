@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from interposer.core.types import DataType, Quantization, TensorInfo
+from interposer.frontends.tflite.blockwise import is_blockwise
 from interposer.frontends.tflite.node import Node
 from interposer.ir.graph import Value
 from interposer.ops.quantization import Dequantize, DynamicFakeQuantization
@@ -18,7 +19,7 @@ __all__ = ["float_weights", "is_hybrid", "rounded", "signed"]
 
 def is_hybrid(x: Value, weights: Value) -> bool:
     """Return True if the activations `x` are float and the weights are quantized."""
-    return weights.known.is_quantized and x.known.dtype.is_float
+    return x.known.dtype.is_float and (weights.known.is_quantized or is_blockwise(weights))
 
 
 def rounded(node: Node, x: Value, axes: tuple[int, ...], *, asymmetric: bool) -> Value:
@@ -32,7 +33,7 @@ def float_weights(node: Node, index: int, x: Value, *, rank: int | None = None, 
     Without `fold`, a layer dequantizes constants, so that backends may compute with quantized weights.
     """
     weights = node.input(index, rank=rank)
-    if not is_hybrid(x, weights):
+    if not is_hybrid(x, weights) or is_blockwise(weights):
         return weights
     return node.add(Dequantize(x.known.dtype), signed(node, weights), fold=fold)
 

@@ -25,6 +25,7 @@ from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.resizing import resized
 from interposer.frontends.template import Template, Values, check_names, value_of
 from interposer.frontends.tflite import tflite_families  # noqa: F401 - they fill the table of operators
+from interposer.frontends.tflite.blockwise import block_weights
 from interposer.frontends.tflite.consistency import called
 from interposer.frontends.tflite.container import read_model
 from interposer.frontends.tflite.contents import Model, Operator, Signature, Subgraph
@@ -547,9 +548,28 @@ class Importer:
         if index not in self._constants:
             kind = "the handle of a resource, whose use here" if index in self._handles else "not computed, which"
             raise ParseError(f"tensor {tensor.name!r} is {kind} is not supported", where=where)
-        array, info = constant_array(self._constants[index], tensor, where), tensor_info(tensor, where)
-        self._values[index] = self.constant(array, info.quantization, tensor.name or f"constant_{index}")
+        self._values[index] = self._constant_value(index, where)
         return self._values[index]
+
+    def _constant_value(self, index: int, where: str) -> Value:
+        """Return a constant of the file; weights with a scale for every block are dequantized by a layer."""
+        tensor = self.subgraph.tensors[index]
+        array, name = constant_array(self._constants[index], tensor, where), tensor.name or f"constant_{index}"
+        blocks = tensor.quantization.blocks if tensor.quantization else None
+        if blocks is None:
+            return self.constant(array, tensor_info(tensor, where).quantization, name)
+        weights = block_weights(tensor, blocks, lambda number: self._array(number, where), where)
+        operands = (array, weights.scales, weights.zero_points)
+        values = [self.constant(operand, None, name) for operand in operands if operand is not None]
+        layer = self.graph.add(weights.op, values, name=f"{name}:dequantized", source=self._source(where))
+        for error in infer_layer(layer):
+            raise ParseError(error, where=where)
+        return layer.output
+
+    def _array(self, index: int, where: str) -> Array | None:
+        """Return the array of the tensor with this index, or None if the file has no values for it."""
+        values = self._constants.get(index)
+        return None if values is None else constant_array(values, self.subgraph.tensors[index], where)
 
     def called_subgraph(self, number: int, where: str) -> Subgraph:
         """Return subgraph `number` of the model, which an operator at location `where` runs."""

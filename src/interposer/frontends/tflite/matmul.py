@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interposer.core.types import differ
+from interposer.frontends.tflite.blockwise import is_blockwise
 from interposer.frontends.tflite.hybrid import float_weights, is_hybrid, rounded
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
@@ -29,14 +30,16 @@ def fully_connected(node: Node) -> list[Value]:
 def _rows(node: Node) -> Value:
     """Return the activations of FULLY_CONNECTED, each row rounded to 8 bits if the weights are quantized.
 
-    A row has as many elements as a row of the weights.
+    A row has as many elements as a row of the weights. With weights that have a scale for every block, LiteRT always
+    quantizes rows asymmetrically.
     """
     x, weights = node.input(0), node.input(1, rank=2)
     if not is_hybrid(x, weights):
         return x
     if not node.options["keep_num_dims"] and (not x.known.rank or differ(x.known.shape[-1], weights.known.shape[1])):
         x = node.add(Reshape((-1, weights.known.shape[1])), x)
-    return rounded(node, x, (-1,), asymmetric=node.options["asymmetric_quantize_inputs"])
+    asymmetric = node.options["asymmetric_quantize_inputs"] or is_blockwise(weights)
+    return rounded(node, x, (-1,), asymmetric=asymmetric)
 
 
 @operator("BATCH_MATMUL", options=True)

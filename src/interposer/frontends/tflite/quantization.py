@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from interposer.core.types import DataType
+from interposer.frontends.tflite.blockwise import is_blockwise
 from interposer.frontends.tflite.consistency import integer_range
 from interposer.frontends.tflite.contents import packed_bits
 from interposer.frontends.tflite.node import Node
@@ -43,6 +44,8 @@ def _clamped(node: Node, stored: str) -> Value:
 def dequantize(node: Node) -> list[Value]:
     """Convert DEQUANTIZE; constant weights (float16 or integers) are dequantized once, during the import."""
     x = node.input(0)
+    if is_blockwise(x):
+        return [x] if x.known.dtype is node.output_info.dtype else node.result(Cast(node.output_info.dtype), x)
     op = ConvertFp16ToFp32() if x.known.dtype is DataType.FLOAT16 else Dequantize(node.output_info.dtype)
     return node.result(op, x, fold=True)
 

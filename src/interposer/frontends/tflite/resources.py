@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from interposer.frontends.tflite.contents import Operator
 
-__all__ = ["Accesses", "Bound", "handle_name", "handles_in"]
+__all__ = ["SELECTING", "Accesses", "Bound", "handle_name", "handles_in"]
 
 Bound: TypeAlias = tuple[tuple[int, str], ...]
 """The resources whose handles are inputs or outputs of a subgraph: pairs of the number of the input and the name."""
+
+
+SELECTING: Final = frozenset({"IF", "STABLEHLO_CASE"})
+"""The operators whose first input selects one of the subgraphs that they call."""
 
 
 class Accesses(NamedTuple):
@@ -34,5 +38,5 @@ def handle_name(operator: Operator) -> str:
 
 def handles_in(operator: Operator, handles: Mapping[int, str]) -> Bound:
     """Return the handles that an operator passes to the subgraphs that it calls; `handles` are by tensor index."""
-    arguments = operator.inputs[1:] if operator.name == "IF" else operator.inputs
+    arguments = operator.inputs[1:] if operator.name in SELECTING else operator.inputs
     return tuple((position, handles[index]) for position, index in enumerate(arguments) if index in handles)

@@ -80,7 +80,7 @@ def constant_array(values: Array, tensor: Tensor, where: str) -> Array:
     dtype = data_type(tensor.dtype, where)
     if is_complex(tensor):
         return values.reshape(-1).view(dtype.numpy).reshape(*tensor.shape, 2)
-    return values.view(dtype.numpy).reshape(tensor.shape) if dtype is DataType.BFLOAT16 else values
+    return values if values.dtype == dtype.numpy else values.view(dtype.numpy).reshape(tensor.shape)
 
 
 def _stored(values: Array, tensor: Tensor, where: str) -> Array:
