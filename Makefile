@@ -21,6 +21,7 @@ LINTS := lint-types lint-python lint-words lint-native
 # Extra arguments for pytest, such as make test PYTEST_ARGS="-k softmax"
 PYTEST_ARGS ?=
 PYTEST := $(RUN) -m pytest
+TESTS  := tests compat/pyarmnn/tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -34,10 +35,10 @@ demo: $(STAMPS)-all  ## classify a handwritten digit, and show which backend ran
 	$(BIN)/interposer explain $(DIGITS)/digits.onnx
 
 test: lint  ## lint, type check, and run all tests but the slow ones; list the twenty that took longest
-	$(PYTEST) -n auto --dist worksteal --durations=20 -m 'not slow' tests $(PYTEST_ARGS)
+	$(PYTEST) -n auto --dist worksteal --durations=20 -m 'not slow' $(TESTS) $(PYTEST_ARGS)
 
 test-all: lint  ## the same with the slow tests and newly drawn examples, and once more without the reference backend and without direct calls
-	$(PYTEST) -n auto --hypothesis-profile=random tests $(PYTEST_ARGS)
+	$(PYTEST) -n auto --hypothesis-profile=random $(TESTS) $(PYTEST_ARGS)
 	INTERPOSER_DISABLED_BACKENDS=CpuRef $(PYTEST) -n auto -m 'not slow' tests
 	INTERPOSER_DIRECT_CALLS=no $(PYTEST) -n auto -m 'not slow' tests/session tests/runtime tests/plugins
 
@@ -91,8 +92,8 @@ site: $(STAMPS)-docs  ## build the documentation as a site in build/site, with e
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
 clean:  ## remove the environment and all that was built or cached
-	rm -rf $(VENV) build dist src/interposer/native native/*/build examples/*/build .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf $(VENV) build dist compat/*/dist src/interposer/native native/*/build examples/*/build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests examples compat -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.abi3.so' -delete
 
 # Installed are either what a user needs, or that and the tools; the second includes the first.
@@ -100,8 +101,8 @@ $(STAMPS)-all: pyproject.toml $(NATIVE) | $(RUN)
 	$(RUN) -m pip install --quiet --editable '.[all]'
 	@touch $@
 
-$(STAMPS)-dev: pyproject.toml $(NATIVE) | $(RUN)
-	$(RUN) -m pip install --quiet --editable '.[all,dev]'
+$(STAMPS)-dev: pyproject.toml compat/pyarmnn/pyproject.toml $(NATIVE) | $(RUN)
+	$(RUN) -m pip install --quiet --editable '.[all,dev]' --editable compat/pyarmnn
 	@touch $(STAMPS)-all $@
 
 $(STAMPS)-exports: pyproject.toml | $(STAMPS)-dev

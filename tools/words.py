@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = Path(__file__).with_suffix(".txt")
-FOLDERS = ("src", "docs", "native", "benchmarks", "examples", "tools", "tests")
+FOLDERS = ("src", "compat", "docs", "native", "benchmarks", "examples", "tools", "tests")
 """The folders that are read by default. Names in `tests` are not checked, as many are older than the table."""
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 SUFFIXES = {".py", ".md", ".cpp", ".h", ".hpp", ".c", ".rs"}

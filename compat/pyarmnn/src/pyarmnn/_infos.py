@@ -1,0 +1,65 @@
+"""Infos of tensors in Interposer's form, and back."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from interposer import DataType, Quantization
+from interposer import TensorInfo as CoreInfo
+from pyarmnn import _types as types
+from pyarmnn._shapes import TensorInfo, TensorShape
+
+__all__ = ["core_type", "info_from_core", "info_to_core"]
+
+_CORE_TYPES: Final = {
+    types.DataType_Float16: DataType.FLOAT16,
+    types.DataType_Float32: DataType.FLOAT32,
+    types.DataType_QAsymmU8: DataType.UINT8,
+    types.DataType_Signed32: DataType.INT32,
+    types.DataType_Boolean: DataType.BOOL,
+    types.DataType_QSymmS16: DataType.INT16,
+    types.DataType_QuantizedSymm8PerAxis: DataType.INT8,
+    types.DataType_QSymmS8: DataType.INT8,
+    types.DataType_QAsymmS8: DataType.INT8,
+    types.DataType_BFloat16: DataType.BFLOAT16,
+}
+_NUMBERS: Final = {
+    **{core: number for number, core in _CORE_TYPES.items()},
+    DataType.INT8: types.DataType_QAsymmS8,
+}
+
+
+def core_type(number: int) -> DataType:
+    """Return the storage type of a data type of Arm NN.
+
+    Raises:
+        RuntimeError: there is no such data type.
+    """
+    if number not in _CORE_TYPES:
+        raise RuntimeError(f"{number} is no data type; use one of the constants DataType_...")
+    return _CORE_TYPES[number]
+
+
+def info_to_core(info: TensorInfo) -> CoreInfo:
+    """Return an info in Interposer's form; a tensor without a positive scale is not quantized."""
+    dtype, scale = core_type(info.GetDataType()), info.GetQuantizationScale()
+    is_quantized = info.IsQuantized() and 0 < scale < math.inf
+    quantization = Quantization(scale, info.GetQuantizationOffset()) if is_quantized else None
+    return CoreInfo(tuple(info.GetShape()), dtype, quantization)
+
+
+def info_from_core(info: CoreInfo) -> TensorInfo:
+    """Return an info in Arm NN's form, in which a scalar has the shape (1,).
+
+    Raises:
+        RuntimeError: Arm NN has no data type for it, the shape is not known, or it has more than 5 dimensions.
+    """
+    if info.dtype not in _NUMBERS or not info.is_concrete or info.rank > types.MaxNumOfTensorDimensions:
+        raise RuntimeError(f"Arm NN's interface has no tensors of the kind {info}")
+    sizes = [int(size) for size in info.shape] or [1]
+    result = TensorInfo(TensorShape._of(sizes), _NUMBERS[info.dtype])
+    if info.quantization is not None:
+        result.SetQuantizationScale(info.quantization.scale)
+        result.SetQuantizationOffset(info.quantization.zero_point)
+    return result

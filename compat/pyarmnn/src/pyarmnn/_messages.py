@@ -1,0 +1,60 @@
+"""What `Optimize` reports, in the wording of Arm NN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from interposer import Network, OptimizedNetwork
+from interposer.core.errors import UnsupportedLayerError
+from interposer.ir.graph import Layer
+from interposer.report.records import Refusal
+from pyarmnn._infos import info_from_core
+from pyarmnn._types import GetDataTypeName
+
+__all__ = ["fallbacks", "refusals"]
+
+
+def fallbacks(optimized: OptimizedNetwork, network: Network) -> tuple[str, ...]:
+    """Return a warning for each layer that runs on another backend than the first."""
+    layers = {layer.name: layer for layer in network}
+    return tuple(_warning(refusal, layers.get(refusal.layer)) for refusal in optimized.refusals)
+
+
+def refusals(error: UnsupportedLayerError, network: Network, backends: Sequence[str]) -> str:
+    """Return the warnings of all backends about all layers, and an error for each layer."""
+    return "".join(_lines(error.refusals, {layer.name: layer for layer in network}, backends))
+
+
+def _lines(refusals: Iterable[Refusal], layers: dict[str, Layer], backends: Sequence[str]) -> Iterator[str]:
+    names = "".join(f"{backend} " for backend in backends)
+    by_layer: dict[str, list[Refusal]] = {}
+    for refusal in refusals:
+        by_layer.setdefault(refusal.layer, []).append(refusal)
+    for name, reasons in by_layer.items():
+        yield from (_warning(refusal, layers.get(name)) for refusal in reasons)
+        yield f"ERROR: Layer of type {reasons[0].kind} is not supported on any preferred backend [{names}]"
+
+
+def _warning(refusal: Refusal, layer: Layer | None) -> str:
+    taken, returned = _types(layer)
+    return (
+        f"WARNING: Layer of type {refusal.kind} is not supported on requested backend {refusal.backend} for input data "
+        f"type {taken} and output data type {returned} (reason: {'; '.join(refusal.reasons)}), falling back to the "
+        "next backend."
+    )
+
+
+def _types(layer: Layer | None) -> tuple[str, str]:
+    """Return the names of the types of the first input and the first output; Float32 if there is none."""
+    values = ([], []) if layer is None else (layer.values, layer.outputs)
+    first, second = (_type_name(list(each)[:1]) for each in values)
+    return first, second
+
+
+def _type_name(values: Sequence[object]) -> str:
+    for value in values:
+        try:
+            return GetDataTypeName(info_from_core(value.known).GetDataType())  # type: ignore[attr-defined]
+        except RuntimeError:
+            return "Unknown"
+    return "Float32"

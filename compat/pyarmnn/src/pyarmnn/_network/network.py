@@ -1,0 +1,37 @@
+"""`INetwork`: a network that a program builds layer by layer, or that a parser read from a file."""
+
+from __future__ import annotations
+
+from interposer import Network
+from pyarmnn._network.control import StructuralLayers
+from pyarmnn._network.elementwise import ElementwiseLayers
+from pyarmnn._network.movement import MovingLayers
+from pyarmnn._network.slots import IConnectableLayer
+from pyarmnn._network.windows import WindowedLayers
+
+__all__ = ["INetwork"]
+
+
+class INetwork(ElementwiseLayers, WindowedLayers, MovingLayers, StructuralLayers):
+    """A network of layers.
+
+    Each method ``Add...Layer`` adds a layer and returns it. Connect the slots of layers, and set the infos of all
+    output slots. `Optimize` prepares the network for backends; the network can be changed and optimized again
+    afterwards. Not thread safe.
+    """
+
+    def __init__(self) -> None:
+        self._layers: list[IConnectableLayer] = []
+        self._parsed: Network | None = None
+
+    @classmethod
+    def _of(cls, network: Network) -> INetwork:
+        """Return the network that a parser read; its binding ids are those of the Input and Output layers."""
+        result = cls()
+        result._parsed = network
+        return result
+
+    def _append(self, layer: IConnectableLayer) -> IConnectableLayer:
+        if self._parsed is not None:
+            raise RuntimeError("A parser read this network; layers cannot be added to it.")
+        return super()._append(layer)

@@ -1,0 +1,48 @@
+"""`IOptimizedNetwork`: a network that is divided among backends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import interposer as ip
+from pyarmnn._arguments import STRING
+from pyarmnn._dot import dot
+from pyarmnn._proxy import Abstract
+from pyarmnn._shapes import TensorInfo
+
+__all__ = ["IOptimizedNetwork", "Infos"]
+
+
+class Infos(NamedTuple):
+    """The infos of a network's inputs and outputs by binding id."""
+
+    inputs: Mapping[int, TensorInfo]
+    outputs: Mapping[int, TensorInfo]
+
+
+class IOptimizedNetwork(Abstract):
+    """A network that is divided among backends; `Optimize` returns it, and `IRuntime.LoadNetwork` takes it."""
+
+    _optimized: ip.OptimizedNetwork
+    _infos: Infos
+
+    @classmethod
+    def _of(cls, optimized: ip.OptimizedNetwork, infos: Infos) -> IOptimizedNetwork:
+        result = cls._create()
+        result._optimized, result._infos = optimized, infos
+        return result
+
+    def SerializeToDot(self, fileName: str) -> None:
+        """Write the layers with their backends as a graph in the language of Graphviz.
+
+        Raises:
+            TypeError: the name is no text.
+            RuntimeError: the file cannot be written.
+        """
+        path = Path(STRING(fileName, "IOptimizedNetwork_SerializeToDot", 2))
+        try:
+            path.write_text(dot(self._optimized.graph), encoding="utf-8")
+        except OSError as error:
+            raise RuntimeError("Failed to open dot file") from error
