@@ -25,7 +25,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 CORE = {"_version", "core"}
 OPERATORS = CORE | {"ops"}
 GRAPH = OPERATORS | {"ir"}
-API = GRAPH | {"kernels", "backend"}
+API = GRAPH | {"kernels", "backend", "profiling"}
 DIVIDED = API | {"report", "isolation", "plugins"}
 EVERYTHING = DIVIDED | {"formats", "frontends", "writers", "optimizer", "runtime", "session"}
 
@@ -42,12 +42,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "writers": GRAPH | {"formats"},
     "frontends": GRAPH | {"kernels", "formats"},
     "frontends.nnapi.support": DIVIDED | {"frontends", "optimizer"},  # it asks backends, as a driver of NNAPI does
+    "profiling": CORE,
     "report": GRAPH,
-    "backend": GRAPH | {"kernels"},
+    "backend": GRAPH | {"kernels", "profiling"},
     "isolation": API,
     "plugins": API | {"isolation"},
     "backends": set(),
-    "backends.*": GRAPH | {"kernels", "writers", "backend"},  # as any plug-in
+    "backends.*": GRAPH | {"kernels", "writers", "backend", "profiling"},  # as any plug-in
     "optimizer": DIVIDED,
     "runtime": DIVIDED,
     "session": EVERYTHING - {"session"},

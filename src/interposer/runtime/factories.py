@@ -289,6 +289,11 @@ class Factories:
         """True while a backend holds memory for the network's tensors."""
         return bool(self._acquired)
 
+    @property
+    def lacks_memory(self) -> bool:
+        """True if `acquire` has something to do."""
+        return len(self._acquired) < len(self.managers)
+
     def acquire(self) -> None:
         """Let the backends acquire their planned memory, unless they have done so already.
 

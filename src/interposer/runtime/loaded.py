@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -19,6 +19,7 @@ from interposer.ir.graph import binding_id
 from interposer.ir.regions import places
 from interposer.ir.states import states_of
 from interposer.ops.control import PreCompiled
+from interposer.profiling.profiler import Profiler
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.direct import StatefulCall, direct_call
@@ -30,6 +31,7 @@ from interposer.runtime.overlaps import Constants
 from interposer.runtime.program import Program, runs
 from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.states import StateMemory
+from interposer.runtime.tracing import NetworkSites
 from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import DebugCallback, TransferCounts, TransferReport
 
@@ -49,7 +51,8 @@ _loaded: weakref.WeakSet[LoadedNetwork] = weakref.WeakSet()
 class LoadedNetwork:
     """A network that is ready to run. Runs may be concurrent: each uses a separate `WorkingMemHandle`.
 
-    With `workers`, branches of one run that are on different backends run concurrently. `memory` has the values of the
+    With `workers`, branches of one run that are on different backends run concurrently. `network_id` is the id of the
+    network in its runtime. `memory` has the values of the
     network's states in runs without a working memory of their own; None starts with the initial values.
 
     Workloads and handles are created and planned here, in a first working memory. Tensors whose shapes depend on data
@@ -66,8 +69,9 @@ class LoadedNetwork:
         workers: Workers | None = None,
         allocators: Mapping[str, CustomAllocator] | None = None,
         memory: StateMemory | None = None,
+        network_id: int = 0,
     ) -> None:
-        self.optimized = optimized
+        self.optimized, self._sites = optimized, NetworkSites(optimized, network_id)
         self.states = states_of(optimized.graph)
         self.state_memory = StateMemory() if memory is None else memory
         self._workers = workers
@@ -83,7 +87,7 @@ class LoadedNetwork:
         self._direct: dict[tuple[int, ...], DirectCall] = {}
         self.imports = Imports(self.bindings, optimized.name, self._import_problem, lambda: self._aliases)
         try:
-            self._program = Program(optimized.graph, self._factories, self._counts)
+            self._program = Program(optimized.graph, self._factories, self._counts, self._sites)
             first = WorkingMemHandle(self._program, self._factories, workers)
             self._idle = deque([first])
             self._memories = weakref.WeakSet(self._idle)
@@ -151,6 +155,11 @@ class LoadedNetwork:
     def steps(self) -> tuple[tuple[str, str], ...]:
         """The names of the layers that run, in order, each with its backend id; without layers in regions."""
         return tuple((layer.name, str(layer.backend)) for layer in self._program.running)
+
+    @cached_property
+    def profiler(self) -> Profiler:
+        """The profiler of the network's runs."""
+        return Profiler(self._sites.network)
 
     def memory(self) -> MemoryReport:
         """Return how much memory the network uses now, without the working memories of runs in progress."""

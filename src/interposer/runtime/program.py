@@ -14,11 +14,14 @@ from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import shaped_by_data
 from interposer.ops.control import Constant, Input, Output, PreCompiled
 from interposer.ops.control_flow import ControlFlow
+from interposer.profiling import Category
+from interposer.profiling.recorder import interval
 from interposer.runtime.factories import Factories, guarded
 from interposer.runtime.flow import flow_of
 from interposer.runtime.late import LateStep
 from interposer.runtime.layout import layout_of
 from interposer.runtime.step import Step
+from interposer.runtime.tracing import NetworkSites
 from interposer.runtime.workloads import DebugCallback, DebugWorkload, TransferCounts
 
 __all__ = ["Program", "runs"]
@@ -38,13 +41,13 @@ class Program:
         LoadError: a backend could not create a workload.
     """
 
-    def __init__(self, graph: Graph, factories: Factories, counts: TransferCounts) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, factories: Factories, counts: TransferCounts, sites: NetworkSites) -> None:
+        self.graph, self.sites = graph, sites
         self._counts = counts
         self.order = graph.topological()
         self.late = shaped_by_data(graph)
         self.regions = {
-            layer: [Program(region, factories, counts) for region in layer.regions]
+            layer: [Program(region, factories, counts, sites) for region in layer.regions]
             for layer in self.order
             if isinstance(layer.op, ControlFlow)
         }
@@ -89,8 +92,9 @@ class Program:
         own = guarded(layer, "got no workload", lambda: factories.hosts(layer, self._counts))
         if self.is_late(layer):
             return LateStep(layer, factories.of(layer), own)
-        info = WorkloadInfo.of(layer)
-        return Step.of(layer, own or guarded(layer, "got no workload", lambda: factories.workload(layer, info)))
+        info, network, backend = WorkloadInfo.of(layer), self.sites.network, str(layer.backend)
+        with interval(Category.LOAD, "create workload", network=network, layer=layer.name, backend=backend):
+            return Step.of(layer, own or guarded(layer, "got no workload", lambda: factories.workload(layer, info)))
 
     def _may_join(self, layer: Layer) -> bool:
         step = self._steps.get(layer)

@@ -21,6 +21,9 @@ class RunControl:
 
     A layer that is already running is not interrupted.
 
+    `thread` is the id of the thread that created the control, which recorders of profiles count as the one that began
+    the run.
+
     Args:
         deadline: seconds from now, greater than 0; None means no deadline.
     """
@@ -34,6 +37,7 @@ class RunControl:
         self._cancelled = threading.Event()
         self._at: dict[int, tuple[Layer, str]] = {}
         self.given_up = False
+        self.thread = threading.get_ident()
 
     def cancel(self) -> None:
         """Stop the run before its next layer."""

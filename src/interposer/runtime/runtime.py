@@ -30,6 +30,8 @@ from interposer.isolation import BackendEvent, requested_isolations
 from interposer.plugins import BackendRegistry, DeviceSpec, process_registry
 from interposer.plugins.capi.loading.records import DynamicBackendRecord
 from interposer.plugins.discovery import load_dynamic_backends
+from interposer.profiling import Category, Profiler
+from interposer.profiling.recorder import interval
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.allocators import use_allocators
 from interposer.runtime.bindings import Bindings
@@ -141,7 +143,9 @@ class Runtime:
             network_id = next(self._ids)
             agreed = self._ask_before_loading(network_id, self._contexts_of(optimized))
             try:
-                loaded = LoadedNetwork(optimized, self.workers, self.options.custom_allocators, states)
+                with interval(Category.LOAD, f"load {optimized.name}"):
+                    allocators = self.options.custom_allocators
+                    loaded = LoadedNetwork(optimized, self.workers, allocators, states, network_id)
             except BaseException:
                 self._tell("after_unload_network", network_id, agreed)
                 raise
@@ -227,7 +231,9 @@ class Runtime:
         return self._reported.pop(network_id)
 
     def _drop(self, network_id: NetworkId, loaded: LoadedNetwork, contexts: Mapping[str, BackendContext]) -> None:
-        loaded.release()
+        with interval(Category.LOAD, f"unload {loaded.optimized.name}"):
+            loaded.release()
+        loaded.profiler.enable_profiling(False)
         self._tell("after_unload_network", network_id, contexts)
 
     def enqueue_workload(
@@ -461,6 +467,16 @@ class Runtime:
     def memory(self, network_id: NetworkId) -> MemoryReport:
         """Return the memory of a loaded network; raise `UnknownNetworkError` if it is not loaded."""
         return self._loaded(network_id).memory()
+
+    def get_profiler(self, network_id: NetworkId) -> Profiler:
+        """Return the profiler of a loaded network, which is disabled at first and records every run when enabled.
+
+        It is the same object in every call, and keeps its events when the network is unloaded.
+
+        Raises:
+            UnknownNetworkError: the network is not loaded.
+        """
+        return self._loaded(network_id).profiler
 
     def state(self, network_id: NetworkId) -> dict[str, Array]:
         """Return copies of the values of a network's states by name.

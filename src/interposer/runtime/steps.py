@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import perf_counter
-from typing import Any, TypeAlias
+from threading import get_ident
+from time import perf_counter, perf_counter_ns
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from interposer.ir.graph import Layer, Value
 from interposer.ir.regions import region_title
 from interposer.ir.states import direct_sinks
 from interposer.ops.control import Constant
+from interposer.profiling.events import Site
+from interposer.profiling.recorder import RunTrace
 from interposer.runtime.control import ControlWorkload, control_workload
 from interposer.runtime.factories import Factories, constant_of, guarded, said
 from interposer.runtime.late import LateHandles, LateStep
@@ -24,9 +27,19 @@ from interposer.runtime.program import Program
 from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.step import Step
 
-__all__ = ["Steps", "failure", "guarded_view"]
+__all__ = ["BoundSteps", "Steps", "failure", "guarded_view"]
 
 _Call: TypeAlias = tuple[Callable[[Any, Any], None], Any, Any]
+
+
+class BoundSteps(NamedTuple):
+    """Functions that run all layers of a network once, on handles that are bound to them.
+
+    `traced` also adds the times of the layers to the trace of the run.
+    """
+
+    run: Callable[[], None]
+    traced: Callable[[RunTrace], None]
 
 
 class Steps:
@@ -34,7 +47,8 @@ class Steps:
 
     For a region, `around` is the name of its layer with the names of outer regions. `enter` fills the inputs that are
     the same in every iteration, and `run` runs the region once with the remaining inputs. Inputs that no layer reads
-    are left out. Not thread-safe; with `workers`, branches on different backends run concurrently.
+    are left out. Not thread-safe; with `workers`, branches on different backends run concurrently. `trace` is that of
+    the current run, if it is recorded.
 
     Raises:
         LoadError: a backend could not create a handle.
@@ -46,6 +60,8 @@ class Steps:
         self.program, self._factories, self._workers = program, factories, workers
         self._around, self._prefix = around, f"{around}/{self.title}/" if around else ""
         self._control: RunControl | None = None
+        self.trace: RunTrace | None = None
+        self._sites: list[Site] = []
         self.inputs, self.outputs = program.graph.sources, program.graph.sinks
         self.handles: dict[Value, TensorHandle] = {}
         self.imported: set[Value] = set()
@@ -136,12 +152,12 @@ class Steps:
         inputs = tuple(None if value is None else self._input(layer, value) for value in layer.inputs)
         return step.execute, inputs, tuple(self.handles[value] for value in layer.outputs)
 
-    def bound(self, moved: Mapping[Value, TensorHandle], owned: OwnedHandles) -> Callable[[], None] | None:
-        """Return a function that runs all layers once, with the handles in `moved` and new handles for their pieces.
+    def bound(self, moved: Mapping[Value, TensorHandle], owned: OwnedHandles) -> BoundSteps | None:
+        """Return functions that run all layers once, with the handles in `moved` and new handles for their pieces.
 
-        The new handles are added to `owned`. The function may be called repeatedly while all memory stays in place; it
-        raises `ExecutionError` if a layer fails. The result is None if a shape depends on data, a layer has regions, or
-        a tensor imports the memory of another one.
+        The new handles are added to `owned`. The functions may be called repeatedly while all memory stays in place,
+        and raise `ExecutionError` if a layer fails. The result is None if a shape depends on data, a layer has regions,
+        or a tensor imports the memory of another one.
         """
         program = self.program
         if program.late or self._regions or program.layout.guests:
@@ -157,8 +173,39 @@ class Steps:
         finally:
             self.handles = own
         if program.flow is None or self._workers is None:
-            return partial(self._call_all, calls)
-        return partial(program.flow.run, partial(self._call_one, calls), self._workers.help)
+            return BoundSteps(partial(self._call_all, calls), partial(self._call_all_traced, calls))
+        run = partial(program.flow.run, partial(self._call_one, calls), self._workers.help)
+        return BoundSteps(run, partial(self._call_flow_traced, calls))
+
+    def _call_all_traced(self, calls: Sequence[Callable[[], None]], trace: RunTrace) -> None:
+        sites, fields, thread = self.sites, trace.fields, get_ident()
+        begin = perf_counter_ns()
+        for number in range(len(calls)):
+            self._call_one(calls, number)
+            end = perf_counter_ns()
+            fields += (sites[number], begin, end, thread)
+            begin = end
+
+    def _call_flow_traced(self, calls: Sequence[Callable[[], None]], trace: RunTrace) -> None:
+        assert self.program.flow is not None
+        assert self._workers is not None
+
+        def work(number: int) -> None:
+            begin = perf_counter_ns()
+            try:
+                self._call_one(calls, number)
+            finally:
+                trace.add(self.sites[number], begin)
+
+        self.program.flow.run(work, self._workers.help)
+
+    @property
+    def sites(self) -> list[Site]:
+        """The sites of the layers, in running order, for recorders."""
+        if not self._sites:
+            program = self.program
+            self._sites = [program.sites.layer(layer, f"{self._prefix}{layer.name}") for layer in program.running]
+        return self._sites
 
     def _call_all(self, calls: Sequence[Callable[[], None]]) -> None:
         try:
@@ -270,8 +317,13 @@ class Steps:
         Raises:
             ExecutionError: a layer failed, or `control` stopped the run.
         """
-        for workload, _ in self._regions.values():
+        for workload, regions in self._regions.values():
             workload.watch(control)
+            for region in regions:
+                region.trace = self.trace
+        if self.trace is not None:
+            self._execute_traced(self.trace, late, control)
+            return
         if self.program.flow is not None and self._workers is not None:
             item = self._execute_one if control is None else partial(self._execute_watched, control)
             self.program.flow.run(lambda number: item(number, late), self._workers.help)
@@ -286,6 +338,41 @@ class Steps:
                 execute(value, late if created is None else created)
                 done += 1
         except Exception as error:
+            raise failure(self.program.running[done], "failed", error) from error
+
+    def _execute_traced(self, trace: RunTrace, late: LateHandles, control: RunControl | None) -> None:
+        """Run all layers once, and add their times to a trace."""
+        if self.program.flow is not None and self._workers is not None:
+            item = self._execute_one if control is None else partial(self._execute_watched, control)
+            self.program.flow.run(lambda number: self._time(trace, number, item, late), self._workers.help)
+        elif control is not None:
+            for number in range(len(self._calls)):
+                self._time(trace, number, partial(self._execute_watched, control), late)
+        else:
+            self._execute_timed(trace, late)
+
+    def _time(
+        self, trace: RunTrace, number: int, execute: Callable[[int, LateHandles], None], late: LateHandles
+    ) -> None:
+        begin = perf_counter_ns()
+        try:
+            execute(number, late)
+        finally:
+            trace.add(self.sites[number], begin)
+
+    def _execute_timed(self, trace: RunTrace, late: LateHandles) -> None:
+        """Run all layers on this thread, and read the clock only once between two layers, which is faster."""
+        sites, fields, thread, done = self.sites, trace.fields, get_ident(), 0
+        begin = perf_counter_ns()
+        try:
+            for execute, value, created in self._calls:
+                execute(value, late if created is None else created)
+                end = perf_counter_ns()
+                fields += (sites[done], begin, end, thread)
+                begin = end
+                done += 1
+        except Exception as error:
+            trace.add(sites[done], begin)
             raise failure(self.program.running[done], "failed", error) from error
 
     def _execute_watched(self, control: RunControl, number: int, late: LateHandles) -> None:

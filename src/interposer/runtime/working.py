@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +19,7 @@ from interposer.ir.graph import Layer, Value, binding_id
 from interposer.ir.states import states_of
 from interposer.kernels.table import empty
 from interposer.ops.control import Input
+from interposer.profiling.recorder import RunTrace, active
 from interposer.runtime.factories import Factories, constant_of
 from interposer.runtime.imports import ImportedRun
 from interposer.runtime.late import LateHandles
@@ -26,7 +28,7 @@ from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.program import Program
 from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.states import StateMemory
-from interposer.runtime.steps import Steps, failure, guarded_view
+from interposer.runtime.steps import BoundSteps, Steps, failure, guarded_view
 
 __all__ = ["WorkingMemHandle", "check_shape"]
 
@@ -96,11 +98,49 @@ class WorkingMemHandle:
         """
         self._begin()
         try:
-            self._factories.acquire()
-            self._run(inputs, outputs, control)
+            if active:
+                self._run_traced(inputs, outputs, control)
+            else:
+                self._factories.acquire()
+                self._run(inputs, outputs, control)
         finally:
             self._steps.forget()
             self._end()
+
+    def _run_traced(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
+        """Run as `run` does, and add the times to the recorders that want this run."""
+        trace = self.program.sites.begin(control)
+        if trace is None:
+            self._factories.acquire()
+            self._run(inputs, outputs, control)
+            return
+        self._steps.trace = trace
+        try:
+            self._run_in_phases(trace, inputs, outputs, control)
+        finally:
+            self._steps.trace = None
+            trace.add(self.program.sites.run, trace.begin)
+            trace.finish()
+
+    def _run_in_phases(
+        self, trace: RunTrace, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None
+    ) -> None:
+        late: LateHandles = {}
+        sites = self.program.sites
+        if self._factories.lacks_memory:
+            self._factories.acquire()
+            trace.add(sites.acquire, trace.begin)
+        begin = perf_counter_ns()
+        copied = self._take_in(inputs, outputs, late)
+        middle = perf_counter_ns()
+        try:
+            self._execute(inputs, outputs, late, control)
+        finally:
+            end, thread = perf_counter_ns(), trace.thread
+            trace.fields += (sites.fill, begin, middle, thread, sites.execute, middle, end, thread)
+        if copied:
+            self._give_all_out(copied, inputs, outputs, late)
+            trace.add(sites.give, end)
 
     def _begin(self) -> None:
         if not self._busy.acquire(False):
@@ -129,7 +169,10 @@ class WorkingMemHandle:
             if call is None:
                 return False
             try:
-                call()
+                if active:
+                    self._call_traced(call)
+                else:
+                    call.run()
             except ExecutionError as error:
                 error.overwrites = self._overwrites(imported.inputs, imported.outputs)
                 raise
@@ -137,10 +180,24 @@ class WorkingMemHandle:
         finally:
             self._end()
 
-    def _prepare(self, imported: ImportedRun) -> Callable[[], None] | None:
-        """Create handles over imported memory, and return a function that runs all layers on them.
+    def _call_traced(self, call: BoundSteps) -> None:
+        """Run prepared layers, and add their times to the recorders that want this run."""
+        sites = self.program.sites
+        trace = sites.begin(None)
+        if trace is None:
+            call.run()
+            return
+        try:
+            call.traced(trace)
+        finally:
+            trace.add(sites.execute, trace.begin)
+            trace.add(sites.run, trace.begin)
+            trace.finish()
 
-        It is cached until the memory is freed or the import is forgotten. None if `run` must be used instead.
+    def _prepare(self, imported: ImportedRun) -> BoundSteps | None:
+        """Create handles over imported memory, and return functions that run all layers on them.
+
+        They are cached until the memory is freed or the import is forgotten. None if `run` must be used instead.
         """
         self._factories.acquire()
         owned = OwnedHandles()
@@ -154,7 +211,7 @@ class WorkingMemHandle:
             self.forget(imported)
         return call
 
-    def _bound(self, imported: ImportedRun, owned: OwnedHandles) -> Callable[[], None] | None:
+    def _bound(self, imported: ImportedRun, owned: OwnedHandles) -> BoundSteps | None:
         moved: dict[Value, TensorHandle] = {}
         for kind, arrays in (("input", imported.inputs), ("output", imported.outputs)):
             for binding, array in arrays.items():
@@ -225,6 +282,17 @@ class WorkingMemHandle:
 
     def _run(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
         late: LateHandles = {}
+        copied = self._take_in(inputs, outputs, late)
+        self._execute(inputs, outputs, late, control)
+        self._give_all_out(copied, inputs, outputs, late)
+
+    def _take_in(
+        self, inputs: Mapping[int, Array], outputs: Mapping[int, Array], late: LateHandles
+    ) -> Sequence[tuple[int, Layer]]:
+        """Set the inputs, and let layers write outputs directly to the caller's arrays where that is possible.
+
+        Returns the other outputs, as pairs of binding id and Output layer, which must be copied after the run.
+        """
         for binding, layer in self._inputs:
             self._steps.fill(layer, inputs[binding], late)
         copied = self._indirectly
@@ -234,12 +302,20 @@ class WorkingMemHandle:
             if target is None or _overlaps(target, others) or not handle.import_memory(target):
                 handle.allocate()
                 copied = [*copied, (binding, layer)]
+        return copied
+
+    def _execute(
+        self,
+        inputs: Mapping[int, Array],
+        outputs: Mapping[int, Array],
+        late: LateHandles,
+        control: RunControl | None,
+    ) -> None:
         try:
             self._steps.execute(late, control)
         except ExecutionError as error:
             error.overwrites = self._overwrites(inputs, outputs)
             raise
-        self._give_all_out(copied, inputs, outputs, late)
 
     def _apart(self, binding: int, target: Array, inputs: Mapping[int, Array]) -> Mapping[int, Array]:
         """Return the inputs that the array for an output must not overlap: all but the one whose memory it may be."""
@@ -385,12 +461,12 @@ class WorkingMemHandle:
 
 
 class _Prepared(NamedTuple):
-    """What was prepared for runs on the same imports: a function that runs the layers, and the handles that it uses.
+    """What was prepared for runs on the same imports: functions that run the layers, and the handles that they use.
 
     `call` is None if `WorkingMemHandle.run` must be used instead.
     """
 
-    call: Callable[[], None] | None
+    call: BoundSteps | None
     handles: OwnedHandles
 
 

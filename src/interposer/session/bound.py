@@ -18,6 +18,7 @@ from interposer.core.errors import (
     UnknownNetworkError,
 )
 from interposer.core.types import Array
+from interposer.profiling.recorder import active
 from interposer.runtime import Runtime
 from interposer.runtime.loaded import DirectRun
 from interposer.session.imports import ImportedTensors
@@ -163,7 +164,7 @@ def _run_directly(
 ) -> bool:
     """Run the model once on these arrays by name; return False if it did not run, and must run in the ordinary way.
 
-    `direct` is a function of `Runtime.direct_call`. If the network does not accept such calls any more, `prepared`, a
-    function of `Runtime.prepare_run`, is called.
+    `direct` is a function of `Runtime.direct_call`. If the network does not accept such calls any more, or runs are
+    recorded, `prepared`, a function of `Runtime.prepare_run`, is called.
     """
-    return direct(inputs, outputs) is not None or prepared()
+    return (not active and direct(inputs, outputs) is not None) or prepared()

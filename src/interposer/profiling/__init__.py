@@ -1,0 +1,28 @@
+"""Profiling: the events of runs, loads and backends, their recorders, and the files they are written to."""
+
+from interposer.profiling.events import (
+    Category,
+    Counter,
+    CounterClass,
+    Instant,
+    Interval,
+    Sample,
+    Site,
+    TracedNetwork,
+)
+from interposer.profiling.profiler import Profiler
+from interposer.profiling.recorder import Recorder, Recording
+
+__all__ = [
+    "Category",
+    "Counter",
+    "CounterClass",
+    "Instant",
+    "Interval",
+    "Profiler",
+    "Recorder",
+    "Recording",
+    "Sample",
+    "Site",
+    "TracedNetwork",
+]

@@ -1,0 +1,217 @@
+"""`Profiler`: the profiler of one loaded network, with its events as text and in the JSON form of Arm NN's profiler."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final, Protocol
+
+from interposer.core.errors import InvalidArgumentError
+from interposer.profiling.events import Category, Interval, Site, TracedNetwork
+from interposer.profiling.recorder import Recorder
+
+__all__ = ["Profiler"]
+
+PREFIXES: Final[Mapping[str, str]] = {
+    "CpuRef": "Ref",
+    "CpuAcc": "Neon",
+    "GpuAcc": "Cl",
+    "EthosNAcc": "EthosN",
+}
+"""The beginning of the names of Arm NN's workloads, by backend; tools guess the backend from it."""
+_UNKNOWN: Final = "Unknown"
+_EVENTS: Final = "Event Sequence - Name | Duration (ms) | Start (ms) | Stop (ms) | Device\n"
+_STATISTICS: Final = "Event Stats - Name | Avg (ms) | Min (ms) | Max (ms) | Total (ms) | Count\n"
+_NAMES: Final[Mapping[Category, str]] = {
+    Category.RUN: "EnqueueWorkload",
+    Category.EXECUTE: "Execute",
+    Category.MEMORY: "Working Memory Allocation",
+    Category.COPY: "CopyMemGeneric_Execute",
+}
+
+
+class _Writes(Protocol):
+    def write(self, text: str, /) -> object: ...
+
+
+class Profiler:
+    """Records the runs of one network, and shows them as Arm NN's ``IProfiler`` does.
+
+    `Runtime.get_profiler` returns it. It is disabled at first. Disabling it keeps the events, and enabling it again
+    adds to them. All methods are thread-safe. The names of events are Arm NN's: a run is "EnqueueWorkload", its layers
+    are in "Execute", and an addition on CpuRef is "RefAdditionWorkload_Execute".
+    """
+
+    def __init__(self, network: TracedNetwork) -> None:
+        self._recorder = Recorder(network=network)
+
+    def enable_profiling(self, enable: bool = True) -> None:
+        """Record the runs that begin from now on, or no longer record them."""
+        if not isinstance(enable, bool):
+            raise InvalidArgumentError(f"enable_profiling takes True or False, not {enable!r}")
+        if enable:
+            self._recorder.start()
+        else:
+            self._recorder.stop()
+
+    def is_profiling_enabled(self) -> bool:
+        """Return True while runs are recorded."""
+        return self._recorder.is_active
+
+    @property
+    def lost(self) -> int:
+        """The number of events that were dropped, because more were recorded than a thread's buffer holds."""
+        return self._recorder.lost
+
+    def clear(self) -> None:
+        """Drop all events."""
+        self._recorder.clear()
+
+    def event_log(self) -> str:
+        """Return the events and their statistics as tables of text, in milliseconds.
+
+        The start and stop are on the host's monotonic clock. The tables of all events are followed by those of each
+        inference. The backend is "Unknown" for what the runtime itself does.
+        """
+        runs = _runs_of(self._recorder)
+        everything = [item for run in runs for item in run]
+        sections = (f"> Begin Inference: {n}\n\n{_tables(run)}\n> End Inference: {n}\n" for n, run in enumerate(runs))
+        return f"{_tables(everything)}\n***\n*** Per Inference Stats\n***\n\n{''.join(sections)}"
+
+    def as_json(self) -> str:
+        """Return the events in the JSON form of Arm NN's profiler, indented by tabs, in microseconds.
+
+        Each event has three measurements: "Wall clock time", "Wall clock time (Start)" and "Wall clock time (Stop)". A
+        measurement has one raw value per inference. Events that occur several times in an inference, such as layers of
+        a loop, have one value for each occurrence. The number at the end of each key is unique for each event.
+        """
+        root = _Node(Site(Category.RUN, "inference_measurements"))
+        for run in _runs_of(self._recorder):
+            _nest(root, run)
+        numbers = count(1)
+        return f"{_json({'ArmNN': dict([_described(root, 'inference_measurements', numbers)])})}\n"
+
+    def print(self, stream: _Writes) -> None:
+        """Write the result of `as_json` to a text stream, such as ``sys.stdout``."""
+        stream.write(self.as_json())
+
+    def analyze_events_and_write_results(self, stream: _Writes) -> None:
+        """Write the result of `event_log` to a text stream."""
+        stream.write(self.event_log())
+
+
+def event_name(site: Site) -> str:
+    """Return the name that Arm NN gives such an event."""
+    if site.category is Category.LAYER:
+        return f"{PREFIXES.get(site.backend, site.backend)}{site.kind}Workload_Execute"
+    return _NAMES.get(site.category, site.name)
+
+
+def _runs_of(recorder: Recorder) -> list[list[Interval]]:
+    """Return the intervals of each run that has ended, ordered by their begin, runs first."""
+    runs: dict[int, list[Interval]] = {}
+    for item in recorder.recording().intervals:
+        if item.run >= 0:
+            runs.setdefault(item.run, []).append(item)
+    return [sorted(run, key=_outer_first) for run in runs.values()]
+
+
+def _outer_first(item: Interval) -> tuple[int, int, int]:
+    order = {Category.RUN: 0, Category.EXECUTE: 1}
+    return item.begin, -item.end, order.get(item.site.category, 2)
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def _tables(items: Sequence[Interval]) -> str:
+    events = "".join(map(_row, items))
+    return f"{_EVENTS}{events}\n{_STATISTICS}{''.join(_statistics(items))}\n"
+
+
+def _row(item: Interval) -> str:
+    times = "".join(f"{value / 1e6:>20.6f}" for value in (item.duration, item.begin, item.end))
+    return f"{event_name(item.site):>50}{times}{_device(item.site):>20}\n"
+
+
+def _device(site: Site) -> str:
+    return site.backend if site.category is Category.LAYER and site.backend else _UNKNOWN
+
+
+def _statistics(items: Sequence[Interval]) -> Iterator[str]:
+    durations: dict[str, list[float]] = {}
+    for item in items:
+        durations.setdefault(event_name(item.site), []).append(item.duration / 1e6)
+    for name, values in sorted(durations.items()):
+        numbers = sum(values) / len(values), min(values), max(values), sum(values)
+        yield f"\t{name:>50}{''.join(f'{number:>12.6g}' for number in numbers)}{len(values):>10}\n"
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Node:
+    """An event in the JSON form: all intervals of one site inside those of another site."""
+
+    site: Site
+    items: list[Interval] = field(default_factory=list)
+    children: dict[Site, _Node] = field(default_factory=dict)
+
+    def child(self, site: Site) -> _Node:
+        return self.children.setdefault(site, _Node(site))
+
+
+def _nest(root: _Node, run: Sequence[Interval]) -> None:
+    """Add the intervals of a run, which are ordered by their begin, to the nodes of the intervals that enclose them.
+
+    Layers on other threads, which ran branches of the network, are directly in "Execute".
+    """
+    outer: list[tuple[_Node, int]] = [(root, run[0].end if run else 0)]
+    paths: dict[int, list[tuple[_Node, int]]] = {}
+    for item in run:
+        if item.site.category is Category.RUN:
+            root.items.append(item)
+            continue
+        path = paths.setdefault(item.thread, list(outer))
+        while len(path) > 1 and path[-1][1] < item.end:
+            path.pop()
+        node = path[-1][0].child(item.site)
+        node.items.append(item)
+        path.append((node, item.end))
+        if item.site.category is Category.EXECUTE:
+            outer.append(path[-1])
+
+
+def _described(node: _Node, name: str, numbers: Iterator[int]) -> tuple[str, dict[str, Any]]:
+    number = next(numbers)
+    result: dict[str, Any] = {"type": "Event"}
+    if node.items:
+        result[f"Wall clock time_#{number}"] = _measurement(item.duration for item in node.items)
+        result[f"Wall clock time (Start)_#{number}"] = _measurement(item.begin for item in node.items)
+        result[f"Wall clock time (Stop)_#{number}"] = _measurement(item.end for item in node.items)
+    children = sorted(node.children.values(), key=lambda child: child.site.category is not Category.EXECUTE)
+    result |= [_described(child, event_name(child.site), numbers) for child in children]
+    return f"{name}_#{number}", result
+
+
+def _measurement(values: Iterable[int]) -> dict[str, Any]:
+    return {"type": "Measurement", "raw": [value / 1000 for value in values], "unit": "us"}
+
+
+def _json(value: Any, indent: str = "") -> str:
+    """Return JSON indented by tabs, in which all numbers have six decimals."""
+    inner = f"{indent}\t"
+    match value:
+        case float():
+            return f"{value:.6f}"
+        case str():
+            return json.dumps(value)
+        case list():
+            items, brackets = [_json(item, inner) for item in value], "[]"
+        case _:
+            items, brackets = [f"{json.dumps(key)}: {_json(item, inner)}" for key, item in value.items()], "{}"
+    lines = ",\n".join(f"{inner}{item}" for item in items)
+    return f"{brackets[0]}\n{lines}\n{indent}{brackets[1]}"

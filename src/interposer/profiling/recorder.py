@@ -1,0 +1,275 @@
+"""Recorders of events: a ring buffer for each thread, and the list of the recorders that are recording."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import get_ident
+from time import perf_counter_ns
+from types import TracebackType
+from typing import Any, Final, TypeAlias
+
+from interposer.core.errors import InvalidArgumentError
+from interposer.profiling.events import Category, Counter, Instant, Interval, Sample, Site, TracedNetwork
+
+__all__ = [
+    "CAPACITY",
+    "Recorder",
+    "Recording",
+    "RunTrace",
+    "active",
+    "begin_run",
+    "instant",
+    "interval",
+    "sample",
+]
+
+CAPACITY: Final = 1 << 20
+"""The number of events that a recorder holds for each thread by default; a later event replaces the oldest ones."""
+
+Fields: TypeAlias = list[Any]
+"""Events as they are recorded, as a flat list: site, begin, end and thread of each; the end of an instant is None.
+
+The fields of a sample are its counter, the moment, the value and the thread. A flat list is faster than a list of
+tuples, which the garbage collector would visit one by one.
+"""
+_WIDTH: Final = 4
+
+active: Final[list[Recorder]] = []
+"""The recorders that are recording. Code that can be profiled records nothing while this list is empty."""
+_changes: Final = threading.Lock()
+_runs: Final = itertools.count()
+
+
+_Batch: TypeAlias = tuple[Fields, int, int]
+"""Events that were recorded together, with the numbers of their run and inference; both are -1 outside of runs."""
+
+
+class _Ring:
+    """The last events of one thread, which alone adds to it, so that no lock is needed."""
+
+    __slots__ = ("batches", "held", "limit", "lost", "name")
+
+    def __init__(self, name: str, capacity: int) -> None:
+        self.name, self.limit = name, capacity * _WIDTH
+        self.batches: deque[_Batch] = deque()
+        self.held = self.lost = 0
+
+    def drop(self) -> None:
+        """Drop the oldest batches until the others fit."""
+        while self.held > self.limit:
+            count = len(self.batches.popleft()[0])
+            self.held -= count
+            self.lost += count // _WIDTH
+
+    def copied(self) -> list[_Batch]:
+        """Return the batches; called by any thread."""
+        while True:
+            try:
+                return list(self.batches)
+            except RuntimeError:  # the ring's own thread has added a batch concurrently
+                continue
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The events of a recorder, ordered by their begin.
+
+    `lost` is the number of events that did not fit into the ring buffers. `threads` has the names of threads by id.
+    """
+
+    intervals: tuple[Interval, ...] = ()
+    instants: tuple[Instant, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    lost: int = 0
+    threads: dict[int, str] = field(default_factory=dict)
+
+
+class Recorder:
+    """Records the events of the process while it is active, that is between `start` and `stop` or in a ``with`` block.
+
+    Recording never waits: each thread has a ring buffer of its own for `capacity` events. If it is full, the oldest
+    events are dropped and counted in `lost`. All methods are thread-safe.
+
+    Args:
+        capacity: the number of events for each thread.
+        network: record only events of this network.
+        thread: record only the runs that the thread with this id (`threading.get_ident`) begins, and its other events.
+
+    Raises:
+        InvalidArgumentError: the capacity is not a positive integer.
+    """
+
+    def __init__(
+        self, capacity: int = CAPACITY, network: TracedNetwork | None = None, thread: int | None = None
+    ) -> None:
+        if not _is_count(capacity):
+            raise InvalidArgumentError(f"the capacity must be a positive number of events, not {capacity!r}")
+        self.capacity, self.network, self.thread = capacity, network, thread
+        self._rings: dict[int, _Ring] = {}
+
+    @property
+    def is_active(self) -> bool:
+        """True while the recorder records events."""
+        return any(item is self for item in active)
+
+    def start(self) -> None:
+        """Begin to record; do nothing if the recorder is active."""
+        with _changes:
+            if not self.is_active:
+                active.append(self)
+
+    def stop(self) -> None:
+        """End recording, and keep the events; do nothing if the recorder is not active."""
+        with _changes:
+            if self.is_active:
+                active.remove(self)
+
+    def wants(self, network: TracedNetwork | None, thread: int) -> bool:
+        """Return True if events of this network (None for events of no network) that a thread begins are recorded."""
+        return (self.network is None or self.network is network) and self.thread in (None, thread)
+
+    def add(self, fields: Fields, run: int = -1, inference: int = -1) -> None:
+        """Add events that the calling thread has collected, in one run if `run` is not negative.
+
+        They are not copied, and must not be changed afterwards.
+        """
+        ring = self._rings.get(get_ident()) or self._new_ring()
+        ring.batches.append((fields, run, inference))
+        ring.held += len(fields)
+        if ring.held > ring.limit:
+            ring.drop()
+
+    def _new_ring(self) -> _Ring:
+        return self._rings.setdefault(get_ident(), _Ring(threading.current_thread().name, self.capacity))
+
+    @property
+    def lost(self) -> int:
+        """The number of events that were dropped, because a ring buffer was full."""
+        return sum(ring.lost for ring in list(self._rings.values()))
+
+    def clear(self) -> None:
+        """Drop all events, and count lost events from 0."""
+        self._rings = {}
+
+    def recording(self) -> Recording:
+        """Return the events that have been recorded until now."""
+        rings = list(self._rings.items())
+        result: tuple[list[Interval], list[Instant], list[Sample]] = [], [], []
+        for _, ring in rings:
+            for batch in ring.copied():
+                _expand(batch, *result)
+        intervals, instants, samples = result
+        return Recording(
+            tuple(sorted(intervals, key=lambda item: (item.begin, -item.end))),
+            tuple(sorted(instants, key=lambda item: item.at)),
+            tuple(sorted(samples, key=lambda item: item.at)),
+            sum(ring.lost for _, ring in rings),
+            {ident: ring.name for ident, ring in rings},
+        )
+
+    def __enter__(self) -> Recorder:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _expand(batch: _Batch, intervals: list[Interval], instants: list[Instant], samples: list[Sample]) -> None:
+    recorded, run, inference = batch
+    fields = iter(recorded)
+    for what, begin, value, thread in zip(fields, fields, fields, fields, strict=True):
+        if isinstance(what, Counter):
+            samples.append(Sample(what, begin, value, thread))
+        elif value is None:
+            instants.append(Instant(what, begin, thread, run, inference))
+        else:
+            intervals.append(Interval(what, begin, value, thread, run, inference))
+
+
+class RunTrace:
+    """Collects the events of one run in `fields`, which several threads may extend, until `finish`."""
+
+    __slots__ = ("begin", "fields", "inference", "recorders", "run", "thread")
+
+    def __init__(self, recorders: list[Recorder], inference: int) -> None:
+        self.begin = perf_counter_ns()
+        self.recorders, self.inference = recorders, inference
+        self.fields: Fields = []
+        self.run = next(_runs)
+        self.thread = get_ident()
+
+    def add(self, site: Site, begin: int) -> int:
+        """Add an interval of this thread that ends now, and return the end."""
+        end = perf_counter_ns()
+        self.fields += (site, begin, end, get_ident())
+        return end
+
+    def finish(self) -> None:
+        """Add the events to the recorders that were active when the run began."""
+        for recorder in self.recorders:
+            recorder.add(self.fields, self.run, self.inference)
+
+
+def begin_run(network: TracedNetwork, inferences: Iterator[int], thread: int | None = None) -> RunTrace | None:
+    """Return the trace of a run that begins now, or None if no recorder wants it.
+
+    `inferences` numbers the recorded runs of the network. `thread` is the thread that asked for the run, if another one
+    executes it.
+    """
+    begun_by = get_ident() if thread is None else thread
+    recorders = [item for item in tuple(active) if item.wants(network, begun_by)]
+    return RunTrace(recorders, next(inferences)) if recorders else None
+
+
+def _record(what: Site | Counter, begin: int, value: float | None, network: TracedNetwork | None) -> None:
+    thread = get_ident()
+    for recorder in tuple(active):
+        if recorder.wants(network, thread):
+            recorder.add([what, begin, value, thread])
+
+
+@contextmanager
+def interval(
+    category: Category,
+    name: str,
+    *,
+    network: TracedNetwork | None = None,
+    layer: str = "",
+    backend: str = "",
+    details: tuple[tuple[str, str], ...] = (),
+) -> Iterator[None]:
+    """Record the time of a ``with`` block, also if it raises; the arguments are those of `Site`."""
+    if not active:
+        yield
+        return
+    begin = perf_counter_ns()
+    try:
+        yield
+    finally:
+        site = Site(category, name, network=network, layer=layer, backend=backend, details=details)
+        _record(site, begin, perf_counter_ns(), network)
+
+
+def instant(category: Category, name: str, *, network: TracedNetwork | None = None, backend: str = "") -> None:
+    """Record that something happens now; the arguments are those of `Site`."""
+    if active:
+        site = Site(category, name, network=network, backend=backend)
+        _record(site, perf_counter_ns(), None, network)
+
+
+def sample(counter: Counter, value: float, network: TracedNetwork | None = None) -> None:
+    """Record the present value of a counter."""
+    if active:
+        _record(counter, perf_counter_ns(), value, network)

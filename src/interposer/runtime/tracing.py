@@ -1,0 +1,123 @@
+"""The sites of a loaded network's events, for recorders: see `interposer.profiling`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+from interposer.core.types import Dim
+from interposer.ir.graph import Layer, Value
+from interposer.ir.regions import places
+from interposer.ops.control import Constant, Input, MemCopy, MemImport
+from interposer.profiling.events import Category, Site, TracedNetwork
+from interposer.profiling.recorder import RunTrace, active, begin_run
+from interposer.report.estimate import operations
+from interposer.report.optimized import OptimizedNetwork
+from interposer.runtime.runs import RunControl
+
+__all__ = ["NetworkSites"]
+
+_numbers: Final = itertools.count()
+
+
+class NetworkSites:
+    """The sites of one loaded network, which are created when the first of its runs is recorded."""
+
+    def __init__(self, optimized: OptimizedNetwork, network_id: int) -> None:
+        self._optimized = optimized
+        self.network = TracedNetwork(optimized.name, network_id, next(_numbers))
+        self._inferences = itertools.count()
+        self._layers: dict[tuple[Layer, str], Site] = {}
+
+    def begin(self, control: RunControl | None) -> RunTrace | None:
+        """Return the trace of a run that begins now, or None if no recorder wants the run."""
+        if not active:
+            return None
+        return begin_run(self.network, self._inferences, None if control is None else control.thread)
+
+    @cached_property
+    def run(self) -> Site:
+        """The site of whole runs."""
+        return Site(Category.RUN, self.network.name, network=self.network)
+
+    @cached_property
+    def execute(self) -> Site:
+        """The site of the layers of a run, without the tensors of the caller."""
+        return Site(Category.EXECUTE, "execute", network=self.network)
+
+    @cached_property
+    def acquire(self) -> Site:
+        """The site at which a run acquires its memory."""
+        return Site(Category.MEMORY, "acquire memory", network=self.network)
+
+    @cached_property
+    def fill(self) -> Site:
+        """The site at which a run takes in its inputs, and copies those that it cannot use directly."""
+        total = sum(_bytes(layer.output) for layer in self._optimized.inputs)
+        return Site(Category.COPY, "take in inputs", "Input", self.network, bytes=total)
+
+    @cached_property
+    def give(self) -> Site:
+        """The site at which a run copies those outputs to the caller that no layer wrote directly."""
+        total = sum(_bytes(layer.values[0]) for layer in self._optimized.outputs)
+        return Site(Category.COPY, "give out outputs", "Output", self.network, bytes=total)
+
+    @cached_property
+    def _work(self) -> Mapping[str, int]:
+        """The numbers of operations of the layers, by name, as they were before backends fused them."""
+        divided = places(self._optimized.divided())
+        return {place.name: operations(place.layer) for place in (*places(self._optimized.graph), *divided)}
+
+    @cached_property
+    def _partitions(self) -> Mapping[tuple[Layer, str], str]:
+        """The names of the partitions of the layers: the backend and a number, such as "CpuAcc 1"."""
+        result: dict[tuple[Layer, str], str] = {}
+        number, previous = 0, None
+        for place in places(self._optimized.graph):
+            layer = place.layer
+            if isinstance(layer.op, Input | Constant) or layer.backend is None:
+                continue
+            number += (place.graph, layer.backend) != previous
+            previous = place.graph, layer.backend
+            result[layer, place.name] = f"{layer.backend} {number}"
+        return result
+
+    def layer(self, layer: Layer, name: str) -> Site:
+        """Return the site of a layer that runs; `name` is its name with the names of regions around it."""
+        key = layer, name
+        if key not in self._layers:
+            self._layers[key] = self._new_layer(layer, name)
+        return self._layers[key]
+
+    def _new_layer(self, layer: Layer, name: str) -> Site:
+        prefix = name.removesuffix(layer.name)
+        inside = tuple(f"{prefix}{item}" for item in layer.replaced)
+        transfer = isinstance(layer.op, MemCopy | MemImport)
+        return Site(
+            Category.COPY if transfer else Category.LAYER,
+            name,
+            layer.kind,
+            self.network,
+            name,
+            self._partitions.get((layer, name), ""),
+            str(layer.backend),
+            str(layer.backend),
+            inside,
+            tuple(f"{prefix}{item.name}" for item in _producers(layer)),
+            sum(_bytes(value) for value in {*layer.values, *layer.outputs}),
+            sum(self._work.get(item, 0) for item in inside or (name,)) or None,
+        )
+
+
+def _bytes(value: Value) -> int:
+    info = value.info
+    size = 0 if info is None or not info.is_tensor else info.num_bytes
+    return 0 if isinstance(size, Dim) else int(size)
+
+
+def _producers(layer: Layer) -> Sequence[Layer]:
+    """Return the layers that computed the inputs of a layer, without constants."""
+    producers = dict.fromkeys(value.producer for value in layer.values)
+    return [item for item in producers if not isinstance(item.op, Constant)]

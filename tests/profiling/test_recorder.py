@@ -1,0 +1,181 @@
+"""Recorders: what they record, on which thread, and what a full buffer loses."""
+
+from __future__ import annotations
+
+import threading
+from threading import get_ident
+
+import pytest
+
+from interposer.core.errors import InvalidArgumentError
+from interposer.profiling import Category, Counter, Recorder, Site, TracedNetwork
+from interposer.profiling.recorder import active, begin_run, instant, interval, sample
+
+NETWORK = TracedNetwork("net", 0, -1)
+SITE = Site(Category.USER, "place")
+
+
+def names(recorder: Recorder) -> list[str]:
+    return [item.site.name for item in recorder.recording().intervals]
+
+
+def test_nothing_is_recorded_outside_of_the_block() -> None:
+    recorder = Recorder()
+    with interval(Category.USER, "before"):
+        pass
+    with recorder, interval(Category.USER, "inside"):
+        pass
+    with interval(Category.USER, "after"):
+        pass
+    assert names(recorder) == ["inside"]
+    assert active == []
+
+
+def test_a_block_that_raises_is_recorded_too() -> None:
+    recorder = Recorder()
+    with recorder, pytest.raises(ValueError, match="no"), interval(Category.USER, "fails"):
+        raise ValueError("no")
+    assert names(recorder) == ["fails"]
+
+
+def test_events_of_all_kinds_keep_their_values_and_are_ordered_by_time() -> None:
+    counter = Counter("loads", "networks")
+    with Recorder() as recorder:
+        sample(counter, 2)
+        with interval(Category.LOAD, "outer", layer="a", backend="B"), interval(Category.LOAD, "inner"):
+            instant(Category.BACKEND, "crash", backend="B")
+        sample(counter, 3.5)
+    result = recorder.recording()
+    outer, inner = result.intervals
+    [moment] = result.instants
+    assert (outer.site.name, outer.site.layer, outer.site.backend, inner.site.name) == ("outer", "a", "B", "inner")
+    assert outer.begin <= inner.begin <= moment.at <= inner.end <= outer.end
+    assert outer.duration == outer.end - outer.begin
+    assert [(item.counter, item.value) for item in result.samples] == [(counter, 2), (counter, 3.5)]
+    assert (moment.site.backend, moment.run, moment.inference) == ("B", -1, -1)
+    assert result.threads == {get_ident(): threading.current_thread().name}
+    assert result.lost == 0
+
+
+def test_several_recorders_get_the_same_events() -> None:
+    with Recorder() as first, Recorder() as second, interval(Category.USER, "x"):
+        pass
+    assert first.recording().intervals == second.recording().intervals
+
+
+def test_starting_and_stopping_twice_changes_nothing_and_the_events_are_kept() -> None:
+    recorder = Recorder()
+    recorder.start()
+    recorder.start()
+    with interval(Category.USER, "x"):
+        pass
+    recorder.stop()
+    recorder.stop()
+    assert not recorder.is_active
+    assert names(recorder) == ["x"]
+    recorder.clear()
+    assert names(recorder) == []
+
+
+def test_a_full_buffer_drops_its_oldest_events_and_counts_them() -> None:
+    with Recorder(capacity=3) as recorder:
+        for number in range(5):
+            with interval(Category.USER, str(number)):
+                pass
+    assert names(recorder) == ["2", "3", "4"]
+    assert recorder.lost == recorder.recording().lost == 2
+
+
+def test_a_run_of_more_events_than_the_buffer_holds_is_lost_as_a_whole() -> None:
+    with Recorder(capacity=3) as recorder:
+        trace = begin_run(NETWORK, iter(range(9)))
+        assert trace is not None
+        for _ in range(4):
+            trace.add(SITE, trace.begin)
+        trace.finish()
+    assert names(recorder) == []
+    assert recorder.lost == 4
+
+
+def test_each_thread_has_a_buffer_of_its_own() -> None:
+    def record() -> None:
+        for _ in range(5):
+            with interval(Category.USER, threading.current_thread().name):
+                pass
+
+    with Recorder(capacity=3) as recorder:
+        workers = [threading.Thread(target=record, name=f"worker {number}") for number in range(4)]
+        for item in workers:
+            item.start()
+        for item in workers:
+            item.join()
+    result = recorder.recording()
+    assert len(result.intervals) + result.lost == 20
+    assert {item.site.name for item in result.intervals} <= {item.name for item in workers}
+
+
+def test_events_are_neither_lost_nor_doubled_while_another_thread_reads_them() -> None:
+    recorder, over = Recorder(), threading.Event()
+
+    def record() -> None:
+        for number in range(2000):
+            with interval(Category.USER, str(number)):
+                pass
+        over.set()
+
+    with recorder:
+        worker = threading.Thread(target=record)
+        worker.start()
+        while not over.is_set():
+            seen = names(recorder)
+            assert seen == [str(number) for number in range(len(seen))]
+        worker.join()
+    assert len(names(recorder)) == 2000
+
+
+def test_a_recorder_of_one_network_ignores_others_and_what_belongs_to_none() -> None:
+    other = TracedNetwork("net", 0, -2)
+    with Recorder(network=NETWORK) as recorder:
+        for network in (NETWORK, other, None):
+            with interval(Category.LOAD, "x", network=network):
+                pass
+        assert begin_run(other, iter(range(9))) is None
+    assert [item.site.network for item in recorder.recording().intervals] == [NETWORK]
+
+
+def test_a_recorder_of_one_thread_ignores_the_others_but_not_runs_begun_for_it() -> None:
+    recorder = Recorder(thread=get_ident())
+    found: list[object] = []
+
+    def work(owner: int | None) -> None:
+        with interval(Category.USER, "elsewhere"):
+            found.append(begin_run(NETWORK, iter(range(9)), owner))
+
+    with recorder:
+        for owner in (None, get_ident()):
+            worker = threading.Thread(target=work, args=(owner,))
+            worker.start()
+            worker.join()
+    assert found[0] is None
+    assert found[1] is not None
+    assert names(recorder) == []
+
+
+@pytest.mark.parametrize("capacity", [0, -1, 1.5, True, "many"])
+def test_a_capacity_that_is_not_a_positive_integer_is_refused(capacity: object) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        Recorder(capacity)  # type: ignore[arg-type]
+    assert str(refused.value) == f"the capacity must be a positive number of events, not {capacity!r}"
+
+
+def test_a_site_lists_what_is_known_about_it() -> None:
+    site = Site(Category.LAYER, "add", "Addition", NETWORK, "add", backend="CpuRef", bytes=0, details=(("a", "b"),))
+    assert site.to_dict() == {
+        "network": "net",
+        "network_id": 0,
+        "kind": "Addition",
+        "layer": "add",
+        "backend": "CpuRef",
+        "bytes": 0,
+        "a": "b",
+    }
