@@ -73,7 +73,7 @@ PUBLIC_NAMES = {"collected", "dlpack", "errors", "ir.compare", "schema", "tools.
 ANYWHERE = {"numpy"}
 HOMES: dict[str, set[str]] = {
     "ai_edge_litert": {"backends.engines.litert"},
-    "flatbuffers": {"writers.tflite"},
+    "flatbuffers": {"writers.tables"},
     "google": {"frontends.caffe.proto"},
     "ml_dtypes": {"core.types"},
     "onnxruntime": {"backends.engines.onnxruntime"},

@@ -66,7 +66,8 @@ def load(
         backends: backend ids in order of preference, or one id as a string. None means all that are available, CpuRef
             last. "auto" (in any case) measures which backend is fastest for which part of the network, engines
             included, and caches the placement; see `session.placement.place`.
-        format: "caffe", "nnapi", "onnx", "tensorflow", "text" or "tflite"; None detects the format from the content.
+        format: "armnn", "caffe", "nnapi", "onnx", "tensorflow", "text" or "tflite"; None detects the
+            format from the content.
         options: options of the optimizer.
         runtime: the runtime that loads the network; None means the default runtime.
         limits: the most memory and arithmetic that the network may need; None means the default limits.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from io import UnsupportedOperation
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError, did_you_mean, expect, memory_to
 from interposer.core.files import check_regular, reason_of
+from interposer.formats.armnn.recognition import is_armnn
 from interposer.formats.caffe import is_caffe
 from interposer.formats.foreign import foreign
 from interposer.formats.tensorflow import is_saved_model, is_tensorflow, missing
@@ -31,7 +33,7 @@ Source: TypeAlias = (
 )
 ModelProto: TypeAlias = Any
 """An `onnx.ModelProto`."""
-FORMATS: Final = ("caffe", "nnapi", "onnx", "tensorflow", "text", "tflite")
+FORMATS: Final = ("armnn", "caffe", "nnapi", "onnx", "tensorflow", "text", "tflite")
 _FORMATS_BY_SUFFIX: Final = {"pbtxt": "tensorflow", "prototxt": "caffe", "caffemodel": "caffe"}
 _HEAD: Final = 4096
 """How many bytes of a file are read to recognize its format."""
@@ -299,6 +301,11 @@ def _load(format: str, source: Any, reading: Reading) -> Network | Template:
         from interposer.frontends import nnapi  # noqa: PLC0415
 
         return nnapi.load(source, shapes=shapes)
+    if format == "armnn":
+        from interposer.frontends import armnn  # noqa: PLC0415
+
+        network = armnn.load(source)
+        return bound(network, shapes) if shapes else network
     if format == "text":
         return _text(source, shapes)
     from interposer.frontends import onnx  # noqa: PLC0415
@@ -337,16 +344,9 @@ def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
     message = foreign(head)
     if message is not None:
         raise ParseError(message, path=str(path) if path is not None else None)
-    if head[4:8] == b"TFL3":
-        return "tflite"
-    if is_tensorflow(head):
-        return "tensorflow"
-    if head.lstrip().startswith(b"{"):
-        return "nnapi"
-    if head.lstrip().startswith((b"graph ", b"graph{")):
-        return "text"
-    if is_caffe(head) and not head.startswith(b"ir_version"):
-        return "caffe"
+    format = _format_of_content(head, partial(_piece, source))
+    if format is not None:
+        return format
     named = path.suffix.lower().lstrip(".") if path is not None else ""
     named = _FORMATS_BY_SUFFIX.get(named, named)
     if named in FORMATS or head.startswith((b"\x08", b"ir_version")):
@@ -356,6 +356,33 @@ def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
         f"this is no model of a known format ({', '.join(FORMATS)}): {shown}; name the format if it is one",
         path=str(path) if path is not None else None,
     )
+
+
+def _format_of_content(head: bytes, piece: Callable[[int, int], bytes]) -> str | None:
+    """Return the format that the first bytes of a file show; None if only its name shows it.
+
+    The function `piece` returns other bytes of the file: at a position, and at most of the given number.
+    """
+    if head[4:8] == b"TFL3":
+        return "tflite"
+    if is_armnn(head, piece):
+        return "armnn"
+    if is_tensorflow(head):
+        return "tensorflow"
+    if head.lstrip().startswith(b"{"):
+        return "nnapi"
+    if head.lstrip().startswith((b"graph ", b"graph{")):
+        return "text"
+    return "caffe" if is_caffe(head) and not head.startswith(b"ir_version") else None
+
+
+def _piece(source: str | os.PathLike[str] | bytes | bytearray | memoryview, start: int, size: int) -> bytes:
+    """Return at most `size` bytes of a file or of its bytes, from position `start` on."""
+    if isinstance(source, bytes | bytearray | memoryview):
+        return bytes(source[start : start + size])
+    with open(source, "rb") as file:
+        file.seek(start)
+        return file.read(size)
 
 
 def _head(path: str | os.PathLike[str]) -> bytes:

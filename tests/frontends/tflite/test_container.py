@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interposer.core.errors import ParseError
-from interposer.frontends.tflite import flatbuffer
+from interposer.frontends import flatbuffer
 from interposer.frontends.tflite.container import Model, read_model
 from interposer.frontends.tflite.contents import QuantizationParameters
 from tests.damage import EXTREMES, damaged_variants

@@ -9,17 +9,13 @@ enumerations are refused.
 
 from __future__ import annotations
 
-import functools
-import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Literal
+from interposer.formats.flatbuffers import SCALARS, Field, Kind, Schema
 
 __all__ = [
     "OPERATORS",
     "OPTIONS",
     "SCALARS",
+    "SCHEMA",
     "TENSOR_TYPES",
     "UNIONS",
     "Field",
@@ -28,8 +24,6 @@ __all__ = [
     "slots",
     "table_names",
 ]
-
-Kind = Literal["scalar", "string", "table", "union", "vector", "tables"]
 
 _TABLES = """
 Model: version:u32 operator_codes:[OperatorCode] subgraphs:[SubGraph] description:string buffers:[Buffer]
@@ -192,9 +186,6 @@ BuiltinOptions2: StablehloConcatenateOptions StablehloBroadcastInDimOptions Stab
     StableHLOCompositeOptions StablehloShiftLeftOptions StablehloCaseOptions
 """
 
-SCALARS = {"bool": "?", "i8": "b", "u8": "B", "u16": "H", "i32": "i", "u32": "I", "i64": "q", "u64": "Q", "f32": "f"}
-"""The scalar types, each with its code in the module `struct`."""
-
 _TENSOR_TYPES = """
 float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128 uint64 resource variant uint32
 uint16 int4 bfloat16 int2 uint4 float8_e4m3fn float8_e5m2
@@ -272,81 +263,12 @@ OPERATORS = tuple(_OPERATORS.split())
 OPTIONS: dict[str, str] = dict(entry.split(":") for entry in _OPTIONS.split())
 """The table of the options of each builtin operator that Interposer reads or writes with options."""
 
+SCHEMA = Schema(_TABLES, _UNIONS)
+"""The tables and unions of the format."""
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One field of a table.
-
-    `type` is a scalar such as ``i32``, a table or a union; for a vector, it is that of the elements.
-
-    `width` is the size of the field in bytes inside of the table: the size of the scalar, or of the offset to anything
-    else.
-    """
-
-    name: str
-    kind: Kind
-    type: str
-    width: int
-    default: int | float | bool | None = None
-
-
-def _lines(text: str) -> dict[str, str]:
-    """Return the lines of a text as a map from their first word to the rest.
-
-    An indented line continues the one before.
-    """
-    merged = text.strip().replace("\n    ", " ")
-    return dict(line.split(": ", 1) for line in merged.split("\n"))
-
-
-_FIELDS = _lines(_TABLES)
-
-UNIONS: dict[str, tuple[str, ...]] = {name: tuple(rest.split()) for name, rest in _lines(_UNIONS).items()}
+UNIONS: dict[str, tuple[str, ...]] = SCHEMA.unions
 """Members of the unions; the first one has the number 1 in the file, as 0 stands for none."""
 
-
-def _kind(declared: str) -> Kind:
-    if declared.startswith("["):
-        return "vector" if declared[1:-1] in SCALARS else "tables"
-    if declared == "string":
-        return "string"
-    if declared in UNIONS:
-        return "union"
-    return "table"
-
-
-def _scalar(name: str, type: str, default: str) -> Field:
-    value = float(default or 0) if type == "f32" else int(default or 0)
-    return Field(name, "scalar", type, struct.calcsize(f"<{SCALARS[type]}"), value == 1 if type == "bool" else value)
-
-
-def _declared(text: str) -> list[Field | None]:
-    """Return the fields that one word of a table's declaration stands for, such as ``name:i32=1``.
-
-    A union is two fields: its type and its value. The word "-" is a slot that is no longer used, and gives None.
-    """
-    if text == "-":
-        return [None]
-    name, _, rest = text.partition(":")
-    type, _, default = rest.partition("=")
-    if type in SCALARS:
-        return [_scalar(name, type, default)]
-    field = Field(name, _kind(type), type.strip("[]"), 4)
-    return [_scalar(f"{name}_type", "u8", ""), field] if type in UNIONS else [field]
-
-
-def table_names() -> frozenset[str]:
-    """Return the names of all tables that can be read, including tables without fields."""
-    return frozenset(_FIELDS).union(*UNIONS.values())
-
-
-@functools.cache
-def slots(table: str) -> tuple[Field | None, ...]:
-    """Return the fields of a table by slot; None for a slot that is no longer used."""
-    return tuple(field for text in _FIELDS.get(table, "").split() for field in _declared(text))
-
-
-@functools.cache
-def defaults(table: str) -> Mapping[str, int | float | bool | None]:
-    """Return the values of a table's fields that a file does not contain."""
-    return MappingProxyType({field.name: field.default for field in slots(table) if field})
+table_names = SCHEMA.table_names
+slots = SCHEMA.slots
+defaults = SCHEMA.defaults

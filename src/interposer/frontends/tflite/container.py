@@ -17,8 +17,9 @@ import numpy as np
 
 from interposer.core.errors import DamagedFileError, ParseError
 from interposer.formats.tflite.external import may_have_external_buffers
-from interposer.formats.tflite.schema import OPERATORS, TENSOR_TYPES
+from interposer.formats.tflite.schema import OPERATORS, SCHEMA, TENSOR_TYPES
 from interposer.frontends.beside import FilesBeside
+from interposer.frontends.flatbuffer import Reader, Record
 from interposer.frontends.tflite.consistency import check_model
 from interposer.frontends.tflite.contents import (
     Blocks,
@@ -32,7 +33,6 @@ from interposer.frontends.tflite.contents import (
     Subgraph,
     Tensor,
 )
-from interposer.frontends.tflite.flatbuffer import Reader, Record
 
 __all__ = [
     "Metadata",
@@ -74,7 +74,7 @@ def read_model(data: bytes | bytearray | memoryview | mmap.mmap, *, path: str | 
 
 def _read(data: memoryview, files: FilesBeside) -> Model:
     _check_identifier(data)
-    reader = Reader(data)
+    reader = Reader(data, SCHEMA)
     root = reader.root("Model")
     if root["version"] != VERSION:
         raise ParseError(f"version {root['version']} of the format; only {VERSION} is known", where="version")
@@ -97,7 +97,7 @@ def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
     if not may_have_external_buffers(bytes(data)):
         return ()
     _check_identifier(data)
-    groups = Reader(data).root("Model")["external_buffer_groups"] or ()
+    groups = Reader(data, SCHEMA).root("Model")["external_buffer_groups"] or ()
     return tuple(Path(path).parent / record["name"] for record in groups if record["name"])
 
 

@@ -11,7 +11,7 @@ from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.formats.tflite.schema import OPTIONS
 from interposer.writers.tflite.sheet import Sheet, Step, Tensor
-from interposer.writers.tflite.tables import LARGEST, Tables, operator_code, options_code, type_code
+from interposer.writers.tflite.tables import FORMAT, LARGEST, Tables, operator_code, options_code, type_code
 from interposer.writers.tflite.versions import version_of
 
 __all__ = ["serialized"]
@@ -41,7 +41,7 @@ class _Serializer:
                 f"the constants have {size:,} bytes, and a TFLite file less than 2 GiB; "
                 "ONNX files can have more (interposer.writers.onnx)"
             )
-        self._tables = Tables(size)
+        self._tables = Tables(FORMAT, size)
         self._buffers = [self._tables.table("Buffer")]
         self._codes: dict[tuple[int, int], int] = {}
         self._places: dict[int, int] = {}

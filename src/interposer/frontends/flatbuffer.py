@@ -3,7 +3,7 @@
 Every offset, size and alignment is checked before it is used, so a damaged file causes a `ParseError`, never an
 out-of-bounds read. Nothing is allocated for a size that the file cannot hold: vectors of numbers are views. Objects may
 be shared, as the format allows, and are then read once; objects that overlap in part are refused, which bounds the work
-by the file's size. The tables of `layout` do not contain each other recursively, so the depth is bounded too.
+by the file's size. The tables of a schema must not contain each other recursively, so that the depth is bounded too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from interposer.core.errors import DamagedFileError, ParseError
-from interposer.formats.tflite.schema import SCALARS, UNIONS, Field, Kind, defaults, slots
+from interposer.formats.flatbuffers import SCALARS, Field, Kind, Schema
 
 __all__ = ["Reader", "Record"]
 
@@ -40,7 +40,8 @@ class Record:
     """One parsed table: its type, its position in the file and its fields, defaults filled in.
 
     A vector of numbers is a NumPy view, one of bytes a memoryview, one of tables a list of records; a string, vector or
-    table that is missing is None. A union is the record of its member.
+    table that is missing is None. A union is the record of its member; for a member that is not known, its type is the
+    name of the union and the member's number. A struct is a dict.
     """
 
     type: str
@@ -54,12 +55,13 @@ class Record:
 class Reader:
     """Reads the tables of a FlatBuffers file as `Record` objects, and checks that they are inside of the file.
 
-    The bytes `data` must not change while the records are in use. The argument `where` of the methods names what is
-    being read, for error messages.
+    `schema` has the tables of the format. The bytes `data` must not change while the records are in use. The argument
+    `where` of the methods names what is being read, for error messages.
     """
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: memoryview, schema: Schema) -> None:
         self.data = data
+        self._schema = schema
         self._size = len(data)
         self._known: dict[tuple[int, Kind, str], Any] = {}
         self._vtables: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -76,9 +78,12 @@ class Reader:
             "tables": self._vector_of_tables,
         }
 
-    def root(self, table: str) -> Record:
-        """Return the file's root table, which has the type `table` and to which the first four bytes point."""
-        self._claim(0, 8, "")
+    def root(self, table: str, head: int = 8) -> Record:
+        """Return the file's root table, which has the type `table` and to which the first four bytes point.
+
+        `head` is the number of bytes before all tables: 8 with a file identifier, 4 without.
+        """
+        self._claim(0, head, "")
         record: Record = self._object(0, "table", table, "")
         return record
 
@@ -145,7 +150,7 @@ class Reader:
         present = self._present(position, table, where)
         # Older writers stored table sizes that reach into the next table, so the end of the last field is used instead.
         self._claim(position, max((at + field.width for field, at in present), default=position + 4), where)
-        fields: dict[str, Any] = dict(defaults(table))
+        fields: dict[str, Any] = dict(self._schema.defaults(table))
         for field, at in present:
             fields[field.name] = self._field(field, at, fields, where)
         return Record(table, position, fields)
@@ -156,10 +161,10 @@ class Reader:
         `table` is the name of the table's type in the schema. `ParseError` is raised for a field outside of the table.
         """
         size, offsets = self._vtable(position, where)
-        pairs = zip(slots(table), offsets, strict=False)
+        pairs = zip(self._schema.slots(table), offsets, strict=False)
         present = [(field, position + offset) for field, offset in pairs if field and offset]
         for field, at in present:
-            if at < position + 4 or at + field.width > position + size or at % field.width:
+            if at < position + 4 or at + field.width > position + size or at % field.alignment:
                 self._fail(f"byte {at:#x} is no place for the field", _inside(where, field.name))
         return present
 
@@ -186,14 +191,19 @@ class Reader:
     def _field(self, field: Field, at: int, fields: dict[str, Any], where: str) -> Any:
         if field.kind == "scalar":
             return _SCALARS[field.type].unpack_from(self.data, at)[0]
+        if field.kind == "struct":
+            names = self._schema.struct(field.type)
+            return dict(zip(names, struct.unpack_from(f"<{len(names)}I", self.data, at), strict=True))
         inside = _inside(where, field.name)
         if field.kind == "union":
             return self._union(at, field.type, fields[f"{field.name}_type"], inside)
         return self._object(at, field.kind, field.type, inside)
 
     def _union(self, at: int, union: str, member: int, where: str) -> Record | None:
-        members = UNIONS[union]
+        members = self._schema.unions[union]
         if member > len(members):
+            if self._schema.open_unions:
+                return Record(f"{union} {member}", at, {})
             raise ParseError(f"{union} {member} is not known (1 to {len(members)} are)", where=where)
         if not member:
             return None

@@ -1,0 +1,40 @@
+"""Converters of layers that move blocks of images into the batch or the channels, and back."""
+
+from __future__ import annotations
+
+from interposer.frontends.armnn.armnn_converters import layer
+from interposer.frontends.armnn.node import Node
+from interposer.ir.graph import Value
+from interposer.ops.blocks import BatchToSpaceNd, ChannelShuffle, DepthToSpace, SpaceToBatchNd, SpaceToDepth
+
+__all__: list[str] = []
+
+
+@layer("SpaceToBatchNd")
+def space_to_batch(node: Node) -> list[Value]:
+    """Convert SpaceToBatchNd."""
+    return node.result(SpaceToBatchNd(node.numbers("blockShape"), node.pairs("padList"), node.layout()), node.input())
+
+
+@layer("BatchToSpaceNd")
+def batch_to_space(node: Node) -> list[Value]:
+    """Convert BatchToSpaceNd."""
+    return node.result(BatchToSpaceNd(node.numbers("blockShape"), node.pairs("crops"), node.layout()), node.input())
+
+
+@layer("SpaceToDepth")
+def space_to_depth(node: Node) -> list[Value]:
+    """Convert SpaceToDepth."""
+    return node.result(SpaceToDepth(node.descriptor["blockSize"], node.layout()), node.input())
+
+
+@layer("DepthToSpace")
+def depth_to_space(node: Node) -> list[Value]:
+    """Convert DepthToSpace."""
+    return node.result(DepthToSpace(node.descriptor["blockSize"], node.layout()), node.input())
+
+
+@layer("ChannelShuffle")
+def channel_shuffle(node: Node) -> list[Value]:
+    """Convert ChannelShuffle."""
+    return node.result(ChannelShuffle(node.descriptor["numGroups"], node.descriptor["axis"]), node.tensor())

@@ -1,0 +1,33 @@
+"""The converter of DetectionPostProcess."""
+
+from __future__ import annotations
+
+from interposer.frontends.armnn.armnn_converters import layer
+from interposer.frontends.armnn.node import Node
+from interposer.ir.graph import Value
+from interposer.ops.detection import DetectionPostProcess
+
+__all__: list[str] = []
+
+
+@layer("DetectionPostProcess")
+def detection(node: Node) -> list[Value]:
+    """Convert DetectionPostProcess, whose anchors are a constant of the layer."""
+    fields = node.descriptor
+    op = DetectionPostProcess(
+        max_detections=fields["maxDetections"],
+        num_classes=fields["numClasses"],
+        max_classes_per_detection=fields["maxClassesPerDetection"],
+        detections_per_class=fields["detectionsPerClass"],
+        nms_score_threshold=float(fields["nmsScoreThreshold"]),
+        nms_iou_threshold=float(fields["nmsIouThreshold"]),
+        use_regular_nms=fields["useRegularNms"],
+        scale_x=float(fields["scaleX"]),
+        scale_y=float(fields["scaleY"]),
+        scale_w=float(fields["scaleW"]),
+        scale_h=float(fields["scaleH"]),
+    )
+    anchors = node.stored("anchors")
+    if anchors is None:
+        node.fail("it has no anchors")
+    return node.result(op, node.input(0), node.input(1), anchors)

@@ -1,0 +1,187 @@
+"""The conversion of an Arm NN file to a `Network`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from interposer.core.constants import LEAST_MAPPED, mapped, share
+from interposer.core.errors import InvalidArgumentError, ParseError, memory_to
+from interposer.core.files import check_regular, reason_of
+from interposer.core.types import Array, Quantization, TensorInfo
+from interposer.frontends.armnn import armnn_families  # noqa: F401 - they fill the table of layers
+from interposer.frontends.armnn.armnn_converters import find
+from interposer.frontends.armnn.container import read_content
+from interposer.frontends.armnn.contents import Content, Layer
+from interposer.frontends.armnn.node import Node
+from interposer.frontends.armnn.tensors import constant_array, tensor_info
+from interposer.frontends.flatbuffer import Record
+from interposer.frontends.missing import missing_operators
+from interposer.frontends.naming import keep_names
+from interposer.ir.graph import Graph, Value
+from interposer.ir.inference import infer_layer
+from interposer.ir.network import Network
+from interposer.ops.control import Constant, Input, Output
+from interposer.ops.reshape import Reshape
+
+__all__ = ["Source", "load"]
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
+
+
+@memory_to("read the network")
+def load(source: Source) -> Network:
+    """Return the network in an Arm NN file.
+
+    Layers keep their names; a number is appended to a name that is not unique. Binding ids are those of the file.
+    Constants are views of the file's bytes, which must not change while the network is in use.
+
+    Args:
+        source: a path, or the bytes of a file.
+
+    Raises:
+        ParseError: the file cannot be read, is damaged, or uses something that is not supported.
+        UnsupportedOperatorError: layers are not known; the message lists all of them with their counts.
+        InvalidArgumentError: `source` is not a path or bytes.
+    """
+    path, data = _read(source)
+    file = Path(path).name if path else ""
+    try:
+        return _Importer(read_content(data), file).network()
+    except ParseError as error:
+        raise error.at(path) if path else error from error.__cause__
+
+
+def _read(source: Source) -> tuple[str | None, bytes | bytearray | memoryview]:
+    if isinstance(source, bytes | bytearray | memoryview):
+        return None, source
+    if not isinstance(source, str | os.PathLike):
+        raise InvalidArgumentError(f"a model must be a path or the bytes of a file, not {type(source).__name__}")
+    path = os.fsdecode(source)
+    try:
+        check_regular(path)
+        file = Path(path)
+        return path, mapped(file).data if file.stat().st_size >= LEAST_MAPPED else file.read_bytes()
+    except (OSError, ValueError) as error:
+        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=path) from error
+
+
+class _Importer:
+    """Converts the layers of a file to a graph."""
+
+    def __init__(self, content: Content, file: str) -> None:
+        self.graph = Graph(Path(file).stem or "armnn")
+        self._file = file
+        self._content = content
+        self._values: dict[tuple[int, int], Value] = {}
+        self._titles = {content.layers[index].name for index in (*content.inputs, *content.outputs)}
+        self._named: list[tuple[str, Value]] = []
+        self._read = {(slot.layer, slot.output) for layer in content.layers.values() for slot in layer.inputs.values()}
+
+    @property
+    def weights_layout(self) -> int:
+        """0 if the weights of depthwise convolutions are stored as [M, I, H, W], 1 for [1, H, W, I * M]."""
+        return self._content.weights_layout
+
+    def network(self) -> Network:
+        """Convert all layers, and return the network."""
+        layers = self._content.layers
+        unknown = [(layer.kind, layer.where) for layer in layers.values() if not _is_known(layer)]
+        if unknown:
+            raise missing_operators(unknown)
+        for index in self._content.inputs:
+            self._add_input(layers[index])
+        for layer in layers.values():
+            if layer.kind not in {"Input", "Output"}:
+                self._convert(layer)
+        for index in self._content.outputs:
+            self._add_output(layers[index])
+        keep_names(self.graph, self._named)
+        return Network(graph=self.graph)
+
+    def _add_input(self, layer: Layer) -> None:
+        [info] = self._infos(layer, 1)
+        name = layer.name or f"input_{layer.binding_id}"
+        created = self.graph.add(Input(layer.binding_id), name=name, outputs=[info], source=self._source(layer))
+        infer_layer(created)
+        self._values[layer.index, 0] = created.output
+
+    def _add_output(self, layer: Layer) -> None:
+        value = self.input(layer, 0)
+        if value is None:
+            raise ParseError("input slot 0 is not connected", where=layer.where)
+        name = layer.name or f"output_{layer.binding_id}"
+        self.graph.add(Output(layer.binding_id), [value], name=name, source=self._source(layer))
+
+    def _convert(self, layer: Layer) -> None:
+        convert = find(layer.kind)
+        assert convert is not None
+        name = f"{layer.name}:{layer.kind}" if layer.name in self._titles else layer.name or layer.kind
+        try:
+            node = Node(self, layer, name, self._source(layer), self._infos(layer))
+            created = convert(node)
+        except ParseError:
+            raise
+        except InvalidArgumentError as error:
+            raise ParseError(str(error), where=layer.where) from error
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise ParseError(f"it is not as it should be ({error})", where=layer.where) from error
+        self._values.update({(layer.index, number): value for number, value in enumerate(created)})
+        if layer.name and layer.name not in self._titles and len(created) == 1:
+            self._named.append((layer.name, created[0]))
+
+    def _infos(self, layer: Layer, count: int | None = None) -> Sequence[TensorInfo]:
+        if count is not None and len(layer.outputs) != count:
+            raise ParseError(f"it has {len(layer.outputs)} output slots; expected {count}", where=layer.where)
+        return [tensor_info(record, layer.where) for record in layer.outputs]
+
+    def input(self, layer: Layer, number: int) -> Value | None:
+        """Return what input slot `number` of a layer reads, or None if it is not connected."""
+        slot = layer.inputs.get(number)
+        if slot is None:
+            return None
+        value = self._values[slot.layer, slot.output]
+        if slot.seen_as is None:
+            return value
+        return self._seen_as(value, tensor_info(slot.seen_as, layer.where), layer)
+
+    def is_read(self, layer: Layer, slot: int) -> bool:
+        """Return True if another layer reads output `slot` of a layer."""
+        return (layer.index, slot) in self._read
+
+    def _seen_as(self, value: Value, info: TensorInfo, layer: Layer) -> Value:
+        if info.shape == value.known.shape:
+            return value
+        op = Reshape(tuple(info.shape))
+        errors = op.violations(value.known)
+        created = self.graph.add(op, [value], name=f"{value.name}/reshaped", source=self._source(layer))
+        for error in errors or infer_layer(created):
+            raise ParseError(error, where=layer.where)
+        return created.output
+
+    def stored(self, record: Record, name: str, source: str, where: str, *, scaled: bool) -> Value:
+        """Return a constant of the file as a layer with this name and source; `where` is for errors.
+
+        With `scaled`, a Signed32 constant has the scale in the file.
+        """
+        if record["info"] is None:
+            raise ParseError("it has no tensor info", where=where)
+        info = tensor_info(record["info"], where, scaled=scaled)
+        return self.constant(constant_array(record, info, where), info.quantization, name, source)
+
+    def constant(self, array: Array, quantization: Quantization | None, name: str, source: str) -> Value:
+        """Add a constant layer with this array, quantization, name and source to the graph, and return its output."""
+        layer = self.graph.add(Constant(share(array), quantization), name=name, source=source)
+        for error in infer_layer(layer):
+            raise ParseError(error)
+        return layer.output
+
+    def _source(self, layer: Layer) -> str:
+        """Return the file and the place of a layer in it, as messages about the layer show it."""
+        return f"{self._file}, {layer.where}" if self._file else layer.where
+
+
+def _is_known(layer: Layer) -> bool:
+    return layer.kind in {"Input", "Output"} or find(layer.kind) is not None

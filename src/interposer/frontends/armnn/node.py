@@ -1,0 +1,230 @@
+"""One layer of an Arm NN file during its conversion to layers of the graph, as its converter sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NoReturn, Protocol, TypeVar
+
+import numpy as np
+
+from interposer.core.errors import ParseError
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataLayout, Quantization, TensorInfo, TensorShape
+from interposer.formats.armnn.schema import LAYOUTS, SCHEMA
+from interposer.frontends.armnn.contents import Layer
+from interposer.frontends.flatbuffer import Record
+from interposer.ir.graph import Graph, Value
+from interposer.ir.inference import infer_layer
+from interposer.ops.reshape import Reshape
+
+__all__ = ["Import", "Node"]
+
+Member = TypeVar("Member", bound=Enum)
+
+
+class Import(Protocol):
+    """The part of the importer that converters may use."""
+
+    graph: Graph
+
+    @property
+    def weights_layout(self) -> int:
+        """0 if the weights of depthwise convolutions are stored as [M, I, H, W], 1 for [1, H, W, I * M]."""
+
+    def input(self, layer: Layer, number: int) -> Value | None:
+        """Return what input slot `number` of a layer reads, or None if it is not connected."""
+
+    def is_read(self, layer: Layer, slot: int) -> bool:
+        """Return True if another layer reads output `slot` of a layer."""
+
+    def stored(self, record: Record, name: str, source: str, where: str, *, scaled: bool) -> Value:
+        """Return a constant of the file as a layer with this name and source; `where` is for errors.
+
+        With `scaled`, a Signed32 constant has the scale in the file.
+        """
+
+    def constant(self, array: Array, quantization: Quantization | None, name: str, source: str) -> Value:
+        """Add a constant layer with this array, quantization, name and source to the graph, and return its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A layer of the file while it is converted, with the values of its inputs in the graph.
+
+    Converters read inputs and the descriptor, and add layers through its methods. All layers are named after `name`
+    and come from `source`. Errors are `ParseError` with the location of the layer. `infos` are the infos that the file
+    declares for the outputs.
+    """
+
+    importer: Import
+    layer: Layer
+    name: str
+    source: str
+    infos: Sequence[TensorInfo]
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise a `ParseError` with this message and the location of the layer."""
+        raise ParseError(message, where=self.layer.where)
+
+    # --- the descriptor -----------------------------------------------------------------------------------------------
+
+    @property
+    def descriptor(self) -> Mapping[str, Any]:
+        """The fields of the descriptor; the defaults of the format if the file has none."""
+        record = self.layer.record.get("descriptor")
+        if record is not None:
+            fields: Mapping[str, Any] = record.fields
+            return fields
+        return SCHEMA.defaults(f"{self.layer.kind}Descriptor")
+
+    def numbers(self, field: str) -> tuple[int, ...]:
+        """Return a vector of the descriptor; empty if it is missing."""
+        vector = self.descriptor[field]
+        return () if vector is None else tuple(vector.tolist())
+
+    def pairs(self, field: str) -> tuple[tuple[int, int], ...]:
+        """Return a vector of the descriptor as pairs."""
+        numbers = self.numbers(field)
+        if len(numbers) % 2:
+            self.fail(f"{field} has {len(numbers)} numbers; expected pairs")
+        return tuple(zip(numbers[::2], numbers[1::2], strict=True))
+
+    def member(self, field: str, names: Sequence[str], kind: type[Member]) -> Member:
+        """Return a field of the descriptor as the member of an enumeration; `names` has them by their numbers."""
+        number = self.descriptor[field]
+        if not 0 <= number < len(names):
+            self.fail(f"{field} is {number}, which is not known (0 to {len(names) - 1} are)")
+        return kind[names[number]]
+
+    def layout(self, field: str = "dataLayout", *, of: Sequence[str] = ("NHWC", "NCHW")) -> DataLayout:
+        """Return the data layout in the descriptor, which must be one of the names `of`."""
+        layout = self.member(field, LAYOUTS, DataLayout)
+        if layout.name not in of:
+            self.fail(f"{field} is {layout}; expected {' or '.join(of)}")
+        return layout
+
+    # --- operands -----------------------------------------------------------------------------------------------------
+
+    def optional(self, number: int) -> Value | None:
+        """Return what input slot `number` reads, or None if it is not connected."""
+        return self.importer.input(self.layer, number)
+
+    def input(self, number: int = 0) -> Value:
+        """Return what input slot `number` reads; the layer fails if it is not connected."""
+        value = self.optional(number)
+        return value if value is not None else self.fail(f"input slot {number} is not connected")
+
+    def tensor(self, number: int = 0) -> Value:
+        """Return an input; a scalar has the shape [1], as it has in Arm NN."""
+        value = self.input(number)
+        return self.add(Reshape((1,)), value) if value.known.is_ranked and not value.known.rank else value
+
+    def inputs(self) -> list[Value]:
+        """Return all inputs; the layer fails if one of them is not connected."""
+        return [self.tensor(number) for number in range(max(self.layer.inputs, default=-1) + 1)]
+
+    def shape(self, value: Value) -> tuple[int, ...]:
+        """Return the shape of a value, which must be known."""
+        if not value.known.is_concrete:
+            self.fail(f"an input has the shape {value.known.shape}; its dimensions must be known")
+        return tuple(int(size) for size in value.known.shape)
+
+    def stored(self, field: str, *, scaled: bool = False, fields: Mapping[str, Any] | None = None) -> Value | None:
+        """Return a constant of the layer as a value, or None if the file has none; `field` is its name.
+
+        With `scaled`, a Signed32 constant has the scale in the file. The constants of recurrent layers are in `fields`.
+        """
+        record = (self.layer.record if fields is None else fields).get(field)
+        if record is None:
+            return None
+        where = f"{self.layer.where}.{field}"
+        return self.importer.stored(record, f"{self.name}/{field}", self.source, where, scaled=scaled)
+
+    def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
+        """Add a constant that is not in the file, and return its value."""
+        return self.importer.constant(np.ascontiguousarray(array), quantization, f"{self.name}/constant", self.source)
+
+    # --- layers -------------------------------------------------------------------------------------------------------
+
+    def add(self, op: Op, *values: Value | None, like: TensorInfo | None = None) -> Value:
+        """Add a layer for an intermediate result, and return its only output; `like` has its quantization."""
+        [result] = self._add(op, values, [None if like is None else like.quantization])
+        return result
+
+    def pieces(self, op: Op, *values: Value | None) -> Sequence[Value]:
+        """Add a layer with several outputs for intermediate results, and return all of them."""
+        return self._add(op, values, [None] * op.num_results())
+
+    def result(self, op: Op, *values: Value | None) -> list[Value]:
+        """Add a layer whose outputs are those of the file's layer, in the same order, and return them."""
+        return self.results(op, values, range(op.num_results()))
+
+    def results(self, op: Op, values: Sequence[Value | None], numbers: Sequence[int]) -> list[Value]:
+        """Add a layer, and return the outputs of the file's layer: number i is output ``numbers[i]`` of the layer."""
+        created = self._created(op, values, numbers)
+        return [self._agreed(created[number], slot) for slot, number in enumerate(numbers)]
+
+    def outcome(self, op: Op, *values: Value | None) -> list[Value]:
+        """Add a layer as `result` does, but without a comparison of its outputs with the infos in the file."""
+        return list(self._created(op, values, range(op.num_results())))
+
+    def is_read(self, slot: int) -> bool:
+        """Return True if another layer reads output `slot` of the file's layer."""
+        return self.importer.is_read(self.layer, slot)
+
+    def _created(self, op: Op, values: Sequence[Value | None], numbers: Sequence[int]) -> Sequence[Value]:
+        """Add a layer whose output ``numbers[i]`` has the quantization that the file declares for output i."""
+        if len(self.infos) != len(numbers):
+            self.fail(f"it has {len(self.infos)} output slots; expected {len(numbers)}")
+        quantizations: list[Quantization | None] = [None] * op.num_results()
+        for info, number in zip(self.infos, numbers, strict=True):
+            quantizations[number] = info.quantization
+        return self._add(op, values, quantizations)
+
+    def declared(self, op: Op, values: Sequence[Value | None]) -> list[Value]:
+        """Add a layer whose outputs have the infos that the file declares, and return them."""
+        layer = self.importer.graph.add(op, values, name=self.name, outputs=self.infos, source=self.source)
+        for error in infer_layer(layer):
+            self.fail(error)
+        return list(layer.outputs)
+
+    def given(self, value: Value, slot: int = 0) -> Value:
+        """Return a value that is output `slot` of the file's layer, after comparing it with the info in the file."""
+        return self._agreed(value, slot)
+
+    def _add(
+        self, op: Op, values: Sequence[Value | None], quantizations: Sequence[Quantization | None]
+    ) -> Sequence[Value]:
+        infos = [None if value is None else value.known for value in values]
+        for error in op.violations(*infos):
+            self.fail(error)
+        inferred = op.infer_infos(*infos)
+        declared = [self._declared(*item) for item in zip(inferred, quantizations, strict=True)]
+        layer = self.importer.graph.add(op.canonical(), values, name=self.name, outputs=declared, source=self.source)
+        for error in infer_layer(layer):
+            self.fail(error)
+        return layer.outputs
+
+    def _declared(self, inferred: TensorInfo | None, quantization: Quantization | None) -> TensorInfo | None:
+        """Return the info to declare for an output so that its shape can still change with the inputs' shapes."""
+        if inferred is None or quantization is None or not inferred.dtype.is_integer:
+            return None
+        shape = TensorShape([None] * inferred.rank) if inferred.is_ranked else inferred.shape
+        return TensorInfo(shape, inferred.dtype, quantization)
+
+    def _agreed(self, value: Value, slot: int) -> Value:
+        """Return a value with the shape that the file declares for output `slot`: a scalar may have the shape [1].
+
+        The layer fails if types or shapes differ otherwise.
+        """
+        info, inferred = self.infos[slot], value.known
+        if info.dtype is not inferred.dtype:
+            self.fail(f"output slot {slot} is {info.dtype} in the file, but the layer gives {inferred.dtype}")
+        if info.shape.accepts(inferred.shape):
+            return value
+        shapes = {tuple(info.shape), tuple(inferred.shape)} if info.is_concrete and inferred.is_ranked else set()
+        if shapes != {(), (1,)}:
+            self.fail(f"output slot {slot} has shape {info.shape} in the file, but the layer gives {inferred.shape}")
+        return self.add(Reshape(tuple(info.shape)), value, like=inferred)

@@ -1,0 +1,118 @@
+"""Converters of recurrent layers, whose weights are constants of the layer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from interposer.core.schema import Op
+from interposer.formats.armnn.schema import LSTM_PARAMS, QLSTM_PARAMS, QUANTIZED_LSTM_PARAMS
+from interposer.frontends.armnn.armnn_converters import layer
+from interposer.frontends.armnn.node import Node
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.elementwise import Multiplication
+from interposer.ops.lstm import Lstm, UnidirectionalSequenceLstm
+from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
+from interposer.ops.rearrange import Splitter, Stack
+from interposer.ops.recurrent import FusedActivation
+from interposer.ops.reshape import Reshape
+
+__all__: list[str] = []
+
+_FUNCTIONS: Final = {member.value: member for member in FusedActivation}
+_ACTIVATIONS: Final = {
+    FusedActivation.RELU: Activation(ActivationFunction.RELU),
+    FusedActivation.RELU_N1_TO_1: Activation(ActivationFunction.BOUNDED_RELU, a=1.0, b=-1.0),
+    FusedActivation.RELU6: Activation(ActivationFunction.BOUNDED_RELU, a=6.0, b=0.0),
+    FusedActivation.TANH: Activation(ActivationFunction.TANH, a=1.0, b=1.0),
+    FusedActivation.SIGMOID: Activation(ActivationFunction.SIGMOID),
+}
+
+
+def _snake(name: str) -> str:
+    """Return the name of an operand for that of a constant: input_gate_bias for inputGateBias."""
+    return re.sub(r"[A-Z]", lambda match: f"_{match[0].lower()}", name)
+
+
+def _values(node: Node, op: type[Op], params: tuple[str, ...], states: tuple[str, ...]) -> list[Value | None]:
+    """Return the operands of an operator: the inputs of the layer, then its constants.
+
+    `states` are the names of the operands that input slots have after the first one.
+    """
+    record = node.layer.record["inputParams"]
+    if record is None:
+        node.fail("it has no inputParams, which are its weights")
+    named = {_snake(name): node.stored(name, scaled=True, fields=record.fields) for name in params}
+    named |= {name: node.input(number) for number, name in enumerate(("input", *states))}
+    return [named.get(operand.name) for operand in op.operands]
+
+
+def _features(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {_snake(name): fields[name] for name in fields if name.endswith("Enabled")}
+
+
+def _function(node: Node) -> FusedActivation:
+    number = node.descriptor["activationFunc"]
+    if number not in _FUNCTIONS:
+        node.fail(f"activationFunc is {number}, which is not known ({', '.join(map(str, _FUNCTIONS))} are)")
+    return _FUNCTIONS[number]
+
+
+def _float_attributes(node: Node) -> dict[str, Any]:
+    fields = node.descriptor
+    clips = {_snake(name): float(fields[name]) for name in ("clippingThresCell", "clippingThresProj")}
+    return {**_features(fields), **clips, "activation_func": _function(node)}
+
+
+@layer("Lstm")
+def lstm(node: Node) -> list[Value]:
+    """Convert Lstm."""
+    op = Lstm(**_float_attributes(node))
+    values = node.outcome(op, *_values(node, Lstm, LSTM_PARAMS, ("output_state_in", "cell_state_in")))
+    if node.is_read(0):
+        values[0] = _scratch(node, op, values[0], values[2])
+    return [node.given(value, slot) for slot, value in enumerate(values)]
+
+
+def _scratch(node: Node, op: Lstm, gates: Value, cell_state: Value) -> Value:
+    """Return the scratch tensor of Arm NN, which holds four blocks (three with CIFG), each with all batches.
+
+    The blocks are the input gate, the activated cell state, the forget gate, and the product of output gate and
+    activated cell state.
+    """
+    if not gates.known.dtype.is_float:
+        return gates
+    batch, width = node.shape(gates)
+    count = 3 if op.cifg_enabled else 4
+    *first, _, forget, output = node.pieces(Splitter(1, (width // count,) * count), gates)
+    function = _ACTIVATIONS.get(op.activation_func)
+    cell = cell_state if function is None else node.add(function, cell_state)
+    blocks = [*first, cell, forget, node.add(Multiplication(), output, cell)]
+    return node.add(Reshape((batch, width)), node.add(Stack(0), *blocks))
+
+
+@layer("UnidirectionalSequenceLstm")
+def sequence_lstm(node: Node) -> list[Value]:
+    """Convert UnidirectionalSequenceLstm; before release 22.05, its only output is the sequence."""
+    kind = UnidirectionalSequenceLstm
+    op = kind(**_float_attributes(node), time_major=node.descriptor["timeMajor"])
+    values = _values(node, kind, LSTM_PARAMS, ("output_state_in", "cell_state_in"))
+    return node.results(op, values, [0] if len(node.infos) == 1 else [1, 2, 0])
+
+
+@layer("QLstm")
+def q_lstm(node: Node) -> list[Value]:
+    """Convert QLstm."""
+    fields = node.descriptor
+    numbers: dict[str, Any] = {_snake(name): float(fields[name]) for name in fields if name.endswith(("Scale", "Clip"))}
+    op = QLstm(**_features(fields), **numbers, hidden_state_zero_point=fields["hiddenStateZeroPoint"])
+    return node.result(op, *_values(node, QLstm, QLSTM_PARAMS, ("output_state_in", "cell_state_in")))
+
+
+@layer("QuantizedLstm")
+def quantized_lstm(node: Node) -> list[Value]:
+    """Convert QuantizedLstm, whose cell state comes before the output state."""
+    values = _values(node, QuantizedLstm, QUANTIZED_LSTM_PARAMS, ("cell_state_in", "output_state_in"))
+    return node.result(QuantizedLstm(), *values)
