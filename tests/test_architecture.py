@@ -53,8 +53,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": DIVIDED,
     "session": EVERYTHING - {"session"},
     "testing": EVERYTHING,
-    "analysis": EVERYTHING,
-    "cli": EVERYTHING | {"include", "testing", "analysis"},
+    "quantization": EVERYTHING,
+    "analysis": EVERYTHING | {"quantization"},
+    "cli": EVERYTHING | {"include", "testing", "analysis", "quantization"},
     "__main__": {"cli"},
     # public names of modules elsewhere, under the paths that the documentation gives
     "types": {"core"},

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from interposer.optimizer.optimize import optimize
     from interposer.optimizer.optimizer_options import OptimizerOptions
     from interposer.plugins import BackendRegistry, DeviceSpec, process_registry
+    from interposer.quantization.quantizer import QuantizedNetwork, quantize
     from interposer.report.optimized import OptimizedNetwork
     from interposer.runtime import CreationOptions, RunControl, Runtime, WorkingMemHandle
     from interposer.session.limits import Limits
@@ -58,6 +59,7 @@ _HOMES = {
     "interposer.plugins": ("BackendRegistry", "DeviceSpec", "process_registry"),
     "interposer.core.errors": ("InterposerError",),
     "interposer.ir.network": ("Network",),
+    "interposer.quantization": ("QuantizedNetwork", "quantize"),
     "interposer.report.optimized": ("OptimizedNetwork",),
     "interposer.kernels": ("compute",),
     "interposer.optimizer": ("OptimizerOptions", "optimize"),
@@ -91,6 +93,7 @@ __all__ = [
     "OptimizerOptions",
     "Plan",
     "Quantization",
+    "QuantizedNetwork",
     "RunControl",
     "Runtime",
     "Search",
@@ -109,6 +112,7 @@ __all__ = [
     "ops",
     "optimize",
     "process_registry",
+    "quantize",
     "testing",
     "writers",
 ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from interposer.core.types import DataType, Quantization, TensorInfo
+import numpy as np
+
+from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import has_type
 from interposer.writers.onnx.onnx_layer_writers import Entry, Writer, find
@@ -125,8 +127,23 @@ def _real(draft: Draft, index: int, operand: Tensor) -> Tensor:
     if q is None:
         return operand
     if operand.array is not None and operand.codes_as is None:
-        return Tensor(operand.name, DataType.FLOAT32, operand.array, q)
+        return _dequantized_constant(operand.name, operand.array, q)
     return draft.dequantized(operand, q)
+
+
+def _dequantized_constant(name: str, array: Array, q: Quantization) -> Tensor:
+    """Return the dequantized form of a constant of integers.
+
+    DequantizeLinear takes no integers of 64 bits. They become integers of 32 bits if all of them fit, else floats.
+    """
+    if array.dtype.itemsize < 8:
+        return Tensor(name, DataType.FLOAT32, array, q)
+    narrow = array.astype(np.int32)
+    if np.array_equal(narrow, array):
+        return Tensor(name, DataType.FLOAT32, narrow, q)
+    shape = [-1 if axis == q.axis else 1 for axis in range(array.ndim)] if q.per_axis else []
+    scales, points = np.reshape(q.scales, shape), np.reshape(q.zero_points, shape)
+    return Tensor(name, DataType.FLOAT32, (scales * (array - points)).astype(np.float32))
 
 
 def _implied(draft: Draft, index: int) -> Quantization | None:

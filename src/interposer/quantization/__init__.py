@@ -1,0 +1,21 @@
+"""Quantization after training: from a float network and data to a network on quantized tensors.
+
+`quantize` is the only function that most programs need. Its modules are imported on first use.
+"""
+
+from interposer.quantization.observers import OBSERVERS, Observer
+from interposer.quantization.quantizer import QuantizedNetwork, quantize
+from interposer.quantization.report import LayerReport, OutputReport, QuantizationReport
+from interposer.quantization.schemes import SCHEMES, Scheme
+
+__all__ = [
+    "OBSERVERS",
+    "SCHEMES",
+    "LayerReport",
+    "Observer",
+    "OutputReport",
+    "QuantizationReport",
+    "QuantizedNetwork",
+    "Scheme",
+    "quantize",
+]

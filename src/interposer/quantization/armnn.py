@@ -1,0 +1,91 @@
+"""The ranges that Arm NN's quantizer assumes for each layer when there is no calibration data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from interposer.core.types import DataType
+from interposer.ir.graph import Layer, Value
+from interposer.ir.network import Network
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    BatchToSpaceNd,
+    BinaryOperation,
+    Concat,
+    Constant,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Output,
+    Permute,
+    Pooling2d,
+    Reshape,
+    Resize,
+    Slice,
+    Softmax,
+    SpaceToBatchNd,
+    Splitter,
+    StridedSlice,
+    Transpose,
+    UnaryOperation,
+)
+from interposer.quantization.schemes import Scheme
+
+__all__ = ["per_tensor", "static_ranges"]
+
+Range = tuple[float, float]
+_FROM_PARENT: Final = (
+    BatchToSpaceNd, Permute, Pooling2d, Reshape, Resize, Slice, SpaceToBatchNd, Splitter, StridedSlice, Transpose,
+)  # fmt: skip
+_DEFAULT: Final = (-15.0, 15.0)
+_WIDE: Final = (-20.0, 20.0)
+_POSITIVE: Final = frozenset(
+    {ActivationFunction.ABS, ActivationFunction.LINEAR, ActivationFunction.RELU, ActivationFunction.SOFT_RELU}
+)
+
+
+def per_tensor(scheme: Scheme) -> Scheme:
+    """Return the scheme with one scale for all weights of a layer, which are asymmetric if the activations are."""
+    return replace(scheme, per_channel=False, symmetric_weights=scheme.symmetric)
+
+
+def static_ranges(network: Network) -> dict[Value, Range]:
+    """Return the range of each float32 value of a network that Arm NN's quantizer assumes by the kind of the layer."""
+    ranges: dict[Value, Range] = {}
+    for layer in network.graph.topological():
+        for value in layer.outputs if not isinstance(layer.op, Output) else ():
+            if value.info is not None and value.known.dtype is DataType.FLOAT32:
+                ranges[value] = _range(layer, ranges)
+    return ranges
+
+
+def _range(layer: Layer, known: dict[Value, Range]) -> Range:
+    op = layer.op
+    match op:
+        case Activation():
+            return _of_function(op)
+        case Softmax():
+            return 0.0, 1.0
+        case Constant():
+            return float(op.value.min(initial=0)), float(op.value.max(initial=0))
+        case Concat():
+            ranges = [known.get(value, _DEFAULT) for value in layer.values]
+            return min(low for low, _ in ranges), max(high for _, high in ranges)
+        case ElementwiseUnary() if op.operation is UnaryOperation.ABS:
+            return _WIDE
+        case ElementwiseBinary() if op.operation is BinaryOperation.ADD:
+            return _WIDE
+    if isinstance(op, _FROM_PARENT) and layer.inputs[0] is not None:
+        return known.get(layer.inputs[0], _DEFAULT)
+    return _DEFAULT
+
+
+def _of_function(op: Activation) -> Range:
+    if op.function in _POSITIVE:
+        return 0.0, 15.0
+    if op.function is ActivationFunction.BOUNDED_RELU:
+        return 0.0, op.a
+    if op.function is ActivationFunction.TANH:
+        return -1.0, 1.0
+    return (-5.0, 15.0) if op.function is ActivationFunction.LEAKY_RELU else _DEFAULT

@@ -1,0 +1,126 @@
+"""Calibration: run a float network on samples, and observe the values of all tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.core.types import Array, DataType
+from interposer.ir.graph import Value
+from interposer.ir.network import Network
+from interposer.ops.control import Constant, Output
+from interposer.optimizer import OptimizerOptions
+from interposer.quantization.observers import Observer
+from interposer.quantization.samples import Samples
+from interposer.runtime import Runtime
+from interposer.session import load
+
+__all__ = ["ChannelMeans", "Progress", "Runs", "observe_all", "observed_values", "silent", "values_of_samples"]
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+
+def silent(what: str, over: int, total: int) -> None:
+    """Do nothing; the default of `progress`, whose arguments are the current step, and the finished and all steps."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """How networks run on samples: on which backends (None means the default ones), and who hears of the progress."""
+
+    backends: Sequence[str] | None = None
+    runtime: Runtime | None = None
+    progress: Progress = silent
+
+
+class ChannelMeans:
+    """The mean of the values of each channel of a tensor, over all samples and all other axes."""
+
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+        self.total: NDArray[np.float64] | None = None
+        self.count = 0
+
+    def observe(self, values: Array) -> None:
+        """Add the values of one sample."""
+        rows = np.moveaxis(values, self.axis, -1).reshape(-1, values.shape[self.axis])
+        sums = rows.sum(axis=0, dtype=np.float64)
+        self.total = sums if self.total is None else self.total + sums
+        self.count += len(rows)
+
+    @property
+    def means(self) -> NDArray[np.float64] | None:
+        """The mean of each channel, or None if nothing was observed."""
+        return None if self.total is None or not self.count else self.total / self.count
+
+
+def observed_values(network: Network) -> list[Value]:
+    """Return the float32 values of a network that calibration observes: all but constants and values in regions."""
+    layers = [layer for layer in network.graph.topological() if not isinstance(layer.op, Constant | Output)]
+    values = [value for layer in layers for value in layer.outputs]
+    return [value for value in values if value.info is not None and value.known.dtype is DataType.FLOAT32]
+
+
+def values_of_samples(
+    network: Network,
+    names: Sequence[str],
+    samples: Samples,
+    observe: Callable[[int, Mapping[str, Array]], None],
+    runs: Runs,
+    what: str | None = None,
+) -> None:
+    """Run a network as it is, without rewrites, on each sample, and pass the named values to `observe`.
+
+    `observe` is called with the number of the sample and arrays by name. Names are those of `Value.name`. `what` names
+    the step in reports of the progress; None reports nothing.
+    """
+    options = OptimizerOptions(rewrite=False)
+    progress = silent if what is None else runs.progress
+    with load(_with_values(network, names), runs.backends, runtime=runs.runtime, options=options) as model:
+        for number, sample in enumerate(samples):
+            progress(str(what), number, len(samples))
+            arrays: list[Any] = model.run(sample)
+            observe(number, dict(zip(names, arrays, strict=True)))
+    progress(str(what), len(samples), len(samples))
+
+
+def _with_values(network: Network, names: Sequence[str]) -> Network:
+    """Return a copy of a network whose outputs are the named values, in order; states are still set."""
+    graph = network.graph.clone()
+    for layer in graph.outputs:
+        graph.erase(layer)
+    values = {value.name: value for layer in graph for value in layer.outputs}
+    taken = {layer.op.binding_id for layer in graph.sinks}  # type: ignore[attr-defined]
+    free = (number for number in range(len(names) + len(taken)) if number not in taken)
+    for name, number in zip(names, free, strict=False):
+        graph.add(Output(number), [values[name]], name=f"observed {name}")
+    return Network(network.name, graph)
+
+
+def observe_all(
+    network: Network,
+    samples: Samples,
+    create: Callable[[], Observer],
+    channels: Mapping[Value, int],
+    runs: Runs,
+) -> tuple[dict[Value, Observer], dict[Value, ChannelMeans]]:
+    """Return an observer for each float32 value of a network, after all samples, and the means of some channels.
+
+    `create` makes an observer. `channels` has the channel axis of each value whose channels are averaged.
+    """
+    values = {value.name: value for value in observed_values(network)}
+    observers = {value: create() for value in values.values()}
+    means = {value: ChannelMeans(axis) for value, axis in channels.items()}
+
+    def observe(number: int, arrays: Mapping[str, Array]) -> None:
+        for name, array in arrays.items():
+            observers[values[name]].observe(array)
+            if values[name] in means:
+                means[values[name]].observe(array)
+
+    values_of_samples(network, list(values), samples, observe, runs, "calibrating")
+    return observers, means

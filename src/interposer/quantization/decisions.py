@@ -1,0 +1,298 @@
+"""Which layers are quantized, and with which scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from interposer.core.errors import UnknownRankError
+from interposer.core.types import DataType, Quantization, TensorInfo
+from interposer.ir.graph import Layer, Value
+from interposer.ir.network import Network
+from interposer.kernels import KernelInfo, reference
+from interposer.ops.control import Constant, Input, Output
+from interposer.ops.elementwise import BinaryOperation, ElementwiseBinary
+from interposer.ops.pooling import Pooling2d, PoolingAlgorithm
+from interposer.ops.resize import Resize, ResizeMethod
+from interposer.quantization.rules import Form, Rule, is_clamp, rule_of
+from interposer.quantization.schemes import Scheme, quantization_of
+from interposer.quantization.weights import Stored, quantized_bias, quantized_weights
+
+__all__ = ["Decisions", "Ranges", "decide", "quantized_infos"]
+
+Ranges = Mapping[Value, tuple[float, float]]
+"""The range of each float32 value of a network: its smallest and its largest number."""
+_HEADROOM: Final = 2.0**20
+"""How much finer the steps of a sum may be than those of its operands."""
+
+
+@dataclass
+class Decisions:
+    """How each layer of a float network is quantized.
+
+    `rules` has the quantized layers, `reasons` has for each other layer why it stays in float. `quantizations` has the
+    quantization of each value that a quantized layer reads or produces, and `stored` the weights and bias.
+    """
+
+    scheme: Scheme
+    rules: dict[Layer, Rule] = field(default_factory=dict)
+    reasons: dict[Layer, str] = field(default_factory=dict)
+    quantizations: dict[Value, Quantization] = field(default_factory=dict)
+    stored: dict[Layer, tuple[Stored, Stored | None]] = field(default_factory=dict)
+
+    def operand(self, layer: Layer, index: int) -> Quantization:
+        """Return the quantization that a quantized layer needs for its data operand `index`."""
+        value = layer.outputs[0] if self.rules[layer].form is Form.SAME else layer.inputs[index]
+        assert value is not None, "operands of data are connected"
+        return self.quantizations[value]
+
+
+def decide(
+    network: Network, scheme: Scheme, ranges: Ranges, left: Mapping[Layer, str], *, fuse_clamps: bool = True
+) -> Decisions:
+    """Decide which layers of a float network are quantized, and how.
+
+    Args:
+        network: a float network with all infos.
+        scheme: the types of activations and weights.
+        ranges: the range of each float32 value.
+        left: layers that stay in float, with the reasons.
+        fuse_clamps: let a layer before a RELU or a BOUNDED_RELU have the scale of its result, as fused layers have.
+    """
+    reasons = dict(left)
+    rules = {layer: rule for layer in _computing(network) if isinstance(rule := _rule(layer, scheme, reasons), Rule)}
+    while True:
+        _prune(rules, reasons)
+        decisions = Decisions(scheme, dict(rules), reasons)
+        _Scales(decisions, ranges, fuse_clamps).assign()
+        refused = {layer: reason for layer in rules if (reason := _refusal(decisions, layer)) is not None}
+        if not refused:
+            return decisions
+        reasons.update(refused)
+        rules = {layer: rule for layer, rule in rules.items() if layer not in refused}
+
+
+def _computing(network: Network) -> Iterator[Layer]:
+    return (item for item in network.graph.topological() if not isinstance(item.op, Input | Output | Constant))
+
+
+def _rule(layer: Layer, scheme: Scheme, reasons: dict[Layer, str]) -> Rule | None:
+    """Return the rule for a layer, or None if it stays in float; the reason is then in `reasons`."""
+    if layer in reasons:
+        return None
+    try:
+        result = rule_of(layer, scheme.activations)
+    except UnknownRankError:
+        result = "the ranks of its tensors are not known"
+    if isinstance(result, str):
+        reasons[layer] = result
+        return None
+    return result
+
+
+def _prune(rules: dict[Layer, Rule], reasons: dict[Layer, str]) -> None:
+    """Remove passive layers whose data comes from float layers, or that no layer in integers is beside."""
+    changed = True
+    while changed:
+        isolated = {layer: _isolation(layer, rules) for layer, rule in rules.items() if rule.passive}
+        alone = {layer: reason for layer, reason in isolated.items() if reason is not None}
+        for layer, reason in alone.items():
+            del rules[layer]
+            reasons[layer] = reason
+        changed = bool(alone)
+
+
+def _isolation(layer: Layer, rules: Mapping[Layer, Rule]) -> str | None:
+    """Return why a passive layer is better computed in float, or None."""
+    data = [value for index in rules[layer].data if (value := layer.inputs[index]) is not None]
+    producers = [value.producer for value in data if not value.is_constant]
+    if any(item not in rules and not isinstance(item.op, Input) for item in producers):
+        return "it moves float values"
+    consumers = {use.layer for value in layer.outputs for use in value.uses}
+    if any(item in rules for item in producers) or any(_reads(item, layer, rules) for item in consumers):
+        return None
+    return "no layer beside it computes in integers"
+
+
+def _reads(consumer: Layer, producer: Layer, rules: Mapping[Layer, Rule]) -> bool:
+    rule = rules.get(consumer)
+    return rule is not None and any(consumer.inputs[index] in producer.outputs for index in rule.data)
+
+
+# --- scales -----------------------------------------------------------------------------------------------------------
+
+
+class _Scales:
+    """Assigns scales: values that must have the same quantization form a group."""
+
+    def __init__(self, decisions: Decisions, ranges: Ranges, fuse_clamps: bool) -> None:
+        self.decisions, self.ranges, self.fuse_clamps = decisions, ranges, fuse_clamps
+        self.parents: dict[Value, Value] = {}
+        self.inner: set[Value] = set()
+        """Values whose own range does not count, as a single layer reads them and saturates or selects them."""
+
+    def assign(self) -> None:
+        """Set the quantizations, weights and bias of all quantized layers."""
+        rules = self.decisions.rules
+        for layer, rule in rules.items():
+            self._unite(layer, rule)
+        bounds = self._bounds()
+        for layer, rule in rules.items():
+            self._assign(layer, rule, bounds)
+
+    def _unite(self, layer: Layer, rule: Rule) -> None:
+        """Join the data of a layer and its results in one group if they must or should have the same scale."""
+        source = layer.inputs[rule.data[0]]
+        fused = is_clamp(rule.op) and self.fuse_clamps and source is not None and self._is_private(source)
+        if rule.form is not Form.SAME and not fused:
+            return
+        for other in layer.outputs[1:]:
+            self._join(other, layer.outputs[0])
+        if len(rule.data) == 1 and source is not None and not source.is_constant:
+            self._join(source, layer.outputs[0])
+            if len(source.uses) == 1 and not _averages(layer):
+                self.inner.add(source)
+            return
+        for index in rule.data if not fused else ():
+            value = layer.inputs[index]
+            if value is not None and self._is_private(value):
+                self._join(value, layer.outputs[0])
+                self.inner.add(value)
+
+    def _is_private(self, value: Value) -> bool:
+        """Return True if only one layer reads a value, and its scale may be chosen for this layer."""
+        root = self._root(value)
+        fixed = any(self._is_prescribed(item) for item in (*self.parents, value) if self._root(item) is root)
+        return not value.is_constant and len(value.uses) == 1 and not fixed
+
+    def _is_prescribed(self, value: Value) -> bool:
+        rule = self.decisions.rules.get(value.producer)
+        return rule is not None and rule.form is Form.PRESCRIBED
+
+    def _root(self, value: Value) -> Value:
+        while value in self.parents and self.parents[value] is not value:
+            value = self.parents[value]
+        return value
+
+    def _join(self, value: Value, other: Value) -> None:
+        first, second = self._root(value), self._root(other)
+        self.parents.setdefault(first, first)
+        self.parents.setdefault(second, second)
+        if first is not second:
+            self.parents[second] = first
+
+    def _bounds(self) -> dict[Value, tuple[float, float]]:
+        """Return the range of each group, by its root."""
+        bounds: dict[Value, tuple[float, float]] = {}
+        for value, (low, high) in self.ranges.items():
+            if value not in self.inner:
+                known = bounds.setdefault(self._root(value), (low, high))
+                bounds[self._root(value)] = min(known[0], low), max(known[1], high)
+        return bounds
+
+    def _assign(self, layer: Layer, rule: Rule, bounds: Mapping[Value, tuple[float, float]]) -> None:
+        quantizations, scheme = self.decisions.quantizations, self.decisions.scheme
+        for index in rule.data:
+            value = layer.inputs[index]
+            if value is not None and value not in quantizations:
+                quantizations[value] = self._quantization(value, bounds)
+        for value in layer.outputs if rule.form is not Form.NONE else ():
+            quantizations[value] = self._quantization(value, bounds)
+        if rule.form is Form.PRESCRIBED:
+            self._prescribe(layer, rule)
+        if rule.weights is not None:
+            self.decisions.stored[layer] = _constants(layer, rule, scheme, self.decisions.operand(layer, 0).scale)
+
+    def _quantization(self, value: Value, bounds: Mapping[Value, tuple[float, float]]) -> Quantization:
+        scheme, known = self.decisions.scheme, self.decisions.quantizations
+        root = self._root(value)
+        if root in known:
+            return known[root]
+        low, high = bounds.get(root, (0.0, 0.0))
+        if value.constant is not None:
+            low, high = (float(item) for item in (value.constant.min(initial=0), value.constant.max(initial=0)))
+        return quantization_of(low, high, scheme.activations, scheme.symmetric)
+
+    def _prescribe(self, layer: Layer, rule: Rule) -> None:
+        """Set the quantization that the operator prescribes, for the result and all values of its group."""
+        source = layer.inputs[0]
+        assert source is not None, "the operand is required"
+        known, scheme = self.decisions.quantizations, self.decisions.scheme
+        info = TensorInfo(source.known.shape, scheme.activations, known[source])
+        [result] = rule.op.infer_infos(info)
+        assert result is not None and result.quantization is not None, "the operator prescribes it"
+        known[self._root(layer.output)] = known[layer.output] = result.quantization
+
+
+def _averages(layer: Layer) -> bool:
+    """Return True if a layer computes means of its data, so that none of it may be saturated."""
+    pools = isinstance(layer.op, Pooling2d) and layer.op.pool_type is not PoolingAlgorithm.MAX
+    return pools or (isinstance(layer.op, Resize) and layer.op.method is not ResizeMethod.NEAREST_NEIGHBOR)
+
+
+def _constants(layer: Layer, rule: Rule, scheme: Scheme, scale: float) -> tuple[Stored, Stored | None]:
+    weights, bias = (
+        None if index is None or (value := layer.inputs[index]) is None else value.constant
+        for index in (rule.weights, rule.bias)
+    )
+    assert weights is not None, "the rule requires constant weights"
+    stored = quantized_weights(weights, rule.axis, scheme, scale, bias)
+    return stored, None if bias is None else quantized_bias(bias, scheme, scale, stored.quantization)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def _refusal(decisions: Decisions, layer: Layer) -> str | None:
+    """Return why a layer cannot be quantized with the chosen scales, or None."""
+    rule = decisions.rules[layer]
+    inputs, outputs = quantized_infos(decisions, layer)
+    if _overflows(rule, inputs, outputs):
+        return "the steps of its result are much finer than those of its operands"
+    errors = rule.op.violations(*inputs)
+    if errors:
+        return "; ".join(errors)
+    refused = reference().reasons(rule.op, KernelInfo.of(rule.op, inputs, outputs))
+    return "; ".join(refused) or None
+
+
+def quantized_infos(decisions: Decisions, layer: Layer) -> tuple[list[TensorInfo | None], list[TensorInfo]]:
+    """Return the infos of the operands and the results of a quantized layer."""
+    rule, dtype = decisions.rules[layer], decisions.scheme.activations
+    inputs: list[TensorInfo | None] = list(layer.input_infos)
+    for index in rule.data:
+        info = inputs[index]
+        inputs[index] = info and TensorInfo(info.shape, dtype, decisions.operand(layer, index))
+    for place, constant in zip((rule.weights, rule.bias), decisions.stored.get(layer, ()), strict=False):
+        if place is not None and constant is not None:
+            inputs[place] = TensorInfo.of(constant.array, constant.quantization)
+    outputs = [value.known.with_constant(None) for value in layer.outputs]
+    if rule.form is not Form.NONE:
+        outputs = [
+            TensorInfo(info.shape, dtype, decisions.quantizations[value])
+            for value, info in zip(layer.outputs, outputs, strict=True)
+        ]
+    return inputs, outputs
+
+
+def _overflows(rule: Rule, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> bool:
+    """Return True if sums or products, in steps of the result, do not fit 32 bits."""
+    data = [info for index in rule.data if (info := inputs[index]) is not None]
+    scales = [info.scale for info in data]
+    if rule.weights is not None:
+        weights = inputs[rule.weights]
+        assert weights is not None and weights.quantization is not None, "weights are quantized"
+        steps = scales[0] * max(weights.quantization.scales) / outputs[0].scale
+        return not _fits(int(weights.num_elements) * 2.0 ** (data[0].dtype.bits + 8), steps)
+    if not isinstance(rule.op, ElementwiseBinary):
+        return False
+    if rule.op.operation is BinaryOperation.MUL:
+        return not _fits(4.0 ** data[0].dtype.bits, scales[0] * scales[-1] / outputs[0].scale)
+    wide = _HEADROOM if data[0].dtype is not DataType.INT16 else 2.0**15
+    return 2 * max(scales) >= wide * outputs[0].scale
+
+
+def _fits(largest: float, factor: float) -> bool:
+    """Return True if integers up to `largest` can be multiplied by `factor` without overflow of int32."""
+    return factor < 1 or largest * factor < 2**30

@@ -1,0 +1,43 @@
+"""Comparing a quantized network with the float network that it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from interposer.core.types import Array
+from interposer.ir.graph import Value
+from interposer.ir.network import Network
+from interposer.kernels.fixedpoint import dequantize
+from interposer.quantization.calibration import Runs, observed_values, values_of_samples
+from interposer.quantization.report import SignalToNoise
+from interposer.quantization.samples import Samples
+
+__all__ = ["compared"]
+
+_SAMPLES: Final = 16
+"""The largest number of samples on which the networks are compared."""
+
+
+def compared(
+    network: Network, quantized: Network, samples: Samples, runs: Runs, limit: int = _SAMPLES
+) -> dict[str, SignalToNoise]:
+    """Return the errors of the values that both networks have, by name, on the first `limit` samples."""
+    known = {value.name: value for layer in quantized.graph for value in layer.outputs if not value.is_constant}
+    names = [value.name for value in observed_values(network) if value.name in known]
+    ratios = {name: SignalToNoise() for name in names}
+    some = samples[:limit]
+    expected: list[Mapping[str, Array]] = []
+    values_of_samples(network, names, some, lambda number, arrays: expected.append(arrays), runs)
+
+    def add(number: int, arrays: Mapping[str, Array]) -> None:
+        for name, array in arrays.items():
+            ratios[name].add(_real(known[name], array), expected[number][name])
+
+    values_of_samples(quantized, names, some, add, runs, "comparing")
+    return ratios
+
+
+def _real(value: Value, array: Array) -> Array:
+    q = value.known.quantization
+    return array if q is None else dequantize(array, q)

@@ -1,0 +1,166 @@
+"""`quantize`: a quantized network from a float network and calibration data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from interposer.core.errors import InvalidArgumentError, did_you_mean, expect
+from interposer.core.types import DataType
+from interposer.ir.graph import Layer, Value
+from interposer.ir.network import Network
+from interposer.ops.control import Constant, Input, Output
+from interposer.quantization.armnn import per_tensor, static_ranges
+from interposer.quantization.calibration import Progress, Runs, observe_all, silent
+from interposer.quantization.decisions import Decisions, Ranges, decide
+from interposer.quantization.evaluation import compared
+from interposer.quantization.observers import Observer, observer_named
+from interposer.quantization.preparing import prepared
+from interposer.quantization.rebuilding import rebuilt
+from interposer.quantization.report import QuantizationReport, SignalToNoise
+from interposer.quantization.reporting import Settings, reported
+from interposer.quantization.samples import Samples, samples_of
+from interposer.quantization.schemes import Scheme, scheme_of
+from interposer.runtime import Runtime
+from interposer.session import default_runtime
+from interposer.session.shapes import Shapes
+from interposer.session.source import Source, read_network
+
+__all__ = ["Algorithm", "QuantizedNetwork", "quantize"]
+
+Algorithm = Literal["calibrated", "armnn"]
+_ALGORITHMS: Final = ("calibrated", "armnn")
+_NOT_FINITE: Final = "it has values that are not finite"
+
+
+class QuantizedNetwork(Network):
+    """A network that `quantize` has made, with its report. It is used like any other `Network`."""
+
+    report: QuantizationReport
+
+
+def quantize(
+    source: Source,
+    data: Any = None,
+    *,
+    scheme: str | Scheme = "int8",
+    algorithm: Algorithm = "calibrated",
+    observer: str = "minmax",
+    percentile: float = 99.99,
+    per_channel: bool | None = None,
+    float_layers: Collection[str] = (),
+    keep_types: bool = True,
+    backends: Iterable[str] | None = None,
+    runtime: Runtime | None = None,
+    format: str | None = None,
+    shapes: Shapes | None = None,
+    progress: Progress = silent,
+) -> QuantizedNetwork:
+    """Quantize a float network after training, and return the quantized network with a report.
+
+    The float network runs on the calibration data, and the range of each tensor is observed. Then each layer that has
+    a form in integers is replaced by a layer on quantized tensors. The other layers stay in float, between `Dequantize`
+    and `Quantize` layers; the report has a reason for each. The source is not changed.
+
+    Args:
+        source: a network or a model file, in any form that `load` takes.
+        data: calibration data: an array or a mapping from input's name to array, with the samples along axis 0, or an
+            iterable of samples. A sample is an array, a sequence of arrays in the order of the inputs, or a mapping by
+            name. Only ``algorithm="armnn"`` works without data.
+        scheme: "int8", "uint8", "int16" (int16 activations and int8 weights), "int8-symmetric", or Arm NN's names of
+            them (such as "QAsymmU8").
+        algorithm: "calibrated" uses the observed ranges and fuses clamps with the layers before them. "armnn" has the
+            rules of Arm NN's quantizer: ranges by the kind of layer, which data refines, and one scale for all weights.
+        observer: how the range follows from the observed values: "minmax", "moving", "percentile", "entropy" or "mse".
+        percentile: the percentage of values in the range, for the observer "percentile".
+        per_channel: whether weights have a scale for each output channel; None means as the scheme says. Weights of
+            "uint8" with several scales become int8, which TensorFlow Lite does not combine with uint8 activations.
+        float_layers: names of layers, or names of operators such as "Softmax", that stay in float.
+        keep_types: inputs and outputs keep their types. False quantizes them too, if a quantized layer reads or
+            produces them.
+        backends: the backends that run the calibration, as for `load`.
+        runtime: the runtime that runs the calibration; None means the default runtime.
+        format: the format of the source, as for `load`.
+        shapes: shapes of inputs by name, as for `load`.
+        progress: a function that is called with the current step, the number of finished steps, and their total.
+
+    Raises:
+        InvalidArgumentError: an argument is invalid, `float_layers` has a name that no layer has, or the data does not
+            fit the inputs, is empty, or is not finite.
+        InterposerError: the network cannot be read or run.
+    """
+    if algorithm not in _ALGORITHMS:
+        raise InvalidArgumentError(f"unknown algorithm {algorithm!r} (known: {', '.join(_ALGORITHMS)})")
+    expect(runtime, Runtime | None, "the runtime must be a Runtime")
+    chosen = _scheme(scheme, algorithm, per_channel)
+    settings = Settings(chosen.name, algorithm, observer, percentile, chosen.per_channel, keep_types)
+    original = read_network(source, format, shapes)
+    network = prepared(original, default_runtime() if runtime is None else runtime)
+    left = _left(network, float_layers)
+    samples = None if data is None and algorithm == "armnn" else samples_of(original, () if data is None else data)
+    runs = Runs(None if backends is None else list(backends), runtime, progress)
+    create = observer_named(observer, percentile)
+    observers = {} if samples is None else observe_all(network, samples, create, {}, runs)[0]
+    return _Quantizer(network, chosen, settings, observers, samples, runs).quantize(left)
+
+
+@dataclass(frozen=True)
+class _Quantizer:
+    """Quantizes a prepared float network, given the observers of its values."""
+
+    network: Network
+    scheme: Scheme
+    settings: Settings
+    observers: Mapping[Value, Observer]
+    samples: Samples | None
+    runs: Runs
+
+    def quantize(self, left: Mapping[Layer, str]) -> QuantizedNetwork:
+        """Return the quantized network, without the layers `left`, which stay in float for the given reasons."""
+        infinite = {value.producer: _NOT_FINITE for value, item in self.observers.items() if item.infinite}
+        fuse = self.settings.algorithm != "armnn"
+        decisions = decide(self.network, self.scheme, self._ranges(), {**left, **infinite}, fuse_clamps=fuse)
+        result = QuantizedNetwork(self.network.name)
+        rebuilt(self.network, decisions, self.settings.keep_types, result)
+        result.report = reported(
+            self.network, decisions, self.settings, self.observers, self._ratios(decisions), len(self.samples or ())
+        )
+        return result
+
+    def _ratios(self, decisions: Decisions) -> dict[str, SignalToNoise]:
+        if self.samples is None:
+            return {}
+        return compared(self.network, rebuilt(self.network, decisions, keep_types=True), self.samples, self.runs)
+
+    def _ranges(self) -> Ranges:
+        levels = 2**self.scheme.activations.bits
+        observed = {value: observer.range(levels) for value, observer in self.observers.items()}
+        return static_ranges(self.network) | observed if self.settings.algorithm == "armnn" else observed
+
+
+def _scheme(scheme: str | Scheme, algorithm: str, per_channel: bool | None) -> Scheme:
+    chosen = scheme_of(scheme)
+    if algorithm == "armnn":
+        chosen = per_tensor(chosen)
+    if per_channel is None or per_channel == chosen.per_channel:
+        return chosen
+    if per_channel:
+        return replace(chosen, per_channel=True, weights=DataType.INT8, symmetric_weights=True)
+    return replace(chosen, per_channel=False)
+
+
+def _left(network: Network, names: Collection[str]) -> dict[Layer, str]:
+    """Return the layers that stay in float by request, with the reason."""
+    if isinstance(names, str):
+        raise InvalidArgumentError(f"float_layers must be a list of names, not {names!r}")
+    layers = [layer for layer in network.graph if not isinstance(layer.op, Constant | Input | Output)]
+    known = {*(layer.name for layer in layers), *(layer.kind for layer in layers)}
+    for name in names:
+        if name not in known:
+            raise InvalidArgumentError(
+                f"float_layers has {name!r}, but no layer and no operator of the network has this name"
+                f"{did_you_mean(name, known)}"
+            )
+    chosen = set(names)
+    return {layer: "left in float as requested" for layer in layers if {layer.name, layer.kind} & chosen}

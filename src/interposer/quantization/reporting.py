@@ -1,0 +1,108 @@
+"""Making the report of a quantization from its decisions and observers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import numpy as np
+
+from interposer.ir.graph import Layer, Value
+from interposer.ir.network import Network
+from interposer.kernels.fixedpoint import dequantize
+from interposer.ops.control import Constant, Input, Output
+from interposer.quantization.decisions import Decisions
+from interposer.quantization.observers import Observer
+from interposer.quantization.report import LayerReport, OutputReport, QuantizationReport, SignalToNoise
+from interposer.quantization.rules import is_clamp
+
+__all__ = ["Settings", "reported"]
+
+_SHOWN_BINS: Final = 64
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of `quantize` that a report shows."""
+
+    scheme: str
+    algorithm: str
+    observer: str
+    percentile: float
+    per_channel: bool
+    keep_types: bool
+
+
+def reported(
+    network: Network,
+    decisions: Decisions,
+    settings: Settings,
+    observers: Mapping[Value, Observer],
+    ratios: Mapping[str, SignalToNoise],
+    samples: int,
+) -> QuantizationReport:
+    """Return the report of a quantization of a float network on this number of samples.
+
+    `observers` and `ratios` are empty without data; `ratios` has the errors of the quantized network by value.
+    """
+    layers = [layer for layer in network.graph.topological() if not isinstance(layer.op, Constant | Input | Output)]
+    outputs = {layer.name: ratios[layer.values[0].name] for layer in network.graph.outputs
+               if layer.values[0].name in ratios}  # fmt: skip
+    return QuantizationReport(
+        network.name,
+        settings.scheme,
+        asdict(settings),
+        samples,
+        tuple(_of_layer(layer, decisions, observers, ratios) for layer in layers),
+        tuple(OutputReport(name, item.decibels, item.cosine) for name, item in outputs.items()),
+    )
+
+
+def _of_layer(
+    layer: Layer, decisions: Decisions, observers: Mapping[Value, Observer], ratios: Mapping[str, SignalToNoise]
+) -> LayerReport:
+    value = layer.outputs[0] if layer.outputs else None
+    observer = None if value is None else observers.get(value)
+    ratio = None if value is None or _is_fused(layer, decisions) else ratios.get(value.name)
+    observed = observer is not None and observer.count
+    return LayerReport(
+        layer.name,
+        layer.kind,
+        decisions.reasons.get(layer, "") if layer not in decisions.rules else "",
+        None if value is None or layer not in decisions.rules else decisions.quantizations.get(value),
+        observer.low if observer is not None and observed else 0.0,
+        observer.high if observer is not None and observed else 0.0,
+        None if ratio is None else ratio.decibels,
+        _weights_ratio(layer, decisions),
+        _bins(observer) if observer is not None and observed else (),
+    )
+
+
+def _is_fused(layer: Layer, decisions: Decisions) -> bool:
+    """Return True if a clamp alone reads the result, and so values that it clamps may be saturated already."""
+    uses = [use.layer for value in layer.outputs for use in value.uses]
+    return len(uses) == 1 and is_clamp(uses[0].op) and layer in decisions.rules
+
+
+def _weights_ratio(layer: Layer, decisions: Decisions) -> float | None:
+    rule = decisions.rules.get(layer)
+    if rule is None or rule.weights is None:
+        return None
+    stored, value = decisions.stored[layer][0], layer.inputs[rule.weights]
+    assert value is not None and value.constant is not None, "quantized weights are constant"
+    ratio = SignalToNoise()
+    ratio.add(dequantize(stored.array, stored.quantization), value.constant)
+    return ratio.decibels
+
+
+def _bins(observer: Observer) -> tuple[int, ...]:
+    """Return the counts of an observer in `_SHOWN_BINS` bins between its smallest and its largest value."""
+    histogram = observer.histogram
+    counts, _ = np.histogram(
+        histogram.centers,
+        _SHOWN_BINS,
+        (observer.low, max(observer.high, observer.low + 1e-30)),
+        weights=histogram.counts,
+    )
+    return tuple(int(count) for count in counts)

@@ -1,0 +1,145 @@
+"""Calibration data as a list of samples, each of which has the arrays of all inputs for one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from interposer.core.errors import BindingError, InvalidArgumentError, did_you_mean
+from interposer.core.shape import Dim, TensorShape
+from interposer.core.types import Array, TensorInfo
+from interposer.ir.network import Network
+
+__all__ = ["Samples", "samples_of"]
+
+Samples: TypeAlias = "list[dict[str, Array]]"
+_OPEN_BATCH: Final = 1
+"""How many rows of an array one sample takes if the first dimension of the input is open."""
+
+
+def samples_of(network: Network, data: Any) -> Samples:
+    """Return calibration data as one mapping from input's name to array for each run of the network.
+
+    Args:
+        network: the network whose inputs the data is for.
+        data: an array or a mapping from input's name to array, with the samples along axis 0; or an iterable of
+            samples. A sample is an array, a sequence of arrays in the order of the inputs, or a mapping by name.
+
+    Raises:
+        InvalidArgumentError: there are no samples, or an array has the wrong name, shape or type, or has NaNs or
+            infinities.
+    """
+    infos = {layer.name: layer.output.known for layer in network.graph.inputs}
+    if isinstance(data, Mapping):
+        feeds = _divided(infos, _named(infos, data, "the data"))
+    elif isinstance(data, np.ndarray):
+        feeds = _divided(infos, {_only(infos): data})
+    else:
+        feeds = [_sample(infos, item, number) for number, item in enumerate(_iterable(data))]
+    if not feeds:
+        raise InvalidArgumentError("there is no calibration data; give at least one sample")
+    return [_checked(infos, feed, number) for number, feed in enumerate(feeds)]
+
+
+def _iterable(data: Any) -> Iterable[Any]:
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
+        raise InvalidArgumentError(f"calibration data is arrays or an iterable of samples, not {data!r}")
+    return data
+
+
+def _only(infos: Mapping[str, TensorInfo]) -> str:
+    if len(infos) != 1:
+        names = ", ".join(map(repr, infos))
+        raise InvalidArgumentError(f"the network has {len(infos)} inputs; name the arrays of the data ({names})")
+    return next(iter(infos))
+
+
+def _sample(infos: Mapping[str, TensorInfo], item: Any, number: int) -> dict[str, Any]:
+    if isinstance(item, Mapping):
+        return _named(infos, item, f"sample {number}")
+    if isinstance(item, np.ndarray):
+        return {_only(infos): item}
+    if not isinstance(item, Sequence) or isinstance(item, str | bytes) or len(item) != len(infos):
+        raise InvalidArgumentError(
+            f"sample {number} must be an array, a mapping, or a sequence of {len(infos)} arrays, one for each input"
+        )
+    return dict(zip(infos, item, strict=True))
+
+
+def _named(infos: Mapping[str, TensorInfo], arrays: Mapping[str, Any], title: str) -> dict[str, Any]:
+    for name in arrays:
+        if name not in infos:
+            known = ", ".join(infos)
+            raise InvalidArgumentError(
+                f"{title} has an array {name!r}, but the network has no such input{did_you_mean(str(name), infos)} "
+                f"(it has: {known})"
+            )
+    missing = [name for name in infos if name not in arrays]
+    if missing:
+        raise InvalidArgumentError(f"{title} has no array for the input {missing[0]!r} {infos[missing[0]]}")
+    return {name: arrays[name] for name in infos}
+
+
+def _divided(infos: Mapping[str, TensorInfo], arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Divide arrays, which have the samples along axis 0, into samples."""
+    parts = {name: _parts(name, infos[name], np.asarray(array)) for name, array in arrays.items()}
+    counts = {name: len(items) for name, items in parts.items()}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name!r} {count}" for name, count in counts.items())
+        raise InvalidArgumentError(f"the inputs have different numbers of samples: {listed}")
+    return [dict(zip(parts, items, strict=True)) for items in zip(*parts.values(), strict=True)]
+
+
+def _parts(name: str, info: TensorInfo, array: Array) -> list[Array]:
+    """Return the samples in an array.
+
+    An array with one more axis than the input has one sample for each index along axis 0. Otherwise axis 0 is the
+    input's first axis, and the array is divided into parts of its size.
+    """
+    if not info.shape.is_ranked or array.ndim == info.rank + 1:
+        return list(array) if array.ndim else []
+    if array.ndim != info.rank or not info.rank:
+        raise InvalidArgumentError(
+            f"the data for input {name!r} has shape {TensorShape(array.shape)}; expected the samples along axis 0 of "
+            f"arrays for {info}"
+        )
+    first = info.shape[0]
+    size = _OPEN_BATCH if isinstance(first, Dim) else max(1, int(first))
+    if len(array) % size:
+        raise InvalidArgumentError(
+            f"the data for input {name!r} has {len(array)} rows, which cannot be divided into batches of {size}"
+        )
+    return [array[start : start + size] for start in range(0, len(array), size)]
+
+
+def _checked(infos: Mapping[str, TensorInfo], feed: Mapping[str, Any], number: int) -> dict[str, Array]:
+    return {name: _fitting(infos[name], array, f"sample {number} of input {name!r}") for name, array in feed.items()}
+
+
+def _fitting(info: TensorInfo, value: Any, title: str) -> Array:
+    """Return a value as an array of the input's type.
+
+    Raises:
+        InvalidArgumentError: it does not fit the input, or has NaNs or infinities.
+    """
+    if not info.is_tensor:
+        raise InvalidArgumentError(f"{title} is {info}, which cannot be calibrated")
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{title} cannot be converted to an array: {error}") from error
+    if not info.shape.accepts(TensorShape(array.shape)):
+        raise InvalidArgumentError(f"{title} has shape {TensorShape(array.shape)}; expected {info}")
+    if array.dtype.kind not in "fiub" and array.dtype != info.dtype.numpy:
+        raise InvalidArgumentError(f"{title} is {array.dtype}; expected {info}")
+    if array.dtype.kind == "f" and not info.dtype.is_float:
+        raise InvalidArgumentError(f"{title} is {array.dtype}; expected {info}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        what = "NaN" if np.isnan(array).any() else "an infinite value"
+        raise InvalidArgumentError(f"{title} has {what}; calibration data must be finite")
+    try:
+        return np.ascontiguousarray(array.astype(info.dtype.numpy, copy=False))
+    except (TypeError, ValueError) as error:
+        raise BindingError(f"{title} cannot be converted to {info.dtype}: {error}") from error

@@ -1,0 +1,60 @@
+"""Quantized weights and bias of a layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.core.types import Array, Quantization
+from interposer.quantization.schemes import Scheme, quantization_of, quantized_array
+
+__all__ = ["Stored", "quantized_bias", "quantized_weights"]
+
+Floats = NDArray[np.float64]
+_LARGEST_BIAS: Final = {32: 2.0**30, 64: 2.0**38}
+"""The largest absolute quantized bias by its bits, which leaves room for the sum of products."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The quantized values of a constant, and their quantization."""
+
+    array: Array
+    quantization: Quantization
+
+
+def quantized_weights(weights: Array, axis: int, scheme: Scheme, scale: float, bias: Array | None) -> Stored:
+    """Return constant weights as integers, with a scale for each channel along `axis` if the scheme says so.
+
+    `scale` is that of the layer's input. The scales of weights are large enough for the bias to fit 32 bits, as
+    quantized bias values are multiples of the scale of the input times that of the weights.
+    """
+    real = weights.astype(np.float64)
+    if not scheme.per_channel:
+        low, high = float(real.min(initial=0)), float(real.max(initial=0))
+        q = quantization_of(low, high, scheme.weights, scheme.symmetric_weights)
+        q = Quantization(max(q.scale, float(_least(scale, bias, scheme).max(initial=0))), q.zero_point)
+        return Stored(quantized_array(real, q, scheme.weights), q)
+    largest = np.abs(real).max(axis=tuple(item for item in range(real.ndim) if item != axis), initial=0)
+    singles = [quantization_of(-size, size, scheme.weights, symmetric=True).scale for size in largest]
+    scales = np.maximum(np.asarray(singles), _least(scale, bias, scheme))
+    q = Quantization(scales.astype(np.float32).astype(float).tolist(), 0, axis)
+    return Stored(quantized_array(real, q, scheme.weights), q)
+
+
+def _least(scale: float, bias: Array | None, scheme: Scheme) -> Floats:
+    """Return the least scales of weights with which each element of the bias fits its type."""
+    if bias is None:
+        return np.zeros(1)
+    least: Floats = np.abs(bias.astype(np.float64)) / (_LARGEST_BIAS[scheme.bias.bits] * scale)
+    return least
+
+
+def quantized_bias(bias: Array, scheme: Scheme, scale: float, weights: Quantization) -> Stored:
+    """Return a constant bias as integers in multiples of the scale of the input times that of the weights."""
+    scales = np.float64(np.float32(scale)) * np.asarray(weights.scales, np.float64)
+    q = Quantization(scales.tolist(), 0, 0 if weights.per_axis else None)
+    return Stored(quantized_array(bias, q, scheme.bias), q)

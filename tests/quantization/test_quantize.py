@@ -1,0 +1,221 @@
+"""Quantizing whole networks: what is quantized, with which scales, and what the result computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer import DataLayout, Network, TensorInfo
+from interposer.core.errors import InvalidArgumentError
+from interposer.ops import Activation, ActivationFunction, Addition, Concat, Dequantize, Quantize, Softmax
+from interposer.quantization import quantize
+from tests.quantization.networks import image_network, images
+
+pytestmark = pytest.mark.needs_cpuref
+SCHEMES = ["int8", "uint8", "int16", "int8-symmetric"]
+
+
+def kinds(network: Network) -> list[str]:
+    return [layer.kind for layer in network.graph.topological() if layer.op.executable]
+
+
+def quantizations(network: Network) -> dict[str, ip.Quantization | None]:
+    return {value.name: value.known.quantization for layer in network for value in layer.outputs}
+
+
+@pytest.mark.parametrize("layout", [DataLayout.NHWC, DataLayout.NCHW])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_layer_of_an_image_classifier_is_quantized_and_its_results_stay_close(scheme, layout):
+    network, data = image_network(layout=layout), images(layout=layout)
+    result = quantize(network, data, scheme=scheme)
+    assert result.report.left == ()
+    [output] = result.report.outputs
+    assert output.name == "classes"
+    assert output.snr > 20
+    expected = ip.load(network, ["CpuRef"]).run([data[:1]])
+    assert np.abs(ip.load(result, ["CpuRef"]).run([data[:1]])[0] - expected[0]).max() < 0.05
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_native_backend_gives_the_same_integers_as_the_reference(scheme, cpuacc):
+    data = images()
+    result = quantize(image_network(), data, scheme=scheme)
+    models = [ip.load(result, ids) for ids in (["CpuRef"], ["CpuAcc", "CpuRef"])]
+    for image in data:
+        first, second = (model.run([image[None]])[0] for model in models)
+        np.testing.assert_array_equal(first, second)
+
+
+def test_the_native_backend_runs_all_layers_of_an_int8_network(cpuacc):
+    result = quantize(image_network(), images())
+    with ip.load(result, ["CpuAcc"], fallback=False) as model:
+        assert {str(item.backend) for item in model.optimized.placements} == {"CpuAcc"}
+
+
+def test_inputs_and_outputs_keep_their_types_unless_they_are_to_be_quantized():
+    network, data = image_network(), images()
+    floats, integers = quantize(network, data), quantize(network, data, keep_types=False)
+    assert kinds(floats)[0] == "Quantize"
+    assert kinds(floats)[-1] == "Dequantize"
+    assert not {"Quantize", "Dequantize"} & set(kinds(integers))
+    [source], [target] = integers.graph.inputs, integers.graph.outputs
+    assert (str(source.output.known.dtype), str(target.values[0].known.dtype)) == ("int8", "int8")
+    assert integers.report.outputs == floats.report.outputs
+
+
+def test_the_network_that_is_quantized_does_not_change():
+    network = image_network()
+    before = str(network)
+    quantize(network, images())
+    assert str(network) == before
+
+
+def test_fused_layers_concatenations_and_moves_share_one_scale():
+    found = quantizations(quantize(image_network(), images()))
+    assert found["first"] == found["activation"]
+    assert found["deep"] == found["activation_1"]
+    assert found["narrow"] == found["total"] == found["both"] == found["halved"]
+    assert found["mean"] == found["flat"]
+    assert found["probabilities"] == ip.Quantization(1 / 256, -128)
+
+
+def test_weights_have_a_scale_for_each_channel_and_the_bias_has_steps_of_the_products():
+    result = quantize(image_network(), images())
+    deep = result.graph.layer("deep")
+    image, weights, bias = deep.values
+    assert weights.known.quantization.axis == 3
+    assert set(weights.known.quantization.zero_points) == {0}
+    assert int(np.abs(weights.constant.astype(int)).max()) == 127
+    products = [image.known.scale * scale for scale in weights.known.quantization.scales]
+    np.testing.assert_allclose(bias.known.quantization.scales, products)
+    assert str(bias.known.dtype) == "int32"
+
+
+def test_layers_can_be_left_in_float_by_name_and_by_operator():
+    report = quantize(image_network(), images(), float_layers=["first", "Softmax"]).report
+    assert {layer.name: layer.reason for layer in report.left} == {
+        "first": "left in float as requested",
+        "probabilities": "left in float as requested",
+    }
+
+
+def test_a_layer_without_a_form_in_integers_stays_in_float_with_a_reason():
+    network = Network("roots")
+    x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    root = network.add_elementwise_unary_layer(x, operation=ip.ops.UnaryOperation.SQRT, name="root")
+    network.add_output_layer(0, network.add_layer(Addition(), root, x, name="sum"))
+    result = quantize(network, np.ones((2, 4), np.float32))
+    assert kinds(result) == ["ElementwiseUnary", "Quantize", "Quantize", "Addition", "Dequantize"]
+    [left] = result.report.left
+    assert left.reason == "SQRT loses too much precision in integers"
+
+
+def test_layers_that_only_move_values_stay_in_float_beside_float_layers():
+    network = Network("moves")
+    x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    network.add_output_layer(0, network.add_layer(ip.ops.Reshape((4, 1)), x, name="column"))
+    result = quantize(network, np.ones((2, 4), np.float32))
+    assert kinds(result) == ["Reshape"]
+    assert result.report.left[0].reason == "no layer beside it computes in integers"
+
+
+def test_a_value_with_a_prescribed_scale_is_requantized_for_a_concatenation():
+    network = Network("mixed")
+    x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    chances = network.add_layer(Softmax(), x, name="chances")
+    wide = network.add_layer(Addition(), x, x, name="wide")
+    network.add_output_layer(0, network.add_layer(Concat(1), chances, wide, name="all"))
+    result = quantize(network, np.float32([[1, 2, 3, 40]]))
+    found = quantizations(result)
+    assert found["chances"] == ip.Quantization(1 / 256, -128)
+    assert found["wide"] == found["all"] == found["chances:requantized"]
+    assert result.report.outputs[0].snr > 30
+
+
+def test_a_tensor_with_infinite_values_is_not_quantized():
+    network = Network("mask")
+    x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    mask = network.add_constant_layer(np.float32([[0, 0, 0, -np.inf]]))
+    network.add_output_layer(0, network.add_layer(Addition(), x, mask, name="masked"))
+    [left] = quantize(network, np.ones((1, 4), np.float32)).report.left
+    assert (left.name, left.reason) == ("masked", "it has values that are not finite")
+
+
+def test_a_result_that_is_always_zero_can_be_quantized():
+    network = Network("zeros")
+    x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    negative = network.add_layer(Activation(ActivationFunction.RELU), x, name="relu")
+    network.add_output_layer(0, network.add_layer(Addition(), negative, negative, name="sum"))
+    result = quantize(network, -np.ones((1, 4), np.float32))
+    assert ip.load(result, ["CpuRef"]).run([-np.ones((1, 4))])[0].tolist() == [[0.0] * 4]
+
+
+def test_arm_nns_algorithm_needs_no_data_and_uses_ranges_by_the_kind_of_layer():
+    result = quantize(image_network(), algorithm="armnn", scheme="QAsymmU8")
+    found = quantizations(result)
+    assert found["first"] == ip.Quantization(float(np.float32(30 / 255)), 128)
+    assert found["activation"] == ip.Quantization(float(np.float32(15 / 255)), 0)
+    assert found["activation_1"] == ip.Quantization(float(np.float32(6 / 255)), 0)
+    assert found["total"] == ip.Quantization(float(np.float32(40 / 255)), 128)
+    assert found["probabilities"] == ip.Quantization(1 / 256, 0)
+    assert result.report.outputs == ()
+
+
+def test_data_refines_the_ranges_of_arm_nns_algorithm():
+    [coarse, fine] = (quantize(image_network(), data, algorithm="armnn") for data in (None, images()))
+    assert quantizations(fine)["first"].scale < quantizations(coarse)["first"].scale
+    assert fine.report.outputs[0].snr > 15
+
+
+def test_the_report_is_json_compatible_and_readable():
+    report = quantize(image_network(), images(2), float_layers=["Softmax"]).report
+    plain = report.to_dict()
+    assert (plain["samples"], plain["quantized"], len(plain["layers"])) == (2, 11, 12)
+    assert sum(plain["layers"][0]["histogram"]) == 2 * 8 * 8 * 6
+    text = str(report)
+    assert text.startswith("images: 11 of 12 layers quantized (int8)\n  output 'classes': signal-to-noise ratio ")
+    assert text.endswith("float: left in float as requested")
+
+
+def test_progress_is_reported_for_each_sample():
+    steps = []
+    quantize(image_network(), images(2), progress=lambda *step: steps.append(step))
+    assert steps == [(what, over, 2) for what in ("calibrating", "comparing") for over in (0, 1, 2)]
+
+
+def test_a_quantized_network_can_be_loaded_copied_and_printed():
+    result = quantize(image_network(), images(2))
+    again = Network.parse(result.text())
+    first, second = (ip.load(item, ["CpuRef"]).run([images(1)]) for item in (result, again))
+    np.testing.assert_array_equal(first[0], second[0])
+    assert any(isinstance(layer.op, Quantize) for layer in again)
+    assert any(isinstance(layer.op, Dequantize) for layer in again)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"scheme": "int7"},
+            "unknown scheme 'int7'; did you mean 'int8'? (known: int8, uint8, int16, int8-symmetric)",
+        ),
+        (
+            {"observer": "histogram"},
+            "unknown observer 'histogram' (known: minmax, moving, percentile, entropy, mse)",
+        ),
+        ({"algorithm": "best"}, "unknown algorithm 'best' (known: calibrated, armnn)"),
+        ({"observer": "percentile", "percentile": 20}, "the percentile must be above 50 and at most 100, not 20"),
+        ({"float_layers": "first"}, "float_layers must be a list of names, not 'first'"),
+        (
+            {"float_layers": ["Softmin"]},
+            "float_layers has 'Softmin', but no layer and no operator of the network has this name; "
+            "did you mean 'Softmax'?",
+        ),
+        ({"data": None}, "there is no calibration data; give at least one sample"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    with pytest.raises(InvalidArgumentError) as caught:
+        quantize(image_network(), **({"data": images(1)} | arguments))
+    assert str(caught.value) == message
