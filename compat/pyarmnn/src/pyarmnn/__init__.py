@@ -70,6 +70,7 @@ from pyarmnn._generated.pyarmnn import (
     InstanceNormalizationDescriptor,
     IOptimizedNetwork,
     IOutputSlot,
+    IProfiler,
     IRuntime,
     L2NormalizationDescriptor,
     LstmDescriptor,
@@ -115,8 +116,14 @@ from pyarmnn._generated.pyarmnn import (
     UnaryOperation_Rsqrt,
     UnaryOperation_Sqrt,
 )
+from pyarmnn._generated.pyarmnn_caffeparser import ICaffeParser
+from pyarmnn._generated.pyarmnn_onnxparser import IOnnxParser
+from pyarmnn._generated.pyarmnn_tfliteparser import ITfLiteParser, TfLiteParserOptions
+from pyarmnn._generated.pyarmnn_tfparser import ITfParser
 from pyarmnn._generated.pyarmnn_version import GetMajorVersion, GetMinorVersion, GetVersion
-from pyarmnn._tensor import ConstTensor, Tensor
+from pyarmnn._quantization import dequantize, quantize
+from pyarmnn._tensor import ConstTensor, Tensor, make_input_tensors, make_output_tensors, workload_tensors_to_ndarray
+from pyarmnn._utilities import ProfilerData, get_profiling_data
 from pyarmnn._version import __arm_ml_version__, __version__
 
 __all__ = [
@@ -171,14 +178,19 @@ __all__ = [
     "GetMajorVersion",
     "GetMinorVersion",
     "GetVersion",
+    "ICaffeParser",
     "IConnectableLayer",
     "IDeviceSpec",
     "IInputSlot",
     "INetwork",
     "INetworkProperties",
+    "IOnnxParser",
     "IOptimizedNetwork",
     "IOutputSlot",
+    "IProfiler",
     "IRuntime",
+    "ITfLiteParser",
+    "ITfParser",
     "InstanceNormalizationDescriptor",
     "L2NormalizationDescriptor",
     "LstmDescriptor",
@@ -202,6 +214,7 @@ __all__ = [
     "PoolingAlgorithm_Average",
     "PoolingAlgorithm_L2",
     "PoolingAlgorithm_Max",
+    "ProfilerData",
     "QuantizedLstmInputParams",
     "ReshapeDescriptor",
     "ResizeDescriptor",
@@ -218,6 +231,7 @@ __all__ = [
     "Tensor",
     "TensorInfo",
     "TensorShape",
+    "TfLiteParserOptions",
     "TransposeConvolution2dDescriptor",
     "UnaryOperation_Abs",
     "UnaryOperation_Exp",
@@ -226,6 +240,12 @@ __all__ = [
     "UnaryOperation_Sqrt",
     "__arm_ml_version__",
     "__version__",
+    "dequantize",
+    "get_profiling_data",
+    "make_input_tensors",
+    "make_output_tensors",
+    "quantize",
+    "workload_tensors_to_ndarray",
 ]
 
 ARMNN_VERSION = GetVersion()

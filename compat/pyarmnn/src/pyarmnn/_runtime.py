@@ -14,6 +14,7 @@ from pyarmnn._arguments import INT, Kind, instance, overload_error
 from pyarmnn._device import IDeviceSpec
 from pyarmnn._optimized import Infos, IOptimizedNetwork
 from pyarmnn._options import CreationOptions, INetworkProperties
+from pyarmnn._profiler import IProfiler, profiler_of
 from pyarmnn._proxy import Proxy, borrowed
 from pyarmnn._shapes import TensorInfo
 from pyarmnn._tensors import ConstTensor, Tensor
@@ -153,6 +154,17 @@ class IRuntime(Proxy):
             self._runtime.enqueue_workload(number, inputs, outputs)
         except InterposerError as error:
             raise RuntimeError(f"Failed to enqueue workload for network. {error}") from error
+
+    def GetProfiler(self, networkId: int) -> IProfiler:
+        """Return the profiler of a loaded network, which is disabled at first.
+
+        Raises:
+            RuntimeError: the network is not loaded.
+        """
+        try:
+            return profiler_of(self._runtime.get_profiler(INT(networkId, "IRuntime_GetProfiler", 2)))
+        except InterposerError as error:
+            raise RuntimeError("Failed to get profiler") from error
 
 
 def _info(infos: Mapping[int, TensorInfo], number: int, kind: str) -> TensorInfo:

@@ -62,6 +62,19 @@ from pyarmnn._parameters import (
     LstmInputParams,
     QuantizedLstmInputParams,
 )
+from pyarmnn._profiler import (
+    IProfiler,
+)
+from pyarmnn._quantization.arithmetic import (
+    Dequantize_int8_t,
+    Dequantize_int16_t,
+    Dequantize_int32_t,
+    Dequantize_uint8_t,
+    Quantize_int8_t,
+    Quantize_int16_t,
+    Quantize_int32_t,
+    Quantize_uint8_t,
+)
 from pyarmnn._runtime import (
     IRuntime,
 )
@@ -209,6 +222,10 @@ __all__ = [
     "DataType_Signed32",
     "DepthToSpaceDescriptor",
     "DepthwiseConvolution2dDescriptor",
+    "Dequantize_int8_t",
+    "Dequantize_int16_t",
+    "Dequantize_int32_t",
+    "Dequantize_uint8_t",
     "DetectionPostProcessDescriptor",
     "Dimensionality_NotSpecified",
     "Dimensionality_Scalar",
@@ -228,6 +245,7 @@ __all__ = [
     "INetworkProperties",
     "IOptimizedNetwork",
     "IOutputSlot",
+    "IProfiler",
     "IRuntime",
     "InputTensorsVector",
     "InstanceNormalizationDescriptor",
@@ -256,6 +274,10 @@ __all__ = [
     "PoolingAlgorithm_Average",
     "PoolingAlgorithm_L2",
     "PoolingAlgorithm_Max",
+    "Quantize_int8_t",
+    "Quantize_int16_t",
+    "Quantize_int32_t",
+    "Quantize_uint8_t",
     "QuantizedLstmInputParams",
     "ReshapeDescriptor",
     "ResizeDescriptor",
