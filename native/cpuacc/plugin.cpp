@@ -20,12 +20,12 @@ bool is_known(const Shape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](int64_t extent) { return extent >= 0; });
 }
 
-/// Refuse nodes with unknown dimensions, unless their results are what the data determines.
+/// Refuse nodes with unknown dimensions, unless only those of their results are unknown because data determines them.
 Refusal unknown_extents(const Graph& graph, const Node& node) {
-  if (node.type == "NonMaxSuppression") return taken();  // compiled when the shapes of its operands are known
   auto known = [&](int tensor) { return tensor < 0 || is_known(graph[tensor].shape); };
+  const bool determines = node.type == "NonMaxSuppression";
   if (std::all_of(node.inputs.begin(), node.inputs.end(), known) &&
-      std::all_of(node.outputs.begin(), node.outputs.end(), known))
+      (determines || std::all_of(node.outputs.begin(), node.outputs.end(), known)))
     return taken();
   return refused("a shape is unknown until the network runs", IPR_REASON_SHAPE);
 }

@@ -8,7 +8,7 @@ import pytest
 import interposer as ip
 from interposer import TensorInfo
 from interposer.core.types import DataType
-from interposer.ops import NonMaxSuppression
+from interposer.ops import Comparison, ComparisonOperation, Constant, Gather, NonMaxSuppression, NonZero, Reshape
 
 pytestmark = pytest.mark.usefixtures("cpuacc")
 
@@ -66,3 +66,22 @@ def test_the_number_of_results_may_change_from_run_to_run():
         [expected] = model_of(op, (boxes, scaled), "CpuRef").run([boxes, scaled])
         [result] = model.run([boxes, scaled])
         assert result.tolist() == expected.tolist()
+
+
+def test_boxes_whose_number_the_data_determines_are_selected_by_another_backend():
+    [boxes], [[scores]] = arrays_of(1, 1, 50)
+    network = ip.Network("suppression")
+    inputs = [network.add_input_layer(n, TensorInfo(a.shape)).output for n, a in enumerate((boxes, scores))]
+    limit = network.add_layer(Constant(np.array(0.25, np.float32))).output
+    above = network.add_layer(Comparison(ComparisonOperation.GREATER), inputs[1], limit).output
+    places = network.add_layer(Reshape((-1,)), network.add_layer(NonZero(), above).output).output
+    shapes = ((1, -1, 4), (1, 1, -1))
+    operands = [
+        network.add_layer(Reshape(shape), network.add_layer(Gather(0), value, places).output).output
+        for shape, value in zip(shapes, inputs, strict=True)
+    ]
+    op = NonMaxSuppression(max_output_boxes_per_class=100, iou_threshold=0.5)
+    network.add_output_layer(0, network.add_layer(op, *operands, name="nms").output)
+    [expected], [result] = (ip.load(network, ids).run([boxes, scores]) for ids in (["CpuRef"], ["CpuAcc", "CpuRef"]))
+    assert len(expected) > 5
+    assert result.tolist() == expected.tolist()
