@@ -137,6 +137,94 @@ def test_a_loop_of_single_nodes_becomes_a_layer():
         assert number == count and value.tolist() == (X + sum(range(1, count + 1))).tolist()
 
 
+def old_conditional(*then, **more):
+    """Return nodes of TensorFlow 1 for a condition: ``then`` in one branch, and the input itself in the other."""
+    return [
+        placeholder("x", (None, 2)),
+        placeholder("limit", (), "int32"),
+        node("Shape", "shape", "x"),
+        const("first", np.int32([0])), const("last", np.int32([1])),
+        node("StridedSlice", "rows", "shape", "first", "last", "last", shrink_axis_mask=1),
+        node("Greater", "is_long", "rows", "limit"),
+        node("Switch", "pivot", "is_long", "is_long"),
+        node("Identity", "in_then", "pivot:1"), node("Identity", "in_else", "pivot"),
+        node("Switch", "branches", "x", "is_long"),
+        *then,
+        node("Merge", "y", "branches", "cut", **more),
+    ]  # fmt: skip
+
+
+CUT = (
+    placeholder("places", (2,), "int32"),
+    node("Identity", "inside", "places", "^in_then"),
+    const("axis", np.int32(0)),
+    node("GatherV2", "cut", "branches:1", "inside", "axis"),
+)
+
+
+PLACES = np.int32([3, 1])
+
+
+def test_only_the_branch_that_is_taken_runs():
+    data = graph(*old_conditional(*CUT))
+    assert [type(layer.op).__name__ for layer in load(data, outputs=["y"]).graph].count("If") == 1
+    long, short = np.arange(10, dtype=np.float32).reshape(5, 2), np.ones((2, 2), np.float32)
+    for limit, x, expected in ((4, long, long[[3, 1]]), (4, short, short), (5, long, long)):
+        result, index = run(data, x, np.array(limit, np.int32), PLACES, outputs=["y", "y:1"])
+        assert (result.tolist(), int(index)) == (expected.tolist(), int(len(x) > limit))
+
+
+def test_a_condition_inside_of_a_branch_runs_in_that_branch():
+    inner = [
+        *CUT[:-1],
+        const("zero", np.float32(0)), const("both", np.int32([0, 1])),
+        node("Sum", "total", "branches:1", "both"),
+        node("Greater", "is_positive", "total", "zero"),
+        node("Switch", "again", "branches:1", "is_positive"),
+        node("GatherV2", "gathered", "again:1", "inside", "axis"),
+        node("Neg", "negative", "again"),
+        node("Merge", "cut", "negative", "gathered"),
+    ]  # fmt: skip
+    data = graph(*old_conditional(*inner))
+    long, short = np.arange(10, dtype=np.float32).reshape(5, 2), np.ones((2, 2), np.float32)
+    for x, expected in ((long, long[[3, 1]]), (-long, long), (short, short)):
+        [result] = run(data, x, np.array(4, np.int32), PLACES, outputs=["y"])
+        assert result.tolist() == expected.tolist()
+
+
+def test_a_loop_in_a_branch_runs_in_that_branch():
+    frame = "loop"
+    loop = [
+        const("zero", np.int32(0)), const("one", np.int32(1)), const("half", np.float32(0.5)),
+        node("Identity", "start", "zero", "^in_then"),
+        node("Enter", "i/Enter", "start", frame_name=frame), node("Enter", "v/Enter", "branches:1", frame_name=frame),
+        node("Enter", "n/Enter", "limit", frame_name=frame, is_constant=True),
+        node("Enter", "half/Enter", "half", frame_name=frame, is_constant=True),
+        node("Enter", "one/Enter", "one", frame_name=frame, is_constant=True),
+        node("Merge", "i/Merge", "i/Enter", "i/Next"), node("Merge", "v/Merge", "v/Enter", "v/Next"),
+        node("Less", "less", "i/Merge", "n/Enter"), node("LoopCond", "test", "less"),
+        node("Switch", "i/Switch", "i/Merge", "test"), node("Switch", "v/Switch", "v/Merge", "test"),
+        node("Add", "i/add", "i/Switch:1", "one/Enter"), node("Mul", "v/mul", "v/Switch:1", "half/Enter"),
+        node("NextIteration", "i/Next", "i/add"), node("NextIteration", "v/Next", "v/mul"),
+        node("Exit", "i/Exit", "i/Switch"), node("Exit", "cut", "v/Switch"),
+    ]  # fmt: skip
+    data = graph(*old_conditional(*loop))
+    for rows, factor in ((4, 0.125), (2, 1.0)):
+        x = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
+        [result] = run(data, x, np.array(3, np.int32), outputs=["y"])
+        assert result.tolist() == (x * factor).tolist()
+
+
+@pytest.mark.parametrize("op", ["ExpandDims", "Squeeze"])
+def test_axes_of_size_1_come_and_go_among_unknown_dimensions(op):
+    shape = (None, None, 2) if op == "ExpandDims" else (None, 1, None, 2)
+    nodes = {"ExpandDims": node(op, "y", "x", "axis"), "Squeeze": node(op, "y", "x", squeeze_dims=[1])}
+    data = graph(placeholder("x", shape), const("axis", np.int32(1)), nodes[op])
+    x = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
+    given = x if op == "ExpandDims" else x[:, None]
+    assert run(data, given)[0].tolist() == (x[:, None] if op == "ExpandDims" else x).tolist()
+
+
 def test_a_loop_without_its_next_iteration_is_refused():
     nodes = [item for item in old_loop() if b"v/Next" not in item or b"NextIteration" not in item]
     with pytest.raises(ParseError) as caught:

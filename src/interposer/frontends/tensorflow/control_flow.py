@@ -13,8 +13,9 @@ from interposer.frontends.tensorflow.importer import Scope
 from interposer.frontends.tensorflow.lists import settled_list
 from interposer.frontends.tensorflow.loops import Loop, Place
 from interposer.frontends.tensorflow.node import Node
+from interposer.frontends.tensorflow.references import data_inputs
 from interposer.frontends.tensorflow.results import Absent, Result, TensorList
-from interposer.frontends.tensorflow.subgraphs import Body, called, invariants, region
+from interposer.frontends.tensorflow.subgraphs import Body, Region, called, invariants, region
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.frontends.unsupported import UnboundFormError
 from interposer.ir.graph import Value
@@ -64,10 +65,7 @@ def if_(node: Node) -> Result | list[Result]:
     branches = [item for item in regions if item is not None]
     if len(branches) < len(regions) or not branches[0].infos:
         return Absent.MISSING
-    condition = _predicate(node, condition)
-    captured = list(dict.fromkeys(value for item in branches for value in item.captured))
-    graphs = [item.rebound(captured) for item in branches]
-    return list(node.control(If(len(branches[0].infos)), [condition, *captured], graphs))
+    return list(_added_if(node, condition, branches))
 
 
 def _truth(value: Value) -> bool | None:
@@ -99,32 +97,59 @@ def switch(node: Node) -> list[Result]:
 @operator("Merge", "RefMerge", outputs=("output", "value_index"))
 def merge(node: Node) -> list[Result]:
     """Convert Merge: the input from the branch that is taken; the condition selects one if it is data."""
-    alive = [(item, guards) for item, guards in zip(node.inputs, node.guards, strict=True) if item is not Absent.DEAD]
+    texts = data_inputs(node.importer.message_of(node.name))
+    alive = [item for item in zip(node.inputs, node.guards, texts, strict=True) if item[0] is not Absent.DEAD]
     if len(alive) == 1:
         node.decided = [alive[0][1], alive[0][1]]
-        index = next(i for i, item in enumerate(node.inputs) if item is not Absent.DEAD)
-        return [alive[0][0], node.constant(_index(index))]
+        place = next(i for i, item in enumerate(node.inputs) if item is not Absent.DEAD)
+        return [alive[0][0], node.constant(_index(place))]
     if len(alive) != 2:
         raise ParseError(f"it has {len(alive)} inputs; expected one or two")
-    (first, own), (second, other) = alive
+    (first, own, text), (second, other, other_text) = alive
     predicate = next((value for value, truth in own if (value, not truth) in other), None)
     if predicate is None or not isinstance(first, Value) or not isinstance(second, Value):
         node.unsupported("its inputs are not those of the two branches of a condition")
+    node.decided = [own & other] * 2
     is_first = (predicate, True) in own
-    return _selected(node, predicate, *((first, second) if is_first else (second, first)), own & other, is_first)
-
-
-def _selected(
-    node: Node, predicate: Value, if_true: Value, if_false: Value, guards: Any, true_is_first: bool
-) -> list[Result]:
-    if if_true.known.dtype is not if_false.known.dtype or if_true.known.shape != if_false.known.shape:
-        node.unsupported("its branches give tensors of different shapes, and its condition is data")
-    node.decided = [guards, guards]
-    chosen = node.add(Where(), predicate, if_true, if_false)
+    branches = {is_first: (first, text), not is_first: (second, other_text)}
     index = node.step(Cast(DataType.INT32), predicate)
-    if true_is_first:
+    if is_first:
         index = node.step(Where(), predicate, node.constant(_index(0)), node.constant(_index(1)))
-    return [chosen, index]
+    return [_selected(node, predicate, branches), index]
+
+
+def _selected(node: Node, predicate: Value, branches: Mapping[bool, tuple[Value, str]]) -> Result:
+    """Return the value from the branch that is taken; `branches` has each branch's value and the reference to it.
+
+    The nodes in the branches become the regions of an If, so that only one branch runs.
+    """
+    scope = node.importer
+    (if_true, _), (if_false, _) = branches[True], branches[False]
+    is_empty = not any(scope.is_guarded(text, (predicate, truth)) for truth, (_, text) in branches.items())
+    is_same = if_true.known.with_constant(None) == if_false.known.with_constant(None)
+    if is_empty and is_same and if_true.known.is_ranked:
+        return node.add(Where(), predicate, if_true, if_false)
+    regions = [_branch(scope, branches[truth][1], predicate, truth) for truth in (True, False)]
+    created = [item for item in regions if item is not None]
+    if len(created) < len(regions):
+        return Absent.MISSING
+    return _added_if(node, predicate, created)[0]
+
+
+def _branch(scope: Scope, text: str, predicate: Value, truth: bool) -> Region | None:
+    """Return the nodes in a branch of a condition as a region with the output `text`."""
+    body = Body(scope, "then" if truth else "else", scope.nodes, function=scope.is_function)
+    for name in scope.border(text, (predicate, truth)):
+        body.scope.bring_in(name)
+    return body.region(body.outputs([text]))
+
+
+def _added_if(node: Node, condition: Value, regions: list[Region]) -> list[Value]:
+    """Add an If with these regions, which get all values that either of them captures."""
+    condition = _predicate(node, condition)
+    captured = list(dict.fromkeys(value for item in regions for value in item.captured))
+    graphs = [item.rebound(captured) for item in regions]
+    return list(node.control(If(len(regions[0].infos)), [condition, *captured], graphs))
 
 
 def _index(number: int) -> Any:
@@ -182,6 +207,7 @@ def exit_(node: Node) -> Result | list[Result]:
     known = {place.exit: result for place, result in zip(loop.places, results, strict=True) if place.exit}
     for name, result in known.items():
         scope.define(name, result)
+        scope.guard_like(name, node)
     return known[node.name]
 
 

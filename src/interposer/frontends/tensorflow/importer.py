@@ -313,6 +313,51 @@ class Scope(NetworkImport):
             own = created.decided[index] if created.decided is not None else guards
             self._guards[Reference(node.name, index)] = own
 
+    def guard_like(self, name: str, node: Node) -> None:
+        """Record that a node is used under the conditions under which the inputs of another one are."""
+        guards = frozenset(guard for item in node.guards for guard in item)
+        if guards:
+            self._guards[Reference(name)] = guards
+
+    def is_guarded(self, text: str, guard: tuple[Value, bool]) -> bool:
+        """Return True if a node is in the branch of a condition; those that switch values into it are not."""
+        reference = self.reference(text)
+        node = self._nodes.get(reference.node)
+        is_switch = node is not None and node.op in {"Switch", "RefSwitch"}
+        outputs = [Reference(reference.node, 0), Reference(reference.node, 1)] if is_switch else [reference]
+        return all(guard in self._guards.get(output, _NEVER) for output in outputs)
+
+    def border(self, text: str, guard: tuple[Value, bool]) -> list[str]:
+        """Return the converted nodes outside of the branch of a condition on which a value in the branch depends.
+
+        The nodes that switch values into the branch belong to them.
+        """
+        pending, seen, result = [text], set[str](), []
+        while pending:
+            text = pending.pop()
+            name = self.reference(text).node
+            if name in seen:
+                continue
+            seen.add(name)
+            node = self._nodes.get(name)
+            if node is None or not self.is_guarded(text, guard):
+                result.append(name)
+                continue
+            pending += self._operands(node)
+        return result
+
+    def _operands(self, node: NodeDef) -> list[str]:
+        """Return the references to all values on which a node depends directly."""
+        loop = self.loops.of(node)
+        return loop.entries() if loop is not None else [*data_inputs(node), *self._pivots(node)]
+
+    def bring_in(self, name: str) -> None:
+        """Record that a node stands for what it stands for in the outer scope."""
+        assert self.outer is not None
+        results = self.outer._results[name]
+        absent = isinstance(results, Absent)
+        self._results[name] = results if absent else [self.brought_in(result) for result in results]
+
     def _survey(self, node: NodeDef) -> None:
         """Record a node's operator if it is not known, and those of the functions that it calls.
 
