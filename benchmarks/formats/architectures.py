@@ -117,9 +117,9 @@ def googlenet(net: Writer) -> str:
         if block is None:
             x = net.max_pool(x, 3, 2)
             continue
-        one, three_in, three, five_in, five, pooled = block
+        single, three_in, three, five_in, five, pooled = block
         branches = conv(conv(x, three_in, 1), three, 3), conv(conv(x, five_in, 1), five, 5)
-        x = net.concat(conv(x, one, 1), *branches, conv(net.max_pool(x, 3, 1), pooled, 1))
+        x = net.concat(conv(x, single, 1), *branches, conv(net.max_pool(x, 3, 1), pooled, 1))
     return net.softmax(net.dense(net.global_mean(x), 1000))
 
 

@@ -230,12 +230,12 @@ class TensorFlowWriter:
         split = self._node("Split", axis, x, num_split=4, like=x)
         y, x, height, width = (split, *(f"{split}:{index}" for index in (1, 2, 3)))
         ends = []
-        for place, (center, extent) in enumerate(((y, height), (x, width))):
+        for place, (center, length) in enumerate(((y, height), (x, width))):
             scale = self._constant(anchors[:, 2 + place, None])
             middle = self._node("Mul", self._node("Mul", center, self._constant(np.float32(0.1))), scale)
             middle = self._node("AddV2", middle, self._constant(anchors[:, place, None]))
             half = self._node(
-                "Mul", self._node("Exp", self._node("Mul", extent, self._constant(np.float32(0.2)))), scale
+                "Mul", self._node("Exp", self._node("Mul", length, self._constant(np.float32(0.2)))), scale
             )
             half = self._node("Mul", half, self._constant(np.float32(0.5)))
             ends.append((self._node("Sub", middle, half), self._node("AddV2", middle, half)))

@@ -355,8 +355,9 @@ class Scope(NetworkImport):
         """Record that a node stands for what it stands for in the outer scope."""
         assert self.outer is not None
         results = self.outer._results[name]
-        absent = isinstance(results, Absent)
-        self._results[name] = results if absent else [self.brought_in(result) for result in results]
+        if not isinstance(results, Absent):
+            results = [self.brought_in(result) for result in results]
+        self._results[name] = results
 
     def _survey(self, node: NodeDef) -> None:
         """Record a node's operator if it is not known, and those of the functions that it calls.
