@@ -93,8 +93,9 @@ def _summary(counts: Counter[str], total: int, known: int) -> str:
         f"Of the {len(OPERATORS)} builtin operators, {known} are supported. Each case is a model with one operator. "
         f"The reference kernels of Interposer and LiteRT's interpreter, version {VERSION}, compute its results from "
         f"the same inputs. Of {total:,} cases, {counts['agrees']:,} agree, and LiteRT refuses "
-        f"{counts['refused by LiteRT']:,}. Floats agree within a tolerance, integers exactly. Worked examples have "
-        "results that follow from the specification of the operator. Other tests cover operators without cases."
+        f"{counts['refused by LiteRT']:,}. Floats agree within a tolerance, integers and quantized values exactly. "
+        "Worked examples have results that follow from the specification of the operator. Other tests cover operators "
+        "without cases."
     )
 
 

@@ -186,8 +186,8 @@ def test_an_empty_batch_gives_an_empty_result():
             "input is int8 and output uint8; takes int8, uint8 or int16 for both",
         ),
         (
-            [("int16", Q), ("int16", Q), None, ("int16", Q)],
-            "weights are int16; takes int8 or uint8 with quantized input",
+            [("int8", Q), ("int16", Q), None, ("int8", Q)],
+            "weights are int16; takes int8 or uint8, or int16 with an input of int16",
         ),
         ([("int8", Q), ("int8", Q), "int64", ("int8", Q)], "bias is int64; takes int32 with int8"),
         (

@@ -117,8 +117,8 @@ def _quantized_types(info: KernelInfo) -> str | None:
         return "input is quantized, but weights or output are not"
     if x.dtype is not output.dtype or x.dtype not in EIGHT_BITS | {DataType.INT16}:
         return f"input is {x.dtype} and output {output.dtype}; takes int8, uint8 or int16 for both"
-    if weights.dtype not in EIGHT_BITS:
-        return f"weights are {weights.dtype}; takes int8 or uint8 with quantized input"
+    if weights.dtype not in EIGHT_BITS and (x.dtype, weights.dtype) != (DataType.INT16,) * 2:
+        return f"weights are {weights.dtype}; takes int8 or uint8, or int16 with an input of int16"
     if any(tensor.quantization and tensor.quantization.per_axis for tensor in (x, output)):
         return "input or output is quantized along an axis; takes one scale for each"
     return _bias_types(x, info.get("bias"))
@@ -144,7 +144,7 @@ class Requantizer:
     """Converts sums of products of quantized values to quantized outputs, bit for bit as TFLite's reference.
 
     It is called with an array of sums, whose last axis is the channel axis. Sums have 32 bits. For 16-bit activations
-    they have 64 bits (`wide`), unless the bias has 32 bits.
+    they have 64 bits (`wide`), unless the bias has 32 bits and the weights have 8.
     """
 
     scale: Callable[[Array], Array]
@@ -158,7 +158,7 @@ class Requantizer:
         cls, x: TensorInfo, weights: TensorInfo, output: TensorInfo, bias: Array | None, scaling: Scaling
     ) -> Requantizer:
         """Return the requantizer for a layer with input `x`, these weights and output, and the bias if it has one."""
-        wide = x.dtype is DataType.INT16 and (bias is None or bias.dtype != np.int32)
+        wide = x.dtype is DataType.INT16 and (bias is None or bias.dtype != np.int32 or weights.dtype is x.dtype)
         ratio = _ratio(x, weights, output, single=scaling is Scaling.FIXED_POINT_OF_SINGLES)
         return cls(_scale(ratio, scaling, wide), bias, wide, output.zero_point, output.dtype)
 

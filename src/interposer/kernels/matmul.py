@@ -44,7 +44,8 @@ def fully_connected(
 
 
 def _plan(op: FullyConnected, info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
-    return plan(info, weights, bias, op.output_axis, Scaling.REAL)
+    scaling = Scaling.FIXED_POINT if info.at(1).dtype is DataType.INT16 else Scaling.REAL
+    return plan(info, weights, bias, op.output_axis, scaling)
 
 
 @kernel.prepare(fully_connected)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from interposer.core.types import differ
+from interposer.core.types import DataType, differ
 from interposer.frontends.tflite.blockwise import is_blockwise
 from interposer.frontends.tflite.hybrid import float_weights, is_hybrid, rounded
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.matmul import BatchMatMul, FullyConnected, IntegerMatMul
+from interposer.ops.quantization import Cast
+from interposer.ops.rearrange import Transpose
 from interposer.ops.reshape import Reshape
 
 __all__: list[str] = []
@@ -44,9 +46,28 @@ def _rows(node: Node) -> Value:
 
 @operator("BATCH_MATMUL", options=True)
 def batch_matmul(node: Node) -> list[Value]:
-    """Convert BATCH_MATMUL; the adjoint options mean transposition, as there are no complex numbers."""
+    """Convert BATCH_MATMUL; the adjoint options mean transposition, as there are no complex numbers.
+
+    Products of int8 with a result of int32 ignore scales and zero points, as in LiteRT.
+    """
     a, b = node.input(0), node.input(1)
+    if node.output_info.dtype is DataType.INT32 and a.known.dtype is DataType.INT8:
+        return node.result(
+            IntegerMatMul(), *(_matrix(node, value, name) for value, name in ((a, "adj_x"), (b, "adj_y")))
+        )
     if is_hybrid(a, b):
         axis = -2 if node.options["adj_x"] else -1
         a = rounded(node, a, (axis,), asymmetric=node.options["asymmetric_quantize_inputs"])
     return node.result(BatchMatMul(node.options["adj_x"], node.options["adj_y"]), a, node.like(1, a, fold=False))
+
+
+def _matrix(node: Node, value: Value, option: str) -> Value:
+    """Return an operand of BATCH_MATMUL without its scale, and with its last two axes swapped if the option is set."""
+    if value.known.is_quantized:
+        value = node.add(Cast(value.known.dtype), value)
+    if not node.options[option]:
+        return value
+    rank = value.known.rank
+    if rank < 2:
+        node.fail(f"an operand has shape {value.known.shape}; expected at least rank 2")
+    return node.add(Transpose((*range(rank - 2), rank - 1, rank - 2)), value)
