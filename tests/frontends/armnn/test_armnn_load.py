@@ -172,7 +172,7 @@ class TestRefusals:
     def test_types_and_shapes_must_be_those_that_the_layer_gives(self) -> None:
         root = one_layer("Activation", [info([2, 3])], [info([3, 2])], descriptor=RELU)
         assert refusal(root) == (
-            "layers[1] Activation 'y': output slot 0 has shape [3, 2] in the file, but the layer gives [2, 3]"
+            "layers[1] Activation 'y': output slot 0 is declared with shape [3, 2], but the layer gives [2, 3]"
         )
 
     def test_a_connection_must_lead_to_an_output(self) -> None:

@@ -9,9 +9,11 @@ from interposer.core.errors import UnsupportedLayerError
 from interposer.ir.graph import Layer
 from interposer.report.records import Refusal
 from pyarmnn._infos import info_from_core
+from pyarmnn._network.slots import IConnectableLayer
+from pyarmnn._shapes import TensorInfo
 from pyarmnn._types import GetDataTypeName
 
-__all__ = ["fallbacks", "refusals"]
+__all__ = ["fallbacks", "refusals", "unsupported"]
 
 
 def fallbacks(optimized: OptimizedNetwork, network: Network) -> tuple[str, ...]:
@@ -25,23 +27,42 @@ def refusals(error: UnsupportedLayerError, network: Network, backends: Sequence[
     return "".join(_lines(error.refusals, {layer.name: layer for layer in network}, backends))
 
 
-def _lines(refusals: Iterable[Refusal], layers: dict[str, Layer], backends: Sequence[str]) -> Iterator[str]:
+def unsupported(layer: IConnectableLayer, backends: Sequence[str], reason: str) -> str:
+    """Return what is reported about a layer that no backend supports, for a reason that does not depend on them."""
+    inputs = [slot._source._info for slot in layer._inputs if slot._source is not None]
+    taken, returned = (_named(infos) for infos in (inputs, [slot._info for slot in layer._outputs]))
+    warnings = [_warned(layer._type, backend, taken, returned, reason) for backend in backends]
+    return "".join([*warnings, _failed(layer._type, backends)])
+
+
+def _named(infos: Sequence[TensorInfo]) -> str:
+    return GetDataTypeName(infos[0].GetDataType()) if infos else "Float32"
+
+
+def _warned(kind: str, backend: str, taken: str, returned: str, reason: str) -> str:
+    return (
+        f"WARNING: Layer of type {kind} is not supported on requested backend {backend} for input data type {taken} "
+        f"and output data type {returned} (reason: {reason}), falling back to the next backend."
+    )
+
+
+def _failed(kind: str, backends: Sequence[str]) -> str:
     names = "".join(f"{backend} " for backend in backends)
+    return f"ERROR: Layer of type {kind} is not supported on any preferred backend [{names}]"
+
+
+def _lines(refusals: Iterable[Refusal], layers: dict[str, Layer], backends: Sequence[str]) -> Iterator[str]:
     by_layer: dict[str, list[Refusal]] = {}
     for refusal in refusals:
         by_layer.setdefault(refusal.layer, []).append(refusal)
     for name, reasons in by_layer.items():
         yield from (_warning(refusal, layers.get(name)) for refusal in reasons)
-        yield f"ERROR: Layer of type {reasons[0].kind} is not supported on any preferred backend [{names}]"
+        yield _failed(reasons[0].kind, backends)
 
 
 def _warning(refusal: Refusal, layer: Layer | None) -> str:
     taken, returned = _types(layer)
-    return (
-        f"WARNING: Layer of type {refusal.kind} is not supported on requested backend {refusal.backend} for input data "
-        f"type {taken} and output data type {returned} (reason: {'; '.join(refusal.reasons)}), falling back to the "
-        "next backend."
-    )
+    return _warned(refusal.kind, refusal.backend, taken, returned, "; ".join(refusal.reasons))
 
 
 def _types(layer: Layer | None) -> tuple[str, str]:

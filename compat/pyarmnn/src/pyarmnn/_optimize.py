@@ -58,8 +58,8 @@ def _optimized(
 ) -> tuple[IOptimizedNetwork, tuple[str, ...]]:
     if not backends:
         raise RuntimeError("Invoked Optimize with no backends specified")
-    core, infos = translated(network)
     chosen = _existing(backends, device_spec)
+    core, infos = translated(network, chosen)
     try:
         optimized = ip.optimize(core, chosen, device_spec._device_spec, _core_options(options))
     except UnsupportedLayerError as error:

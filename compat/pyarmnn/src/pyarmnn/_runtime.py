@@ -10,6 +10,7 @@ import numpy as np
 
 import interposer as ip
 from interposer.core.errors import InterposerError
+from interposer.runtime.bindings import Binding
 from pyarmnn._arguments import INT, Kind, instance, overload_error
 from pyarmnn._device import IDeviceSpec
 from pyarmnn._optimized import Infos, IOptimizedNetwork
@@ -148,9 +149,10 @@ class IRuntime(Proxy):
         infos = self._loaded(number)
         if len(sources) != len(infos.inputs):
             raise RuntimeError("Number of inputs provided does not match network.")
-        inputs = _arrays("input", infos.inputs, dict(sources))
-        outputs = _arrays("output", infos.outputs, dict(targets))
         try:
+            bindings = self._runtime.bindings(number)
+            inputs = _arrays("input", infos.inputs, dict(sources), bindings.inputs)
+            outputs = _arrays("output", infos.outputs, dict(targets), bindings.outputs)
             self._runtime.enqueue_workload(number, inputs, outputs)
         except InterposerError as error:
             raise RuntimeError(f"Failed to enqueue workload for network. {error}") from error
@@ -173,18 +175,23 @@ def _info(infos: Mapping[int, TensorInfo], number: int, kind: str) -> TensorInfo
     return TensorInfo(infos[number])
 
 
-def _arrays(kind: str, infos: Mapping[int, TensorInfo], tensors: Mapping[int, Any]) -> dict[int, np.ndarray[Any, Any]]:
-    """Return the memory of each tensor of the network in the network's shape."""
+def _arrays(
+    kind: str, infos: Mapping[int, TensorInfo], tensors: Mapping[int, Any], bindings: Mapping[int, Binding]
+) -> dict[int, np.ndarray[Any, Any]]:
+    """Return the memory of each tensor in the shape and type that the loaded network has for it."""
     for number in infos:
         if number not in tensors:
             raise RuntimeError(f"No tensor supplied for {kind} {number}")
-    return {number: _array(info, tensors[number]) for number, info in infos.items()}
+    return {number: _array(info, tensors[number], bindings[number]) for number, info in infos.items()}
 
 
-def _array(info: TensorInfo, tensor: Any) -> np.ndarray[Any, Any]:
+def _array(info: TensorInfo, tensor: Any, binding: Binding) -> np.ndarray[Any, Any]:
     if tensor.GetNumElements() != info.GetNumElements():
         raise RuntimeError("MemCopyQueueDescriptor: input & output must have the same number of elements.")
     if tensor.GetDataType() != info.GetDataType():
         raise RuntimeError("MemCopyQueueDescriptor: input & output must have identical data types.")
-    result: np.ndarray[Any, Any] = tensor.get_memory_area().reshape(list(info.GetShape()))
+    memory = tensor.get_memory_area()
+    if memory is None:
+        raise RuntimeError("A tensor has no memory; create it from a TensorInfo or from an array.")
+    result: np.ndarray[Any, Any] = memory.reshape(list(info.GetShape()) if binding.shape is None else binding.shape)
     return result

@@ -23,7 +23,7 @@ def _numbers(values: Any) -> list[int]:
         raise TypeError("Argument is not a tuple")
     if not all(isinstance(value, int | float | np.integer | np.floating) for value in values):
         raise TypeError("All elements must be numbers")
-    numbers = [math.trunc(value) for value in values]
+    numbers = [int(value) for value in values]
     for number in numbers:
         if not 0 <= number < 2**32:
             raise OverflowError(f"{number} cannot be an unsigned integer of 32 bits")

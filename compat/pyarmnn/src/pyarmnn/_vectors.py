@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from pyarmnn._backend_id import BackendId
+from pyarmnn._iterators import SwigPyIterator
 from pyarmnn._proxy import Proxy
 from pyarmnn._tensors import ConstTensor, Tensor
 
@@ -36,6 +37,10 @@ class _Vector(Proxy, list[Any], module=None, destructor=False):
     def pop_back(self) -> None:
         """Remove the last element."""
         self.pop()
+
+    def iterator(self) -> SwigPyIterator:
+        """Return an iterator at the first element."""
+        return SwigPyIterator._of(self)
 
     def front(self) -> Any:
         """Return the first element."""

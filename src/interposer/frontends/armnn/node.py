@@ -221,10 +221,10 @@ class Node:
         """
         info, inferred = self.infos[slot], value.known
         if info.dtype is not inferred.dtype:
-            self.fail(f"output slot {slot} is {info.dtype} in the file, but the layer gives {inferred.dtype}")
+            self.fail(f"output slot {slot} is declared as {info.dtype}, but the layer gives {inferred.dtype}")
         if info.shape.accepts(inferred.shape):
             return value
         shapes = {tuple(info.shape), tuple(inferred.shape)} if info.is_concrete and inferred.is_ranked else set()
         if shapes != {(), (1,)}:
-            self.fail(f"output slot {slot} has shape {info.shape} in the file, but the layer gives {inferred.shape}")
+            self.fail(f"output slot {slot} is declared with shape {info.shape}, but the layer gives {inferred.shape}")
         return self.add(Reshape(tuple(info.shape)), value, like=inferred)

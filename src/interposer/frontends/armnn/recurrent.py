@@ -6,13 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
+
 from interposer.core.schema import Op
 from interposer.formats.armnn.schema import LSTM_PARAMS, QLSTM_PARAMS, QUANTIZED_LSTM_PARAMS
 from interposer.frontends.armnn.armnn_converters import layer
 from interposer.frontends.armnn.node import Node
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
-from interposer.ops.elementwise import Multiplication
+from interposer.ops.elementwise import Multiplication, Subtraction
 from interposer.ops.lstm import Lstm, UnidirectionalSequenceLstm
 from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
 from interposer.ops.rearrange import Splitter, Stack
@@ -80,7 +82,7 @@ def _scratch(node: Node, op: Lstm, gates: Value, cell_state: Value) -> Value:
     """Return the scratch tensor of Arm NN, which holds four blocks (three with CIFG), each with all batches.
 
     The blocks are the input gate, the activated cell state, the forget gate, and the product of output gate and
-    activated cell state.
+    activated cell state. With CIFG, the third block is the input gate that follows from the forget gate.
     """
     if not gates.known.dtype.is_float:
         return gates
@@ -89,6 +91,8 @@ def _scratch(node: Node, op: Lstm, gates: Value, cell_state: Value) -> Value:
     *first, _, forget, output = node.pieces(Splitter(1, (width // count,) * count), gates)
     function = _ACTIVATIONS.get(op.activation_func)
     cell = cell_state if function is None else node.add(function, cell_state)
+    if op.cifg_enabled:
+        forget = node.add(Subtraction(), node.constant(np.ones((1, 1), gates.known.dtype.numpy)), forget)
     blocks = [*first, cell, forget, node.add(Multiplication(), output, cell)]
     return node.add(Reshape((batch, width)), node.add(Stack(0), *blocks))
 

@@ -40,6 +40,8 @@ from pyarmnn._descriptors import (
 from pyarmnn._device import (
     IDeviceSpec,
 )
+from pyarmnn._guids import IBackend, ProfilingDynamicGuid, ProfilingStaticGuid
+from pyarmnn._iterators import SwigPyIterator
 from pyarmnn._network import (
     IConnectableLayer,
     IInputSlot,
@@ -83,6 +85,7 @@ from pyarmnn._shapes import (
     TensorInfo,
     TensorShape,
 )
+from pyarmnn._streams import cerr, cin, clog, cout, ios, ios_base, iostream, istream, ostream
 from pyarmnn._tensors import (
     ConstTensor,
     Tensor,
@@ -238,6 +241,7 @@ __all__ = [
     "GatherDescriptor",
     "GetDataTypeName",
     "GetDataTypeSize",
+    "IBackend",
     "IConnectableLayer",
     "IDeviceSpec",
     "IInputSlot",
@@ -274,6 +278,8 @@ __all__ = [
     "PoolingAlgorithm_Average",
     "PoolingAlgorithm_L2",
     "PoolingAlgorithm_Max",
+    "ProfilingDynamicGuid",
+    "ProfilingStaticGuid",
     "Quantize_int8_t",
     "Quantize_int16_t",
     "Quantize_int32_t",
@@ -295,6 +301,7 @@ __all__ = [
     "Status_Failure",
     "Status_Success",
     "StridedSliceDescriptor",
+    "SwigPyIterator",
     "Tensor",
     "TensorInfo",
     "TensorPair",
@@ -306,4 +313,13 @@ __all__ = [
     "UnaryOperation_Neg",
     "UnaryOperation_Rsqrt",
     "UnaryOperation_Sqrt",
+    "cerr",
+    "cin",
+    "clog",
+    "cout",
+    "ios",
+    "ios_base",
+    "iostream",
+    "istream",
+    "ostream",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 from pyarmnn._arguments import INT, Kind, overload_error
 from pyarmnn._descriptor import Descriptor
 from pyarmnn._network.kinds import BIASES, KINDS
+from pyarmnn._network.recurrent import check_lstm, check_quantized_lstm
 from pyarmnn._network.slots import Constant, IConnectableLayer
 from pyarmnn._proxy import Proxy
 from pyarmnn._tensors import ConstTensor
@@ -84,3 +85,7 @@ def _check_constants(kind: str, descriptor: Any, constants: dict[str, Constant])
     """Raise RuntimeError if a constant is absent that the descriptor asks for."""
     if getattr(descriptor, "m_BiasEnabled", False) and "biases" not in constants:
         raise RuntimeError(f"Add{kind}Layer: biases cannot be empty")
+    if kind == "Lstm":
+        check_lstm(descriptor, constants)
+    if kind == "QuantizedLstm":
+        check_quantized_lstm(constants)

@@ -1,0 +1,52 @@
+"""Networks that programs built, or that parsers read, for Interposer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import interposer as ip
+from pyarmnn import _types as types
+from pyarmnn._infos import info_from_core
+from pyarmnn._network import INetwork
+from pyarmnn._network.slots import IConnectableLayer
+from pyarmnn._optimized import Infos
+from pyarmnn._shapes import TensorInfo
+from pyarmnn._translate.graph import Builder
+
+__all__ = ["translated"]
+
+
+def translated(network: INetwork, backends: Sequence[str]) -> tuple[ip.Network, Infos]:
+    """Return the network for Interposer, with the infos of its inputs and outputs; `backends` are for messages.
+
+    Raises:
+        RuntimeError: a layer is not connected or not valid.
+    """
+    if network._parsed is not None:
+        return network._parsed, _parsed_infos(network._parsed)
+    builder = Builder(backends)
+    builder.build(network._layers)
+    return ip.Network("network", builder.graph), _infos(network._layers)
+
+
+def _parsed_infos(network: ip.Network) -> Infos:
+    inputs = {number: info_from_core(layer.outputs[0].known) for number, layer in network.inputs.items()}
+    outputs = {number: info_from_core(layer.values[0].known) for number, layer in network.outputs.items()}
+    return Infos(inputs, outputs)
+
+
+def _infos(layers: Sequence[IConnectableLayer]) -> Infos:
+    inputs = {layer._descriptor: TensorInfo(layer._outputs[0]._info) for layer in layers if layer._type == "Input"}
+    outputs = {layer._descriptor: _result_info(layer) for layer in layers if layer._type == "Output"}
+    return Infos(inputs, outputs)
+
+
+def _result_info(output: IConnectableLayer) -> TensorInfo:
+    """Return the info of what an Output layer reads; the results of Softmax of 8 bits always have the same scale."""
+    source = output._inputs[0]._source
+    assert source is not None
+    result = TensorInfo(source._info)
+    if source._layer._type == "Softmax" and result.GetDataType() == types.DataType_QAsymmU8:
+        result.SetQuantizationScale(1 / 256)
+        result.SetQuantizationOffset(0)
+    return result
