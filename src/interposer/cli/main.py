@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "compare": "run two backends layer by layer, and show where they differ",
     "plan": "measure which backend should run which layer, and write a plan file",
     "convert": "write a network as an ONNX or a TensorFlow Lite model",
+    "quantize": "quantize a float network with calibration data",
     "backends": "list the backends, and why some are absent",
     "cache": "list the cached files, say which are stale and why, or delete them",
     "ops": "list the operators, or those that a backend has kernels for",

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["number", "positive", "threads", "whole"]
+__all__ = ["number", "numbers", "positive", "spreads", "threads", "whole"]
 
 _MOST_THREADS: Final = 4096
 
@@ -51,3 +51,22 @@ def number(expected: str, *, zero: bool = True) -> Callable[[str], float]:
         return result
 
     return read
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Return one or several finite numbers with commas between them; raise `ArgumentTypeError` for any other text."""
+    try:
+        result = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        result = ()
+    if not result or not all(map(math.isfinite, result)):
+        raise argparse.ArgumentTypeError(f"expected a number, or several with commas, not {text!r}")
+    return result
+
+
+def spreads(text: str) -> tuple[float, ...]:
+    """Return one or several numbers above zero; raise `ArgumentTypeError` for any other text."""
+    result = numbers(text)
+    if not all(item > 0 for item in result):
+        raise argparse.ArgumentTypeError(f"expected positive numbers, not {text!r}")
+    return result

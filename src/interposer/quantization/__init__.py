@@ -3,6 +3,7 @@
 `quantize` is the only function that most programs need. Its modules are imported on first use.
 """
 
+from interposer.quantization.files import read_samples
 from interposer.quantization.observers import OBSERVERS, Observer
 from interposer.quantization.quantizer import QuantizedNetwork, quantize
 from interposer.quantization.report import LayerReport, OutputReport, QuantizationReport
@@ -18,4 +19,5 @@ __all__ = [
     "QuantizedNetwork",
     "Scheme",
     "quantize",
+    "read_samples",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -15,6 +16,7 @@ from interposer.quantization.armnn import per_tensor, static_ranges
 from interposer.quantization.calibration import Progress, Runs, observe_all, silent
 from interposer.quantization.decisions import Decisions, Ranges, decide
 from interposer.quantization.evaluation import compared
+from interposer.quantization.files import read_samples
 from interposer.quantization.observers import Observer, observer_named
 from interposer.quantization.preparing import prepared
 from interposer.quantization.rebuilding import rebuilt
@@ -67,7 +69,8 @@ def quantize(
         source: a network or a model file, in any form that `load` takes.
         data: calibration data: an array or a mapping from input's name to array, with the samples along axis 0, or an
             iterable of samples. A sample is an array, a sequence of arrays in the order of the inputs, or a mapping by
-            name. Only ``algorithm="armnn"`` works without data.
+            name. A path names a .npz, .npy or .csv file, or a folder with .npz and .npy files (see `read_samples`).
+            Only ``algorithm="armnn"`` works without data.
         scheme: "int8", "uint8", "int16" (int16 activations and int8 weights), "int8-symmetric", or Arm NN's names of
             them (such as "QAsymmU8").
         algorithm: "calibrated" uses the observed ranges and fuses clamps with the layers before them. "armnn" has the
@@ -98,7 +101,7 @@ def quantize(
     original = read_network(source, format, shapes)
     network = prepared(original, default_runtime() if runtime is None else runtime)
     left = _left(network, float_layers)
-    samples = None if data is None and algorithm == "armnn" else samples_of(original, () if data is None else data)
+    samples = None if data is None and algorithm == "armnn" else _samples(original, data)
     runs = Runs(None if backends is None else list(backends), runtime, progress)
     create = observer_named(observer, percentile)
     observers = {} if samples is None else observe_all(network, samples, create, {}, runs)[0]
@@ -137,6 +140,12 @@ class _Quantizer:
         levels = 2**self.scheme.activations.bits
         observed = {value: observer.range(levels) for value, observer in self.observers.items()}
         return static_ranges(self.network) | observed if self.settings.algorithm == "armnn" else observed
+
+
+def _samples(network: Network, data: Any) -> Samples:
+    if isinstance(data, str | os.PathLike):
+        return read_samples(network, data)
+    return samples_of(network, () if data is None else data)
 
 
 def _scheme(scheme: str | Scheme, algorithm: str, per_channel: bool | None) -> Scheme:
