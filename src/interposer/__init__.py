@@ -22,7 +22,7 @@ TYPE_CHECKING = False  # avoids importing the module typing, which takes longer 
 if TYPE_CHECKING:
     from typing import Any
 
-    from interposer import backend, errors, frontends, ops, testing, writers
+    from interposer import backend, errors, frontends, ops, profiling, testing, writers
     from interposer.backend import (
         Backend,
         BackendContext,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from interposer.optimizer.optimize import optimize
     from interposer.optimizer.optimizer_options import OptimizerOptions
     from interposer.plugins import BackendRegistry, DeviceSpec, process_registry
+    from interposer.profiling import Profile, profile
     from interposer.quantization.quantizer import QuantizedNetwork, quantize
     from interposer.report.optimized import OptimizedNetwork
     from interposer.runtime import CreationOptions, RunControl, Runtime, WorkingMemHandle
@@ -59,6 +60,7 @@ _HOMES = {
     "interposer.plugins": ("BackendRegistry", "DeviceSpec", "process_registry"),
     "interposer.core.errors": ("InterposerError",),
     "interposer.ir.network": ("Network",),
+    "interposer.profiling": ("Profile", "profile"),
     "interposer.quantization": ("QuantizedNetwork", "quantize"),
     "interposer.report.optimized": ("OptimizedNetwork",),
     "interposer.kernels": ("compute",),
@@ -69,7 +71,7 @@ _HOMES = {
     "interposer.core.types": ("DataLayout", "DataType", "Quantization", "TensorInfo", "TensorShape"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-_MODULES = frozenset({"backend", "errors", "frontends", "ops", "testing", "writers"})
+_MODULES = frozenset({"backend", "errors", "frontends", "ops", "profiling", "testing", "writers"})
 
 __all__ = [
     "Backend",
@@ -92,6 +94,7 @@ __all__ = [
     "OptimizedNetwork",
     "OptimizerOptions",
     "Plan",
+    "Profile",
     "Quantization",
     "QuantizedNetwork",
     "RunControl",
@@ -112,6 +115,8 @@ __all__ = [
     "ops",
     "optimize",
     "process_registry",
+    "profile",
+    "profiling",
     "quantize",
     "testing",
     "writers",

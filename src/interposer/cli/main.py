@@ -25,6 +25,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS: Final = {
     "run": "run a network on an image or on arrays, and show what it gives",
     "explain": "show which backend gets which layer, and why the others do not",
+    "trace": "run a network, and write what happened as a timeline for Perfetto or Chrome",
     "bench": "measure a network on all backends, and compare their times",
     "compare": "run two backends layer by layer, and show where they differ",
     "plan": "measure which backend should run which layer, and write a plan file",

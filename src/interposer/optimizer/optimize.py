@@ -37,6 +37,8 @@ from interposer.optimizer.precision import reduce_precision
 from interposer.optimizer.preference import Preference
 from interposer.optimizer.substitute import let_backends_optimize
 from interposer.plugins import DeviceSpec
+from interposer.profiling import Category
+from interposer.profiling.recorder import interval
 from interposer.report.optimized import OptimizedNetwork
 from interposer.report.records import Crossing, Message, Placement
 
@@ -45,6 +47,7 @@ __all__ = ["optimize", "simplified"]
 
 @memory_to("optimize the network")
 @inferences_remembered()
+@interval(Category.OPTIMIZE, "optimize")
 def optimize(
     network: Network,
     backends: Iterable[str] | None = None,
@@ -84,7 +87,8 @@ def optimize(
     snapshot = _divided(assigner)
     if options.debug:
         insert_debug_layers(graph)
-    crossings = _cross(graph, chosen, options)
+    with interval(Category.OPTIMIZE, "place tensors"):
+        crossings = _cross(graph, chosen, options)
     verify(graph, after="placing tensors", placed=True)
     return OptimizedNetwork(
         graph=graph,
@@ -109,7 +113,8 @@ def _divided(assigner: Assigner) -> Graph:
     Returns a copy of the graph as it was after the assignment, before any replacement.
     """
     graph, records = assigner.graph, assigner.records
-    _assign(assigner.with_regions())
+    with interval(Category.OPTIMIZE, "assign layers to backends"):
+        _assign(assigner.with_regions())
     verify(graph, after="assignment")
     records.messages += map(_reported, (place for place in places(graph) if isinstance(place.layer.op, ControlFlow)))
     snapshot = graph.clone()

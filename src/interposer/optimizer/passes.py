@@ -34,6 +34,8 @@ from interposer.optimizer.rewrites.regions import tidy_regions
 from interposer.optimizer.rewrites.settling import settle_layers
 from interposer.optimizer.rewrites.siblings import equal_layers
 from interposer.optimizer.rewrites.unrolling import unroll
+from interposer.profiling import Category
+from interposer.profiling.recorder import interval
 
 __all__ = [
     "DEFAULT_PASSES",
@@ -210,7 +212,8 @@ def run_passes(graph: Graph, passes: Iterable[Pass], rounds: int = 8) -> list[Pa
 
 def _run(item: Pass, graph: Graph) -> PassRecord:
     before = len(graph)
-    done = _apply(item, graph)
+    with interval(Category.OPTIMIZE, f"pass {item.name}"):
+        done = _apply(item, graph)
     counts = {name: count for name, count in done.counts.items() if count}
     record = PassRecord(item.name, counts, before, len(graph), done.finished)
     if record.changed:

@@ -15,6 +15,8 @@ from interposer.ir.inference import infer_layer
 from interposer.ir.subgraph import is_placed_by_a_backend, select
 from interposer.ops.control import Input, Output, PreCompiled
 from interposer.optimizer.assign import Assigner
+from interposer.profiling import Category
+from interposer.profiling.recorder import interval
 from interposer.report.records import COMPILING_RAISED
 
 __all__ = ["let_backends_optimize"]
@@ -54,7 +56,8 @@ def _offer_parts(assigner: Assigner, backend: Backend, offered: set[tuple[int, s
 
 def _ask(assigner: Assigner, backend: Backend, view: SubgraphView) -> OptimizationViews:
     try:
-        answer = backend.optimize_subgraph(view, assigner.options(backend))
+        with interval(Category.OPTIMIZE, "optimize_subgraph", backend=backend.id):
+            answer = backend.optimize_subgraph(view, assigner.options(backend))
     except Exception as error:
         known = any(
             refusal.is_problem for refusal in assigner.records.refusals.values() if refusal.backend == backend.id

@@ -10,6 +10,7 @@ from interposer.profiling.events import (
     Site,
     TracedNetwork,
 )
+from interposer.profiling.profile import LayerTimes, Profile, profile
 from interposer.profiling.profiler import Profiler
 from interposer.profiling.recorder import Recorder, Recording
 
@@ -19,10 +20,13 @@ __all__ = [
     "CounterClass",
     "Instant",
     "Interval",
+    "LayerTimes",
+    "Profile",
     "Profiler",
     "Recorder",
     "Recording",
     "Sample",
     "Site",
     "TracedNetwork",
+    "profile",
 ]

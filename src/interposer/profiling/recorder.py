@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import get_ident
 from time import perf_counter_ns
@@ -18,6 +19,7 @@ from interposer.profiling.events import Category, Counter, Instant, Interval, Sa
 
 __all__ = [
     "CAPACITY",
+    "Gauge",
     "Recorder",
     "Recording",
     "RunTrace",
@@ -26,6 +28,7 @@ __all__ = [
     "instant",
     "interval",
     "sample",
+    "when_changed",
 ]
 
 CAPACITY: Final = 1 << 20
@@ -43,6 +46,8 @@ active: Final[list[Recorder]] = []
 """The recorders that are recording. Code that can be profiled records nothing while this list is empty."""
 _changes: Final = threading.Lock()
 _runs: Final = itertools.count()
+_gauges: Final[weakref.WeakSet[Gauge]] = weakref.WeakSet()
+_listeners: Final[list[weakref.WeakMethod[Callable[[], object]]]] = []
 
 
 _Batch: TypeAlias = tuple[Fields, int, int]
@@ -118,16 +123,23 @@ class Recorder:
         return any(item is self for item in active)
 
     def start(self) -> None:
-        """Begin to record; do nothing if the recorder is active."""
+        """Begin to record, with the present values of all gauges but 0; do nothing if the recorder is active."""
         with _changes:
-            if not self.is_active:
-                active.append(self)
+            if self.is_active:
+                return
+            active.append(self)
+        for gauge in tuple(_gauges):
+            if gauge.value and self.wants(gauge.network, get_ident()):
+                self.add([gauge.counter, perf_counter_ns(), gauge.value, get_ident()])
+        _notify()
 
     def stop(self) -> None:
         """End recording, and keep the events; do nothing if the recorder is not active."""
         with _changes:
-            if self.is_active:
-                active.remove(self)
+            if not self.is_active:
+                return
+            active.remove(self)
+        _notify()
 
     def wants(self, network: TracedNetwork | None, thread: int) -> bool:
         """Return True if events of this network (None for events of no network) that a thread begins are recorded."""
@@ -144,8 +156,18 @@ class Recorder:
         if ring.held > ring.limit:
             ring.drop()
 
-    def _new_ring(self) -> _Ring:
-        return self._rings.setdefault(get_ident(), _Ring(threading.current_thread().name, self.capacity))
+    def _new_ring(self, thread: int | None = None, name: str | None = None) -> _Ring:
+        name = threading.current_thread().name if name is None else name
+        return self._rings.setdefault(get_ident() if thread is None else thread, _Ring(name, self.capacity))
+
+    def take_over(self, other: Recorder) -> None:
+        """Add the events of another recorder that has stopped, and whose events no other thread adds to."""
+        for thread, source in other._rings.items():
+            ring = self._rings.get(thread) or self._new_ring(thread, source.name)
+            ring.batches.extend(source.batches)
+            ring.held += source.held
+            ring.lost += source.lost
+            ring.drop()
 
     @property
     def lost(self) -> int:
@@ -267,6 +289,40 @@ def instant(category: Category, name: str, *, network: TracedNetwork | None = No
     if active:
         site = Site(category, name, network=network, backend=backend)
         _record(site, perf_counter_ns(), None, network)
+
+
+class Gauge:
+    """A counter whose value is known at any time, such as the bytes in use. Thread-safe.
+
+    A recorder gets its value when it starts, and after each change.
+    """
+
+    def __init__(self, counter: Counter, network: TracedNetwork | None = None) -> None:
+        self.counter, self.network = counter, network
+        self.value = 0
+        self._lock = threading.Lock()
+        _gauges.add(self)
+
+    def add(self, amount: int) -> None:
+        """Add to the value, or subtract a negative amount."""
+        with self._lock:
+            self.value += amount
+            sample(self.counter, self.value, self.network)
+
+
+def when_changed(listener: Callable[[], object]) -> None:
+    """Let a bound method be called whenever a recorder has started or stopped, as long as its object exists."""
+    _listeners.append(weakref.WeakMethod(listener))
+
+
+def _notify() -> None:
+    for reference in list(_listeners):
+        listener = reference()
+        if listener is None:
+            with suppress(ValueError):
+                _listeners.remove(reference)
+        else:
+            listener()
 
 
 def sample(counter: Counter, value: float, network: TracedNetwork | None = None) -> None:

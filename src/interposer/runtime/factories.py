@@ -42,6 +42,7 @@ from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport
 from interposer.ops.control_flow import ControlFlow
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.owned import OwnedHandles
+from interposer.runtime.tracing import NetworkSites
 from interposer.runtime.workloads import CopyWorkload, DebugWorkload, DeviceCopyWorkload, ImportWorkload, TransferCounts
 
 __all__ = ["Factories", "constant_of", "guarded", "said"]
@@ -70,8 +71,10 @@ class Factories:
         together: bool,
         first: Factories | None = None,
         allocators: Mapping[str, CustomAllocator] | None = None,
+        sites: NetworkSites | None = None,
     ) -> None:
         self._optimized = optimized
+        self._sites: NetworkSites | None = sites if first is None else first._sites
         self._first = first or self
         self.together = together
         value = allocators if first is None else first.registry.custom_allocators
@@ -310,11 +313,19 @@ class Factories:
             except Exception as error:
                 raise ExecutionError(f"backend {backend} got no memory: {said(error)}", backend=backend) from error
             self._acquired.add(backend)
+            self._record(backend, 1)
+
+    def _record(self, backend: str, sign: int) -> None:
+        """Let recorders know that the arena of a backend is acquired (`sign` is 1) or released (-1)."""
+        size = int(getattr(self.managers[backend], "planned_bytes", 0))
+        if size and self._sites is not None:
+            self._sites.memory(f"arena of {backend}", sign * size)
 
     def release(self) -> None:
         """Let the backends release their memory; failures are only logged."""
         while self._acquired:
             backend = self._acquired.pop()
+            self._record(backend, -1)
             try:
                 self.managers[backend].release()
             except Exception as error:

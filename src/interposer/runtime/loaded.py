@@ -78,7 +78,7 @@ class LoadedNetwork:
         self.bindings = Bindings(optimized)
         self._layers = tuple(place.layer for place in places(optimized.graph))
         self._together = flow_of([item for item in optimized.graph.topological() if runs(item)]) is None
-        self._factories = Factories(optimized, self._layers, self._together, allocators=allocators)
+        self._factories = Factories(optimized, self._layers, self._together, None, allocators, self._sites)
         self._counts = TransferCounts()
         self._runs: dict[int, RunControl | None] = {}
         self._lock = threading.RLock()
@@ -98,8 +98,8 @@ class LoadedNetwork:
             self._factories.constant_handles.destroy()
             raise
         self.bindings.constants = Constants(self._constant_arrays())
-        self._steps = first.steps
-        self._aliases = first.aliases
+        self._steps, self._aliases = first.steps, first.aliases
+        self._sites.memory("constants", self._constants.total)
         self._ways = self._ways_of_states()
         self._stays_whole = len(self._program.running) == 1
         _loaded.add(self)
@@ -465,6 +465,7 @@ class LoadedNetwork:
                 memory.close()
         self._forget(self.imports.clear_all())
         self._factories.constant_handles.destroy()
+        self._sites.forget_memory()
 
 
 def _notify(changed: threading.Condition) -> None:

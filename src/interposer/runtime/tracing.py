@@ -11,8 +11,8 @@ from interposer.core.types import Dim
 from interposer.ir.graph import Layer, Value
 from interposer.ir.regions import places
 from interposer.ops.control import Constant, Input, MemCopy, MemImport
-from interposer.profiling.events import Category, Site, TracedNetwork
-from interposer.profiling.recorder import RunTrace, active, begin_run
+from interposer.profiling.events import Category, Counter, Site, TracedNetwork
+from interposer.profiling.recorder import Gauge, RunTrace, active, begin_run
 from interposer.report.estimate import operations
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.runs import RunControl
@@ -30,6 +30,7 @@ class NetworkSites:
         self.network = TracedNetwork(optimized.name, network_id, next(_numbers))
         self._inferences = itertools.count()
         self._layers: dict[tuple[Layer, str], Site] = {}
+        self._gauges: dict[str, Gauge] = {}
 
     def begin(self, control: RunControl | None) -> RunTrace | None:
         """Return the trace of a run that begins now, or None if no recorder wants the run."""
@@ -63,6 +64,21 @@ class NetworkSites:
         """The site at which a run copies those outputs to the caller that no layer wrote directly."""
         total = sum(_bytes(layer.values[0]) for layer in self._optimized.outputs)
         return Site(Category.COPY, "give out outputs", "Output", self.network, bytes=total)
+
+    def memory(self, owner: str, amount: int) -> None:
+        """Record that the network holds more bytes for an owner, such as an arena, or fewer if `amount` is negative."""
+        if not amount:
+            return
+        if owner not in self._gauges:
+            counter = Counter(f"{self.network.name}: {owner}", "bytes", category="memory")
+            self._gauges.setdefault(owner, Gauge(counter, self.network))
+        self._gauges[owner].add(amount)
+
+    def forget_memory(self) -> None:
+        """Record that the network holds no memory any more."""
+        for gauge in self._gauges.values():
+            if gauge.value:
+                gauge.add(-gauge.value)
 
     @cached_property
     def _work(self) -> Mapping[str, int]:
@@ -103,7 +119,7 @@ class NetworkSites:
             name,
             self._partitions.get((layer, name), ""),
             str(layer.backend),
-            str(layer.backend),
+            "",
             inside,
             tuple(f"{prefix}{item.name}" for item in _producers(layer)),
             sum(_bytes(value) for value in {*layer.values, *layer.outputs}),

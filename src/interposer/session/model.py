@@ -39,6 +39,7 @@ from interposer.ops.control import Constant
 from interposer.optimizer import OptimizerOptions
 from interposer.optimizer.declared_shapes import with_expanded_dims
 from interposer.optimizer.optimizer_options import check_seconds
+from interposer.profiling import Profile
 from interposer.profiling.recorder import active
 from interposer.report.estimate import Estimate
 from interposer.report.explanation import Explanation, Times
@@ -564,6 +565,7 @@ class Model:
         *,
         deadline: float | None = None,
         signature: str | None = None,
+        profile: Profile | None = None,
         **named: Any,
     ) -> list[Any]:
         """Run the network once and return its outputs, in the order of `Model.outputs`.
@@ -591,8 +593,10 @@ class Model:
                 is disabled, and the run is repeated without this backend, with the same deadline.
             signature: the key of a signature to run instead of the main network: inputs and outputs have its names and
                 order. Its network is optimized in the first such call.
+            profile: records this run, with its layers and copies; see `interposer.profile`.
             named: the inputs by name, ``run(image=x, mask=m)``, instead of `inputs`. An input with the name of an
-                argument of this method (`inputs`, `outputs`, `deadline`, `signature`) must be given in a mapping.
+                argument of this method (`inputs`, `outputs`, `deadline`, `signature`, `profile`) must be given in a
+                mapping.
 
         Raises:
             BindingError: the number, names, shapes, types or values of the inputs do not fit, or the network has no
@@ -602,6 +606,10 @@ class Model:
             DeadlineExceededError: the run exceeded `deadline`.
             InterposerError: the network cannot be built for these shapes or values.
         """
+        if profile is not None:
+            expect(profile, Profile, "the profile must be a Profile, such as interposer.profile()")
+            with profile.of_this_thread():
+                return self.run(inputs, outputs, deadline=deadline, signature=signature, **named)
         if signature is not None:
             return self._of_signature(signature).run(inputs, outputs, deadline=deadline, **named)
         only, disabled, before = self._only, self._choice.disabled, len(self._choice.events)
@@ -616,7 +624,7 @@ class Model:
                 if not self._is_unloaded(error, only) and not self._is_placed_anew(error, before):
                     raise self._given_up(error, disabled) from error.__cause__
         if named or inputs is None:
-            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline", "signature"))
+            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline", "signature", "profile"))
         names = None if outputs is None else requested_names(outputs)
         if names is not None:
             return self._run_for(names, inputs, deadline)

@@ -1,0 +1,95 @@
+"""Recordings in the JSON form of Chrome's trace viewer, which Perfetto's and Speedscope's user interfaces read too."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+from interposer.profiling.events import Instant, Sample
+from interposer.profiling.recorder import Recording
+from interposer.profiling.tracks import BACKENDS, DEVICES, THREADS, Flow, Slice, Timeline, timeline
+
+__all__ = ["chrome_trace"]
+
+_PROCESSES: Final = {THREADS: 1, BACKENDS: 2, DEVICES: 3}
+"""The numbers of the processes that stand for the groups of tracks."""
+_COUNTERS: Final = 4
+
+
+def chrome_trace(recording: Recording) -> str:
+    """Return a recording as a JSON text of Chrome's trace event format.
+
+    Times are in microseconds since the first event. The arguments of each event have the facts about its layer.
+    """
+    events = list(_events(timeline(recording)))
+    origin = min((event["ts"] for event in events if "ts" in event), default=0)
+    for event in events:
+        if "ts" in event:
+            event["ts"] = (event["ts"] - origin) / 1000
+    other = {"origin_ns": origin, "lost_events": recording.lost, "writer": "interposer"}
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "otherData": other}, indent=None)
+
+
+def _events(line: Timeline) -> Iterator[dict[str, Any]]:
+    """Yield the events with times in nanoseconds."""
+    for group, process in _PROCESSES.items():
+        title = f"{group} of process {os.getpid()}" if group == THREADS else group
+        if any(track.group == group for track in line.tracks):
+            yield _named("process_name", title, process)
+    places: dict[Slice, tuple[int, int]] = {}
+    for number, track in enumerate(line.tracks, 1):
+        place = _PROCESSES[track.group], number
+        yield _named("thread_name", track.name, *place)
+        places |= dict.fromkeys(track.slices, place)
+        yield from (_slice(item, *place) for item in track.slices)
+    for flow in line.flows:
+        yield from _arrow(flow, places)
+    threads = {track.thread: number for number, track in enumerate(line.tracks, 1) if track.thread}
+    yield from (_instant(item, threads.get(item.thread, 0)) for item in line.instants)
+    if line.samples:
+        yield _named("process_name", "Counters", _COUNTERS)
+    yield from map(_counter, line.samples)
+
+
+def _named(what: str, name: str, process: int, thread: int = 0) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _slice(item: Slice, process: int, thread: int) -> dict[str, Any]:
+    interval = item.interval
+    return {
+        "ph": "X",
+        "name": interval.site.name,
+        "cat": str(interval.site.category),
+        "ts": item.begin,
+        "dur": (item.end - item.begin) / 1000,
+        "pid": process,
+        "tid": thread,
+        "args": {**interval.site.to_dict(), **_numbers(interval.run, interval.inference)},
+    }
+
+
+def _numbers(run: int, inference: int) -> dict[str, int]:
+    return {} if run < 0 else {"run": run, "inference": inference}
+
+
+def _arrow(flow: Flow, places: dict[Slice, tuple[int, int]]) -> Iterator[dict[str, Any]]:
+    for phase, item in (("s", flow.source), ("f", flow.target)):
+        process, thread = places[item]
+        at = min(item.end, flow.target.begin) if phase == "s" else item.begin
+        event = {"ph": phase, "id": flow.number, "name": "tensor", "cat": "tensor", "ts": max(at, item.begin)}
+        yield {**event, "pid": process, "tid": thread, **({"bp": "e"} if phase == "f" else {})}
+
+
+def _instant(item: Instant, thread: int) -> dict[str, Any]:
+    site = item.site
+    event = {"ph": "i", "name": site.name, "cat": str(site.category), "ts": item.at, "pid": _PROCESSES[THREADS]}
+    return {**event, "tid": thread, "s": "t", "args": {**site.to_dict(), **_numbers(item.run, item.inference)}}
+
+
+def _counter(item: Sample) -> dict[str, Any]:
+    counter = item.counter
+    name = f"{counter.backend} {counter.name}".lstrip()
+    return {"ph": "C", "name": name, "ts": item.at, "pid": _COUNTERS, "tid": 0, "args": {counter.units: item.value}}

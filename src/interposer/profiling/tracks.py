@@ -1,0 +1,171 @@
+"""The tracks of a timeline: the intervals of a recording by thread, backend and device, and the flows between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from interposer.profiling.events import Category, Instant, Interval, Sample
+from interposer.profiling.recorder import Recording
+
+__all__ = ["BACKENDS", "DEVICES", "THREADS", "Flow", "Slice", "Timeline", "Track", "timeline"]
+
+THREADS: Final = "Threads"
+BACKENDS: Final = "Backends"
+DEVICES: Final = "Devices"
+_ON_BACKENDS: Final = {Category.LAYER, Category.COPY, Category.KERNEL, Category.BACKEND, Category.OPTIMIZE}
+
+
+@dataclass(eq=False)
+class Slice:
+    """An interval on a track; slices on one track are nested or disjoint, so `end` may be that of the outer slice.
+
+    `leaving` and `arriving` are the numbers of the flows that begin or end here.
+    """
+
+    interval: Interval
+    begin: int
+    end: int
+    leaving: list[int] = field(default_factory=list)
+    arriving: list[int] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Track:
+    """A row of the timeline. `group` is `THREADS`, `BACKENDS` or `DEVICES`.
+
+    `thread` is the id of the thread for a track of `THREADS`. `slices` are ordered, the outer ones first.
+    """
+
+    group: str
+    name: str
+    slices: list[Slice]
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """An arrow along a tensor from the slice of the layer that computed it to a layer on another backend."""
+
+    number: int
+    source: Slice
+    target: Slice
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The tracks of a recording, its flows, instants and samples."""
+
+    tracks: Sequence[Track]
+    flows: Sequence[Flow]
+    instants: Sequence[Instant]
+    samples: Sequence[Sample]
+    threads: Mapping[int, str]
+
+
+def timeline(recording: Recording) -> Timeline:
+    """Arrange the events of a recording on tracks.
+
+    Every interval is on the track of its thread. The intervals of backends are also on the track of the backend, and
+    those of devices on that of the device. Concurrent intervals of one backend are on several tracks.
+    """
+    tracks = [
+        *_tracks(THREADS, _by_thread(recording)),
+        *_tracks(BACKENDS, _by_backend(recording)),
+        *_tracks(DEVICES, _by_device(recording)),
+    ]
+    flows = tuple(_flows(item for track in tracks if track.group == BACKENDS for item in track.slices))
+    return Timeline(tracks, flows, recording.instants, recording.samples, recording.threads)
+
+
+def _by_thread(recording: Recording) -> dict[tuple[str, int], list[Interval]]:
+    result: dict[tuple[str, int], list[Interval]] = {}
+    for item in recording.intervals:
+        if item.thread:
+            name = recording.threads.get(item.thread) or f"thread {item.thread}"
+            result.setdefault((name, item.thread), []).append(item)
+    return result
+
+
+def _by_backend(recording: Recording) -> dict[tuple[str, int], list[Interval]]:
+    result: dict[tuple[str, int], list[Interval]] = {}
+    for item in recording.intervals:
+        if item.site.backend and item.site.category in _ON_BACKENDS:
+            result.setdefault((item.site.backend, 0), []).append(item)
+    return dict(sorted(result.items()))
+
+
+def _by_device(recording: Recording) -> dict[tuple[str, int], list[Interval]]:
+    result: dict[tuple[str, int], list[Interval]] = {}
+    for item in recording.intervals:
+        if item.site.device:
+            result.setdefault((item.site.device, 0), []).append(item)
+    return dict(sorted(result.items()))
+
+
+def _tracks(group: str, intervals: Mapping[tuple[str, int], Sequence[Interval]]) -> Iterator[Track]:
+    for (name, thread), items in intervals.items():
+        for number, slices in enumerate(_lanes(items)):
+            yield Track(group, f"{name} ({number + 1})" if number else name, slices, thread if not number else 0)
+
+
+def _lanes(items: Sequence[Interval]) -> list[list[Slice]]:
+    """Divide intervals, which are ordered by their begin, into the fewest rows of nested or disjoint slices.
+
+    An interval that ends less than a microsecond after the one around it, because the clock was read later, is
+    shortened.
+    """
+    lanes: list[_Lane] = []
+    for item in items:
+        lane = next((lane for lane in lanes if lane.fits(item)), None)
+        if lane is None:
+            lane = _Lane([], [])
+            lanes.append(lane)
+        lane.add(item)
+    return [lane.slices for lane in lanes]
+
+
+class _Lane(NamedTuple):
+    """The slices of one row, and the path of those that have not ended at the begin of the latest interval."""
+
+    slices: list[Slice]
+    path: list[Slice]
+
+    def fits(self, item: Interval) -> bool:
+        path = self.path
+        while path and path[-1].end <= item.begin:
+            path.pop()
+        return not path or item.end <= path[-1].end + _ROUNDING
+
+    def add(self, item: Interval) -> None:
+        end = min(item.end, self.path[-1].end) if self.path else item.end
+        created = Slice(item, item.begin, max(item.begin, end))
+        self.slices.append(created)
+        self.path.append(created)
+
+
+_ROUNDING: Final = 1000
+"""Nanoseconds by which an interval may be longer than the one around it."""
+
+
+def _flows(slices: Iterable[Slice]) -> Iterator[Flow]:
+    """Yield the flows from layers to the layers of the same run that read their outputs on another backend."""
+    steps = [item for item in slices if item.interval.site.layer and item.interval.run >= 0]
+    latest: dict[tuple[int, str], Slice] = {}
+    number = 0
+    for item in sorted(steps, key=lambda item: (item.begin, item.end)):
+        site, run = item.interval.site, item.interval.run
+        for source in (latest.get((run, name)) for name in site.sources):
+            if source is not None and _crosses(source, item):
+                number += 1
+                source.leaving.append(number)
+                item.arriving.append(number)
+                yield Flow(number, source, item)
+        if site.category is not Category.KERNEL:
+            latest[run, site.layer] = item
+
+
+def _crosses(source: Slice, target: Slice) -> bool:
+    first, second = source.interval.site, target.interval.site
+    return first.backend != second.backend or Category.COPY in (first.category, second.category)

@@ -1,0 +1,62 @@
+"""``interposer trace``: the timeline of a network's runs as a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from interposer.cli.main import main
+from tests.cli import networks
+
+pytestmark = pytest.mark.needs_cpuref
+BACKENDS = ("--backends", "Device,Sums,CpuRef")
+
+
+def test_the_trace_has_the_optimizer_and_as_many_runs_as_requested(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, more_backends: None
+) -> None:
+    file, target = networks.alternating(tmp_path), tmp_path / "t.json"
+    assert main(["trace", str(file), "-o", str(target), "--random", "--runs", "3", *BACKENDS]) == 0
+    events = json.loads(target.read_text())["traceEvents"]
+    kinds = [item["cat"] for item in events if item["ph"] == "X" and item["pid"] == 1]
+    assert kinds.count("run") == 3
+    assert "optimize" in kinds
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["layer", "operator", "backend", "count", "median", "us", "share"]
+    assert lines[-1] == f"written: {target}, with 3 runs on: random numbers, seed 0"
+
+
+def test_the_times_of_the_layers_can_be_json(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, more_backends: None
+) -> None:
+    file, target = networks.alternating(tmp_path), tmp_path / "t.pftrace"
+    assert main(["trace", str(file), "--output", str(target), "--random", "--json", *BACKENDS]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["runs"] == 10
+    assert result["lost"] == 0
+    counts = {item["name"]: (item["backend"], item["count"]) for item in result["layers"]}
+    assert counts["positive"] == ("Device", 10)
+    assert target.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "the following arguments are required: -o/--output"),
+        (("-o", "t.txt"), "--output takes a file with the suffix .json, .pftrace, .perfetto-trace, not t.txt"),
+        (("-o", "no/t.json"), "--output cannot be written to 'no/t.json': there is no folder 'no'"),
+        (("-o", "t.json", "--runs", "0"), "argument --runs: expected a positive number, not '0'"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_runs(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["trace", str(networks.alternating(tmp_path)), "--random", *words]) == 2
+    assert message in capsys.readouterr().err
