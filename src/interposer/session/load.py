@@ -57,6 +57,7 @@ def load(
     plan: Plan | None = None,
     signature: str | None = None,
     stand_in: bool = False,
+    subgraph: int = 0,
 ) -> Model:
     """Read a network, divide it among backends, and prepare it for running.
 
@@ -90,6 +91,7 @@ def load(
             the model is the main network of the file, and `Model.run` takes a signature.
         stand_in: use a `StandIn` layer for each custom operator of a TFLite file that is not known, instead of refusing
             the file. One of the backends must support the layer.
+        subgraph: the index of the subgraph of a TFLite file that is the network; 0 is the main one.
 
     Raises:
         ParseError: the file cannot be read or is damaged; `UnsupportedOperatorError` lists operators that are missing.
@@ -102,7 +104,7 @@ def load(
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
     ids = chosen_ids(backends)
     measured = plan is not None or asks_to_measure(ids, options)
-    reading = Reading(format, shapes, values, content_of(weights), outputs, signature, inputs, stand_in)
+    reading = Reading(format, shapes, values, content_of(weights), outputs, signature, inputs, stand_in, subgraph)
     reading.check()
     origin = Origin.of(source, reading._asdict())
     with memory_to("load the network"):

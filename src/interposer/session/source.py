@@ -50,12 +50,15 @@ class Reading(NamedTuple):
     signature: str | None = None
     inputs: Sequence[str] | None = None
     stand_in: bool = False
+    subgraph: int = 0
 
     @property
     def is_plain(self) -> bool:
         """True if the network is the one that the source alone describes."""
         others = (self.weights, self.outputs, self.signature, self.inputs)
-        return not self.shapes and not self.values and not self.stand_in and all(item is None for item in others)
+        return not (self.shapes or self.values or self.stand_in or self.subgraph) and all(
+            item is None for item in others
+        )
 
     def check(self) -> None:
         """Raise `InvalidArgumentError` if an argument has the wrong type, or if the format is unknown."""
@@ -64,6 +67,7 @@ class Reading(NamedTuple):
         expect(self.values, Mapping | None, "values must be a mapping from input's name to array")
         expect(self.signature, str | None, "the signature must be the key of one")
         expect(self.stand_in, bool, "stand_in must be True or False")
+        expect(self.subgraph, int, "subgraph must be the index of one")
         _check_names("inputs", self.inputs)
         _check_names("outputs", self.outputs)
         if self.format is not None and self.format not in FORMATS:
@@ -94,6 +98,7 @@ def read_network(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     stand_in: bool = False,
+    subgraph: int = 0,
 ) -> Network:
     """Return the network of a file or its bytes, of a `Network`, or of an NNAPI document.
 
@@ -113,6 +118,7 @@ def read_network(
         outputs: names of values of the network that are its outputs, instead of those that the file declares; layers
             that they do not need are dropped.
         stand_in: use a `StandIn` layer for each unknown custom operator of a TFLite file.
+        subgraph: the index of the subgraph of a TFLite file that is the network; 0 is the main one.
 
     Raises:
         ParseError: the file cannot be read, is damaged, or its format is not recognized.
@@ -123,7 +129,9 @@ def read_network(
             `inputs` does not name.
         InvalidNetworkError: shapes or values do not fit the layers of a `Network`.
     """
-    result = read_source(source, Reading(format, shapes, values, weights, outputs, signature, inputs, stand_in))
+    result = read_source(
+        source, Reading(format, shapes, values, weights, outputs, signature, inputs, stand_in, subgraph)
+    )
     return result.network(result.usual) if isinstance(result, Template) else result
 
 
@@ -276,6 +284,8 @@ def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | Non
 
 def _load(format: str, source: Any, reading: Reading) -> Network | Template:
     shapes, signature = reading.shapes, reading.signature
+    if reading.subgraph and format != "tflite":
+        raise InvalidArgumentError(f"subgraph= is for TFLite files; this is a model of format {format!r}")
     cuts: Any = {"inputs": reading.inputs or (), "outputs": reading.outputs}
     if reading.stand_in and format != "tflite":
         raise InvalidArgumentError(f"stand_in is for TFLite files; this is a model of format {format!r}")
@@ -289,7 +299,8 @@ def _load(format: str, source: Any, reading: Reading) -> Network | Template:
         from interposer.frontends import tflite  # noqa: PLC0415
 
         return tflite.template(
-            source, shapes=shapes, dynamic=True, signature=signature, stand_in=reading.stand_in, **cuts
+            source, shapes=shapes, dynamic=True, signature=signature, stand_in=reading.stand_in,
+            subgraph=reading.subgraph, **cuts,
         )  # fmt: skip
     if format == "tensorflow":
         from interposer.frontends import tensorflow  # noqa: PLC0415

@@ -209,3 +209,33 @@ def test_a_tensor_that_is_an_input_twice_has_the_value_that_is_given_last():
 @pytest.mark.parametrize("signature", [[-1, 2], [2, 2, 2]])
 def test_a_shape_signature_of_another_rank_is_ignored(signature):
     assert load(plain([0], [1], shape_signature=signature), ["CpuRef"]).inputs["x"] == TensorInfo((2,))
+
+
+def test_a_subgraph_is_read_by_its_number(tmp_path):
+    data = encode(two_networks())
+    with load(data, ["CpuRef"], subgraph=1) as model:
+        assert list(model.inputs) == ["t0", "t1"]
+        assert model.run([X, X * 3])[0].tolist() == [6, 8]
+        assert pickle.loads(pickle.dumps(model)).run([X, X * 3])[0].tolist() == [6, 8]
+    with load(data, ["CpuRef"], subgraph=1, inputs=["t1", "t0"]) as model:
+        assert model.run([X * 3, X])[0].tolist() == [6, 8]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"subgraph": 2}, "subgraph: the file has no subgraph 2; it has 2, numbered from 0"),
+        ({"subgraph": -1}, "subgraph: the file has no subgraph -1; it has 2, numbered from 0"),
+        ({"subgraph": "1"}, "subgraph must be the index of one, not '1'"),
+        ({"subgraph": 1, "signature": "encode"}, "subgraph 1 and the signature 'encode' are given; name one of them"),
+    ],
+)
+def test_a_subgraph_that_cannot_be_read_is_refused(arguments, message):
+    with pytest.raises(InvalidArgumentError) as error:
+        load(encode(two_networks()), ["CpuRef"], **arguments)
+    assert str(error.value).startswith(message)
+
+
+def test_only_tflite_files_have_subgraphs():
+    with pytest.raises(InvalidArgumentError, match="subgraph= is for TFLite files; this is a model of format 'text'"):
+        load(b'graph "g" { }', ["CpuRef"], subgraph=1)

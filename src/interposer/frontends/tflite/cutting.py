@@ -1,4 +1,4 @@
-"""A model whose main subgraph begins and ends at other tensors, so that operators outside need no support."""
+"""A model one of whose subgraphs begins and ends at other tensors, so that operators outside need no support."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from interposer.frontends.tflite.contents import Model, Operator, Subgraph
 __all__ = ["cut"]
 
 
-def cut(model: Model, inputs: Sequence[str], outputs: Sequence[str] | None) -> Model:
-    """Return the model whose main subgraph has only the operators between the named tensors.
+def cut(model: Model, number: int, inputs: Sequence[str], outputs: Sequence[str] | None) -> Model:
+    """Return the model whose subgraph `number` has only the operators between the named tensors.
 
     The subgraph keeps its inputs, to which the tensors `inputs` are added. `outputs` replace its outputs; None keeps
     them. Operators that set variables stay. The model is returned unchanged if a name is that of no tensor, or of
     several.
     """
-    main = model.subgraphs[0]
+    main = model.subgraphs[number]
     sources, results = _tensors(main, inputs), None if outputs is None else _tensors(main, outputs)
     if sources is None or (outputs is not None and results is None):
         return model
@@ -25,7 +25,7 @@ def cut(model: Model, inputs: Sequence[str], outputs: Sequence[str] | None) -> M
     ends = main.outputs if results is None else tuple(results)
     operators = _between(main, {*main.inputs, *added}, ends)
     shorter = replace(main, inputs=(*main.inputs, *added), outputs=ends, operators=operators)
-    return replace(model, subgraphs=(shorter, *model.subgraphs[1:]))
+    return replace(model, subgraphs=(*model.subgraphs[:number], shorter, *model.subgraphs[number + 1 :]))
 
 
 def _tensors(subgraph: Subgraph, names: Sequence[str]) -> list[int] | None:

@@ -109,23 +109,26 @@ def template(
     stand_in: bool = False,
     inputs: Sequence[str] = (),
     outputs: Sequence[str] | None = None,
+    subgraph: int = 0,
 ) -> Template:
     """Return a `Template`, which creates networks for shapes and values of the file's inputs.
 
     The other arguments and errors are those of `load`; errors in operators are raised when a network is created.
 
     Args:
-        inputs: names of tensors of the main subgraph that are inputs too; operators before them are not read.
+        inputs: names of tensors of the subgraph that are inputs too; operators before them are not read.
         outputs: names of tensors that are its outputs; operators after them are not read.
+        subgraph: the index of the subgraph to convert; 0 is the main one.
     """
     expect(signature, str | None, "the signature must be the key of one")
     path, data = _read(source)
     model = read_model(data, path=path)
+    _check_subgraph(model, subgraph, signature)
     if signature is None and (inputs or outputs):
-        model = cut(model, inputs, outputs)
+        model = cut(model, subgraph, inputs, outputs)
 
     def created(key: str | None, shapes: Shapes, dynamic: bool) -> Template:
-        return _template(_Contents(path, data, model, stand_in), shapes, dynamic, key, signatures)
+        return _template(_Contents(path, data, model, stand_in), shapes, dynamic, key, signatures, subgraph)
 
     signatures = {item.key: partial(created, item.key, {}, True) for item in model.signatures}
     return created(signature, dict(shapes or {}), dynamic)
@@ -146,13 +149,14 @@ def _template(
     dynamic: bool,
     key: str | None,
     signatures: Mapping[str, Callable[[], Template]],
+    number: int,
 ) -> Template:
     path, data, model, stand_in = contents
     file = Path(path).name if path else ""
     chosen = None if key is None else _signature_of(model, key)
 
     def importer(more: Shapes, values: Values) -> Importer:
-        return Importer(model, file, {**shapes, **more}, dynamic, 0, None, values, chosen, stand_in)
+        return Importer(model, file, {**shapes, **more}, dynamic, number, None, values, chosen, stand_in)
 
     def build(more: Shapes, values: Values) -> Network:
         with _reported_of(path):
@@ -164,6 +168,15 @@ def _template(
             first.graph.name, first.inputs(), first.outputs(), build, first.usual_shapes(), signatures,
             partial(metadata_of, model, data),
         )  # fmt: skip
+
+
+def _check_subgraph(model: Model, number: int, signature: str | None) -> None:
+    if number and signature is not None:
+        raise InvalidArgumentError(f"subgraph {number} and the signature {signature!r} are given; name one of them")
+    if not 0 <= number < len(model.subgraphs):
+        raise InvalidArgumentError(
+            f"subgraph: the file has no subgraph {number}; it has {len(model.subgraphs)}, numbered from 0"
+        )
 
 
 def _signature_of(model: Model, key: str) -> Signature:
