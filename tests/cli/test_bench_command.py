@@ -8,9 +8,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from interposer.analysis.bench import BenchReport, Candidate
+from interposer.analysis.bench import BenchReport, Candidate, bench
 from interposer.cli import bench as bench_command
 from interposer.cli.main import main
+from interposer.core.errors import InvalidArgumentError
+from interposer.ir.network import Network
 from interposer.session.timing import Timing
 from tests.cli import networks
 
@@ -163,3 +165,24 @@ def test_what_it_ran_on_is_said(measured, tmp_path):
         "interposer: no --input gives these inputs of the network:\n  - 'x' float32[1, 4]\n"
         "give a file for each with --input NAME=FILE, or use --random\n"
     )
+
+
+def test_choices_are_measured_with_several_runs_at_the_same_time(measured, tmp_path):
+    words = (networks.doubler(tmp_path), "--backends", "CpuRef", "--concurrent", "3", *QUICK)
+    titles, row, *_ = measured(*words).splitlines()
+    assert "runs/s" in titles.split()
+    result = json.loads(measured(*words, "--json"))
+    assert (result["concurrent"], result["candidates"][0]["reason"]) == (3, "")
+    assert len(row.split()) > 5
+
+
+def test_the_status_is_1_if_no_choice_is_within_the_threshold(measured, tmp_path):
+    words = (networks.doubler(tmp_path), "--backends", "CpuRef", *QUICK)
+    measured(*words, "--threshold", "1e-9", status=1)
+    measured(*words, "--threshold", "1e9")
+
+
+def test_a_number_of_threads_below_one_is_refused():
+    network = Network("empty")
+    with pytest.raises(InvalidArgumentError, match="concurrent is 0; expected 1 thread or more"):
+        bench(network, [("CpuRef",)], concurrent=0)

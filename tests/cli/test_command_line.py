@@ -60,7 +60,7 @@ def test_the_version_is_that_of_the_package(capsys):
         (["explain", "n", "--backends", ","],
          "interposer explain: error: argument --backends: expected ids of backends with commas between them"),
         (["explain", "n", "--shape", "x"],
-         "interposer explain: error: argument --shape: expected NAME=1x3x8 or NAME=1, not 'x'"),
+         "interposer explain: error: argument -s/--shape: expected NAME=1x3x8 or NAME=1, not 'x'"),
         (["explain", "n", "--limit-bytes", "1.5G"],
          "interposer explain: error: argument --limit-bytes: "
          "expected a number, a number with K, M, G or T, or 'none', not '1.5G'"),

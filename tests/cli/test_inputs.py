@@ -171,3 +171,30 @@ def test_an_archive_of_something_else_is_refused():
         archive.writestr("word/document.xml", "<xml/>")
     assert refusal(["x=document.npz"], ONE) == "document.npz: there is no array 'x' (there are: none)"
     assert refusal(["document.npz"], ONE).startswith("no --input gives these inputs of the network:\n  - 'x' float32")
+
+
+def test_a_text_file_has_numbers_with_blanks_commas_or_line_ends_between_them(folder):
+    (folder / "a.txt").write_text("1, 2\n3")
+    (folder / "b.csv").write_text("7,8.0\n")
+    assert read(["a.txt", "b.csv"]) == BOTH
+
+
+def test_a_text_file_sets_the_size_of_an_open_dimension(folder):
+    (folder / "rows.txt").write_text("1 2 3\n4 5 6\n")
+    assert read(["rows.txt"], {"x": TensorInfo(("n", 3))}) == {"x": [[1, 2, 3], [4, 5, 6]]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 2", "b.txt: the file has 2 numbers, but input 'x' int8[3] takes 3"),
+        ("1 2 x", "b.txt: the file is no text of numbers: could not convert string to float: 'x'"),
+        ("1 2 300", "b.txt: input 'x' is int64 and holds 300 at [2]; expected int8, whole numbers from -128 to 127"),
+        ("1 2 0.5", "b.txt: input 'x' is float64 and holds 0.5 at [2]; expected int8, whole numbers from -128 to 127"),
+        ("", "b.txt: the file is empty"),
+        ("\xff", "b.txt: the file is no text of numbers: "),
+    ],
+)
+def test_a_text_file_that_does_not_fit_is_refused(text, message, folder):
+    (folder / "b.txt").write_text(text, encoding="latin-1")
+    assert refusal(["b.txt"], {"x": TensorInfo((3,), "int8")}).startswith(message)

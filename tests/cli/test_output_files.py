@@ -97,8 +97,8 @@ def test_numbers_that_json_lacks_are_saved_as_texts(folder):
 
 
 @pytest.mark.parametrize(("name", "text"), [
-    ("out.txt", "--save takes a file with the suffix .npz, .npy, .json, not 'out.txt'"),
-    ("out", "--save takes a file with the suffix .npz, .npy, .json, not 'out'"),
+    ("out.jpg", "--save takes a file with the suffix .npz, .npy, .json, .txt, .bin, .raw, not 'out.jpg'"),
+    ("out", "--save takes a file with the suffix .npz, .npy, .json, .txt, .bin, .raw, not 'out'"),
     ("no/out.npz", "--save cannot be written to 'no/out.npz': there is no folder 'no'"),
 ])  # fmt: skip
 def test_a_target_that_cannot_be_saved_to_is_told_before_the_run(name, text, folder, capsys):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import interposer as ip
 from interposer.cli.main import main
 from tests.cli import networks
 
@@ -68,7 +69,7 @@ def test_without_labels_there_is_no_column_for_them(run, folder):
 
 def test_the_result_as_json(run, folder):
     result = as_json(run, networks.doubler(folder), "--input", "x.npy", "--labels", "labels.txt", "--top", 2)
-    assert result.pop("ms") >= 0
+    assert (result.pop("ms") >= 0, result.pop("runs_per_second") > 0) == (True, True)
     assert result == {
         "top": [{"index": 1, "label": "two", "score": 8.0}, {"index": 3, "label": "four", "score": 6.0}],
         "outputs": [{"name": "y", "info": "float32[1, 4]", "shape": [1, 4], "min": 2.0, "max": 8.0, "mean": 5.0}],
@@ -76,6 +77,7 @@ def test_the_result_as_json(run, folder):
         "copies": 0,
         "absent": [],
         "runs": 1,
+        "concurrent": 1,
     }
 
 
@@ -94,6 +96,67 @@ def test_several_runs_are_timed_by_their_median(run, folder):
     result = run(networks.doubler(folder), "--input", "x.npy", "--repeat", 3)
     assert result.endswith("\n0.00 ms (median of 3 runs, 0.00 to 0.00)\n")
     assert as_json(run, networks.doubler(folder), "--input", "x.npy", "--repeat", 3)["runs"] == 3
+
+
+def test_runs_at_the_same_time_are_counted_together(run, folder):
+    words = [networks.doubler(folder), "--input", "x.npy", "--repeat", 3, "--concurrent", 2]
+    assert re.search(r"\(median of 6 runs, 0.00 to 0.00\), 2 at a time, \S+ runs per second\n$", run(*words))
+    result = as_json(run, *words)
+    assert (result["runs"], result["concurrent"], result["runs_per_second"] > 0) == (6, 2, True)
+    assert result["outputs"] == as_json(run, *words[:3])["outputs"]
+
+
+@pytest.mark.parametrize(("precision", "expected"), [("float32", 1 + 2**-12), ("float16", 1.0), ("bfloat16", 1.0)])
+def test_float_layers_can_be_computed_in_a_smaller_type(precision, expected, run, folder):
+    np.save("x.npy", np.float32([[0.5 + 2**-13] * 4]))
+    words = [networks.doubler(folder), "--input", "x.npy", "--precision", precision]
+    [output] = as_json(run, *words)["outputs"]
+    assert (output["info"], output["max"]) == ("float32[1, 4]", expected)
+
+
+def test_a_threshold_that_is_exceeded_is_status_1(folder, capsys):
+    words = ["run", networks.doubler(folder), "--input", "x.npy", "--backends", "CpuRef", "--threshold"]
+    assert main([*words, "1e-9"]) == 1
+    assert re.search(r"the median of \S+ ms is above the threshold of 1e-09 ms\n$", capsys.readouterr().out)
+    assert main([*words, "1e9"]) == 0
+    assert "threshold" not in capsys.readouterr().out
+    assert main([*words, "0"]) == 2
+    assert "expected milliseconds, not '0'" in capsys.readouterr().err
+
+
+def quantized(folder: Path) -> str:
+    """Write a network of one layer that takes and gives int8 with scale 0.5 and zero point -2, and return its path."""
+    network = ip.Network("quantized")
+    info = ip.TensorInfo((1, 4), "int8", ip.Quantization(0.5, -2))
+    x = network.add_input_layer(0, info, name="x")
+    layer = network.add_reshape_layer(x, target_shape=(1, 4), name="same")
+    network.add_output_layer(0, layer, name="y")
+    (folder / "net.txt").write_text(network.text())
+    return str(folder / "net.txt")
+
+
+@pytest.mark.parametrize(("name", "content"), [
+    ("x.npy", None),
+    ("x.txt", "0.6 -0.6\n1e3, -3"),
+    ("x.csv", "0.6,-0.6,1e3,-3"),
+    ("x.raw", np.float32([0.6, -0.6, 1e3, -3]).tobytes()),
+])  # fmt: skip
+def test_floats_are_quantized_on_the_way_in_and_dequantized_on_the_way_out(name, content, run, folder):
+    np.save("x.npy", np.float32([[0.6, -0.6, 1e3, -3]]))
+    if content is not None:
+        Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    run(quantized(folder), "--input", name, "--quantize-inputs", "--save", "y.npy")
+    assert np.load("y.npy").tolist() == [[-1, -3, 127, -8]]
+    run(quantized(folder), "--input", name, "--quantize-inputs", "--dequantize-outputs", "--save", "y.txt")
+    assert Path("y.txt").read_text() == "0.5 -0.5 64.5 -3.0\n"
+    run(quantized(folder), "--input", "y.txt", "--quantize-inputs", "--save", "y.raw")
+    assert Path("y.raw").read_bytes() == np.int8([-1, -3, 127, -8]).tobytes()
+
+
+def test_integers_in_files_are_quantized_values(run, folder):
+    Path("q.txt").write_text("1 2 3 4")
+    result = as_json(run, quantized(folder), "--input", "q.txt", "--dequantize-outputs")
+    assert [(item["info"], item["min"], item["max"]) for item in result["outputs"]] == [("float32[1, 4]", 1.5, 3.0)]
 
 
 def test_a_backend_that_is_absent_is_skipped_and_named(folder, more_backends, capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -83,6 +84,8 @@ class BenchReport:
 
     network: str
     candidates: tuple[Candidate, ...]
+    concurrent: int = 1
+    """The number of threads that ran a candidate at the same time; a time is that of one run in each of them."""
 
     @property
     def quickest(self) -> Candidate | None:
@@ -109,6 +112,7 @@ class BenchReport:
         best = self.quickest
         return {
             "network": self.network,
+            "concurrent": self.concurrent,
             "quickest": None if best is None else best.name,
             "undecided": [item.name for item in self.undecided],
             "candidates": [candidate.to_dict() for candidate in self.candidates],
@@ -141,6 +145,7 @@ def bench(
     progress: Progress = _silent,
     budget_seconds: float = 10.0,
     plan: Plan | None = None,
+    concurrent: int = 1,
 ) -> BenchReport:
     """Load a network on each choice of backends, compare the results, and time the choices in turns.
 
@@ -158,13 +163,15 @@ def bench(
         progress: a function that is called with the current step, the number of finished steps, and their total.
         budget_seconds: the time limit for finding the fastest combination, unless it is known from an earlier run.
         plan: the placement of one more candidate.
+        concurrent: the number of threads that run a candidate at the same time. A timed run then is one run in each of
+            them, and lasts until all are done.
 
     Duplicate candidates, and candidates with the same placement of every layer, are measured once. A candidate whose
     backends are not available, or that cannot be loaded or run, has a reason instead of times.
 
     Raises:
         UnknownBackendError: no backend has an id in `choices` or in the plan.
-        InvalidArgumentError: there are no candidates or no rounds, or an input shape is unknown and no inputs are
+        InvalidArgumentError: there are no candidates, rounds or threads, or an input shape is unknown and no inputs are
             passed.
     """
     runtime = default_runtime() if runtime is None else runtime
@@ -173,6 +180,8 @@ def bench(
         raise InvalidArgumentError("there is nothing to compare: give backends for each candidate")
     if rounds < 1 or not seconds >= 0:
         raise InvalidArgumentError(f"expected 1 round or more of 0 seconds or more, not {rounds} of {seconds}")
+    if concurrent < 1:
+        raise InvalidArgumentError(f"concurrent is {concurrent}; expected 1 thread or more")
     _check_ids([element for ids in (*chosen, () if plan is None else plan.backends) for element in ids], runtime)
     feeds = random_inputs(network) if inputs is None else inputs
 
@@ -180,7 +189,8 @@ def bench(
         options = OptimizerOptions(budget_seconds=budget_seconds)
         return load(network, ids, runtime=runtime, limits=limits, options=options, plan=plan)
 
-    return BenchReport(network.name, _measured(chosen, plan, loaded, feeds, rounds, seconds, progress))
+    measured = _measured(chosen, plan, loaded, feeds, rounds, seconds, progress, concurrent)
+    return BenchReport(network.name, measured, concurrent)
 
 
 def _measured(
@@ -191,6 +201,7 @@ def _measured(
     rounds: int,
     seconds: float,
     progress: Progress,
+    concurrent: int,
 ) -> tuple[Candidate, ...]:
     """Load the candidates, run and time each of them in turns, close them, and return their measurements in order.
 
@@ -202,6 +213,7 @@ def _measured(
         rounds: the number of turns of each candidate.
         seconds: the duration of a turn.
         progress: called with the current step, the number of finished steps, and their total.
+        concurrent: the number of threads that run a candidate at the same time.
     """
     ran: dict[str, _Ran] = {}
     result: dict[int, Candidate] = {}
@@ -213,7 +225,9 @@ def _measured(
         if plan is not None:
             result[len(chosen)] = Candidate(plan.backends, title="plan")
             _load(str(len(chosen)), result[len(chosen)], ran, lambda ids: loaded(None, plan), feeds)
-        _time(result, ran, rounds, seconds, progress)
+        with ThreadPoolExecutor(concurrent) as pool:
+            calls = {key: _call(item, pool if concurrent > 1 else None, concurrent) for key, item in ran.items()}
+            _time(result, ran, calls, rounds, seconds, progress)
     finally:
         for item in ran.values():
             item.model.close()
@@ -264,7 +278,14 @@ def _load(
     ran[key] = _Ran(model, [inputs[name] for name in model.inputs], outputs)
 
 
-def _time(result: dict[int, Candidate], ran: dict[str, _Ran], rounds: int, seconds: float, progress: Progress) -> None:
+def _time(
+    result: dict[int, Candidate],
+    ran: dict[str, _Ran],
+    runs: Mapping[str, Callable[[], Any]],
+    rounds: int,
+    seconds: float,
+    progress: Progress,
+) -> None:
     def failed(key: str, error: Exception) -> None:
         if not isinstance(error, InterposerError):
             raise error
@@ -276,7 +297,7 @@ def _time(result: dict[int, Candidate], ran: dict[str, _Ran], rounds: int, secon
     first = {
         _placement(item.model): key for key, item in sorted(ran.items(), key=lambda item: -int(item[0]))
     }  # of equal ones, the first that is shown
-    calls = {key: _call(item) for key, item in ran.items() if first[_placement(item.model)] == key}
+    calls = {key: runs[key] for key, item in ran.items() if first[_placement(item.model)] == key}
     for key, timing in take_turns(calls, rounds, seconds, failed, told).items():
         result[int(key)].timing = timing
     for key, element in ran.items():
@@ -291,8 +312,11 @@ def _placement(model: Model) -> tuple[tuple[str, str, str], ...]:
     return tuple((placement.layer, placement.backend, placement.runs_in) for placement in model.optimized.placements)
 
 
-def _call(ran: _Ran) -> Callable[[], Any]:
-    return lambda: ran.model.run(ran.inputs)
+def _call(ran: _Ran, pool: ThreadPoolExecutor | None, concurrent: int) -> Callable[[], Any]:
+    """Return a function that runs a model, once without a `pool`, else `concurrent` times at the same time."""
+    if pool is None:
+        return lambda: ran.model.run(ran.inputs)
+    return lambda: list(pool.map(ran.model.run, [ran.inputs] * concurrent))
 
 
 # --- inputs and results -----------------------------------------------------------------------------------------------

@@ -62,12 +62,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=threads, metavar="N", help="how many threads backends may use")
     parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="turns of each backend (default: 7)")
     parser.add_argument("--seconds", type=_seconds, default=0.2, metavar="S", help="length of a turn (default: 0.2)")
+    parser.add_argument(
+        "--concurrent", type=threads, default=1, metavar="N",
+        help="run each choice in N threads at the same time; a time is that of N runs (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--threshold", type=number("milliseconds", zero=False), metavar="MS",
+        help="end with status 1 if the fastest choice takes longer than this",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--plot", type=file_path, metavar="FILE.svg", help="draw the times into a file")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Measure the network on several choices of backends, and print a table or JSON; return 1 if none could run it."""
+    """Measure the network on several choices of backends, and print a table or JSON.
+
+    Returns 1 if no choice could run it, or none within --threshold.
+    """
     if args.plot is not None:
         check_writable("--plot", args.plot, sources_of(args))
     network = read_network(args.network, **reading_of(args))
@@ -85,6 +96,7 @@ def execute(args: argparse.Namespace) -> int:
             progress=progress_line("taking turns"),
             budget_seconds=args.budget,
             plan=None if args.plan is None else Plan.load(args.plan),
+            concurrent=args.concurrent,
         )
     if args.plot is not None:
         write_file(args.plot, _plot(report))
@@ -93,7 +105,13 @@ def execute(args: argparse.Namespace) -> int:
     else:
         _print(report)
         say(f"inputs: {inputs_text(args)}")
-    return 0 if report.quickest else 1
+    return 0 if _is_quick(report, args.threshold) else 1
+
+
+def _is_quick(report: BenchReport, threshold: float | None) -> bool:
+    """Return True if a choice could run the network, in at most `threshold` milliseconds unless it is None."""
+    best = report.quickest
+    return best is not None and best.timing is not None and (threshold is None or best.timing.median <= threshold)
 
 
 def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]]:
@@ -133,7 +151,7 @@ def _completed(ids: list[str], runtime: Runtime) -> tuple[str, ...]:
 
 def _print(report: BenchReport) -> None:
     titles = ["backends", "layers", "copies", "load ms", "median ms", "spread", "least ms", "times the quickest"]
-    titles += ["differs", "note"]
+    titles += ["runs/s", "differs", "note"]
     rows = [_row(item, report) for item in report.candidates]
     show(without_empty_columns(Table(titles, rows, titles[2:-1])))
     if len(report.undecided) > 1:
@@ -160,9 +178,14 @@ def _row(candidate: Candidate, report: BenchReport) -> list[str]:
         "" if candidate.timing is None else f"\u00b1{candidate.timing.spread:.0%}",
         _number(None if candidate.timing is None else candidate.timing.least),
         f"{ratio:.2f}" if ratio else "",
+        _number(_per_second(candidate, report)) if report.concurrent > 1 else "",
         "" if candidate.deviation is None else f"{candidate.deviation:.2g}",
         _note(candidate, report),
     ]
+
+
+def _per_second(candidate: Candidate, report: BenchReport) -> float | None:
+    return None if candidate.timing is None else report.concurrent / candidate.timing.median * 1e3
 
 
 def _note(candidate: Candidate, report: BenchReport) -> str:

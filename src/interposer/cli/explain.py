@@ -7,7 +7,13 @@ from typing import Final
 
 from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, require_shapes, seed_of, sized_inputs
-from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, sources_of
+from interposer.cli.network import (
+    add_network_arguments,
+    add_plan_argument,
+    add_precision_argument,
+    open_model,
+    sources_of,
+)
 from interposer.cli.numbers import number
 from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.tables import Table, say, show, write_json
@@ -40,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_network_arguments(parser)
     add_plan_argument(parser)
+    add_precision_argument(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--html", type=file_path, metavar="FILE.html", help="write a page that draws the network")
     parser.add_argument("--dot", type=file_path, metavar="FILE.dot", help="write the layers as they run for Graphviz")

@@ -23,12 +23,14 @@ MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
 class Preprocessing:
     """The conversion of pixel values 0 to 255 to an input: ``(pixel - mean) / std``, with one value or one per channel.
 
-    Without `mean` and `std`, an integer input takes the pixel values (int8: less 128), a float input pixel / 255.
+    Without `mean` and `std`, an integer input takes the pixel values (int8: less 128), a float input pixel / 255. With
+    `quantize`, other files have float values for quantized inputs, which are quantized.
     """
 
     layout: DataLayout | None = None
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    quantize: bool = False
 
 
 def read_image(path: str, name: str, info: TensorInfo, preprocessing: Preprocessing) -> Array:

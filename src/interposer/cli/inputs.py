@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,10 +18,13 @@ import numpy as np
 from interposer.analysis.bench import random_array
 from interposer.cli.images import Preprocessing, read_image
 from interposer.cli.numbers import whole
+from interposer.cli.tables import counted
+from interposer.core.conversion import converted
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.core.files import check_regular
 from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.ir.network import Network
+from interposer.kernels.fixedpoint import quantize
 from interposer.session import Model
 from interposer.session.arguments import input_arrays
 
@@ -40,6 +44,7 @@ _NPY: Final = b"\x93NUMPY"
 _NPZ: Final = (b"PK\x03\x04", b"PK\x05\x06")
 _MEMBER: Final = ".npy"
 _RAW: Final = (".bin", ".raw")
+_TEXT: Final = (".txt", ".csv")
 
 
 def add_input_arguments(parser: argparse.ArgumentParser, about: str = "see interposer run") -> None:
@@ -49,6 +54,10 @@ def add_input_arguments(parser: argparse.ArgumentParser, about: str = "see inter
     parser.add_argument(
         "--seed", type=whole, metavar="N", help="seed of the random numbers (default: 0); implies --random"
     )
+    parser.add_argument(
+        "--quantize-inputs", action="store_true",
+        help="the files have float values for quantized inputs, which are quantized as the network says",
+    )  # fmt: skip
 
 
 def seed_of(args: argparse.Namespace) -> int | None:
@@ -158,7 +167,8 @@ def named_inputs(args: argparse.Namespace, network: Network) -> dict[str, Any]:
         InvalidArgumentError, OSError: see `read_inputs`.
     """
     infos = {layer.name: layer.output.known for layer in network.graph.inputs}
-    inputs = read_inputs(args.input, infos, Preprocessing(None, (), ()), seed_of(args))
+    preprocessing = Preprocessing(quantize=getattr(args, "quantize_inputs", False))
+    inputs = read_inputs(args.input, infos, preprocessing, seed_of(args))
     input_arrays(infos, inputs)  # otherwise each backend would be reported to refuse the arrays
     return inputs
 
@@ -194,6 +204,8 @@ def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocess
     if not head and Path(path).suffix.lower() not in _RAW:  # a file of bare numbers may be empty
         raise InvalidArgumentError(f"{path}: the file is empty")
     infos = {item: _held(info) for item, info in infos.items()}
+    if preprocessing.quantize and not _is_image(path, head):
+        return _quantized(_read(name, path, _as_floats(infos), free, replace(preprocessing, quantize=False)), infos)
     if head.startswith(_NPZ) and not _is_sequence(name or next(iter(free), None), infos):
         return _from_archive(name, path, infos, free)
     name = name or _next(free, path, infos)
@@ -203,7 +215,32 @@ def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocess
         return {name: _array(path)}
     if Path(path).suffix.lower() in _RAW:
         return {name: _from_numbers(path, name, infos[name])}
+    if Path(path).suffix.lower() in _TEXT:
+        return {name: _from_text(path, name, infos[name])}
     return {name: read_image(path, name, infos[name], preprocessing)}
+
+
+def _is_image(path: str, head: bytes) -> bool:
+    suffix = Path(path).suffix.lower()
+    return not head.startswith((_NPY, *_NPZ)) and suffix not in (*_RAW, *_TEXT)
+
+
+def _as_floats(infos: Infos) -> dict[str, TensorInfo]:
+    """Return the infos with float32 in place of the types that have a quantization."""
+    return {
+        name: info if info.quantization is None else TensorInfo(info.shape, DataType.FLOAT32)
+        for name, info in infos.items()
+    }
+
+
+def _quantized(arrays: Mapping[str, Any], infos: Infos) -> dict[str, Any]:
+    """Return the arrays with the values of quantized inputs quantized; arrays of integers stay as they are."""
+    result = dict(arrays)
+    for name, array in arrays.items():
+        quantization = infos[name].quantization
+        if quantization is not None and array.dtype.kind == "f":
+            result[name] = quantize(array, quantization, infos[name].dtype)
+    return result
 
 
 def _held(info: TensorInfo) -> TensorInfo:
@@ -298,6 +335,41 @@ def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:
             f"{path}: the file has {size:,} bytes, but {label} takes {multiple}{sized.num_bytes:,}"
         )
     return np.fromfile(path, info.dtype.numpy).reshape(tuple(sized.shape))
+
+
+def _from_text(path: str, name: str, info: TensorInfo) -> Array:
+    """Return the numbers of a text file as an array for input `name`, with blanks, commas or line ends between them.
+
+    Whole numbers become integers if the input takes integers. `info` is the input's; one dimension may be open.
+    """
+    label = f"input {name!r} {info}"
+    if info.dtype.numpy.kind == "O":
+        raise InvalidArgumentError(f"{path}: {label} takes texts; give them in a .npy file")
+    try:
+        words = Path(path).read_text("utf-8").replace(",", " ").split()
+        numbers = [_number(word) for word in words]
+    except ValueError as error:  # UnicodeDecodeError is one
+        raise InvalidArgumentError(f"{path}: the file is no text of numbers: {error}") from error
+    size = info.dtype.numpy.itemsize
+    sized = _sized(info, len(numbers) * size)
+    if sized is None:
+        raise InvalidArgumentError(f"{path}: {label} has a shape that is not known; give it with --shape")
+    if len(numbers) != sized.num_elements:
+        expected = f"{'' if info.is_concrete else 'a multiple of '}{sized.num_elements:,}"
+        raise InvalidArgumentError(
+            f"{path}: the file has {counted(len(numbers), 'number')}, but {label} takes {expected}"
+        )
+    try:
+        return converted(np.array(numbers), info.dtype, numbers=numbers).reshape(tuple(sized.shape))
+    except ValueError as error:
+        raise InvalidArgumentError(f"{path}: input {name!r} {error}") from None
+
+
+def _number(word: str) -> int | float:
+    try:
+        return int(word)
+    except ValueError:
+        return float(word)
 
 
 def _sized(info: TensorInfo, size: int) -> TensorInfo | None:

@@ -10,9 +10,11 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
+from interposer.cli.numbers import whole
 from interposer.cli.streams import printable
 from interposer.core.config import NUM_THREADS
 from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.optimizer import OptimizerOptions
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import FORMATS, Limits, Model, load
 from interposer.session.fallback import AUTO
@@ -22,6 +24,7 @@ from interposer.session.source import files_of_weights
 __all__ = [
     "add_network_arguments",
     "add_plan_argument",
+    "add_precision_argument",
     "add_source_arguments",
     "backend_ids",
     "names_of",
@@ -41,11 +44,14 @@ T = TypeVar("T")
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare --format, --signature, --stand-in, --shape and --weights, which control how the file is read."""
+    """Declare the arguments that control how the network's file is read: --format, --shape, --weights and others."""
     parser.add_argument("--format", choices=FORMATS, help="the format of the file, if its content is ambiguous")
     parser.add_argument("--signature", metavar="KEY", help="the signature of a TFLite file to call, such as decode")
     parser.add_argument(
         "--stand-in", action="store_true", help="use stand-in layers for unknown custom operators of a TFLite file"
+    )
+    parser.add_argument(
+        "--subgraph", type=whole, default=0, metavar="N", help="the subgraph of a TFLite file to read (default: 0)"
     )
     parser.add_argument(
         "-s", "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
@@ -65,6 +71,7 @@ def reading_of(args: argparse.Namespace) -> dict[str, Any]:
         "weights": args.weights,
         "signature": args.signature,
         "stand_in": args.stand_in,
+        "subgraph": args.subgraph,
     }
 
 
@@ -103,6 +110,22 @@ def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFE
 def add_plan_argument(parser: argparse.ArgumentParser, what: str = "place the network as this file says") -> None:
     """Declare the argument --plan for a plan file; `what` is its help text: what the command does with it."""
     parser.add_argument("--plan", metavar="FILE", help=f"{what}; interposer plan writes one")
+
+
+def add_precision_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare the argument --precision: the type in which float32 layers are computed."""
+    parser.add_argument(
+        "--precision", choices=("float32", "float16", "bfloat16"), default="float32",
+        help="compute float32 layers in this type; inputs and outputs keep theirs (default: float32)",
+    )  # fmt: skip
+
+
+def _options_of(args: argparse.Namespace) -> OptimizerOptions | None:
+    """Return the options of the optimizer that --precision requires; None for float32, or without this argument."""
+    precision = getattr(args, "precision", "float32")
+    if precision == "float32":
+        return None
+    return OptimizerOptions(reduce_fp32_to_fp16=precision == "float16", reduce_fp32_to_bf16=precision == "bfloat16")
 
 
 def sources_of(args: argparse.Namespace) -> Iterator[str]:
@@ -214,6 +237,7 @@ def open_model(args: argparse.Namespace) -> Model:
         args.network,
         args.backends,
         **reading_of(args),
+        options=_options_of(args),
         limits=Limits(args.limit_bytes, args.limit_operations),
         plan=None if args.plan is None else Plan.load(args.plan),
     )

@@ -99,12 +99,14 @@ def flat(outputs: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def save(path: str, arrays: Mapping[str, Array], option: str = "--save") -> None:
-    """Write arrays by name to the file `path`, in the format of its suffix: .npz, .npy or .json.
+    """Write arrays by name to the file `path`, in the format of its suffix: .npz, .npy, .json, .txt, .bin or .raw.
 
-    Types that NumPy lacks become float32 or int8. `option` names the command-line option in error messages.
+    A text file has the elements of one array, with a row of its last axis on each line; a .bin or .raw file has them in
+    native byte order. Types that NumPy lacks become float32 or int8. `option` names the command-line option in error
+    messages.
 
     Raises:
-        InvalidArgumentError: the suffix is unknown, or several arrays are given for a .npy file.
+        InvalidArgumentError: the suffix is unknown, or several arrays are given for a file that holds one.
         FileWriteError: the file cannot be written.
     """
     check_suffix(option, path, len(arrays))
@@ -120,8 +122,8 @@ def check_suffix(option: str, path: str, count: int = 1) -> None:
     suffix = Path(path).suffix.lower()
     if suffix not in _SAVERS:
         raise InvalidArgumentError(f"{option} takes a file with the suffix {', '.join(_SAVERS)}, not {path!r}")
-    if suffix == ".npy" and count != 1:
-        raise InvalidArgumentError(f"{option} {path}: a .npy file holds one array, but there are {count}; use .npz")
+    if suffix in _OF_ONE and count != 1:
+        raise InvalidArgumentError(f"{option} {path}: a {suffix} file holds one array, but there are {count}; use .npz")
 
 
 def save_npz(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
@@ -135,6 +137,22 @@ def save_npz(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
 def _save_npy(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
     [array] = arrays.values()
     np.lib.format.write_array(file, _plain(array), allow_pickle=False)
+
+
+def _save_text(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
+    """Write the elements of one array as text, one row of the last axis on each line."""
+    [array] = arrays.values()
+    plain = _plain(array)
+    for row in plain.reshape(-1, plain.shape[-1] if plain.ndim and plain.shape[-1] else 1):
+        file.write(f"{' '.join(str(element) for element in row.tolist())}\n".encode())
+
+
+def _save_raw(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
+    """Write the elements of one array in native byte order, without its type and shape."""
+    [array] = arrays.values()
+    if array.dtype.kind == "O":
+        raise InvalidArgumentError("a file of bare numbers cannot have texts; use .npy or .json")
+    file.write(np.ascontiguousarray(_plain(array)).tobytes())
 
 
 def _save_json(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
@@ -159,7 +177,10 @@ def _plain(array: Array) -> Array:
     return array.astype(str) if array.dtype.kind == "O" else _numbers(array)
 
 
-_SAVERS: Final = {".npz": save_npz, ".npy": _save_npy, ".json": _save_json}
+_SAVERS: Final = {
+    ".npz": save_npz, ".npy": _save_npy, ".json": _save_json, ".txt": _save_text, ".bin": _save_raw, ".raw": _save_raw,
+}  # fmt: skip
+_OF_ONE: Final = (".npy", ".txt", ".bin", ".raw")
 
 
 def file_path(text: str) -> Path:

@@ -7,9 +7,12 @@ import math
 import statistics
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
 
 from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, seed_of, sized_inputs
@@ -17,17 +20,19 @@ from interposer.cli.labels import Labels, check_count, read_labels
 from interposer.cli.network import (
     add_network_arguments,
     add_plan_argument,
+    add_precision_argument,
     names_of,
     open_model,
     report_absent,
     sources_of,
 )
-from interposer.cli.numbers import positive
+from interposer.cli.numbers import number, positive, threads
 from interposer.cli.outputs import Ranked, check_suffix, check_writable, figures, flat, has_classes, save, top
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.core.files import is_same_file
 from interposer.core.types import Array, DataLayout, TensorInfo
+from interposer.kernels.fixedpoint import dequantize
 from interposer.report.optimized import OptimizedNetwork
 from interposer.session import Model
 
@@ -36,7 +41,9 @@ __all__ = ["configure", "execute"]
 _INPUTS: Final = """\
 inputs:
   An input is an image (bmp, png, jpg, ...), a .npy file, a .npz file with
-  arrays by the names of the inputs, or a .bin or .raw file of bare numbers.
+  arrays by the names of the inputs, a .txt or .csv file with numbers as text, or
+  a .bin or .raw file of bare numbers. With --quantize-inputs, these files have
+  float values for quantized inputs (.bin and .raw: of 32 bits).
   Several inputs are given as NAME=FILE, or in order. A sequence takes all arrays
   of a .npz file, in its order; an optional that is not given holds nothing.
 
@@ -77,11 +84,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="time N runs after one to warm up")
     parser.add_argument(
-        "--save", metavar="FILE", help="write all outputs to a file; its suffix, .npz, .npy or .json, is the format"
+        "--concurrent", type=threads, default=1, metavar="N",
+        help="run in N threads at the same time, each --repeat times (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--threshold", type=number("milliseconds", zero=False), metavar="MS",
+        help="end with status 1 if the median time of a run is longer than this",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dequantize-outputs", action="store_true", help="show and save quantized outputs as the floats they stand for"
     )
+    parser.add_argument(
+        "--save", metavar="FILE",
+        help="write all outputs to a file; its suffix is the format: .npz, .json, or for one output .npy, .txt, .raw",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_network_arguments(parser)
     add_plan_argument(parser)
+    add_precision_argument(parser)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -101,8 +121,8 @@ def _spreads(text: str) -> tuple[float, ...]:
     return result
 
 
-def execute(args: argparse.Namespace) -> None:
-    """Run the network, save its outputs and print them."""
+def execute(args: argparse.Namespace) -> int:
+    """Run the network, save its outputs and print them; return 1 if a run took longer than --threshold."""
     _check_targets(args)
     labels = None if args.labels is None else read_labels(args.labels)
     with open_model(args) as model:
@@ -110,12 +130,16 @@ def execute(args: argparse.Namespace) -> None:
         _check_output(args.output, names)
         if args.save is not None:
             check_suffix("--save", args.save, len(names))
-        preprocessing = Preprocessing(DataLayout[args.layout] if args.layout else None, args.mean, args.std)
+        preprocessing = Preprocessing(
+            DataLayout[args.layout] if args.layout else None, args.mean, args.std, args.quantize_inputs
+        )
         inputs = read_inputs(args.input, model.inputs, preprocessing, seed_of(args), sized_inputs(model))
-        outputs, milliseconds = _timed(model, inputs, names, args.repeat)
+        outputs, times = _timed(model, inputs, names, args.repeat, args.concurrent)
+        if args.dequantize_outputs:
+            outputs = {name: _dequantized(model, name, value) for name, value in outputs.items()}
         inner = _intermediates(model, inputs) if args.save_intermediates is not None else {}
         report_absent(model)
-        result = _result(args, model, outputs, labels, milliseconds)
+        result = _result(args, model, outputs, labels, times)
     if args.save is not None:
         save(args.save, flat(outputs))
     if args.save_intermediates is not None:
@@ -123,10 +147,17 @@ def execute(args: argparse.Namespace) -> None:
     made_up = seed_of(args) is not None
     if args.json:
         write_json(result.to_dict() | ({"inputs": inputs_text(args)} if made_up else {}))
-        return
+        return int(_is_late(result, args.threshold))
     _print(result)
     if made_up:
         say(f"inputs: {inputs_text(args)}")
+    if _is_late(result, args.threshold):
+        say(f"the median of {result.median:.3g} ms is above the threshold of {args.threshold:g} ms")
+    return int(_is_late(result, args.threshold))
+
+
+def _is_late(result: _Result, threshold: float | None) -> bool:
+    return threshold is not None and result.median > threshold
 
 
 def _check_targets(args: argparse.Namespace) -> None:
@@ -169,22 +200,54 @@ def _intermediates(model: Model, inputs: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(names, model.run(inputs, names), strict=True))
 
 
-def _timed(model: Model, inputs: dict[str, Any], names: list[str], repeat: int) -> tuple[dict[str, Any], list[float]]:
-    """Run the model `repeat` times, and return the outputs of the last run by name, and the milliseconds of each run.
+@dataclass(frozen=True)
+class _Times:
+    """The milliseconds of each run, the number of threads that ran, and the seconds until all were done."""
 
-    `names` are the values to compute. Runs before these do the one-time setup, which is not timed.
+    milliseconds: list[float]
+    concurrent: int
+    seconds: float
+
+
+def _timed(
+    model: Model, inputs: dict[str, Any], names: list[str], repeat: int, concurrent: int
+) -> tuple[dict[str, Any], _Times]:
+    """Run the model `repeat` times in each of `concurrent` threads, and return the outputs by name, and the times.
+
+    `names` are the values to compute. Runs before these do the one-time setup, which is not timed. The outputs are
+    those of the last run of one thread.
     """
     requested = None if names == list(model.outputs) else names
-    if repeat > 1 or requested is not None or not all(info.is_concrete for info in model.inputs.values()):
+    if repeat * concurrent > 1 or requested is not None or not all(info.is_concrete for info in model.inputs.values()):
         model.run(inputs)
     if requested is not None:
         model.run(inputs, requested)
-    times = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        result = model.run(inputs, requested)
-        times.append((time.perf_counter() - start) * 1e3)
-    return dict(zip(names, result, strict=True)), times
+
+    def work(_: int = 0) -> tuple[Any, list[float]]:
+        times = []
+        for _ in range(repeat):
+            start = time.perf_counter()
+            result = model.run(inputs, requested)
+            times.append((time.perf_counter() - start) * 1e3)
+        return result, times
+
+    start = time.perf_counter()
+    if concurrent == 1:
+        done = [work()]
+    else:
+        with ThreadPoolExecutor(concurrent) as pool:
+            done = list(pool.map(work, range(concurrent)))
+    milliseconds = [item for _, times in done for item in times]
+    times = _Times(milliseconds, concurrent, time.perf_counter() - start)
+    return dict(zip(names, done[0][0], strict=True)), times
+
+
+def _dequantized(model: Model, name: str, value: Any) -> Any:
+    """Return the floats that a quantized output stands for; any other output is returned unchanged."""
+    known = model.outputs.get(name) or model.values.get(name)
+    if known is None or known.quantization is None:
+        return value
+    return dequantize(value, known.quantization).astype(np.float32)
 
 
 # --- the result -------------------------------------------------------------------------------------------------------
@@ -195,7 +258,7 @@ class _Result:
     top: list[Ranked]
     outputs: list[dict[str, Any]]
     optimized: OptimizedNetwork
-    milliseconds: list[float]
+    times: _Times
 
     @property
     def placement(self) -> dict[str, int]:
@@ -205,7 +268,11 @@ class _Result:
 
     @property
     def median(self) -> float:
-        return statistics.median(self.milliseconds)
+        return statistics.median(self.times.milliseconds)
+
+    @property
+    def per_second(self) -> float:
+        return len(self.times.milliseconds) / self.times.seconds
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -215,23 +282,27 @@ class _Result:
             "copies": len(self.optimized.copies),
             "absent": [{"id": item.id, "reason": item.reason} for item in self.optimized.absent],
             "ms": round(self.median, 3),
-            "runs": len(self.milliseconds),
+            "runs": len(self.times.milliseconds),
+            "concurrent": self.times.concurrent,
+            "runs_per_second": round(self.per_second, 3),
         }
 
 
 def _result(
-    args: argparse.Namespace, model: Model, outputs: dict[str, Any], labels: Labels | None, milliseconds: list[float]
+    args: argparse.Namespace, model: Model, outputs: dict[str, Any], labels: Labels | None, times: _Times
 ) -> _Result:
     shown = flat(outputs if args.output is None else {args.output: outputs[args.output]})
     described = [figures(name, array, _info(model, name, array)) for name, array in shown.items()]
     best = _top(args, model, shown, labels)
-    return _Result(best, described, model.optimized, milliseconds)
+    return _Result(best, described, model.optimized, times)
 
 
 def _info(model: Model, name: str, array: Array) -> TensorInfo:
     """Return the info of output `name`: type and actual shape of its array, and the quantization in the model."""
     known = model.outputs.get(name) or model.values.get(name)
-    return TensorInfo.of(array) if known is None else known.with_shape(array.shape)
+    if known is None or (known.is_quantized and array.dtype.kind == "f"):  # dequantized, or no value of the model
+        return TensorInfo.of(array)
+    return known.with_shape(array.shape)
 
 
 def _top(args: argparse.Namespace, model: Model, shown: dict[str, Array], labels: Labels | None) -> list[Ranked]:
@@ -267,10 +338,12 @@ def _where(placement: dict[str, int], copies: int) -> str:
 
 
 def _time(result: _Result) -> str:
-    runs = result.milliseconds
+    runs = result.times.milliseconds
     if len(runs) == 1:
         return f"{runs[0]:.2f} ms"
-    return f"{result.median:.2f} ms (median of {len(runs)} runs, {min(runs):.2f} to {max(runs):.2f})"
+    text = f"{result.median:.2f} ms (median of {len(runs)} runs, {min(runs):.2f} to {max(runs):.2f})"
+    together = result.times.concurrent
+    return text if together == 1 else f"{text}, {together} at a time, {result.per_second:.4g} runs per second"
 
 
 def _classes(ranked: list[Ranked]) -> Table:
