@@ -282,50 +282,71 @@ def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | Non
     return nnapi.build(document, shapes=shapes)
 
 
+_ONLY_FOR: Final = {
+    "weights": ("caffe",),
+    "signature": ("tflite", "tensorflow"),
+    "stand_in": ("tflite",),
+    "subgraph": ("tflite",),
+}
+"""The formats that have what an argument selects."""
+
+
 def _load(format: str, source: Any, reading: Reading) -> Network | Template:
-    shapes, signature = reading.shapes, reading.signature
-    if reading.subgraph and format != "tflite":
-        raise InvalidArgumentError(f"subgraph= is for TFLite files; this is a model of format {format!r}")
-    cuts: Any = {"inputs": reading.inputs or (), "outputs": reading.outputs}
-    if reading.stand_in and format != "tflite":
-        raise InvalidArgumentError(f"stand_in is for TFLite files; this is a model of format {format!r}")
-    if format == "caffe" and signature is None:
-        from interposer.frontends import caffe  # noqa: PLC0415 - front ends are imported when a model asks for them
+    for argument, formats in _ONLY_FOR.items():
+        if getattr(reading, argument) not in (None, False) and format not in formats:
+            names = " and ".join(_TITLES[item] for item in formats)
+            raise InvalidArgumentError(f"{argument}= is for {names}; this is a model of format {format!r}")
+    return _READERS[format](source, reading)
 
-        return caffe.template(source, weights=content_of(reading.weights), shapes=shapes, outputs=reading.outputs)
-    if reading.weights is not None and format != "caffe":
-        raise InvalidArgumentError(f"weights= is for Caffe networks; this is a model of format {format!r}")
-    if format == "tflite":
-        from interposer.frontends import tflite  # noqa: PLC0415
 
-        return tflite.template(
-            source, shapes=shapes, dynamic=True, signature=signature, stand_in=reading.stand_in,
-            subgraph=reading.subgraph, **cuts,
-        )  # fmt: skip
-    if format == "tensorflow":
-        from interposer.frontends import tensorflow  # noqa: PLC0415
+_TITLES: Final = {"caffe": "Caffe networks", "tflite": "TFLite files", "tensorflow": "TensorFlow models"}
 
-        return tensorflow.template(source, shapes=shapes, outputs=reading.outputs, signature=signature)
-    if signature is not None:
-        raise InvalidArgumentError(f"signature: {signature!r} is given, but a model of format {format!r} has none")
-    if format == "nnapi":
-        from interposer.frontends import nnapi  # noqa: PLC0415
 
-        return nnapi.load(source, shapes=shapes)
-    if format == "armnn":
-        from interposer.frontends import armnn  # noqa: PLC0415
+def _caffe(source: Any, reading: Reading) -> Template:
+    from interposer.frontends import caffe  # noqa: PLC0415 - front ends are imported when a model asks for them
 
-        network = armnn.load(source)
-        return bound(network, shapes) if shapes else network
-    if format == "text":
-        return _text(source, shapes)
+    weights = content_of(reading.weights)
+    return caffe.template(source, weights=weights, shapes=reading.shapes, outputs=reading.outputs)
+
+
+def _tflite(source: Any, reading: Reading) -> Template:
+    from interposer.frontends import tflite  # noqa: PLC0415
+
+    return tflite.template(
+        source, shapes=reading.shapes, dynamic=True, signature=reading.signature, stand_in=reading.stand_in,
+        inputs=reading.inputs or (), outputs=reading.outputs, subgraph=reading.subgraph,
+    )  # fmt: skip
+
+
+def _tensorflow(source: Any, reading: Reading) -> Template:
+    from interposer.frontends import tensorflow  # noqa: PLC0415
+
+    return tensorflow.template(
+        source, shapes=reading.shapes, outputs=reading.outputs, signature=reading.signature
+    )  # fmt: skip
+
+
+def _nnapi(source: Any, reading: Reading) -> Network:
+    from interposer.frontends import nnapi  # noqa: PLC0415
+
+    return nnapi.load(source, shapes=reading.shapes)
+
+
+def _armnn(source: Any, reading: Reading) -> Network:
+    from interposer.frontends import armnn  # noqa: PLC0415
+
+    network = armnn.load(source)
+    return bound(network, reading.shapes) if reading.shapes else network
+
+
+def _onnx(source: Any, reading: Reading) -> Template:
     from interposer.frontends import onnx  # noqa: PLC0415
 
-    return onnx.template(source, shapes=shapes, **cuts)
+    return onnx.template(source, shapes=reading.shapes, inputs=reading.inputs or (), outputs=reading.outputs)
 
 
-def _text(source: Any, shapes: Shapes | None) -> Network:
-    """Read a network in the text format from a path or from bytes, with these shapes of inputs, and return it."""
+def _text(source: Any, reading: Reading) -> Network:
+    """Read a network in the text format from a path or from bytes, with the shapes of `reading`, and return it."""
     path = None if isinstance(source, bytes | bytearray | memoryview) else str(source)
     try:
         if path is not None:
@@ -341,7 +362,18 @@ def _text(source: Any, shapes: Shapes | None) -> Network:
         raise error.at(path) if path is not None else error from None
     infer_graph(graph)
     network = Network(graph.name, graph)
-    return bound(network, shapes) if shapes else network
+    return bound(network, reading.shapes) if reading.shapes else network
+
+
+_READERS: Final[Mapping[str, Callable[[Any, Reading], Network | Template]]] = {
+    "armnn": _armnn,
+    "caffe": _caffe,
+    "nnapi": _nnapi,
+    "onnx": _onnx,
+    "tensorflow": _tensorflow,
+    "text": _text,
+    "tflite": _tflite,
+}
 
 
 def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> str:
