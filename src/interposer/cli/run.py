@@ -82,15 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--save-intermediates", metavar="FILE",
         help="write the results of every layer to a .npz or .json file, under the names of the values; outputs too",
     )  # fmt: skip
-    parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="time N runs after one to warm up")
-    parser.add_argument(
-        "--concurrent", type=threads, default=1, metavar="N",
-        help="run in N threads at the same time, each --repeat times (default: 1)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--threshold", type=number("milliseconds", zero=False), metavar="MS",
-        help="end with status 1 if the median time of a run is longer than this",
-    )  # fmt: skip
+    _add_timing_arguments(parser)
     parser.add_argument(
         "--dequantize-outputs", action="store_true", help="show and save quantized outputs as the floats they stand for"
     )
@@ -102,6 +94,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_network_arguments(parser)
     add_plan_argument(parser)
     add_precision_argument(parser)
+
+
+def _add_timing_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="time N runs after one to warm up")
+    parser.add_argument(
+        "--concurrent", type=threads, default=1, metavar="N",
+        help="run in N threads at the same time, each --repeat times (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--threshold", type=number("milliseconds", zero=False), metavar="MS",
+        help="end with status 1 if the median time of a run is longer than this",
+    )  # fmt: skip
 
 
 def _numbers(text: str) -> tuple[float, ...]:
