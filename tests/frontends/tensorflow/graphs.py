@@ -150,12 +150,13 @@ def saved_model(
     outputs: Mapping[str, str],
     shapes: Mapping[str, Any],
     name: str = "serving_default",
+    dtype: str = "float32",
 ) -> bytes:
     """Return a SavedModel with one signature; `inputs` and `outputs` map its names to tensors of the graph."""
 
     def info(key: str, text: str) -> bytes:
         dims = block(3, shape(shapes[key])) if key in shapes else b""
-        return block(1, text) + number(2, 1) + dims
+        return block(1, text) + number(2, TYPES[dtype]) + dims
 
     fields = [block(1, entry(key, info(key, text))) for key, text in inputs.items()]
     fields += [block(2, entry(key, info(key, text))) for key, text in outputs.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from interposer.core.errors import ParseError
@@ -15,8 +16,9 @@ from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
 from interposer.ops.elementwise import Addition
-from interposer.ops.matmul import FullyConnected
+from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.rearrange import Transpose
+from interposer.ops.windowed import Col2Im
 
 __all__ = ["biased"]
 
@@ -62,6 +64,28 @@ def transpose_convolution(node: Node) -> Value:
     order = (2, 0, 1, 3) if layout.channels_last else (2, 3, 0, 1)
     op = _transposed(node, windows, layout, sizes, x)
     return node.add(op, x, node.step(Transpose(order), weights))
+
+
+@operator("Conv3DBackpropInput", "Conv3DBackpropInputV2")
+def transpose_convolution_3d(node: Node) -> Value:
+    """Convert Conv3DBackpropInput, the transposed convolution of a volume, to a matrix product followed by Col2Im.
+
+    Each product of a weight and an input element is added at the position of the weight in the element's window.
+    """
+    layout, weights, x = layout_of(node, 3), _weights(node, 5), node.value(2)
+    target = [node.known(size, "result's size") for size in node.extents(0, "input_sizes")]
+    if len(target) != 5 or x.known.rank != 5:
+        raise ParseError(f"its input_sizes are {target} and its input has the shape {x.known.shape}; expected rank 5")
+    volume = tuple(target[axis] for axis in spatial_axes(layout))
+    windows = sliding(node, volume, weights.known.shape[:3], layout)
+    batch, *rest = node.concrete(x.known.shape, "input")
+    channels = rest.pop(-1 if layout.channels_last else 0)
+    kernels = reshaped(node, node.step(Transpose((3, 0, 1, 2, 4)), weights), [-1, channels])
+    shape = (batch, math.prod(rest), channels) if layout.channels_last else (batch, channels, math.prod(rest))
+    rows = reshaped(node, x, shape)
+    columns = node.step(BatchMatMul(transpose_y=layout.channels_last), kernels, rows)
+    image = node.add(Col2Im(**windows.lists(), image_shape=volume), columns)
+    return node.add(Transpose((0, 2, 3, 4, 1)), image) if layout.channels_last else image
 
 
 def _weights(node: Node, rank: int) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -50,10 +51,14 @@ _NEVER: Final[Guards] = frozenset()
 
 @dataclass(slots=True)
 class Shared:
-    """What all graphs and functions of one import share: the model's functions and variables, and what is refused."""
+    """What all graphs and functions of one import share: the model's functions and variables, and what is refused.
+
+    `folder` is that of a SavedModel, which has files for tables.
+    """
 
     functions: Mapping[str, FunctionDef]
     variable: Callable[[str], Array]
+    folder: Path | None = None
     refusals: Refusals = field(default_factory=Refusals)
     spent: int = 0
     named: set[str] = field(default_factory=set)
@@ -103,9 +108,17 @@ class Scope(NetworkImport):
         self._results[name] = results
 
     def define_input(self, name: str, value: Value) -> None:
-        """Record the value that an input of the model stands for."""
+        """Record the value that an input of the model stands for: a node, or another output such as ``split:1``."""
         self._inputs.add(value.producer)
-        self.define(name, value)
+        self.define_output(in_graph(name), value)
+
+    def define_output(self, reference: Reference, value: Value) -> None:
+        """Record what an output of a node stands for, which is not converted."""
+        known = self._results.get(reference.node, ())
+        results = [] if isinstance(known, Absent) else list(known)
+        results += [Absent.DEAD] * (reference.number + 1 - len(results))
+        results[reference.number] = value
+        self._results[reference.node] = results
 
     def brought_in(self, result: Result) -> Result:
         """Return what a result of the outer scope stands for in this scope, whose network is another one.

@@ -26,7 +26,7 @@ from interposer.frontends.tensorflow.messages import (
     SignatureDef,
 )
 from interposer.frontends.tensorflow.messages import TensorShape as DeclaredShape
-from interposer.frontends.tensorflow.references import control_inputs, data_inputs, in_graph
+from interposer.frontends.tensorflow.references import Reference, control_inputs, data_inputs, in_graph, title
 from interposer.frontends.tensorflow.results import Absent
 from interposer.frontends.tensorflow.tensorflow_converters import find
 from interposer.ir.graph import Value
@@ -41,7 +41,9 @@ _NO_RESULTS: Final = frozenset(
     {
         "Assert", "Assign", "AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp", "Const", "NoOp",
         "Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "Print", "PrintV2", "RestoreV2", "SaveV2",
-        "VarHandleOp", "Variable", "VariableV2", "MergeV2Checkpoints",
+        "VarHandleOp", "Variable", "VariableV2", "MergeV2Checkpoints", "HashTable", "HashTableV2", "MutableHashTable",
+        "MutableHashTableV2", "InitializeTable", "InitializeTableV2", "InitializeTableFromTextFile",
+        "InitializeTableFromTextFileV2", "LookupTableImport", "LookupTableImportV2",
     }
 )  # fmt: skip
 _SUMMARIES: Final = frozenset(
@@ -71,6 +73,7 @@ class _Model(NamedTuple):
     outputs: Mapping[str, str]
     variable: Callable[[str], Array]
     size: int
+    folder: Path | None = None
 
 
 @memory_to("read the network")
@@ -226,7 +229,8 @@ def _signed(
     outputs = known if requested is None else _requested(requested, nodes, known)
     functions = _functions(graph)
     inputs |= _placeholders(graph, functions, outputs, {tensor.node for tensor in inputs.values()})
-    return _Model(name, graph, functions, inputs, outputs, Variables(graph, content.folder), content.size)
+    variables = Variables(graph, content.folder)
+    return _Model(name, graph, functions, inputs, outputs, variables, content.size, content.folder)
 
 
 def _frozen(name: str, graph: GraphDef, size: int, requested: Sequence[str] | None, shapes: Shapes) -> _Model:
@@ -237,9 +241,14 @@ def _frozen(name: str, graph: GraphDef, size: int, requested: Sequence[str] | No
     if not outputs:
         raise ParseError("the graph has no outputs; name some with outputs=")
     functions = _functions(graph)
-    cuts = [name for name in map(_bare, shapes) if name in nodes and nodes[name].op not in _PLACEHOLDERS]
+    cuts = [name for name in map(_bare, shapes) if _is_cut(nodes.get(in_graph(name).node))]
     inputs = _placeholders(graph, functions, outputs, set(), cuts)
     return _Model(name, graph, functions, inputs, outputs, Variables(graph, None), size)
+
+
+def _is_cut(node: NodeDef | None) -> bool:
+    """Return True if a node for which the caller gives a shape is to become an input."""
+    return node is not None and node.op not in _PLACEHOLDERS
 
 
 def _functions(graph: GraphDef) -> dict[str, FunctionDef]:
@@ -302,23 +311,39 @@ def _placeholders(
 ) -> dict[str, _Tensor]:
     """Return the placeholders on which the outputs depend, except those in `known`, in the order of the graph.
 
-    The nodes in `cuts`, to which the caller gives shapes, are inputs too; what they depend on is not needed.
+    The outputs of nodes in `cuts`, to which the caller gives shapes, are inputs too; what they depend on is not needed.
     """
     scope = Scope(Network(""), Shared(functions, _nothing), graph.node, function=False)
-    for name in cuts:
-        scope.define(name)
+    replaced = {in_graph(name): name for name in cuts}
+    for reference in replaced:
+        scope.define(reference.node)
     order = scope.needed(outputs.values())
     needed = {node.name for node in order}
-    read = {scope.reference(text).node for node in order for text in data_inputs(node)}
+    texts = [*outputs.values(), *(text for node in order for text in data_inputs(node))]
+    read = {reference for reference in map(scope.reference, texts) if reference.node not in known}
     result = {}
     for node in graph.node:
-        if node.name in cuts and node.name in read:
-            result[node.name] = _Tensor(node.name, _type_of(node), None)
+        for reference in sorted(item for item in read if item.node == node.name and _is_replaced(item, replaced)):
+            result[replaced[reference]] = _Tensor(title(reference), _type_of(node), None)
         if node.op in _PLACEHOLDERS and node.name in needed and node.name not in known:
             kind, shape = node.attr.get("dtype"), _declared(node)
             dims = None if shape is None else shape.dims()
             result[node.name] = _Tensor(node.name, (kind.type if kind is not None else None) or 0, dims)
     return result
+
+
+def _is_replaced(reference: Reference, replaced: Mapping[Reference, str]) -> bool:
+    """Return True if an output of a node becomes an input.
+
+    Raises:
+        InvalidArgumentError: other outputs of the node become inputs, but not this one.
+    """
+    if reference not in replaced and any(reference.node == other.node for other in replaced):
+        raise InvalidArgumentError(
+            f"shapes: node {reference.node!r} becomes an input, but its output {reference.number} is read too; "
+            f"give {title(reference)!r} a shape as well"
+        )
+    return reference in replaced
 
 
 def _type_of(node: NodeDef) -> int:
@@ -378,7 +403,7 @@ def _shape(name: str, dims: list[int | None] | None) -> TensorShape:
 
 def _network(model: _Model, shapes: Shapes, values: Values) -> Network:
     network = Network(model.name)
-    shared = Shared(model.functions, model.variable)
+    shared = Shared(model.functions, model.variable, model.folder)
     scope = Scope(network, shared, model.graph.node, function=False)
     scope.budget(model.size)
     scope.reserve(set(model.outputs))
@@ -407,7 +432,7 @@ def _add_inputs(scope: Scope, model: _Model, shapes: Shapes, values: Values) -> 
         node = model.inputs[name].node
         if name in values:
             array = value_of(name, info, values[name])
-            scope.define(node, scope.constant(array, name, f"input {name!r}"))
+            scope.define_output(in_graph(node), scope.constant(array, name, f"input {name!r}"))
             continue
         if not info.shape.is_ranked:
             text = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -67,14 +68,27 @@ def _size(node: Node) -> tuple[int, int]:
 @operator("ResizeBicubic")
 def resize_bicubic(node: Node) -> Value:
     """Convert ResizeBicubic to a product with a matrix of weights along each axis."""
+    centers = node.flag("half_pixel_centers", False)
+    return _weighted(node, lambda size, target, corners: _cubic(size, target, corners, centers))
+
+
+@operator("ResizeArea")
+def resize_area(node: Node) -> Value:
+    """Convert ResizeArea: each pixel is the mean of the area that it covers, a product with weights along each axis."""
+    return _weighted(node, _area)
+
+
+def _weighted(node: Node, weights: Callable[[int, int, bool], NDArray[np.float32]]) -> Value:
+    """Return the products of an image with a matrix for each axis, which `weights` returns for the two sizes.
+
+    The third argument of `weights` says whether the corners are aligned.
+    """
     x = node.cast(node.value(0), DataType.FLOAT32)
     if x.known.rank != 4:
         raise ParseError(f"its input has the shape {x.known.shape}; expected rank 4")
-    corners, centers = node.flag("align_corners", False), node.flag("half_pixel_centers", False)
+    corners = node.flag("align_corners", False)
     height, width = (node.known(x.known.shape[axis], "image's size") for axis in (1, 2))
-    rows, columns = (
-        _cubic(size, target, corners, centers) for size, target in zip((height, width), _size(node), strict=True)
-    )
+    rows, columns = (weights(size, target, corners) for size, target in zip((height, width), _size(node), strict=True))
     planes = node.step(Transpose((0, 3, 1, 2)), x)
     wide = node.step(BatchMatMul(transpose_y=True), planes, node.constant(columns))
     return node.add(Transpose((0, 2, 3, 1)), node.step(BatchMatMul(), node.constant(rows), wide))
@@ -95,6 +109,18 @@ def _cubic(size: int, target: int, corners: bool, centers: bool) -> NDArray[np.f
     for row, column in zip(weights, indices.clip(0, size - 1), strict=True):
         np.add.at(result, (np.arange(target), column), row)
     return result.astype(np.float32)
+
+
+def _area(size: int, target: int, corners: bool) -> NDArray[np.float32]:
+    """Return which part of each pixel of the result is covered by each pixel of the image; the last one is repeated."""
+    scale = (size - 1) / (target - 1) if corners and target > 1 else size / target
+    result = np.zeros((target, size))
+    for place in range(target):
+        low, high = place * scale, (place + 1) * scale
+        cells = np.arange(int(np.floor(low)), max(int(np.ceil(high)), int(np.floor(low)) + 1))
+        covered = np.minimum(cells + 1, high) - np.maximum(cells, low)
+        np.add.at(result[place], cells.clip(0, size - 1), covered)
+    return (result / (scale or 1)).astype(np.float32)
 
 
 def _keys(distance: NDArray[np.float64], a: float) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from interposer.frontends.tensorflow import (  # noqa: F401
     activation,
+    audio,
     blocks,
     control_flow,
     convolution,
@@ -11,6 +12,7 @@ from interposer.frontends.tensorflow import (  # noqa: F401
     lists,
     matmul,
     normalization,
+    patches,
     pooling,
     quantization,
     random_numbers,
@@ -21,5 +23,6 @@ from interposer.frontends.tensorflow import (  # noqa: F401
     scatter,
     selection,
     sequence,
+    tables,
     variables,
 )

@@ -1,0 +1,185 @@
+"""TensorFlow converters for lookup tables, whose content nodes of the model write when it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.errors import ParseError
+from interposer.core.files import check_regular, reason_of
+from interposer.core.types import Array, DataType
+from interposer.frontends.tensorflow.dtypes import data_type
+from interposer.frontends.tensorflow.messages import FunctionDef, NodeDef
+from interposer.frontends.tensorflow.node import Node
+from interposer.frontends.tensorflow.references import data_inputs
+from interposer.frontends.tensorflow.results import Result, Variable
+from interposer.frontends.tensorflow.tensorflow_converters import operator
+from interposer.frontends.tensorflow.tensors import array_of
+from interposer.ir.graph import Value
+from interposer.ops.features import LabelEncoder
+
+__all__: list[str] = []
+
+_FROM_TENSORS: Final = frozenset({"InitializeTable", "InitializeTableV2", "LookupTableImport", "LookupTableImportV2"})
+_FROM_FILES: Final = frozenset({"InitializeTableFromTextFile", "InitializeTableFromTextFileV2"})
+_CALLS: Final = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_MOST_BODIES: Final = 1 << 12
+_MOST_STEPS: Final = 64
+_LARGEST_FILE: Final = 1 << 30
+_WHOLE_LINE: Final = -2
+_LINE_NUMBER: Final = -1
+
+
+@operator("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")
+def table(node: Node) -> Result:
+    """Convert a table to a handle; nodes that initialize the table determine its content."""
+    return Variable(node.name)
+
+
+@operator("LookupTableFind", "LookupTableFindV2")
+def find(node: Node) -> Value:
+    """Convert LookupTableFindV2: the values of keys, and the third operand for elements that are no key."""
+    keys, values = _content(node)
+    default = node.array(2, "default value").reshape(-1)
+    if default.size != 1:
+        raise ParseError(f"its default value has {default.size} elements; expected one")
+    return node.add(LabelEncoder(keys, values, default.reshape(())), node.value(1))
+
+
+@operator("LookupTableSize", "LookupTableSizeV2")
+def size(node: Node) -> Value:
+    """Convert LookupTableSizeV2 to a constant."""
+    return node.named_constant(np.array(len(set(_content(node)[0].tolist())), np.int64))
+
+
+@dataclass(frozen=True)
+class _Body:
+    """The nodes of the graph or of a called function; `arguments` maps names to the caller and what it passes."""
+
+    nodes: Mapping[str, NodeDef]
+    arguments: Mapping[str, tuple[_Body, str]] = field(default_factory=dict)
+
+    def origin(self, text: str) -> NodeDef | None:
+        """Return the node with which a value starts, before calls and Identity nodes; None if there is none."""
+        body = self
+        for _ in range(_MOST_STEPS):
+            name = text.partition(":")[0]
+            if name in body.arguments:
+                body, text = body.arguments[name]
+                continue
+            node = body.nodes.get(name)
+            if node is None or node.op != "Identity" or not node.input:
+                return node
+            text = node.input[0]
+        return None
+
+
+def _bodies(body: _Body, functions: Mapping[str, FunctionDef]) -> Iterator[_Body]:
+    """Yield the graph and the bodies of all functions that it calls, up to a limit."""
+    pending, count = [body], 0
+    while pending and count < _MOST_BODIES:
+        body = pending.pop()
+        count += 1
+        yield body
+        for node in body.nodes.values():
+            function = functions.get(_called(node))
+            if function is not None:
+                passed = dict(zip((arg.name for arg in function.signature.input_arg), data_inputs(node), strict=False))
+                arguments = {name: (body, text) for name, text in passed.items()}
+                pending.append(_Body({inner.name: inner for inner in function.node_def}, arguments))
+
+
+def _called(node: NodeDef) -> str:
+    function = node.attr["f"].func if node.op in _CALLS and "f" in node.attr else None
+    return node.op if function is None else function.name
+
+
+def _content(node: Node) -> tuple[Array, Array]:
+    """Return the keys and values of a table; the node is refused if nothing in the model writes them."""
+    name, root = node.variable(0).name, node.importer
+    while root.outer is not None:
+        root = root.outer
+    for body in _bodies(_Body({item.name: item for item in root.nodes}), root.shared.functions):
+        for item in body.nodes.values():
+            inputs = data_inputs(item)
+            if item.op not in _FROM_TENSORS | _FROM_FILES or not inputs:
+                continue
+            handle = body.origin(inputs[0])
+            if handle is not None and handle.name == name:
+                return _written(node, handle, item, [body.origin(text) for text in inputs[1:]])
+    return node.unsupported(f"no constants initialize the table {name!r}")
+
+
+def _written(node: Node, handle: NodeDef, writer: NodeDef, origins: list[NodeDef | None]) -> tuple[Array, Array]:
+    arrays = [_constant(origin) for origin in origins]
+    known = [array.reshape(-1) for array in arrays if array is not None]
+    if len(known) < len(arrays) or len(known) != (2 if writer.op in _FROM_TENSORS else 1):
+        node.unsupported(f"the content of the table {handle.name!r} is no constant")
+    if writer.op in _FROM_FILES:
+        return _from_file(node, handle, writer, str(known[0][0]) if known[0].size else "")
+    if len(known[0]) != len(known[1]):
+        raise ParseError(f"the table {handle.name!r} has {len(known[0])} keys, but {len(known[1])} values")
+    return known[0], known[1]
+
+
+def _constant(node: NodeDef | None) -> Array | None:
+    tensor = node.attr["value"].tensor if node is not None and "value" in node.attr else None
+    return None if tensor is None else array_of(tensor)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _from_file(node: Node, handle: NodeDef, writer: NodeDef, name: str) -> tuple[Array, Array]:
+    """Return the content of a table from a text file among the assets of a SavedModel."""
+    folder = node.importer.shared.folder
+    if folder is None:
+        node.unsupported(f"the table {handle.name!r} is in the file {name!r}, which only a SavedModel has")
+    lines = _lines(Path(folder) / "assets" / Path(name).name)
+    offset, count = _integer(writer, "offset", 0), _integer(writer, "vocab_size", -1)
+    lines = lines[offset:] if count < 0 else lines[offset : offset + count]
+    delimiter = writer.attr["delimiter"].s if "delimiter" in writer.attr else None
+    split = bytes(delimiter or b"\t").decode("utf-8", "replace")
+    kinds = [_kind(handle, name) for name in ("key_dtype", "value_dtype")]
+    columns = [_integer(writer, name, _WHOLE_LINE) for name in ("key_index", "value_index")]
+    keys, values = (_column(lines, column, split, kind) for column, kind in zip(columns, kinds, strict=True))
+    return keys, values
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        check_regular(path)
+        if path.stat().st_size > _LARGEST_FILE:
+            raise ParseError(f"the file {path.name!r} of a table has more than {_LARGEST_FILE:,} bytes")
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError) as error:
+        raise ParseError(f"the file {path.name!r} of a table cannot be read: {reason_of(error)}") from error
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _integer(node: NodeDef, name: str, default: int) -> int:
+    value = node.attr[name].i if name in node.attr else None
+    return default if value is None else value
+
+
+def _kind(handle: NodeDef, name: str) -> DataType:
+    kind = handle.attr[name].type if name in handle.attr else None
+    if kind is None:
+        raise ParseError(f"the table {handle.name!r} has no {name}")
+    return data_type(kind)
+
+
+def _column(lines: list[str], column: int, delimiter: str, kind: DataType) -> Array:
+    if column == _LINE_NUMBER:
+        return np.arange(len(lines), dtype=np.int64).astype(kind.numpy)
+    items: list[Any] = lines if column == _WHOLE_LINE else [line.split(delimiter)[column] for line in lines]
+    if kind is DataType.STRING:
+        result = np.empty(len(items), object)
+        result[:] = items
+        return result
+    numbers: Array = np.array([float(item) if kind.is_float else int(item) for item in items]).astype(kind.numpy)
+    return numbers
