@@ -7,6 +7,7 @@
     python benchmarks/run.py operators [--help]
     python benchmarks/run.py weights [--help]
     python benchmarks/run.py formats [--help]
+    python benchmarks/run.py arm-nn [--help]
     python benchmarks/run.py compare NEW.json [--help]
     python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead]
                              [--models FOLDER] [--repeat N] [--json FILE]
@@ -14,7 +15,7 @@
 `engines` runs whole networks on CpuAcc and other engines, and `placement` compares "auto" with every single engine.
 Both take long. `loading` measures the time and the memory of loading, and their growth. `convolutions`, `operators`
 and `weights` run networks of one layer. `formats` runs classifiers as files of
-TensorFlow and Caffe. These suites have separate options.
+TensorFlow and Caffe, and `arm-nn` runs models through the interface of PyArmNN. These suites have separate options.
 `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default that of the environment variable
@@ -48,7 +49,7 @@ import models
 import new_backend
 import overhead
 
-from benchmarks import baseline, convolutions, loading, operators, placement, weights
+from benchmarks import arm_nn, baseline, convolutions, loading, operators, placement, weights
 from benchmarks.engines import command
 from benchmarks.folders import add_models
 from benchmarks.formats import command as formats
@@ -73,6 +74,7 @@ COMMANDS = {
     "operators": operators.main,
     "weights": weights.main,
     "formats": formats.main,
+    "arm-nn": arm_nn.main,
     "compare": baseline.main,
 }
 """Commands with options of their own."""

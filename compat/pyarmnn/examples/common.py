@@ -9,11 +9,12 @@ import pyarmnn as ann
 class Runner:
     """A model that is loaded for some backends, in order of preference.
 
-    `inputs` and `outputs` are pairs of a binding id and a `TensorInfo`.
+    `inputs` and `outputs` are pairs of a binding id and a `TensorInfo`. `names` are those of the input and the output
+    of an ONNX model.
     """
 
-    def __init__(self, path, backends=("CpuAcc", "CpuRef")):
-        network, self.inputs, self.outputs = parsed(path)
+    def __init__(self, path, backends=("CpuAcc", "CpuRef"), names=("input", "output")):
+        network, self.inputs, self.outputs = parsed(path, names)
         self.runtime = ann.IRuntime(ann.CreationOptions())
         preferred = [ann.BackendId(backend) for backend in backends]
         optimized, self.messages = ann.Optimize(
@@ -32,10 +33,10 @@ class Runner:
         return ann.workload_tensors_to_ndarray(self.results)
 
 
-def parsed(path):
+def parsed(path, names):
     """Return the network of a TensorFlow Lite or ONNX file, and the binding infos of its inputs and outputs."""
     if Path(path).suffix == ".onnx":
-        return parsed_onnx(path)
+        return parsed_onnx(path, *names)
     parser = ann.ITfLiteParser()
     network = parser.CreateNetworkFromBinaryFile(str(path))
     main = parser.GetSubgraphCount() - 1
@@ -44,11 +45,11 @@ def parsed(path):
     return network, inputs, outputs
 
 
-def parsed_onnx(path):
-    """Return the same for an ONNX file, whose input is called "input" and whose output is called "output"."""
+def parsed_onnx(path, source, result):
+    """Return the same for an ONNX file with one input and one output, which are called `source` and `result`."""
     parser = ann.IOnnxParser()
     network = parser.CreateNetworkFromBinaryFile(str(path))
-    return network, [parser.GetNetworkInputBindingInfo("input")], [parser.GetNetworkOutputBindingInfo("output")]
+    return network, [parser.GetNetworkInputBindingInfo(source)], [parser.GetNetworkOutputBindingInfo(result)]
 
 
 def image(path, height, width):

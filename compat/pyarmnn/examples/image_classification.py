@@ -17,10 +17,11 @@ def main():
     parser.add_argument("picture")
     parser.add_argument("--labels", help="a file with the name of a class in each line")
     parser.add_argument("--backends", nargs="+", default=["CpuAcc", "CpuRef"])
+    parser.add_argument("--names", nargs=2, default=["input", "output"], help="input and output of an ONNX model")
     parser.add_argument("--save", help="write the output to this .npz file")
     arguments = parser.parse_args()
 
-    runner = Runner(arguments.model, arguments.backends)
+    runner = Runner(arguments.model, arguments.backends, arguments.names)
     [(_, info)], [(_, scores_info)] = runner.inputs, runner.outputs
     shape = info.GetShape()
     [scores] = runner.run(fitting(image(arguments.picture, shape[1], shape[2]), info))
