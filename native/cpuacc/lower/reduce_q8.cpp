@@ -1,6 +1,7 @@
 // Means, sums, maxima and minima of quantized values of 8 bits, in the integer arithmetic of the reference.
 
 #include <algorithm>
+#include <cmath>
 
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/table_q8.hpp"
@@ -10,6 +11,8 @@ namespace cpuacc {
 namespace {
 
 constexpr int64_t kMax = 1 << 22;  // elements of a reduction, so that their sum fits 32 bits
+
+constexpr float kFar = 4294967296;  // far out of the range of 8 bits
 
 enum class Kind { mean, sum, most, least, none };
 
@@ -73,6 +76,7 @@ struct Reducing {
   bool is_signed;
   int64_t zero_in, zero_out;
   native::FixedPoint factor;
+  float scale;  // of the input divided by that of the output
   Places places;
   Columns columns;  // of sums and means, if there are enough
   const ElementwiseQ8Kernels* kernels;
@@ -104,9 +108,19 @@ struct Reducing {
  private:
   /// The mean or sum of `count` unsigned values.
   uint8_t rescaled(int64_t sum, int64_t count) const {
-    sum -= count * (zero_in + (is_signed ? 128 : 0));
-    int64_t result = native::multiply(sum, factor) + zero_out;
+    const int64_t total = sum - (is_signed ? 128 * count : 0);
+    const bool in_floats = kind == Kind::sum && is_signed;
+    int64_t result = in_floats ? rounded(total, count) : native::multiply(total - count * zero_in, factor);
+    result += zero_out;
     return uint8_t(std::clamp<int64_t>(result, is_signed ? -128 : 0, is_signed ? 127 : 255));
+  }
+
+  /// The sum of int8 values, whose zero points are corrected in float32.
+  int64_t rounded(int64_t total, int64_t count) const {
+    const float correction = float(-zero_in) * scale * float(count);
+    const float value = float(total) * scale + correction;
+    if (!(value > -kFar)) return int64_t(-kFar);
+    return int64_t(std::round(std::min(value, kFar)));
   }
 
   uint8_t code(const uint8_t* in) const {
@@ -147,10 +161,10 @@ void lower(const Node& node, Builder& builder) {
   step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kReduceQuantizedNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
-  auto state = std::make_shared<Reducing>(
-      Reducing{kind, is_signed(in), in.zero_point(), out.zero_point(),
-               factor_of(kind, in, out, in.elements() / out.elements()), Places(in.shape, node.integers("axis")),
-               Columns(in.shape, node.integers("axis")), &elementwise_q8_kernels_for(builder.settings.isa)});
+  auto state = std::make_shared<Reducing>(Reducing{
+      kind, is_signed(in), in.zero_point(), out.zero_point(), factor_of(kind, in, out, in.elements() / out.elements()),
+      scale32(in) / scale32(out), Places(in.shape, node.integers("axis")), Columns(in.shape, node.integers("axis")),
+      &elementwise_q8_kernels_for(builder.settings.isa)});
   if (state->columns.width > 0 && (kind == Kind::mean || kind == Kind::sum)) {
     step.fn = &Reducing::run_columns;
     step.max_parts = int(std::min<int64_t>(step.max_parts, (state->columns.width + 63) / 64));

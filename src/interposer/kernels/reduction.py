@@ -17,6 +17,7 @@ from interposer.kernels.fixedpoint import (
     multiply_by_quantized_multiplier,
     multiply_wide,
     quantize_multiplier,
+    round_half_away,
 )
 from interposer.kernels.quantized_arithmetic import offset, one_scale_of_few_bits, scale32
 from interposer.kernels.real import all_quantized, real, store
@@ -161,8 +162,24 @@ def _mean_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
     return multiply_by_quantized_multiplier(_sum(x, axes), divided)
 
 
+_FAR: Final = float(2**32)
+"""A magnitude that is far out of the range of all quantized types."""
+
+
 def _sum_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
+    """Return the sum of quantized values minus their zero point, rescaled to the output's scale.
+
+    Like TFLite, compute the sum of int8 and int16 values with their zero points, and the correction for these, in
+    float32. That of uint8 values is computed in fixed-point arithmetic, as in TFLite's reference kernel.
+    """
     source, target = _scales(info)
+    if info.input.dtype is not DataType.UINT8:
+        zero, count = info.input.zero_point, _count(x.shape, axes)
+        total = (_sum(x, axes) + count * zero).astype(np.float32)
+        with np.errstate(all="ignore"):
+            factor = np.float32(source) / np.float32(target)
+            result = round_half_away(total * factor + np.float32(-zero) * factor * np.float32(count))
+        return np.nan_to_num(result, nan=-_FAR).clip(-_FAR, _FAR).astype(np.int64)
     return multiply_by_quantized_multiplier(_sum(x, axes), quantize_multiplier(source / target))
 
 
