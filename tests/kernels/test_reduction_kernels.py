@@ -121,9 +121,9 @@ def test_the_sum_of_sums_is_the_sum(x, axis, keep_dims):
 def test_sums_of_int8_are_rescaled_in_float32_and_those_of_uint8_in_fixed_point_as_in_tensorflow_lite(dtype, expected):
     shift = 128 if dtype is np.uint8 else 0
     codes = (np.array([[75, 5, -49, 64, 16, 1]]) + shift).astype(dtype)
-    scales = {"input": Quantization(0.1, shift - 3), "output": Quantization(0.3, shift - 20)}
-    result = compute(Reduce((1,), operation=ReduceOperation.SUM), codes, quantization=scales)
-    assert result.tolist() == [expected + shift]
+    source, result = Quantization(0.1, shift - 3), Quantization(0.3, shift - 20)
+    matches = compute(Reduce((1,), operation=ReduceOperation.SUM), codes, quantized=[source], result=result)
+    assert matches.tolist() == [expected + shift]
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
