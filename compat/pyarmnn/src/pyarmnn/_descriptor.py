@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self, overload
 
 from pyarmnn._arguments import Kind, count_error, overload_error
 from pyarmnn._proxy import Proxy
+from pyarmnn._shapes import TensorShape
 
 __all__ = ["Descriptor", "Field"]
 
@@ -97,6 +98,11 @@ class Descriptor(Proxy, destructor=False):
         return result
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Descriptor) and type(self) is type(other) and self._values == other._values
+        return isinstance(other, Descriptor) and type(self) is type(other) and self._plain() == other._plain()
+
+    def _plain(self) -> dict[str, Any]:
+        """Return the values, with shapes as lists of their sizes: shapes are equal only to themselves."""
+        values = self._values.items()
+        return {name: list(value) if isinstance(value, TensorShape) else value for name, value in values}
 
     __hash__ = None  # type: ignore[assignment]

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import interposer as ip
+from interposer.ir.dot import graph_dot
 from pyarmnn._arguments import STRING
-from pyarmnn._dot import dot
 from pyarmnn._proxy import Abstract
 from pyarmnn._shapes import TensorInfo
 
 __all__ = ["IOptimizedNetwork", "Infos"]
+
+_WRITABLE = 0o222
 
 
 class Infos(NamedTuple):
@@ -39,10 +41,12 @@ class IOptimizedNetwork(Abstract):
 
         Raises:
             TypeError: the name is no text.
-            RuntimeError: the file cannot be written.
+            RuntimeError: the file cannot be written, or nobody may write to it.
         """
         path = Path(STRING(fileName, "IOptimizedNetwork_SerializeToDot", 2))
+        if path.exists() and not path.stat().st_mode & _WRITABLE:  # the administrator could write to it
+            raise RuntimeError("Failed to open dot file")
         try:
-            path.write_text(dot(self._optimized.graph), encoding="utf-8")
+            path.write_text(graph_dot(self._optimized.graph), encoding="utf-8")
         except OSError as error:
             raise RuntimeError("Failed to open dot file") from error

@@ -20,14 +20,14 @@ _GUIDS: Final = itertools.count()
 class Constant:
     """A constant tensor of a layer: its info, and an array of the info's shape that nobody changes.
 
-    The array is copied unless its memory is read-only.
+    The array is copied unless its memory is read-only. That of an empty tensor is flat.
     """
 
     def __init__(self, info: TensorInfo, data: np.ndarray[Any, Any]) -> None:
         self.info = TensorInfo(info)
         frozen = data if _is_frozen(data) else data.copy()
         frozen.setflags(write=False)
-        self.array = frozen.reshape(list(info.GetShape()))
+        self.array = frozen.reshape(list(info.GetShape()) or [-1])
 
 
 def _is_frozen(data: np.ndarray[Any, Any]) -> bool:
@@ -137,9 +137,6 @@ class IOutputSlot(Abstract, destructor=False):
 
     def __len__(self) -> int:
         return len(self._targets)
-
-    def __bool__(self) -> bool:
-        return True
 
     def __getitem__(self, index: int) -> IInputSlot:
         number: int = UINT(index, "IOutputSlot___getitem__", 2)
