@@ -9,5 +9,6 @@ from interposer.frontends.caffe import (  # noqa: F401
     normalization,
     pooling,
     rearrange,
+    recurrent,
     reduction,
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import itertools
+import math
+from typing import Final, NamedTuple
 
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataLayout
@@ -14,8 +16,15 @@ from interposer.frontends.windows import Windows
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
+from interposer.ops.elementwise import BinaryOperation
+from interposer.ops.matmul import BatchMatMul
+from interposer.ops.rearrange import Pad, Stack, StridedSlice
+from interposer.ops.windowed import Col2Im
 
 __all__: list[str] = []
+
+_MOST_CELLS: Final = 4096
+"""The largest number of elements of a window, each of which becomes a layer."""
 
 
 @layer("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution")
@@ -66,17 +75,62 @@ def _operator(window: Windows, groups: int, channels: int, weights: Array) -> tu
 
 @layer("Deconvolution")
 def deconvolution(node: Node) -> list[Value]:
-    """Convert Deconvolution over one or two spatial axes, in groups; every bottom has its own top."""
+    """Convert Deconvolution over one to three spatial axes, in groups; every bottom has its own top."""
     return [_deconvolved(node, x) for x in node.inputs]
 
 
 def _deconvolved(node: Node, x: Value) -> Value:
-    if _axes(node, node.parameters("convolution_param"), x) > 2:
-        node.fail("a deconvolution of volumes is not supported; one over one or two spatial axes is")
     x, window, groups, channels, outputs = _geometry(node, x)
+    if window.axes > 2:
+        return _deconvolved_volume(node, _Geometry(x, window, groups, channels, outputs))
     weights = node.weights(0, (channels, outputs // groups, *window.kernel), "weights")
     op = TransposeConvolution2d(**window.pads(), **window.steps(), groups=groups)
     return _finished(node, op, weights.transpose(1, 0, 2, 3), x, outputs)
+
+
+def _deconvolved_volume(node: Node, geometry: _Geometry) -> Value:
+    """Return the product of all weights and elements, added up where the windows of the elements are."""
+    x, window, groups, channels, outputs = geometry
+    if groups != 1:
+        node.fail(f"a deconvolution of volumes in {groups} groups is not supported; one without groups is")
+    batch, _, *volume = node.shape(x)
+    weights = node.weights(0, (channels, outputs, *window.kernel), "weights").reshape(channels, -1).T
+    columns = node.add(BatchMatMul(), node.constant(weights), node.reshaped(x, (batch, channels, math.prod(volume))))
+    image = tuple(
+        (size - 1) * along.stride + (along.size - 1) * along.dilation + 1 - along.pad_before - along.pad_after
+        for size, along in zip(volume, window.along(), strict=True)
+    )
+    if min(image) < 1:
+        node.fail(f"its pads remove all of its result of {list(image)}")
+    result = node.add(Col2Im(**window.lists(), image_shape=image), columns)
+    if node.parameters("convolution_param").bias_term:
+        bias = node.weights(1, (outputs,), "bias").reshape(-1, 1, 1, 1)
+        result = node.binary(BinaryOperation.ADD, result, node.constant(bias))
+    return result
+
+
+@layer("Im2col")
+def columns(node: Node) -> Value:
+    """Convert Im2col: the elements of each window of a channel become channels of their own."""
+    parameters, x = node.parameters("convolution_param"), node.image()
+    batch, channels, height, width = node.shape(x)
+    window = windows(node, parameters, 2)
+    cells = window.kernel[0] * window.kernel[1]
+    if cells > _MOST_CELLS:
+        node.fail(f"its window has {cells:,} elements; at most {_MOST_CELLS:,} are supported")
+    places = [along.places(size) for along, size in zip(window.along(), (height, width), strict=True)]
+    if min(places) < 1:
+        node.fail(f"its window of {list(window.kernel)} does not fit into its bottom of {[height, width]}")
+    pads = ((0, 0), (0, 0), *zip(window.before, window.after, strict=True))
+    padded = node.add(Pad(pads), x) if any(map(any, pads)) else x
+    spans = [(place - 1) * stride + 1 for place, stride in zip(places, window.strides, strict=True)]
+    pieces = []
+    for row, column in itertools.product(*map(range, window.kernel)):
+        begin = (0, 0, row * window.dilations[0], column * window.dilations[1])
+        end = (0, 0, begin[2] + spans[0], begin[3] + spans[1])
+        op = StridedSlice(begin, end, (1, 1, *window.strides), begin_mask=0b11, end_mask=0b11)
+        pieces.append(node.add(op, padded))
+    return node.reshaped(node.add(Stack(2), *pieces), (batch, channels * cells, *places))
 
 
 def _finished(node: Node, op: Op, weights: Array, x: Value, outputs: int) -> Value:

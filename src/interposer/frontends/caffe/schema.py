@@ -110,6 +110,7 @@ MESSAGES: Final = {
         InputParameter input_param 143
         CropParameter crop_param 144
         ParameterParameter parameter_param 145
+        RecurrentParameter recurrent_param 146
         SwishParameter swish_param 147
         ClipParameter clip_param 148
         ShuffleChannelParameter shuffle_channel_param 164
@@ -348,6 +349,10 @@ MESSAGES: Final = {
         ReductionOp operation 1 SUM
         int64 axis 2
         float coeff 3 1
+    """,
+    "RecurrentParameter": """
+        uint32 num_output 1
+        bool expose_hidden 5
     """,
     "ReluParameter": "float negative_slope 1",
     "Relu6Parameter": "float negative_slope 1",

@@ -1,0 +1,187 @@
+"""Caffe converters for recurrent layers: sequences of several streams, in which a second bottom marks where one begins.
+
+The bottoms are the sequence (T, N, ...) and the marks (T, N), where 0 begins a new sequence; a static bottom (N, ...)
+may follow, and the initial states with ``expose_hidden``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from interposer.core.types import Array, TensorInfo
+from interposer.frontends.caffe.caffe_converters import layer
+from interposer.frontends.caffe.node import Node
+from interposer.ir.graph import Graph, Value
+from interposer.ir.inference import infer_layer
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.control import Input, Output
+from interposer.ops.control_flow import Scan
+from interposer.ops.elementwise import BinaryOperation
+from interposer.ops.matmul import FullyConnected
+from interposer.ops.rearrange import Splitter
+
+__all__: list[str] = []
+
+Step = Callable[[Node, Sequence[Value], Value, Value], Sequence[Value]]
+"""Adds the layers of one time step to a region: from its states, what the inputs contribute, and the marks."""
+
+
+class _Sequence(NamedTuple):
+    """The bottoms of a recurrent layer, and the sizes of time, batch and state."""
+
+    x: Value
+    marks: Value
+    static: Value | None
+    states: tuple[Value, ...]
+    steps: int
+    batch: int
+    size: int
+
+
+@layer("LSTM")
+def lstm(node: Node) -> list[Value]:
+    """Convert LSTM; the weights have the gates i, f and o and the candidate g."""
+    sequence = _sequence(node, states=2)
+    projected, used = _projected(node, sequence, 4 * sequence.size)
+    weights = node.weights(used, (4 * sequence.size, sequence.size), "recurrent weights")
+
+    def step(inner: Node, states: Sequence[Value], x: Value, mark: Value) -> Sequence[Value]:
+        before = inner.binary(BinaryOperation.MUL, states[0], mark)
+        gates = inner.binary(BinaryOperation.ADD, _product(inner, before, weights), x)
+        return _lstm_unit(inner, states[1], gates, mark)
+
+    hidden, states = _scanned(node, sequence, projected, step)
+    return [hidden, *_exposed(node, sequence, states)]
+
+
+@layer("LSTMUnit")
+def lstm_unit(node: Node) -> list[Value]:
+    """Convert LSTMUnit, one step of LSTM: from the cell state, the gates and the marks to cell state and output."""
+    if len(node.inputs) != 3 or any(len(node.shape(value)) != 3 for value in node.inputs[:2]):
+        node.fail(f"it has {len(node.inputs)} bottoms; expected cell state and gates with three axes, and marks")
+    state, gates, marks = node.inputs
+    _, batch, size = node.shape(state)
+    if node.shape(gates) != (1, batch, 4 * size) or node.shape(marks) != (1, batch):
+        node.fail(f"its gates have the shape {list(node.shape(gates))}; expected {[1, batch, 4 * size]}")
+    output, after = _lstm_unit(node, state, gates, node.reshaped(marks, (1, batch, 1)))
+    return [after, output]
+
+
+@layer("RNN")
+def rnn(node: Node) -> list[Value]:
+    """Convert RNN: hidden states with tanh, and outputs with tanh of them."""
+    sequence = _sequence(node, states=1)
+    size = sequence.size
+    projected, used = _projected(node, sequence, size)
+    weights = node.weights(used, (size, size), "recurrent weights")
+
+    def step(inner: Node, states: Sequence[Value], x: Value, mark: Value) -> Sequence[Value]:
+        before = inner.binary(BinaryOperation.MUL, states[0], mark)
+        return [_tanh(inner, inner.binary(BinaryOperation.ADD, _product(inner, before, weights), x))]
+
+    hidden, states = _scanned(node, sequence, projected, step)
+    rows = node.reshaped(hidden, (sequence.steps * sequence.batch, size))
+    bias = node.weights(used + 2, (size,), "bias of the output")
+    outputs = _tanh(node, _product(node, rows, node.weights(used + 1, (size, size), "output weights"), bias))
+    return [node.reshaped(outputs, (sequence.steps, sequence.batch, size)), *_exposed(node, sequence, states)]
+
+
+def _sequence(node: Node, states: int) -> _Sequence:
+    parameters = node.parameters("recurrent_param")
+    exposed = states if parameters.expose_hidden else 0
+    count, size = len(node.inputs), parameters.num_output
+    if count not in (2 + exposed, 3 + exposed) or size < 1:
+        node.fail(f"it has {count} bottoms and num_output {size}; expected {2 + exposed} or {3 + exposed} bottoms")
+    x, marks = node.inputs[:2]
+    steps, batch = (*node.shape(x), 0, 0)[:2]
+    if len(node.shape(x)) < 2 or node.shape(marks) != (steps, batch):
+        node.fail(
+            f"its bottoms have the shapes {x.known.shape} and {marks.known.shape}; expected (T, N, ...) and (T, N)"
+        )
+    static = node.inputs[2] if count == 3 + exposed else None
+    if static is not None and node.shape(static)[:1] != (batch,):
+        node.fail(f"its static bottom has the shape {static.known.shape}; expected ({batch}, ...)")
+    initial = node.inputs[count - exposed :] if exposed else ()
+    return _Sequence(x, marks, static, tuple(initial), steps, batch, size)
+
+
+def _projected(node: Node, sequence: _Sequence, outputs: int) -> tuple[Value, int]:
+    """Return what the inputs contribute to all steps (T, N, outputs), and the number of blobs of weights for that."""
+    steps, batch = sequence.steps, sequence.batch
+    depth = math.prod(node.shape(sequence.x)[2:])
+    rows = node.reshaped(sequence.x, (steps * batch, depth))
+    bias = node.weights(1, (outputs,), "bias")
+    result = _product(node, rows, node.weights(0, (outputs, depth), "weights"), bias)
+    result = node.reshaped(result, (steps, batch, outputs))
+    if sequence.static is None:
+        return result, 2
+    depth = math.prod(node.shape(sequence.static)[1:])
+    static = node.reshaped(sequence.static, (batch, depth))
+    weights = node.weights(2, (outputs, depth), "weights of the static bottom")
+    return node.binary(BinaryOperation.ADD, result, _product(node, static, weights)), 3
+
+
+def _product(node: Node, x: Value, weights: Array, bias: Array | None = None) -> Value:
+    constants = [node.constant(array) for array in (weights, bias) if array is not None]
+    return node.add(FullyConnected(transpose_weight_matrix=True), x, *constants)
+
+
+def _lstm_unit(node: Node, state: Value, gates: Value, mark: Value) -> tuple[Value, Value]:
+    """Return the output and the cell state after one step; a mark of 0 forgets the cell state."""
+    size = node.shape(gates)[-1] // 4
+    axis = len(node.shape(gates)) - 1
+    into, forget, out, candidate = node.pieces(Splitter(axis=axis, sizes=(size,) * 4), gates)
+    forget = node.binary(BinaryOperation.MUL, _sigmoid(node, forget), mark)
+    kept = node.binary(BinaryOperation.MUL, forget, state)
+    added = node.binary(BinaryOperation.MUL, _sigmoid(node, into), _tanh(node, candidate))
+    after = node.binary(BinaryOperation.ADD, kept, added)
+    return node.binary(BinaryOperation.MUL, _sigmoid(node, out), _tanh(node, after)), after
+
+
+def _sigmoid(node: Node, x: Value) -> Value:
+    return node.add(Activation(ActivationFunction.SIGMOID), x)
+
+
+def _tanh(node: Node, x: Value) -> Value:
+    return node.add(Activation(ActivationFunction.TANH, a=1.0, b=1.0), x)
+
+
+def _scanned(node: Node, sequence: _Sequence, projected: Value, step: Step) -> tuple[Value, Sequence[Value]]:
+    """Return the first state after every step (T, N, D), and all states after the last step (N, D)."""
+    batch, size = sequence.batch, sequence.size
+    count = 2 if node.layer.type == "LSTM" else 1
+    zeros = np.zeros((batch, size), np.float32)
+    initial = [node.reshaped(value, (batch, size)) for value in sequence.states]
+    initial = initial or [node.constant(zeros) for _ in range(count)]
+    marks = node.reshaped(sequence.marks, (sequence.steps, batch, 1))
+    region = Graph("body")
+    inner = replace(node, graph=region)
+    shapes = [*[(batch, size)] * count, (batch, node.shape(projected)[-1]), (batch, 1)]
+    inputs = [_input(region, number, shape) for number, shape in enumerate(shapes)]
+    after = step(inner, inputs[:count], inputs[count], inputs[count + 1])
+    for number, value in enumerate([*after, after[0]]):
+        region.add(Output(number), [value])
+    op = Scan(num_states=count, num_scan_inputs=2, num_scan_outputs=1)
+    created = node.graph.add(op, [*initial, projected, marks], name=node.name, source=node.source, regions=[region])
+    for error in infer_layer(created):
+        node.fail(error)
+    *states, hidden = created.outputs
+    return hidden, states
+
+
+def _input(region: Graph, number: int, shape: Sequence[int]) -> Value:
+    created = region.add(Input(number), outputs=[TensorInfo(tuple(shape))])
+    infer_layer(created)
+    return created.output
+
+
+def _exposed(node: Node, sequence: _Sequence, states: Sequence[Value]) -> list[Value]:
+    """Return the last states as tops (1, N, D), if the layer exposes them."""
+    if not sequence.states:
+        return []
+    return [node.reshaped(state, (1, sequence.batch, sequence.size)) for state in states]
