@@ -29,21 +29,23 @@ def packed(codes: np.ndarray) -> bytes:
 
 def file(
     details: tuple[str, dict[str, Any]], dtype: str = "int4", scales: np.ndarray = SCALES, zeros: Any = None,
-    name: str = "FULLY_CONNECTED", codes: np.ndarray = CODES, inputs: Any = None,
+    name: str = "FULLY_CONNECTED", codes: np.ndarray = CODES, inputs: Any = None, result_type: str = "float32",
 ) -> bytes:  # fmt: skip
     """Return a file with one operator, whose second input is weights that are quantized by `details`."""
+    shapes = {"FULLY_CONNECTED": [4, len(codes)], "DEQUANTIZE": list(codes.shape)}
+    operands = [1] if name == "DEQUANTIZE" else [0, 1]
     content = packed(codes) if dtype == "int4" else codes.tobytes()
     buffers = [{}, {"data": content}, {"data": scales.tobytes()}]
     tensors = [
         inputs or tensor("x", [4, 96]),
         tensor("w", list(codes.shape), dtype, buffer=1, quantization={"details": details}),
         tensor("s", list(scales.shape), str(scales.dtype), buffer=2),
-        tensor("y", [4, len(codes)] if name == "FULLY_CONNECTED" else [2, 96]),
+        tensor("y", shapes.get(name, [2, 96]), result_type),
     ]
     if zeros is not None:
         buffers.append({"data": zeros.tobytes()})
         tensors.append(tensor("z", list(zeros.shape), str(zeros.dtype), buffer=3))
-    graph = {"tensors": tensors, "inputs": [0], "outputs": [3], "operators": [operator([0, 1], [3], opcode_index=0)]}
+    graph = {"tensors": tensors, "inputs": [0], "outputs": [3], "operators": [operator(operands, [3], opcode_index=0)]}
     return encode({"version": 3, "operator_codes": [code(name)], "buffers": buffers, "subgraphs": [graph]})
 
 
@@ -104,9 +106,17 @@ def test_zero_points_that_are_no_constant_do_not_count():
     np.testing.assert_allclose(result(file(blockwise(zero_points=0))), X @ dequantized().T, rtol=1e-5)
 
 
-def test_rows_of_an_embedding_table_have_blocks():
-    data = file(blockwise(), name="EMBEDDING_LOOKUP", inputs=tensor("x", [2], "int32"))
-    np.testing.assert_allclose(result(data, np.int32([5, 1])), dequantized()[[5, 1]], rtol=1e-6)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_rows_of_an_embedding_table_have_blocks(dtype):
+    data = file(blockwise(), name="EMBEDDING_LOOKUP", inputs=tensor("x", [2], "int32"), result_type=dtype)
+    rows = result(data, np.int32([5, 1]))
+    np.testing.assert_array_equal(rows, dequantized()[[5, 1]].astype(dtype), strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_dequantize_gives_the_weights_of_all_blocks(dtype):
+    data = file(blockwise(), name="DEQUANTIZE", inputs=tensor("x", [2], "int32"), result_type=dtype)
+    np.testing.assert_array_equal(result(data, np.int32([5, 1])), dequantized().astype(dtype), strict=True)
 
 
 def test_blocks_of_weights_run_on_the_native_backend():

@@ -304,9 +304,33 @@ def test_the_rounding_of_hybrid_layers_can_be_turned_off():
     assert 1e-5 < np.abs(rounded - unrounded).max() < 0.02
 
 
-def test_diagonal_recurrent_weights_are_refused():
+def lstm_with_recurrent_weights(diagonals: list[np.ndarray], matrices: bool) -> tuple[bytes, list[Any]]:
+    """Return an LSTM with these recurrent weights, as matrices or as the diagonals of these."""
+    draw = Drawn()
+    weights, outputs = weights_of_lstm(draw, set())
+    recurrent = [np.diag(diagonal) if matrices else diagonal for diagonal in diagonals]
+    weights[4:8] = [T(array.shape, value=array) for array in recurrent]
+    inputs = [T((STEPS, BATCH, INPUTS)), *weights, variable(BATCH, outputs), variable(BATCH, UNITS)]
+    options = CLIPS | {"time_major": True, "diagonal_recurrent_tensors": not matrices}
+    table = ("UnidirectionalSequenceLSTMOptions", options)
+    data = one_operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, [T((STEPS, BATCH, outputs))], table)
+    return data, [draw.feed(STEPS, BATCH, INPUTS)]
+
+
+def test_diagonal_recurrent_weights_are_those_of_a_diagonal_matrix():
+    diagonals = list(np.random.default_rng(4).uniform(-1, 1, (4, UNITS)).astype(np.float32))
+    data, feeds = lstm_with_recurrent_weights(diagonals, False)
+    for result, expected in zip(
+        results(data, feeds), results(*lstm_with_recurrent_weights(diagonals, True)), strict=True
+    ):
+        np.testing.assert_array_equal(result, expected)
+    for result, expected in zip(results(data, feeds), results_of_litert(data, feeds), strict=True):
+        np.testing.assert_allclose(result, expected, atol=1e-6)
+
+
+def test_diagonal_recurrent_weights_that_are_matrices_are_refused():
     data, _ = sequence_lstm(set(), diagonal_recurrent_tensors=True)
-    with pytest.raises(ParseError, match="diagonal recurrent weights are not supported"):
+    with pytest.raises(ParseError, match="diagonal recurrent weights have shape .* expected constants of rank 1"):
         tflite.load(data)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interposer.core.types import DataType
+from interposer.frontends.tflite.blockwise import is_blockwise
 from interposer.frontends.tflite.hybrid import signed
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
@@ -38,4 +39,6 @@ def embedding_lookup(node: Node) -> list[Value]:
     table = node.input(1)
     if table.known.is_quantized and node.output_info.dtype.is_float:
         table = node.add(Dequantize(node.output_info.dtype), signed(node, table))
+    if is_blockwise(table) and table.known.dtype is not node.output_info.dtype:
+        return node.result(Cast(node.output_info.dtype), node.add(Gather(), table, node.input(0)))
     return node.result(Gather(), table, node.input(0))

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from interposer.core.schema import Op
 from interposer.core.types import TensorInfo
 from interposer.frontends.tflite.hybrid import is_hybrid, signed
@@ -34,6 +36,8 @@ __all__: list[str] = []
 _FUNCTIONS: Final = {member.value: member for member in FusedActivation}
 _SIGMOID: Final = Activation(ActivationFunction.SIGMOID)
 _TANH: Final = Activation(ActivationFunction.TANH, a=1.0, b=1.0)
+_RECURRENT: Final = slice(7, 11)
+"""The recurrent weights among the operands of LSTM layers."""
 _GATES: Final = ("input", "forget", "cell", "output")
 
 
@@ -143,6 +147,16 @@ def _gated(node: Node) -> tuple[list[Value | None], dict[str, Any]]:
     return list((named | dict.fromkeys(ignored)).values()), features
 
 
+def _matrix(node: Node, diagonal: Value) -> Value:
+    """Return constant recurrent weights, which the file has as the diagonal of a matrix, as the matrix."""
+    info, array = diagonal.known, diagonal.constant
+    if array is None or info.rank != 1:
+        node.fail(f"diagonal recurrent weights have shape {info.shape}; expected constants of rank 1")
+    if info.quantization is not None and (info.quantization.per_axis or info.zero_point):
+        node.fail("diagonal recurrent weights have several scales, or a zero point; expected one scale")
+    return node.constant(np.diag(array), info)
+
+
 def _clips(node: Node, cell: str, projection: str) -> dict[str, Any]:
     return {cell: node.options["cell_clip"], projection: node.options["proj_clip"]}
 
@@ -169,9 +183,9 @@ def _in_integers(node: Node) -> bool:
 @operator("UNIDIRECTIONAL_SEQUENCE_LSTM", options=True)
 def sequence_lstm(node: Node) -> Sequence[Value | None]:
     """Convert UNIDIRECTIONAL_SEQUENCE_LSTM, in floats or in integers."""
-    if node.options["diagonal_recurrent_tensors"]:
-        node.fail("diagonal recurrent weights are not supported")
     values, features = _gated(node)
+    if node.options["diagonal_recurrent_tensors"]:
+        values[_RECURRENT] = [value if value is None else _matrix(node, value) for value in values[_RECURRENT]]
     scales = _intermediates(node) if _in_integers(node) else {}
     op = UnidirectionalSequenceLstm(
         activation_func=FusedActivation.TANH if _in_integers(node) else _function(node),
