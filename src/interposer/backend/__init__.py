@@ -14,6 +14,17 @@ from interposer.backend.handles import (
     own_factory_id,
 )
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, MemorySource, TensorHandle
+from interposer.backend.strategies import (
+    MEMORY_STRATEGIES,
+    ConstantMemoryStrategy,
+    MemoryBin,
+    MemoryBlock,
+    MemoryOptimizerStrategy,
+    MultiAxisStrategy,
+    Packing,
+    SingleAxisStrategy,
+    StrategyValidator,
+)
 from interposer.backend.support import KernelSupport, LayerSupport, Support
 from interposer.backend.views import Failure, OptimizationViews, Substitution
 from interposer.backend.workload import (
@@ -31,6 +42,7 @@ from interposer.kernels.table import KernelInfo, KernelTable
 __all__ = [
     "API_VERSION",
     "DEFAULT_FACTORY",
+    "MEMORY_STRATEGIES",
     "PROTECTED_CONTENT",
     "ArenaMemoryManager",
     "ArrayHandle",
@@ -41,6 +53,7 @@ __all__ = [
     "BackendId",
     "Capabilities",
     "Capability",
+    "ConstantMemoryStrategy",
     "CustomAllocator",
     "ExternalMemory",
     "Failure",
@@ -50,14 +63,21 @@ __all__ = [
     "KernelWorkload",
     "KernelWorkloadFactory",
     "LayerSupport",
+    "MemoryBin",
+    "MemoryBlock",
     "MemoryDescriptor",
     "MemoryManager",
+    "MemoryOptimizerStrategy",
     "MemorySource",
+    "MultiAxisStrategy",
     "Op",
     "OptimizationViews",
     "OptionValue",
     "Options",
+    "Packing",
     "SavedPart",
+    "SingleAxisStrategy",
+    "StrategyValidator",
     "SubgraphView",
     "Substitution",
     "Support",

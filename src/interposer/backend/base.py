@@ -11,6 +11,7 @@ from interposer.backend.caching import SavedPart
 from interposer.backend.capabilities import Capabilities, Options
 from interposer.backend.handles import TensorHandleFactoryRegistry
 from interposer.backend.memory import ArenaMemoryManager, MemoryManager, MemorySource
+from interposer.backend.strategies import MemoryOptimizerStrategy
 from interposer.backend.support import KernelSupport, LayerSupport
 from interposer.backend.views import OptimizationViews
 from interposer.backend.workload import KernelWorkloadFactory, WorkloadFactory
@@ -126,6 +127,17 @@ class Backend:
             return "the backend manages its own memory"
         ordinary = allocator.memory_source == MemorySource.MALLOC
         return None if ordinary else f"the backend needs ordinary memory, not {allocator.memory_source.name}"
+
+    def use_memory_strategy(self, strategy: MemoryOptimizerStrategy) -> str | None:
+        """Accept a strategy that packs the backend's tensors into memory (return None), or return why not.
+
+        Called for each new runtime for which the user chose a strategy. By default, backends without their own memory
+        accept strategies, unless they declare its packing as a capability that they lack (``MultiAxisPacking=False``).
+        """
+        if type(self).create_memory_manager is not Backend.create_memory_manager:
+            return "the backend manages its own memory"
+        packing = strategy.packing.value
+        return f"the backend does not support {packing}" if self.capabilities.has(packing, False) else None
 
     def create_memory_manager(self) -> MemoryManager | None:
         """Return the memory manager for the tensors of one network, or None if its handles manage themselves."""

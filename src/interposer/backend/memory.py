@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from interposer.backend.planner import Lifetime, MemoryPlan, plan
+from interposer.backend.strategies import MemoryOptimizerStrategy, planned_by
 from interposer.core.addresses import address_of, aligned_empty
 from interposer.core.errors import BackendContractError
 from interposer.core.types import Array, TensorInfo, TensorShape
@@ -298,12 +299,16 @@ class ArenaMemoryManager(MemoryManager):
         allocate: returns the memory of the arena, a uint8 array of at least the requested number of bytes, aligned to
             `ALIGNMENT`; ordinary memory by default.
         free: is called with that array when the arena is released.
+        strategy: packs the tensors; None means the planner of this package.
     """
 
     def __init__(
-        self, allocate: Callable[[int], Array] | None = None, free: Callable[[Array], None] | None = None
+        self,
+        allocate: Callable[[int], Array] | None = None,
+        free: Callable[[Array], None] | None = None,
+        strategy: MemoryOptimizerStrategy | None = None,
     ) -> None:
-        self._allocate, self._free = allocate or _ordinary, free
+        self._allocate, self._free, self._strategy = allocate or _ordinary, free, strategy
         self._arena: Array | None = None
         self._moment = 0
         self._handles: list[list[ArrayHandle]] = []
@@ -342,9 +347,15 @@ class ArenaMemoryManager(MemoryManager):
 
     @property
     def plan(self) -> MemoryPlan:
-        """The offsets of the tensors in the arena, planned on first access."""
+        """The offsets of the tensors in the arena, planned on first access.
+
+        Raises:
+            BackendContractError: the memory strategy returned an invalid result.
+        """
         if self._plan is None:
-            self._plan = plan(self._lives, ALIGNMENT)
+            strategy = self._strategy
+            lives = self._lives
+            self._plan = plan(lives, ALIGNMENT) if strategy is None else planned_by(strategy, lives, ALIGNMENT)
         return self._plan
 
     @property

@@ -14,7 +14,7 @@ from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
 
-__all__ = ["Lifetime", "MemoryPlan", "plan", "problems"]
+__all__ = ["Lifetime", "MemoryPlan", "lower_bound", "overlapping", "plan", "problems"]
 
 _TRIED_ALL: Final = 6
 """Up to this number of tensors, all orders are tried."""
@@ -77,6 +77,18 @@ def plan(lifetimes: Sequence[Lifetime], alignment: int = 64) -> MemoryPlan:
     if len(rooms) <= _TRIED_ALL:
         return _least(best, rooms, neighbours)
     return _varied(best, best_order, rooms, neighbours) if len(rooms) <= _VARIED else best
+
+
+def lower_bound(lifetimes: Sequence[Lifetime], alignment: int = 64) -> int:
+    """Return the bytes that every plan needs at least: the largest total size of tensors alive at one moment."""
+    rooms = [-(-lifetime.size // alignment) * alignment for lifetime in lifetimes]
+    return max(_live_bytes(lifetimes, rooms), default=0)
+
+
+def overlapping(lifetimes: Sequence[Lifetime]) -> Iterator[tuple[int, int]]:
+    """Yield the indices of each two tensors that are alive at the same time; those of size 0 are left out."""
+    for first, others in enumerate(_neighbours(lifetimes, [lifetime.size for lifetime in lifetimes])):
+        yield from ((first, second) for second in others if first < second)
 
 
 def _orders(

@@ -14,7 +14,9 @@ from typing import Any, Final
 from interposer.backend.base import Backend, BackendId
 from interposer.backend.contracts import backend_problem
 from interposer.backend.events import QUARANTINED, BackendEvent
+from interposer.backend.strategies import MemoryOptimizerStrategy, chosen_strategy
 from interposer.core.errors import (
+    BackendError,
     BackendUnavailableError,
     DuplicateBackendError,
     InterposerError,
@@ -93,6 +95,7 @@ class BackendRegistry:
         self._known: dict[_Entry, Backend | str] = {}  # the backend, or the reason why it cannot be used
         self._refused: list[BackendRecord] = []
         self._in_place: set[str] = set()
+        self._strategies: dict[str, MemoryOptimizerStrategy] = {}
         self._lock = threading.RLock()
 
     def register(
@@ -216,6 +219,31 @@ class BackendRegistry:
             if isinstance(result, str):
                 raise BackendUnavailableError(backend_id, result)
             return result
+
+    def register_memory_strategy(self, backend_id: str, strategy: MemoryOptimizerStrategy | str) -> None:
+        """Let a strategy pack the tensors of a backend in all networks that are loaded from now on.
+
+        A later strategy replaces an earlier one, also one of the parent registry. A name is that of a strategy in
+        `interposer.backend.MEMORY_STRATEGIES`.
+
+        Raises:
+            UnknownBackendError: the id is not registered.
+            BackendUnavailableError: the backend cannot be used here.
+            BackendError: the backend does not use the strategy; the message has the reason.
+            InvalidArgumentError: the strategy is not a `MemoryOptimizerStrategy`, or its name is unknown.
+        """
+        chosen = chosen_strategy(backend_id, strategy)
+        reason = self.get(backend_id).use_memory_strategy(chosen)
+        if reason is not None:
+            text = f"backend {backend_id} does not use the memory strategy {chosen.name!r}: {reason}"
+            raise BackendError(text, backend=backend_id)
+        self._strategies[backend_id] = chosen
+
+    @property
+    def memory_strategies(self) -> dict[str, MemoryOptimizerStrategy]:
+        """The memory strategies by backend id, those of the parent registry included."""
+        above = self._parent.memory_strategies if self._parent is not None else {}
+        return {**above, **self._strategies}
 
     def restrict(self, backends: Collection[str], reason: str) -> None:
         """Disable all other backends, including those registered later; `reason` is the message for them."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
-from interposer.backend import CustomAllocator, Options
+from interposer.backend import CustomAllocator, MemoryOptimizerStrategy, Options
 from interposer.backend.ids import listed_ids
+from interposer.backend.strategies import chosen_strategy
 from interposer.core.errors import InvalidArgumentError, expect
 from interposer.isolation import Isolation, requested_isolations
 
@@ -40,6 +41,8 @@ class CreationOptions:
             ``interposer.toml``, otherwise the number of processors. It is also the default number of threads of
             backends, unless their own options say otherwise.
         custom_allocators: by backend id, the allocator of memory for tensors.
+        memory_strategies: by backend id, the strategy that packs its tensors into memory, or the name of one in
+            `interposer.backend.MEMORY_STRATEGIES`.
         protected_mode: whether only backends are used that keep tensors in protected memory, which the processor cannot
             read. These have the capability ``ProtectedContentAllocation`` and a custom allocator of such memory.
     """
@@ -54,6 +57,7 @@ class CreationOptions:
     num_threads: int | None = None
     custom_allocators: Mapping[str, CustomAllocator] = field(default_factory=dict)
     protected_mode: bool = False
+    memory_strategies: Mapping[str, MemoryOptimizerStrategy | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(
@@ -70,6 +74,10 @@ class CreationOptions:
         expect(self.custom_allocators, Mapping, "custom_allocators must be a mapping from backend's id to an allocator")
         for backend, allocator in self.custom_allocators.items():
             expect(allocator, CustomAllocator, f"the custom allocator of backend {backend!r} must be a CustomAllocator")
+        strategies = self.memory_strategies
+        expect(strategies, Mapping, "memory_strategies must be a mapping from backend's id to a strategy")
+        chosen = {backend: chosen_strategy(backend, item) for backend, item in strategies.items()}
+        object.__setattr__(self, "memory_strategies", chosen)
         expect(self.protected_mode, bool, "protected_mode must be True or False")
         self._check_dynamic_backends()
 

@@ -17,6 +17,7 @@ from interposer.backend import (
     Backend,
     CustomAllocator,
     MemoryManager,
+    MemoryOptimizerStrategy,
     MemorySource,
     TensorHandle,
     TensorHandleFactory,
@@ -57,8 +58,9 @@ class Factories:
 
     Constants are shared with `first`, the factories that created the network's workloads; None if these are the first.
     Backends whose tensors are plain arrays share one arena if `together` is True; otherwise they have one arena each,
-    because they may run concurrently. `layers` are those of the network and its regions, and `allocators` the custom
-    allocators by backend id.
+    because they may run concurrently, or because a custom allocator or a memory strategy is for one of them. `layers`
+    are those of the network and its regions, and `allocators` and `strategies` the custom allocators and memory
+    strategies by backend id.
 
     Raises:
         LoadError: a backend could not create its memory manager or its workload factory.
@@ -72,10 +74,12 @@ class Factories:
         first: Factories | None = None,
         allocators: Mapping[str, CustomAllocator] | None = None,
         sites: NetworkSites | None = None,
+        strategies: Mapping[str, MemoryOptimizerStrategy] | None = None,
     ) -> None:
         self._optimized = optimized
         self._sites: NetworkSites | None = sites if first is None else first._sites
         self._first = first or self
+        self._strategies: Mapping[str, MemoryOptimizerStrategy] = first._strategies if first else strategies or {}
         self.together = together
         value = allocators if first is None else first.registry.custom_allocators
         self.registry: TensorHandleFactoryRegistry = TensorHandleFactoryRegistry(value)
@@ -97,8 +101,13 @@ class Factories:
     def _name_shared_arena(self) -> None:
         """Name the arena that several backends share after all of them."""
         sharing = [factory for factory in self._factories if self._shares(factory)]
-        if self.together and len(sharing) > 1 and not self.registry.custom_allocators:
+        if self._shares_arena and len(sharing) > 1:
             self.managers["+".join(sharing)] = self.managers.pop(sharing[0])
+
+    @property
+    def _shares_arena(self) -> bool:
+        """True if all backends with plain arrays have one arena together."""
+        return self.together and not self.registry.custom_allocators and not self._strategies
 
     def _shares(self, backend: str) -> bool:
         make = self._optimized.backends[backend].create_memory_manager  # an instance may override it
@@ -138,9 +147,9 @@ class Factories:
     def _arena(self, backend: str) -> ArrayHandleFactory:
         """Return the factory of plain arrays for a backend, whose arena may be shared with other backends."""
         allocator = self.registry.custom_allocators.get(backend)
-        shared = next(iter(self._arenas), backend) if self.together and not self.registry.custom_allocators else backend
+        shared = next(iter(self._arenas), backend) if self._shares_arena else backend
         if shared not in self._arenas:
-            manager = ArenaMemoryManager() if allocator is None else _custom_arena(allocator, backend)
+            manager = _arena(allocator, self._strategies.get(backend), backend)
             name = f"{shared}'s arrays" if shared in self.managers else shared  # the backend also has its own manager
             self._arenas[shared], self.managers[name] = ArrayHandleFactory(manager), manager
         return self._arenas[shared]
@@ -297,6 +306,20 @@ class Factories:
         """True if `acquire` has something to do."""
         return len(self._acquired) < len(self.managers)
 
+    def plan(self) -> None:
+        """Plan the arenas that have a memory strategy, so that its errors are found before a run.
+
+        Raises:
+            LoadError: a strategy failed, or returned an invalid result.
+        """
+        for backend, manager in self.managers.items():
+            if backend in self._strategies and isinstance(manager, ArenaMemoryManager):
+                try:
+                    manager.plan  # noqa: B018 - computed now, and cached
+                except Exception as error:
+                    text = f"the memory of backend {backend} could not be planned: {said(error)}"
+                    raise LoadError(text, backend=backend) from error
+
     def acquire(self) -> None:
         """Let the backends acquire their planned memory, unless they have done so already.
 
@@ -337,8 +360,15 @@ class Factories:
         self.handles.destroy()
 
 
-def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManager:
-    """Return an arena in memory that a custom allocator of this backend allocates; what it returns is checked."""
+def _arena(
+    allocator: CustomAllocator | None, strategy: MemoryOptimizerStrategy | None, backend: str
+) -> ArenaMemoryManager:
+    """Return the arena of a backend, with the user's allocator and memory strategy if there are any.
+
+    The memory that the allocator returns is checked.
+    """
+    if allocator is None:
+        return ArenaMemoryManager(strategy=strategy)
 
     def allocate(size: int) -> Array:
         memory: object = allocator.allocate(size, ALIGNMENT)
@@ -349,7 +379,7 @@ def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManage
             allocator.free(memory)
         raise InvalidArgumentError(f"the custom allocator of backend {backend} gave {error}")
 
-    return ArenaMemoryManager(allocate, allocator.free)
+    return ArenaMemoryManager(allocate, allocator.free, strategy)
 
 
 def _memory_problem(memory: object, size: int) -> str | None:

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from interposer.backend import ArenaMemoryManager, CustomAllocator
+from interposer.backend import ArenaMemoryManager, CustomAllocator, MemoryOptimizerStrategy
 from interposer.core.constants import Users, check_unchanged
 from interposer.core.errors import BindingError, ExecutionError, InvalidArgumentError, expect
 from interposer.core.types import Array
@@ -70,15 +70,16 @@ class LoadedNetwork:
         allocators: Mapping[str, CustomAllocator] | None = None,
         memory: StateMemory | None = None,
         network_id: int = 0,
+        strategies: Mapping[str, MemoryOptimizerStrategy] | None = None,
     ) -> None:
         self.optimized, self._sites = optimized, NetworkSites(optimized, network_id)
         self.states = states_of(optimized.graph)
         self.state_memory = StateMemory() if memory is None else memory
-        self._workers = workers
-        self.bindings = Bindings(optimized)
+        self._workers, self.bindings = workers, Bindings(optimized)
         self._layers = tuple(place.layer for place in places(optimized.graph))
         self._together = flow_of([item for item in optimized.graph.topological() if runs(item)]) is None
-        self._factories = Factories(optimized, self._layers, self._together, None, allocators, self._sites)
+        chosen = allocators, self._sites, strategies
+        self._factories = Factories(optimized, self._layers, self._together, None, *chosen)
         self._counts = TransferCounts()
         self._runs: dict[int, RunControl | None] = {}
         self._lock = threading.RLock()

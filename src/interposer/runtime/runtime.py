@@ -81,6 +81,8 @@ class Runtime:
                 _log.log(level, "backend %r is to be isolated, but nobody knows it yet%s", name, near)
         self._check_backend_options()
         use_allocators(self.registry, self.options.custom_allocators, self.options.protected_mode)
+        for backend_id, strategy in self.options.memory_strategies.items():
+            self.registry.register_memory_strategy(backend_id, strategy)
         self._contexts: dict[str, BackendContext | None] = {}
         self._networks: dict[NetworkId, LoadedNetwork] = {}
         self._reported: dict[NetworkId, dict[str, BackendContext]] = {}
@@ -144,8 +146,8 @@ class Runtime:
             agreed = self._ask_before_loading(network_id, self._contexts_of(optimized))
             try:
                 with interval(Category.LOAD, f"load {optimized.name}"):
-                    allocators = self.options.custom_allocators
-                    loaded = LoadedNetwork(optimized, self.workers, allocators, states, network_id)
+                    allocators, strategies = self.options.custom_allocators, self.registry.memory_strategies
+                    loaded = LoadedNetwork(optimized, self.workers, allocators, states, network_id, strategies)
             except BaseException:
                 self._tell("after_unload_network", network_id, agreed)
                 raise

@@ -61,6 +61,7 @@ class WorkingMemHandle:
         weakref.finalize(self, _destroy_unused, *unused).atexit = False  # at exit, the network destroys them
         self._steps = Steps(program, factories, workers)
         self._steps.plan_memory()
+        factories.plan()
         self.state_memory = StateMemory()
         outputs = sorted(self._steps.outputs, key=lambda layer: binding_id(layer) < 0)
         self._inputs = [(binding_id(layer), layer) for layer in self._steps.inputs]

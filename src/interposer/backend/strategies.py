@@ -1,0 +1,249 @@
+"""Memory strategies: how the tensors of a backend, with their sizes and lifetimes, are packed into memory."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from interposer.backend.planner import Lifetime, MemoryPlan, lower_bound, overlapping, plan
+from interposer.core.errors import BackendContractError, InvalidArgumentError, did_you_mean, expect
+
+__all__ = [
+    "MEMORY_STRATEGIES",
+    "ConstantMemoryStrategy",
+    "MemoryBin",
+    "MemoryBlock",
+    "MemoryOptimizerStrategy",
+    "MultiAxisStrategy",
+    "Packing",
+    "SingleAxisStrategy",
+    "StrategyValidator",
+    "chosen_strategy",
+    "planned_by",
+]
+
+
+class Packing(Enum):
+    """How a strategy shares a bin among blocks; a backend may declare these names as capabilities."""
+
+    SINGLE_AXIS = "SingleAxisPacking"
+    """Blocks of one bin are never alive at the same time, and all begin at offset 0 (a pool)."""
+    MULTI_AXIS = "MultiAxisPacking"
+    """Blocks of one bin may be alive at the same time, at offsets that do not overlap (a slab)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBlock:
+    """The memory of one tensor: `size` bytes, in use from the moment `begins` to the moment `ends`, both inclusive.
+
+    `index` identifies the block. `offset` is its place in a bin in bytes, which a strategy chooses.
+    """
+
+    index: int
+    size: int
+    begins: int
+    ends: int
+    offset: int = 0
+
+    def at(self, offset: int) -> MemoryBlock:
+        """Return the same block at another offset."""
+        return replace(self, offset=offset)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBin:
+    """Contiguous memory of `size` bytes for some blocks."""
+
+    blocks: tuple[MemoryBlock, ...]
+    size: int
+
+
+class MemoryOptimizerStrategy(ABC):
+    """Packs the tensors of one backend into memory: ``CreationOptions(memory_strategies={"CpuRef": strategy})``.
+
+    The strategy is called for each network when it is loaded, and again when two runs first overlap. Several threads
+    may call it concurrently. What it returns is checked: see `StrategyValidator`.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of the strategy for messages and reports; by default that of the class."""
+        return type(self).__name__
+
+    @property
+    @abstractmethod
+    def packing(self) -> Packing:
+        """How blocks share a bin."""
+
+    @abstractmethod
+    def optimize(self, blocks: Sequence[MemoryBlock]) -> Sequence[MemoryBin]:
+        """Return bins that contain each of the blocks once, with its offset.
+
+        Sizes of blocks are multiples of 64 bytes, and offsets must be, too. Blocks of size 0 are not passed.
+        """
+
+
+class ConstantMemoryStrategy(MemoryOptimizerStrategy):
+    """Gives every block a bin of its own: no tensor shares memory with another one."""
+
+    name = "Constant"
+    packing = Packing.SINGLE_AXIS
+
+    def optimize(self, blocks: Sequence[MemoryBlock]) -> Sequence[MemoryBin]:
+        """Return one bin for each block."""
+        return [MemoryBin((block.at(0),), block.size) for block in blocks]
+
+
+class SingleAxisStrategy(MemoryOptimizerStrategy):
+    """Puts blocks that are never alive at the same time into one bin, the largest blocks first."""
+
+    name = "SingleAxis"
+    packing = Packing.SINGLE_AXIS
+
+    def optimize(self, blocks: Sequence[MemoryBlock]) -> Sequence[MemoryBin]:
+        """Return bins that are as large as their largest block."""
+        bins: list[list[MemoryBlock]] = []
+        for block in sorted(blocks, key=lambda item: (-item.size, item.begins, item.index)):
+            free = (members for members in bins if not any(_at_once(block, other) for other in members))
+            target = next(free, None)
+            if target is None:
+                bins.append(target := [])
+            target.append(block.at(0))
+        return [MemoryBin(tuple(members), members[0].size) for members in bins]
+
+
+class MultiAxisStrategy(MemoryOptimizerStrategy):
+    """Puts all blocks into one bin, with the planner that is used without a strategy."""
+
+    name = "MultiAxis"
+    packing = Packing.MULTI_AXIS
+
+    def optimize(self, blocks: Sequence[MemoryBlock]) -> Sequence[MemoryBin]:
+        """Return one bin, or none without blocks."""
+        best = plan([Lifetime(block.size, block.begins, block.ends) for block in blocks])
+        placed = tuple(block.at(offset) for block, offset in zip(blocks, best.offsets, strict=True))
+        return [MemoryBin(placed, best.size)] if placed else []
+
+
+MEMORY_STRATEGIES: Final[Mapping[str, MemoryOptimizerStrategy]] = MappingProxyType(
+    {strategy.name: strategy for strategy in (ConstantMemoryStrategy(), SingleAxisStrategy(), MultiAxisStrategy())}
+)
+"""The strategies of the package by name; options take the names, too."""
+
+
+class StrategyValidator(MemoryOptimizerStrategy):
+    """Runs another strategy and checks what it returns.
+
+    Each block must be in exactly one bin, unchanged but for its offset, and inside the bin. Blocks of one bin that are
+    alive at the same time must not overlap; with `Packing.SINGLE_AXIS`, there must be none. Offsets must be multiples
+    of `alignment` bytes.
+    """
+
+    def __init__(self, strategy: MemoryOptimizerStrategy, alignment: int = 64) -> None:
+        self.strategy, self.alignment = strategy, alignment
+
+    @property
+    def name(self) -> str:
+        """The name of the strategy that is checked."""
+        return self.strategy.name
+
+    @property
+    def packing(self) -> Packing:
+        """The packing of the strategy that is checked."""
+        return self.strategy.packing
+
+    def optimize(self, blocks: Sequence[MemoryBlock]) -> Sequence[MemoryBin]:
+        """Return what the strategy returns.
+
+        Raises:
+            BackendContractError: the result is not valid; the message has the first error.
+        """
+        bins = list(self.strategy.optimize(blocks))
+        error = next(self.problems(blocks, bins), None)
+        if error is not None:
+            raise BackendContractError(f"the memory strategy {self.name!r} gave an invalid result: {error}")
+        return bins
+
+    def problems(self, blocks: Sequence[MemoryBlock], bins: Sequence[MemoryBin]) -> Iterator[str]:
+        """Yield a message for each error in `bins`, the result for `blocks`."""
+        for item in bins:
+            if not isinstance(item, MemoryBin):
+                yield f"{item!r} is not a MemoryBin"
+                return
+        known = {block.index: block for block in blocks}
+        counts = Counter(block.index for item in bins for block in item.blocks)
+        yield from (f"block {index} is in no bin" for index in known if not counts[index])
+        yield from (f"block {index} is in {count} bins" for index, count in counts.items() if count > 1)
+        yield from (f"there is no block {index}" for index in counts if index not in known)
+        for number, item in enumerate(bins):
+            for block in item.blocks:
+                yield from self._block_problems(known.get(block.index), block, number, item)
+            yield from self._overlaps(item.blocks, number)
+
+    def _block_problems(
+        self, original: MemoryBlock | None, block: MemoryBlock, number: int, item: MemoryBin
+    ) -> Iterator[str]:
+        if original is not None and block.at(0) != original.at(0):
+            yield f"block {block.index} was changed from {original} to {block}"
+        if block.offset < 0 or block.offset + block.size > item.size:
+            place = f"{block.offset} to {block.offset + block.size}"
+            yield f"block {block.index} is at {place}, outside of bin {number} of {item.size} bytes"
+        if block.offset % self.alignment:
+            yield f"block {block.index} is at {block.offset}, which is not a multiple of {self.alignment}"
+
+    def _overlaps(self, blocks: Sequence[MemoryBlock], number: int) -> Iterator[str]:
+        for first, second in overlapping([Lifetime(item.size, item.begins, item.ends) for item in blocks]):
+            a, b = blocks[first], blocks[second]
+            if self.packing is Packing.SINGLE_AXIS:
+                yield f"blocks {a.index} and {b.index} of bin {number} are alive at the same time"
+            elif a.offset < b.offset + b.size and b.offset < a.offset + a.size:
+                yield f"blocks {a.index} and {b.index} of bin {number} are alive at the same time and overlap"
+
+
+def chosen_strategy(backend: str, strategy: MemoryOptimizerStrategy | str) -> MemoryOptimizerStrategy:
+    """Return the strategy that a user chose for a backend; a name is that of one in `MEMORY_STRATEGIES`.
+
+    Raises:
+        InvalidArgumentError: the name is unknown, or the argument is not a strategy.
+    """
+    expect(strategy, MemoryOptimizerStrategy | str, f"the memory strategy of backend {backend!r} must be a strategy")
+    if isinstance(strategy, MemoryOptimizerStrategy):
+        return strategy
+    if strategy not in MEMORY_STRATEGIES:
+        known = f"{did_you_mean(strategy, MEMORY_STRATEGIES)} (known: {', '.join(MEMORY_STRATEGIES)})"
+        raise InvalidArgumentError(f"unknown memory strategy {strategy!r}{known}")
+    return MEMORY_STRATEGIES[strategy]
+
+
+def planned_by(strategy: MemoryOptimizerStrategy, lifetimes: Sequence[Lifetime], alignment: int) -> MemoryPlan:
+    """Return the plan of an arena in which a strategy packs tensors: its bins follow each other.
+
+    `alignment` is that of the tensors in bytes.
+
+    Raises:
+        BackendContractError: the strategy returned an invalid result.
+    """
+    blocks = [
+        MemoryBlock(index, _rounded(item.size, alignment), item.begins, item.ends)
+        for index, item in enumerate(lifetimes)
+        if item.size
+    ]
+    offsets, start = [0] * len(lifetimes), 0
+    for item in StrategyValidator(strategy, alignment).optimize(blocks):
+        for block in item.blocks:
+            offsets[block.index] = start + block.offset
+        start += _rounded(item.size, alignment)
+    return MemoryPlan(tuple(offsets), start, lower_bound(lifetimes, alignment), strategy.name)
+
+
+def _rounded(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
+
+
+def _at_once(a: MemoryBlock, b: MemoryBlock) -> bool:
+    return a.begins <= b.ends and b.begins <= a.ends
