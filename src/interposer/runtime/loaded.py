@@ -82,9 +82,8 @@ class LoadedNetwork:
         self._factories = Factories(optimized, self._layers, self._together, None, *chosen)
         self._counts = TransferCounts()
         self._runs: dict[int, RunControl | None] = {}
-        self._lock = threading.RLock()
+        self._lock, self._released = threading.RLock(), False
         self._changed = threading.Condition(self._lock)
-        self._released = False
         self._direct: dict[tuple[int, ...], DirectCall] = {}
         self.imports = Imports(self.bindings, optimized.name, self._import_problem, lambda: self._aliases)
         try:

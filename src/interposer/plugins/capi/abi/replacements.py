@@ -1,4 +1,4 @@
-"""Decoding of graphs that a plug-in returns: the tables of an ``ipr_graph`` become a validated `Graph`."""
+"""Decoding of graphs that the other side passes: the tables of an ``ipr_graph`` become a validated `Graph`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ import numpy as np
 from interposer.core.errors import BackendContractError, InterposerError
 from interposer.core.schema import Op, annotation, op_class
 from interposer.core.types import MAX_RANK, Array, DataType, Quantization, TensorInfo, TensorShape
-from interposer.ir.graph import Graph, Value
+from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops.control import Constant, Input, Output
 from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.attribute_kinds import Kind, kind_of
 from interposer.plugins.capi.abi.reading import read, read_array, read_integers, read_text, read_versioned
 
-__all__ = ["read_graph"]
+__all__ = ["read_graph", "read_offered"]
 
 MOST: Final = 1 << 20
 """The largest number of layers, tensors or constants of a graph, and of numbers in an attribute."""
+Memory = Callable[[int | None, int, str], bytes | memoryview]
+"""Returns the bytes at an address: its arguments are the address, the number of bytes and a text for messages."""
 _DTYPES: Final = {number: dtype for dtype, number in abi.DTYPES.items()}
 
 
@@ -44,9 +46,23 @@ def read_graph(address: int, inputs: Sequence[TensorInfo], outputs: int, what: s
         raise BackendContractError(f"{what}: {error}") from error
 
 
+def read_offered(address: int, memory: Memory) -> tuple[Graph, list[Layer]]:
+    """Return the graph that a host offers by an ``ipr_graph`` at this address, and its layers in the table's order.
+
+    The graph has an Input layer for each input and an Output layer for each output of the tables. `memory` returns the
+    bytes of a constant.
+
+    Raises:
+        BackendContractError: the tables cannot be read or are not valid, as for `read_graph`.
+    """
+    reader = _Reader(address, "the graph", memory)
+    return reader.graph(None, None), reader.layers
+
+
 class _Reader:
-    def __init__(self, address: int, what: str) -> None:
-        self._what = what
+    def __init__(self, address: int, what: str, memory: Memory = read) -> None:
+        self._what, self._memory = what, memory
+        self.layers: list[Layer] = []
         versioned = read_versioned(abi.Graph, address, ctypes.sizeof(abi.Graph), what)
         self._given = versioned
         self._tensors = self._table(abi.TensorInfo, "tensor")
@@ -62,10 +78,12 @@ class _Reader:
             raise self._problem(f"it has {count:,} {name}s")
         return read_array(kind, getattr(value, f"{name}s"), count, stride, f"{self._what}: its {name}s")
 
-    def graph(self, inputs: Sequence[TensorInfo], outputs: int) -> Graph:
+    def graph(self, inputs: Sequence[TensorInfo] | None, outputs: int | None) -> Graph:
         value = self._given
         entering = self._indices(value.inputs, value.input_count, "inputs")
         leaving = self._indices(value.outputs, value.output_count, "outputs")
+        inputs = [self._info(index) for index in entering] if inputs is None else inputs
+        outputs = len(leaving) if outputs is None else outputs
         if len(entering) != len(inputs) or len(leaving) != outputs:
             raise self._problem(
                 f"it has {len(entering)} inputs and {len(leaving)} outputs; expected {len(inputs)} and {outputs}"
@@ -93,6 +111,7 @@ class _Reader:
             raise self._problem(f"{where} has {len(outputs)} outputs; {cls.op_name()} gives {op.num_results()}")
         values = [None if index < 0 else self._value(index, where) for index in inputs]
         layer = self._graph.add(op, values, name=name or None, outputs=[self._info(index) for index in outputs])
+        self.layers.append(layer)
         for index, value in zip(outputs, layer.outputs, strict=True):
             if index in self._values:
                 raise self._problem(f"{where} gives tensor {index}, which has a source already")
@@ -112,7 +131,7 @@ class _Reader:
         value = self._constants[number]
         if not info.is_concrete or value.size != info.num_bytes:
             raise self._problem(f"constant {number} has {value.size:,} bytes, but tensor {index} is {info}")
-        raw = read(value.data, value.size, f"{self._what}: constant {number}")
+        raw = self._memory(value.data, value.size, f"{self._what}: constant {number}")
         array: Array = np.frombuffer(raw, info.dtype.numpy).reshape(tuple(info.shape))
         layer = self._graph.add(Constant(array, info.quantization))
         return layer.output
