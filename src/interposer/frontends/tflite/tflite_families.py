@@ -13,6 +13,7 @@ from interposer.frontends.tflite import (  # noqa: F401
     gather,
     matmul,
     matrices,
+    mediapipe,
     normalization,
     pooling,
     quantization,

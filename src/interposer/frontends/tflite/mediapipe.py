@@ -1,0 +1,144 @@
+"""TFLite converters for custom operators of MediaPipe, whose options are structures in C."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+
+from interposer.core.types import Array, DataLayout, DataType
+from interposer.frontends.tflite.interior import concrete
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.tflite_converters import operator
+from interposer.ir.graph import Value
+from interposer.ops.convolution import TransposeConvolution2d
+from interposer.ops.elementwise import Addition, BinaryOperation, ElementwiseBinary, Multiplication, Subtraction
+from interposer.ops.quantization import Cast
+from interposer.ops.rearrange import Transpose
+from interposer.ops.window import Window
+from interposer.ops.windowed import MaxPoolingWithIndices, MaxUnpooling
+
+__all__: list[str] = []
+
+_SAME: Final = 1
+_VALID: Final = 2
+_TO_NCHW: Final = Transpose((0, 3, 1, 2))
+_TO_NHWC: Final = Transpose((0, 2, 3, 1))
+_QUOTIENT: Final = ElementwiseBinary(BinaryOperation.FLOOR_DIV)
+_REST: Final = ElementwiseBinary(BinaryOperation.MOD)
+
+
+def _numbers(node: Node, count: int) -> tuple[int, ...]:
+    """Return the first numbers of the operator's options, a structure of integers of 32 bits.
+
+    The first one is the padding scheme, and the next ones are strides and sizes.
+    """
+    if len(node.raw_options) < 4 * count:
+        node.fail(f"its options have {len(node.raw_options)} bytes; expected at least {4 * count}")
+    padding, *rest = numbers = struct.unpack_from(f"<{count}i", node.raw_options)
+    if padding not in {_SAME, _VALID} or not all(1 <= number <= 1 << 16 for number in rest):
+        node.fail(f"its options are {numbers}; expected padding {_SAME} (SAME) or {_VALID} (VALID), and sizes from 1")
+    return numbers
+
+
+@operator("Convolution2DTransposeBias", custom=True)
+def transpose_convolution_with_bias(node: Node) -> list[Value]:
+    """Convert Convolution2DTransposeBias, a transposed convolution whose output shape follows from its padding."""
+    padding, stride_x, stride_y = _numbers(node, 3)
+    x, weights, bias = node.input(0, rank=4), node.input(1, rank=4), node.input(2, rank=1)
+    _, height, width, _ = concrete(node, x.known.shape, "the input")
+    rows, columns = (0, 0), (0, 0)
+    if padding == _SAME:
+        rows = _excess(height, weights.known.shape[1], stride_y)
+        columns = _excess(width, weights.known.shape[2], stride_x)
+    op = TransposeConvolution2d(
+        stride_x=stride_x,
+        stride_y=stride_y,
+        pad_top=rows[0],
+        pad_bottom=rows[1],
+        pad_left=columns[0],
+        pad_right=columns[1],
+        data_layout=DataLayout.NHWC,
+    )
+    return node.result(op, x, weights, bias)
+
+
+def _excess(size: int, window: int, stride: int) -> tuple[int, int]:
+    """Return the pads before and after an axis of `size` elements with padding SAME."""
+    excess = max(0, window - (size - 1) % stride - 1)
+    return excess // 2, excess - excess // 2
+
+
+@operator("MaxPoolingWithArgmax2D", custom=True)
+def max_pooling_with_places(node: Node) -> list[Value]:
+    """Convert MaxPoolingWithArgmax2D.
+
+    The second result has the place of each maximum in its window, as a float that is 0.1 above the number of the cell.
+    """
+    x = node.input(0, rank=4)
+    rows, columns = _windows(node, concrete(node, x.known.shape, "the input")[1:3])
+    op = MaxPoolingWithIndices(
+        window_shape=(rows.size, columns.size),
+        strides=(rows.stride, columns.stride),
+        pad_list=((rows.pad_before, rows.pad_after), (columns.pad_before, columns.pad_after)),
+    )
+    maxima, indices = node.pieces(op, node.add(_TO_NCHW, x))
+    height, width = x.known.shape[1:3]
+    row = node.add(_REST, node.add(_QUOTIENT, indices, _number(node, width)), _number(node, height))
+    column = node.add(_REST, indices, _number(node, width))
+    row = node.add(Subtraction(), row, node.constant(_origins(rows, maxima.known.shape[2])[:, None]))
+    column = node.add(Subtraction(), column, node.constant(_origins(columns, maxima.known.shape[3])))
+    cell = node.add(Addition(), node.add(Multiplication(), row, _number(node, columns.size)), column)
+    place = node.add(Addition(), node.add(Cast(DataType.FLOAT32), cell), node.constant(np.array(0.1, np.float32)))
+    return [node.output(0, _TO_NHWC, maxima), node.output(1, _TO_NHWC, place)]
+
+
+@operator("MaxUnpooling2D", custom=True)
+def max_unpooling(node: Node) -> list[Value]:
+    """Convert MaxUnpooling2D, which writes elements to the places that MaxPoolingWithArgmax2D returned."""
+    x, places = node.input(0, rank=4), node.input(1, rank=4)
+    batch, height, width, channels = concrete(node, x.known.shape, "the input")
+    _, _, _, size_x, size_y, _ = _numbers_of_window(node)
+    sizes = height * size_y, width * size_x
+    rows, columns = _windows(node, sizes)
+    cell = node.add(Cast(DataType.INT64), node.add(_TO_NCHW, places))
+    row = node.add(_QUOTIENT, cell, _number(node, columns.size))
+    row = node.add(Addition(), row, node.constant(_origins(rows, height)[:, None]))
+    column = node.add(_REST, cell, _number(node, columns.size))
+    column = node.add(Addition(), column, node.constant(_origins(columns, width)))
+    planes = np.arange(batch * channels, dtype=np.int64).reshape(batch, channels, 1, 1) * (sizes[0] * sizes[1])
+    index = node.add(Addition(), node.add(Multiplication(), row, _number(node, sizes[1])), column)
+    index = node.add(Addition(), index, node.constant(planes))
+    image = node.add(MaxUnpooling(sizes), node.add(_TO_NCHW, x), index)
+    return node.result(_TO_NHWC, image)
+
+
+def _numbers_of_window(node: Node) -> tuple[int, ...]:
+    """Return padding, strides, sizes and fused activation, in the order of the operator's options."""
+    numbers = _numbers(node, 5)
+    [activation] = struct.unpack_from("<i", node.raw_options, 20) if len(node.raw_options) >= 24 else [0]
+    if activation:
+        node.fail(f"the fused activation {activation} is not supported")
+    return (*numbers, activation)
+
+
+def _windows(node: Node, sizes: tuple[int, ...]) -> tuple[Window, Window]:
+    """Return the sliding windows along height and width of an image with these `sizes`."""
+    padding, stride_x, stride_y, size_x, size_y, _ = _numbers_of_window(node)
+    windows = []
+    for size, window, stride in ((sizes[0], size_y, stride_y), (sizes[1], size_x, stride_x)):
+        plain = Window(window, stride, 1, 0, 0)
+        pads = plain.same_pads(size) if padding == _SAME else (0, 0)
+        assert pads is not None  # the sizes are known
+        windows.append(Window(window, stride, 1, *pads))
+    return windows[0], windows[1]
+
+
+def _origins(window: Window, count: int) -> Array:
+    """Return the positions of the first cells of `count` windows along an axis; padding comes before 0."""
+    return np.arange(count, dtype=np.int64) * window.stride - window.pad_before
+
+
+def _number(node: Node, value: int) -> Value:
+    return node.constant(np.array(value, np.int64))
