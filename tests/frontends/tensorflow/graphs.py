@@ -79,13 +79,13 @@ def attribute(value: Any) -> bytes:
     if isinstance(value, str):
         return block(2, value)
     if isinstance(value, list):
-        return block(
-            1, b"".join(number(6, TYPES[item.name]) if isinstance(item, Type) else number(3, item) for item in value)
-        )
+        return block(1, b"".join(map(item_of_list, value)))
     return block(8, tensor(value))
 
 
 def item_of_list(item: Any) -> bytes:
+    if isinstance(item, float):
+        return varint(4 << 3 | 5) + struct.pack("<f", item)
     return number(6, TYPES[item.name]) if isinstance(item, Type) else number(3, item)
 
 

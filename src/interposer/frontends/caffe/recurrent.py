@@ -137,9 +137,9 @@ def _lstm_unit(node: Node, state: Value, gates: Value, mark: Value) -> tuple[Val
     axis = len(node.shape(gates)) - 1
     into, forget, out, candidate = node.pieces(Splitter(axis=axis, sizes=(size,) * 4), gates)
     forget = node.binary(BinaryOperation.MUL, _sigmoid(node, forget), mark)
-    kept = node.binary(BinaryOperation.MUL, forget, state)
+    remaining = node.binary(BinaryOperation.MUL, forget, state)
     added = node.binary(BinaryOperation.MUL, _sigmoid(node, into), _tanh(node, candidate))
-    after = node.binary(BinaryOperation.ADD, kept, added)
+    after = node.binary(BinaryOperation.ADD, remaining, added)
     return node.binary(BinaryOperation.MUL, _sigmoid(node, out), _tanh(node, after)), after
 
 

@@ -29,7 +29,7 @@ from interposer.frontends.tensorflow.references import (
     output_names,
     title,
 )
-from interposer.frontends.tensorflow.results import Absent, Result, TensorList, Variable
+from interposer.frontends.tensorflow.results import Absent, Complex, Result, TensorList, Variable
 from interposer.frontends.tensorflow.tensorflow_converters import Converter, find
 from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
 from interposer.ir.graph import Value
@@ -127,7 +127,7 @@ class Scope(NetworkImport):
         """
         if isinstance(result, Value):
             return self.within(result)
-        return result
+        return Complex(self.within(result.parts)) if isinstance(result, Complex) else result
 
     def within(self, value: Value) -> Value:
         """Return a value of this or an outer scope as a value of this scope's network."""
@@ -287,7 +287,9 @@ class Scope(NetworkImport):
         result = self._converter(node)(created)
         if result is Absent.MISSING:
             return Absent.MISSING
-        results: Sequence[Result] = [result] if isinstance(result, Value | Variable | TensorList | Absent) else result
+        results: Sequence[Result] = (
+            [result] if isinstance(result, Value | Variable | TensorList | Complex | Absent) else result
+        )
         self._guard(node, created, len(results))
         for index, item in enumerate(results):
             if isinstance(item, Value):

@@ -14,7 +14,7 @@ from interposer.frontends.importing import NetworkImport
 from interposer.frontends.needs import Needs
 from interposer.frontends.tensorflow.dtypes import data_type
 from interposer.frontends.tensorflow.messages import AttrValue, NodeDef
-from interposer.frontends.tensorflow.results import Absent, Result, TensorList, Variable
+from interposer.frontends.tensorflow.results import Absent, Complex, Result, TensorList, Variable
 from interposer.frontends.tensorflow.tensors import array_of
 from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
 from interposer.ir.graph import Graph, Value
@@ -115,7 +115,7 @@ class Node:
             raise ParseError(f"it has no input number {index}")
         result = self.inputs[index]
         if not isinstance(result, Value):
-            kinds = {Variable: "a variable", TensorList: "a list of tensors", Absent: "absent"}
+            kinds = {Variable: "a variable", TensorList: "a list of tensors", Complex: "complex", Absent: "absent"}
             raise ParseError(f"its input number {index} is {kinds[type(result)]}; expected a tensor")
         return result
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Value
 
-__all__ = ["Absent", "Result", "TensorList", "Variable"]
+__all__ = ["Absent", "Complex", "Result", "TensorList", "Variable"]
 
 
 class Variable(NamedTuple):
@@ -32,6 +32,12 @@ class TensorList(NamedTuple):
     items: Mapping[int, Value] = MappingProxyType({})
 
 
+class Complex(NamedTuple):
+    """Complex numbers: a tensor whose last axis has the real and the imaginary part."""
+
+    parts: Value
+
+
 class Absent(Enum):
     """Outputs that have no value."""
 
@@ -41,4 +47,4 @@ class Absent(Enum):
     """It depends on an operator that is not supported."""
 
 
-Result: TypeAlias = "Value | Variable | TensorList | Absent"
+Result: TypeAlias = "Value | Variable | TensorList | Complex | Absent"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
 from interposer.frontends.tensorflow.node import Node
@@ -12,11 +14,51 @@ from interposer.ops.choice import TopK
 from interposer.ops.dynamic import DynamicTopK
 from interposer.ops.elementwise import Comparison, Where
 from interposer.ops.embedding import OneHot
-from interposer.ops.matrices import Trilu
+from interposer.ops.gather import Gather
+from interposer.ops.matrices import MatrixDiag, MatrixSetDiag, Trilu
 from interposer.ops.rearrange import Transpose
 from interposer.ops.selection import NonZero, Unique
 
 __all__: list[str] = []
+
+
+@operator("MatrixDiag", "MatrixDiagV2", "MatrixDiagV3")
+def matrix_diagonal(node: Node) -> Value:
+    """Convert MatrixDiag: the rows become the main diagonals of square matrices."""
+    if node.num_inputs > 1:
+        _check_main(node, 1)
+        if any(node.integer_of(index, title) != -1 for index, title in ((2, "num_rows"), (3, "num_cols"))):
+            node.unsupported("its matrices have a size of their own")
+        if node.number_of(4, "padding_value") != 0:
+            node.unsupported("its padding_value is not 0")
+    return node.add(MatrixDiag(), node.value(0))
+
+
+@operator("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
+def set_diagonal(node: Node) -> Value:
+    """Convert MatrixSetDiag: replace the main diagonals of matrices."""
+    if node.num_inputs > 2:
+        _check_main(node, 2)
+    return node.add(MatrixSetDiag(), node.value(0), node.value(1))
+
+
+@operator("MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
+def diagonal(node: Node) -> Value:
+    """Convert MatrixDiagPart: the main diagonals of matrices."""
+    if node.num_inputs > 1:
+        _check_main(node, 1)
+    x = node.value(0)
+    if x.known.rank < 2:
+        raise ParseError(f"its input has the shape {x.known.shape}; expected matrices")
+    rows, columns = (node.known(size, "matrices' size") for size in x.known.shape[-2:])
+    flat = reshaped(node, x, [*x.known.shape[:-2], rows * columns])
+    return node.add(Gather(-1), flat, node.constant(np.arange(min(rows, columns)) * (columns + 1)))
+
+
+def _check_main(node: Node, index: int) -> None:
+    """Refuse operators on other diagonals than the main one."""
+    if any(node.integers_of(index, "k")):
+        node.unsupported(f"k is {list(node.integers_of(index, 'k'))}; only the main diagonal is supported")
 
 
 @operator("Where")

@@ -21,8 +21,11 @@ from interposer.frontends.tensorflow import (  # noqa: F401
     reshape,
     resize,
     scatter,
+    segments,
     selection,
     sequence,
+    spectral,
+    strings,
     tables,
     variables,
 )

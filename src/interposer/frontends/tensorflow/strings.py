@@ -1,0 +1,41 @@
+"""TensorFlow converters for strings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.frontends.tensorflow.node import Node
+from interposer.frontends.tensorflow.shaping import reshaped
+from interposer.frontends.tensorflow.tensorflow_converters import operator
+from interposer.ir.graph import Value
+from interposer.ops.strings import CaseChange, RegexFullMatch, StringConcat, StringNormalizer
+
+__all__: list[str] = []
+
+
+@operator("StringLower", "StringUpper")
+def change_case(node: Node) -> Value:
+    """Convert StringLower and StringUpper; without an encoding, only letters of ASCII may occur."""
+    x, case = node.value(0), CaseChange.LOWER if node.kind == "StringLower" else CaseChange.UPPER
+    if x.known.rank == 1:
+        return node.add(StringNormalizer(case), x)
+    flat = node.step(StringNormalizer(case), reshaped(node, x, [-1]))
+    return reshaped(node, flat, list(x.known.shape))
+
+
+@operator("StringJoin")
+def join(node: Node) -> Value:
+    """Convert StringJoin: concatenate strings element by element, with a separator between them."""
+    separator = node.text("separator", "")
+    first, *rest = node.values()
+    between = node.constant(np.array(separator, object)) if separator else None
+    for value in rest:
+        first = first if between is None else node.step(StringConcat(), first, between)
+        first = node.add(StringConcat(), first, value)
+    return first
+
+
+@operator("StaticRegexFullMatch")
+def full_match(node: Node) -> Value:
+    """Convert StaticRegexFullMatch: whether the whole string matches a regular expression."""
+    return node.add(RegexFullMatch(node.text("pattern")), node.value(0))
