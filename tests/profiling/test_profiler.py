@@ -325,3 +325,29 @@ def test_a_run_that_fails_is_recorded_until_its_failure_and_the_next_one_is_whol
     assert len(raw(found, "#1")) == 2
     [add] = events(found["Execute_#2"])
     assert len(raw(found["Execute_#2"][add], add)) == 2
+
+
+@pytest.mark.parametrize("way", ["run", "bound"])
+def test_direct_calls_of_a_compiled_network_are_recorded(cpuacc: None, way: str) -> None:
+    with Runtime() as runtime:
+        if runtime.registry.reason_absent("CpuAcc") is not None:
+            pytest.skip("CpuAcc is not built")
+        model = ip.load(two_layers(), ["CpuAcc"], runtime=runtime)
+        bound = model.bind([X, X])
+        call = bound if way == "bound" else lambda: model.run([X, X])
+        call()
+        [number] = runtime.loaded_networks
+        profile = ip.Profile()
+        with profile:
+            runtime.get_profiler(number).enable_profiling(True)
+            for _ in range(3):
+                call()
+            runtime.get_profiler(number).enable_profiling(False)
+        call()
+        found = measured(runtime, number)
+        assert len(raw(found, "#1")) == 3
+        [part] = events(found["Execute_#2"])
+        assert part == "NeonPreCompiledWorkload_Execute_#3"
+        [layer] = profile.layers()
+        assert layer.count == 3
+        assert set(layer.site.layers) == {"add", "relu"}

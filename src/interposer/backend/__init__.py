@@ -38,6 +38,15 @@ from interposer.core.config import thread_budget
 from interposer.core.schema import Op
 from interposer.ir.subgraph import SubgraphView
 from interposer.kernels.table import KernelInfo, KernelTable
+from interposer.profiling.backends import (
+    BackendProfiling,
+    BackendProfilingContext,
+    CounterRegistration,
+    CounterStatus,
+    CounterTimestamp,
+    DeviceClock,
+)
+from interposer.profiling.events import CounterClass
 
 __all__ = [
     "API_VERSION",
@@ -51,10 +60,17 @@ __all__ = [
     "BackendContext",
     "BackendEvent",
     "BackendId",
+    "BackendProfiling",
+    "BackendProfilingContext",
     "Capabilities",
     "Capability",
     "ConstantMemoryStrategy",
+    "CounterClass",
+    "CounterRegistration",
+    "CounterStatus",
+    "CounterTimestamp",
     "CustomAllocator",
+    "DeviceClock",
     "ExternalMemory",
     "Failure",
     "KernelInfo",

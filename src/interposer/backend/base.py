@@ -18,6 +18,7 @@ from interposer.backend.workload import KernelWorkloadFactory, WorkloadFactory
 from interposer.core.errors import BackendContractError, InvalidArgumentError
 from interposer.ir.subgraph import SubgraphView
 from interposer.kernels.table import KernelTable
+from interposer.profiling.backends import BackendProfiling, BackendProfilingContext
 
 __all__ = ["API_VERSION", "Backend", "BackendContext", "BackendId"]
 
@@ -156,6 +157,16 @@ class Backend:
 
         Called once per runtime, before it first loads a network that may use the backend. `options` are the runtime's
         options for this backend (``CreationOptions.backend_options``).
+        """
+        return None
+
+    def create_backend_profiling_context(
+        self, options: Options, profiling: BackendProfiling
+    ) -> BackendProfilingContext | None:
+        """Return an object that begins and ends the profiling of the backend, and has its counters; or None.
+
+        Called once per runtime, after `create_backend_context` and with the same options. The backend reports counters
+        and intervals to `profiling`, which it may use on any thread as long as the runtime exists.
         """
         return None
 

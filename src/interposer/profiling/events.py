@@ -91,8 +91,8 @@ class Interval:
     """Something that took time: from `begin` to `end`, in nanoseconds of `time.perf_counter_ns` on the host.
 
     `thread` is the id of the thread (`threading.get_ident`). `run` is unique in the process, and `inference` counts
-    the runs of the network from 0; both are -1 if the interval belongs to no run. The times of a device are converted
-    to the host's clock, and may be off by `error` nanoseconds.
+    the recorded runs of the network from 0; both are -1 if the interval belongs to no run. The times of a device are
+    converted to the host's clock.
     """
 
     site: Site
@@ -101,7 +101,6 @@ class Interval:
     thread: int
     run: int = -1
     inference: int = -1
-    error: int = 0
 
     @property
     def duration(self) -> int:

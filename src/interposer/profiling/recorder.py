@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import get_ident
 from time import perf_counter_ns
@@ -23,11 +23,17 @@ __all__ = [
     "Recorder",
     "Recording",
     "RunTrace",
+    "Together",
     "active",
+    "add_interval",
     "begin_run",
+    "current",
     "instant",
     "interval",
+    "on_this_thread",
+    "record_run",
     "sample",
+    "sample_at",
     "when_changed",
 ]
 
@@ -44,14 +50,22 @@ _WIDTH: Final = 4
 
 active: Final[list[Recorder]] = []
 """The recorders that are recording. Code that can be profiled records nothing while this list is empty."""
-_changes: Final = threading.Lock()
+current: Final[dict[int, RunTrace]] = {}
+"""The trace of the run that each thread executes, by the id of the thread."""
+_changes: Final = threading.RLock()
 _runs: Final = itertools.count()
 _gauges: Final[weakref.WeakSet[Gauge]] = weakref.WeakSet()
-_listeners: Final[list[weakref.WeakMethod[Callable[[], object]]]] = []
+_listeners: Final[list[weakref.WeakMethod[Callable[[int], object]]]] = []
 
 
 _Batch: TypeAlias = tuple[Fields, int, int]
 """Events that were recorded together, with the numbers of their run and inference; both are -1 outside of runs."""
+
+
+class Together(tuple[Site, ...]):
+    """Sites whose intervals have the same begin and end, the outer ones first; they are recorded as one event."""
+
+    __slots__ = ()
 
 
 class _Ring:
@@ -67,9 +81,9 @@ class _Ring:
     def drop(self) -> None:
         """Drop the oldest batches until the others fit."""
         while self.held > self.limit:
-            count = len(self.batches.popleft()[0])
-            self.held -= count
-            self.lost += count // _WIDTH
+            fields = self.batches.popleft()[0]
+            self.held -= len(fields)
+            self.lost += sum(len(what) if isinstance(what, Together) else 1 for what in fields[::_WIDTH])
 
     def copied(self) -> list[_Batch]:
         """Return the batches; called by any thread."""
@@ -115,6 +129,7 @@ class Recorder:
         if not _is_count(capacity):
             raise InvalidArgumentError(f"the capacity must be a positive number of events, not {capacity!r}")
         self.capacity, self.network, self.thread = capacity, network, thread
+        self.wants_all = network is None and thread is None
         self._rings: dict[int, _Ring] = {}
 
     @property
@@ -128,18 +143,18 @@ class Recorder:
             if self.is_active:
                 return
             active.append(self)
-        for gauge in tuple(_gauges):
-            if gauge.value and self.wants(gauge.network, get_ident()):
-                self.add([gauge.counter, perf_counter_ns(), gauge.value, get_ident()])
-        _notify()
+            for gauge in tuple(_gauges):
+                if gauge.value and self.wants(gauge.network, get_ident()):
+                    self.add([gauge.counter, perf_counter_ns(), gauge.value, get_ident()])
+            _notify(len(active))
 
     def stop(self) -> None:
         """End recording, and keep the events; do nothing if the recorder is not active."""
         with _changes:
             if not self.is_active:
                 return
+            _notify(len(active) - 1)
             active.remove(self)
-        _notify()
 
     def wants(self, network: TracedNetwork | None, thread: int) -> bool:
         """Return True if events of this network (None for events of no network) that a thread begins are recorded."""
@@ -187,7 +202,7 @@ class Recorder:
                 _expand(batch, *result)
         intervals, instants, samples = result
         return Recording(
-            tuple(sorted(intervals, key=lambda item: (item.begin, -item.end))),
+            tuple(sorted(intervals, key=lambda item: (item.begin, -item.end))),  # stable for equal times
             tuple(sorted(instants, key=lambda item: item.at)),
             tuple(sorted(samples, key=lambda item: item.at)),
             sum(ring.lost for _, ring in rings),
@@ -214,6 +229,8 @@ def _expand(batch: _Batch, intervals: list[Interval], instants: list[Instant], s
     for what, begin, value, thread in zip(fields, fields, fields, fields, strict=True):
         if isinstance(what, Counter):
             samples.append(Sample(what, begin, value, thread))
+        elif isinstance(what, Together):
+            intervals += [Interval(site, begin, value, thread, run, inference) for site in what]
         elif value is None:
             instants.append(Instant(what, begin, thread, run, inference))
         else:
@@ -221,13 +238,17 @@ def _expand(batch: _Batch, intervals: list[Interval], instants: list[Instant], s
 
 
 class RunTrace:
-    """Collects the events of one run in `fields`, which several threads may extend, until `finish`."""
+    """Collects the events of one run in `fields`, which several threads may extend, until `finish`.
 
-    __slots__ = ("begin", "fields", "inference", "recorders", "run", "thread")
+    A trace without `finish` is dropped. `inferences` numbers the recorded runs of the network, in the order of their
+    ends.
+    """
 
-    def __init__(self, recorders: list[Recorder], inference: int) -> None:
+    __slots__ = ("begin", "fields", "inferences", "recorders", "run", "thread")
+
+    def __init__(self, recorders: list[Recorder], inferences: Iterator[int]) -> None:
         self.begin = perf_counter_ns()
-        self.recorders, self.inference = recorders, inference
+        self.recorders, self.inferences = recorders, inferences
         self.fields: Fields = []
         self.run = next(_runs)
         self.thread = get_ident()
@@ -240,8 +261,24 @@ class RunTrace:
 
     def finish(self) -> None:
         """Add the events to the recorders that were active when the run began."""
+        inference = next(self.inferences)
         for recorder in self.recorders:
-            recorder.add(self.fields, self.run, self.inference)
+            recorder.add(self.fields, self.run, inference)
+
+
+@contextmanager
+def on_this_thread(trace: RunTrace) -> Iterator[None]:
+    """Let events that the calling thread records in a ``with`` block belong to the run of this trace."""
+    me = get_ident()
+    previous = current.get(me)
+    current[me] = trace
+    try:
+        yield
+    finally:
+        if previous is None:
+            del current[me]
+        else:
+            current[me] = previous
 
 
 def begin_run(network: TracedNetwork, inferences: Iterator[int], thread: int | None = None) -> RunTrace | None:
@@ -251,8 +288,18 @@ def begin_run(network: TracedNetwork, inferences: Iterator[int], thread: int | N
     executes it.
     """
     begun_by = get_ident() if thread is None else thread
-    recorders = [item for item in tuple(active) if item.wants(network, begun_by)]
-    return RunTrace(recorders, next(inferences)) if recorders else None
+    recorders = [item for item in tuple(active) if item.wants_all or item.wants(network, begun_by)]
+    return RunTrace(recorders, inferences) if recorders else None
+
+
+def record_run(sites: Together, network: TracedNetwork, inferences: Iterator[int], begin: int) -> None:
+    """Record a whole run that ends now and has no other events than these; it is faster than a `RunTrace`."""
+    end, thread = perf_counter_ns(), get_ident()
+    recorders = [item for item in tuple(active) if item.wants_all or item.wants(network, thread)]
+    if recorders:
+        run, inference = next(_runs), next(inferences)
+        for recorder in recorders:
+            recorder.add([sites, begin, end, thread], run, inference)
 
 
 def _record(what: Site | Counter, begin: int, value: float | None, network: TracedNetwork | None) -> None:
@@ -310,19 +357,41 @@ class Gauge:
             sample(self.counter, self.value, self.network)
 
 
-def when_changed(listener: Callable[[], object]) -> None:
-    """Let a bound method be called whenever a recorder has started or stopped, as long as its object exists."""
-    _listeners.append(weakref.WeakMethod(listener))
+def when_changed(listener: Callable[[int], object]) -> None:
+    """Let a bound method be called whenever a recorder has started or is about to stop, as long as its object exists.
+
+    The argument is the number of recorders from then on.
+    """
+    with _changes:
+        _listeners[:] = [*(item for item in _listeners if item() is not None), weakref.WeakMethod(listener)]
 
 
-def _notify() -> None:
+def _notify(recorders: int) -> None:
     for reference in list(_listeners):
         listener = reference()
-        if listener is None:
-            with suppress(ValueError):
-                _listeners.remove(reference)
-        else:
-            listener()
+        if listener is not None:
+            listener(recorders)
+
+
+def add_interval(site: Site, begin: int, end: int, thread: int) -> None:
+    """Record an interval that something else has measured, as part of the run that the calling thread executes.
+
+    `thread` is the id of the thread on whose track it is shown, or 0 for none.
+    """
+    trace = current.get(get_ident())
+    if trace is not None:
+        trace.fields += (site, begin, end, thread)
+        return
+    for recorder in tuple(active):
+        if recorder.wants(None, get_ident()):
+            recorder.add([site, begin, end, thread])
+
+
+def sample_at(counter: Counter, at: int, value: float) -> None:
+    """Record the value that a counter had at a moment."""
+    for recorder in tuple(active):
+        if recorder.wants(None, get_ident()):
+            recorder.add([counter, at, value, get_ident()])
 
 
 def sample(counter: Counter, value: float, network: TracedNetwork | None = None) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from interposer.ir.graph import binding_id
 from interposer.ir.states import State, direct_sinks
 from interposer.kernels.table import empty
 from interposer.ops.control import Output
+from interposer.profiling.recorder import Together, record_run
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.states import StateMemory
 from interposer.runtime.steps import Steps, failure
@@ -22,7 +24,9 @@ from interposer.runtime.steps import Steps, failure
 if TYPE_CHECKING:
     from interposer.plugins.capi.running._direct import DirectCall
 
-__all__ = ["StatefulCall", "direct_call"]
+__all__ = ["DirectRun", "StatefulCall", "direct_call", "recorded"]
+
+DirectRun: TypeAlias = Callable[[Any, Any], "list[Array] | None"]
 
 
 def direct_call(
@@ -63,6 +67,29 @@ def direct_call(
         left=left,
     )
     return direct.direct_call(workload, around)
+
+
+def recorded(call: DirectRun, steps: Steps) -> DirectRun:
+    """Return a function that makes the direct calls of `direct_call`, and records them."""
+    sites = steps.program.sites
+    network, inferences = sites.network, sites.inferences
+
+    @cache
+    def together() -> Together:  # only made when something records
+        return Together((sites.run, sites.execute, *steps.sites))
+
+    def run(inputs: Any, outputs: Any) -> list[Array] | None:
+        begin = perf_counter_ns()
+        try:
+            result = call(inputs, outputs)
+        except BaseException:
+            record_run(together(), network, inferences, begin)
+            raise
+        if result is not None:  # else nothing has run, and the caller runs in another way
+            record_run(together(), network, inferences, begin)
+        return result
+
+    return run
 
 
 class StatefulCall:

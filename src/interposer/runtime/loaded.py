@@ -6,10 +6,10 @@ import atexit
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from interposer.backend import ArenaMemoryManager, CustomAllocator, MemoryOptimizerStrategy
 from interposer.core.constants import Users, check_unchanged
@@ -22,7 +22,7 @@ from interposer.ops.control import PreCompiled
 from interposer.profiling.profiler import Profiler
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
-from interposer.runtime.direct import StatefulCall, direct_call
+from interposer.runtime.direct import DirectRun, StatefulCall, direct_call, recorded
 from interposer.runtime.factories import Factories, said
 from interposer.runtime.flow import flow_of
 from interposer.runtime.imports import ImportedRun, Imports
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from interposer.plugins.capi.running._direct import DirectCall
 
 __all__ = ["DirectRun", "LoadedNetwork", "look_at", "said"]
-
-DirectRun: TypeAlias = Callable[[Any, Any], "list[Array] | None"]
 
 LEAST_IN_PLACE: Final = 1 << 16
 """The least number of bytes of states that are updated in place."""
@@ -305,6 +303,11 @@ class LoadedNetwork:
                 return None
             self._direct[tuple(inputs)] = call
         return call.run
+
+    def recorded(self, call: DirectRun) -> DirectRun:
+        """Return a function that makes direct calls by `call`, a result of `direct_call`, and records them."""
+        assert self._steps is not None
+        return recorded(call, self._steps)
 
     def _stateful_call(self, inputs: tuple[int, ...]) -> DirectRun | None:
         """Return the function of `direct_call` for a network with states; None if a state is updated in place."""

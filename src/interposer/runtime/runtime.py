@@ -32,6 +32,7 @@ from interposer.plugins.capi.loading.records import DynamicBackendRecord
 from interposer.plugins.discovery import load_dynamic_backends
 from interposer.profiling import Category, Profiler
 from interposer.profiling.recorder import interval
+from interposer.profiling.service import ProfilingService
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.allocators import use_allocators
 from interposer.runtime.bindings import Bindings
@@ -56,7 +57,7 @@ class Runtime:
 
     Backends that are registered in `registry`, and dynamic backends, belong to this runtime alone. The methods are
     thread-safe, and runs may be concurrent, even of one network. `close`, or the end of a ``with`` block, unloads
-    everything.
+    everything. `profiling` has the counters and the profiling contexts of its backends.
     """
 
     def __init__(self, options: CreationOptions | None = None) -> None:
@@ -84,6 +85,7 @@ class Runtime:
         for backend_id, strategy in self.options.memory_strategies.items():
             self.registry.register_memory_strategy(backend_id, strategy)
         self._contexts: dict[str, BackendContext | None] = {}
+        self.profiling = ProfilingService()
         self._networks: dict[NetworkId, LoadedNetwork] = {}
         self._reported: dict[NetworkId, dict[str, BackendContext]] = {}
         self._forgotten: deque[NetworkId] = deque()
@@ -159,6 +161,9 @@ class Runtime:
         for backend_id, backend in optimized.backends.items():
             if backend_id not in self._contexts:
                 self._contexts[backend_id] = self._new_context(backend_id, backend)
+                backend_options = self.options.backend_options.get(backend_id, {})
+                create = partial(backend.create_backend_profiling_context, backend_options)
+                self.profiling.add(backend_id, create)
         result = {backend_id: self._contexts[backend_id] for backend_id in optimized.backends}
         return {backend_id: context for backend_id, context in result.items() if context is not None}
 
@@ -448,13 +453,22 @@ class Runtime:
         must be used instead, such as for an array that needs a conversion or a copy. It raises `ExecutionError` if the
         workload failed. It is thread-safe.
 
-        Only a network that is one compiled part of a plug-in has such a function.
+        Only a network that is one compiled part of a plug-in has such a function. It does not record its runs for
+        profiles: see `recorded`.
 
         Raises:
             UnknownNetworkError: the network is not loaded.
             BindingError: `inputs` does not have the binding id of each input once.
         """
         return self._loaded(network_id).direct_call(inputs)
+
+    def recorded(self, network_id: NetworkId, call: DirectRun) -> DirectRun:
+        """Return a function that does the same as a result of `direct_call` for a network, and records its runs.
+
+        Raises:
+            UnknownNetworkError: the network is not loaded.
+        """
+        return self._loaded(network_id).recorded(call)
 
     def _loaded(self, network_id: NetworkId) -> LoadedNetwork:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from threading import get_ident
 from time import perf_counter, perf_counter_ns
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,7 +17,7 @@ from interposer.ir.regions import region_title
 from interposer.ir.states import direct_sinks
 from interposer.ops.control import Constant
 from interposer.profiling.events import Site
-from interposer.profiling.recorder import RunTrace
+from interposer.profiling.recorder import RunTrace, on_this_thread
 from interposer.runtime.control import ControlWorkload, control_workload
 from interposer.runtime.factories import Factories, constant_of, guarded, said
 from interposer.runtime.late import LateHandles, LateStep
@@ -178,24 +177,30 @@ class Steps:
         return BoundSteps(run, partial(self._call_flow_traced, calls))
 
     def _call_all_traced(self, calls: Sequence[Callable[[], None]], trace: RunTrace) -> None:
-        sites, fields, thread = self.sites, trace.fields, get_ident()
+        fields, thread, done = trace.fields, trace.thread, 0
         begin = perf_counter_ns()
-        for number in range(len(calls)):
-            self._call_one(calls, number)
-            end = perf_counter_ns()
-            fields += (sites[number], begin, end, thread)
-            begin = end
+        try:
+            for site, call in zip(self.sites, calls, strict=True):
+                call()
+                end = perf_counter_ns()
+                fields += (site, begin, end, thread)
+                begin = end
+                done += 1
+        except Exception as error:
+            trace.add(self.sites[done], begin)
+            raise failure(self.program.running[done], "failed", error) from error
 
     def _call_flow_traced(self, calls: Sequence[Callable[[], None]], trace: RunTrace) -> None:
         assert self.program.flow is not None
         assert self._workers is not None
 
         def work(number: int) -> None:
-            begin = perf_counter_ns()
-            try:
-                self._call_one(calls, number)
-            finally:
-                trace.add(self.sites[number], begin)
+            with on_this_thread(trace):
+                begin = perf_counter_ns()
+                try:
+                    self._call_one(calls, number)
+                finally:
+                    trace.add(self.sites[number], begin)
 
         self.program.flow.run(work, self._workers.help)
 
@@ -354,25 +359,26 @@ class Steps:
     def _time(
         self, trace: RunTrace, number: int, execute: Callable[[int, LateHandles], None], late: LateHandles
     ) -> None:
-        begin = perf_counter_ns()
-        try:
-            execute(number, late)
-        finally:
-            trace.add(self.sites[number], begin)
+        with on_this_thread(trace):
+            begin = perf_counter_ns()
+            try:
+                execute(number, late)
+            finally:
+                trace.add(self.sites[number], begin)
 
     def _execute_timed(self, trace: RunTrace, late: LateHandles) -> None:
         """Run all layers on this thread, and read the clock only once between two layers, which is faster."""
-        sites, fields, thread, done = self.sites, trace.fields, get_ident(), 0
+        fields, thread, done = trace.fields, trace.thread, 0
         begin = perf_counter_ns()
         try:
-            for execute, value, created in self._calls:
+            for site, (execute, value, created) in zip(self.sites, self._calls, strict=True):
                 execute(value, late if created is None else created)
                 end = perf_counter_ns()
-                fields += (sites[done], begin, end, thread)
+                fields += (site, begin, end, thread)
                 begin = end
                 done += 1
         except Exception as error:
-            trace.add(sites[done], begin)
+            trace.add(self.sites[done], begin)
             raise failure(self.program.running[done], "failed", error) from error
 
     def _execute_watched(self, control: RunControl, number: int, late: LateHandles) -> None:

@@ -12,7 +12,7 @@ from interposer.ir.graph import Layer, Value
 from interposer.ir.regions import places
 from interposer.ops.control import Constant, Input, MemCopy, MemImport
 from interposer.profiling.events import Category, Counter, Site, TracedNetwork
-from interposer.profiling.recorder import Gauge, RunTrace, active, begin_run
+from interposer.profiling.recorder import Gauge, RunTrace, begin_run
 from interposer.report.estimate import operations
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.runs import RunControl
@@ -28,15 +28,13 @@ class NetworkSites:
     def __init__(self, optimized: OptimizedNetwork, network_id: int) -> None:
         self._optimized = optimized
         self.network = TracedNetwork(optimized.name, network_id, next(_numbers))
-        self._inferences = itertools.count()
+        self.inferences = itertools.count()
         self._layers: dict[tuple[Layer, str], Site] = {}
         self._gauges: dict[str, Gauge] = {}
 
     def begin(self, control: RunControl | None) -> RunTrace | None:
         """Return the trace of a run that begins now, or None if no recorder wants the run."""
-        if not active:
-            return None
-        return begin_run(self.network, self._inferences, None if control is None else control.thread)
+        return begin_run(self.network, self.inferences, None if control is None else control.thread)
 
     @cached_property
     def run(self) -> Site:

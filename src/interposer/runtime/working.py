@@ -19,7 +19,7 @@ from interposer.ir.graph import Layer, Value, binding_id
 from interposer.ir.states import states_of
 from interposer.kernels.table import empty
 from interposer.ops.control import Input
-from interposer.profiling.recorder import RunTrace, active
+from interposer.profiling.recorder import RunTrace, active, current
 from interposer.runtime.factories import Factories, constant_of
 from interposer.runtime.imports import ImportedRun
 from interposer.runtime.late import LateHandles
@@ -115,11 +115,12 @@ class WorkingMemHandle:
             self._factories.acquire()
             self._run(inputs, outputs, control)
             return
-        self._steps.trace = trace
+        self._steps.trace = current[trace.thread] = trace
         try:
             self._run_in_phases(trace, inputs, outputs, control)
         finally:
             self._steps.trace = None
+            current.pop(trace.thread, None)
             trace.add(self.program.sites.run, trace.begin)
             trace.finish()
 
@@ -188,11 +189,13 @@ class WorkingMemHandle:
         if trace is None:
             call.run()
             return
+        current[trace.thread] = trace
         try:
             call.traced(trace)
         finally:
-            trace.add(sites.execute, trace.begin)
-            trace.add(sites.run, trace.begin)
+            current.pop(trace.thread, None)
+            begin, end, thread = trace.begin, perf_counter_ns(), trace.thread
+            trace.fields += (sites.execute, begin, end, thread, sites.run, begin, end, thread)
             trace.finish()
 
     def _prepare(self, imported: ImportedRun) -> BoundSteps | None:

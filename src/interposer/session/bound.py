@@ -136,7 +136,8 @@ class BoundRun:
             direct = runtime.direct_call(network_id, tuple(runtime.bindings(network_id).inputs))
             if direct is None:
                 return prepared
-            return partial(_run_directly, direct, inputs.arrays, outputs.arrays, prepared)
+            recorded = runtime.recorded(network_id, direct)
+            return partial(_run_directly, direct, recorded, inputs.arrays, outputs.arrays, prepared)
         return None
 
     @property
@@ -160,11 +161,16 @@ class BoundRun:
 
 
 def _run_directly(
-    direct: DirectRun, inputs: Mapping[str, Array], outputs: Mapping[str, Array], prepared: Callable[[], bool]
+    direct: DirectRun,
+    recorded: DirectRun,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    prepared: Callable[[], bool],
 ) -> bool:
     """Run the model once on these arrays by name; return False if it did not run, and must run in the ordinary way.
 
-    `direct` is a function of `Runtime.direct_call`. If the network does not accept such calls any more, or runs are
-    recorded, `prepared`, a function of `Runtime.prepare_run`, is called.
+    `direct` is a function of `Runtime.direct_call`, and `recorded` records its runs. If the network does not accept
+    such calls any more, `prepared`, a function of `Runtime.prepare_run`, is called.
     """
-    return (not active and direct(inputs, outputs) is not None) or prepared()
+    call = recorded if active else direct
+    return call(inputs, outputs) is not None or prepared()

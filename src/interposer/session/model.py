@@ -616,7 +616,8 @@ class Model:
         if only is not None and deadline is None and (inputs is None or not named):
             try:
                 arguments = named if inputs is None else inputs
-                result = None if only.direct is None or active else only.direct(arguments, outputs)
+                direct = only.recorded if active else only.direct
+                result = None if direct is None else direct(arguments, outputs)
                 result = only.run(self, arguments, outputs) if result is None else result
                 if result is not None:
                     return result
@@ -922,7 +923,8 @@ class _Only:
     """Runs the only loaded network of a model without locks, for calls whose arrays need no conversion.
 
     It exists while the model has no second variant, a network for other input shapes. `names` are the names of the
-    inputs in order. `direct` is the function of `Runtime.direct_call`, or None if the network has none.
+    inputs in order. `direct` is the function of `Runtime.direct_call`, or None if the network has none. `recorded` does
+    the same and records the run.
     """
 
     def __init__(self, runtime: Runtime, network_id: NetworkId, names: tuple[str, ...]) -> None:
@@ -932,6 +934,7 @@ class _Only:
         self._numbers = tuple(numbers[name] for name in names)
         self._order = tuple(sorted(self._bindings.outputs))
         self.direct = runtime.direct_call(network_id, self._numbers)
+        self.recorded = None if self.direct is None else runtime.recorded(network_id, self.direct)
 
     def run(self, model: Model, inputs: Any, outputs: Any) -> list[Any] | None:
         """Run once and return the outputs in order; None without running if the ordinary way is needed.
