@@ -213,6 +213,81 @@ def test_a_descriptor_and_constants_are_copied_when_a_layer_is_added(runtime):
     assert result.get_memory_area().tolist() == [0, 2]
 
 
+def test_an_absent_argument_is_named_as_python_does(network):
+    with pytest.raises(TypeError, match=r"^INetwork\.AddInputLayer\(\) missing 1 required positional argument: 'id'$"):
+        network.AddInputLayer()
+
+
+def run(runtime, network, inputs, outputs):
+    """Run a network on CpuRef with arrays for the inputs, and return arrays of the infos of the outputs."""
+    number, _ = runtime.LoadNetwork(optimize(runtime, network)[0])
+    bindings = [(index, runtime.GetInputTensorInfo(number, index)) for index in range(len(inputs))]
+    results = ann.make_output_tensors(list(enumerate(outputs)))
+    runtime.EnqueueWorkload(number, ann.make_input_tensors(bindings, inputs), results)
+    return ann.workload_tensors_to_ndarray(results)
+
+
+def layer_network(network, layer, inputs, outputs):
+    """Connect a layer with inputs and outputs of these infos, and return the network."""
+    for number, info in enumerate(inputs):
+        source = network.AddInputLayer(number).GetOutputSlot(0)
+        source.SetTensorInfo(info)
+        source.Connect(layer.GetInputSlot(number))
+    for number, info in enumerate(outputs):
+        layer.GetOutputSlot(number).SetTensorInfo(info)
+        layer.GetOutputSlot(number).Connect(network.AddOutputLayer(number).GetInputSlot(0))
+    return network
+
+
+def test_the_rank_of_a_tensor_is_an_integer(runtime, network):
+    integer = ann.TensorInfo(ann.TensorShape((1,)), ann.DataType_Signed32)
+    built = layer_network(network, network.AddRankLayer(), [floats(2, 3)], [integer])
+    [result] = run(runtime, built, [np.zeros((2, 3), np.float32)], [integer])
+    assert result.tolist() == [2]
+
+
+def test_a_quantized_lstm_keeps_its_state(runtime, network):
+    state = ann.TensorInfo(ann.TensorShape((1, 2)), ann.DataType_QSymmS16, 16 / 32768, 0)
+    values = ann.TensorInfo(ann.TensorShape((1, 2)), ann.DataType_QAsymmU8, 1 / 128, 128)
+    weights = ann.TensorInfo(ann.TensorShape((2, 2)), ann.DataType_QAsymmU8, 1 / 128, 128)
+    bias = ann.TensorInfo(ann.TensorShape((2,)), ann.DataType_Signed32, 1 / 128 / 128, 0)
+    parameters, tensors = ann.QuantizedLstmInputParams(), []
+    for field in [name for name in dir(parameters) if name.startswith("m_")]:
+        info, array = (
+            (bias, np.zeros(2, np.int32)) if field.endswith("Bias") else (weights, np.full((2, 2), 128, np.uint8))
+        )
+        tensors.append(ann.ConstTensor(info, array))
+        setattr(parameters, field, tensors[-1])
+    built = layer_network(network, network.AddQuantizedLstmLayer(parameters), [values, state, values], [state, values])
+    inputs = [np.full((1, 2), 128, np.uint8), np.int16([[2048, -2048]]), np.full((1, 2), 128, np.uint8)]
+    cell, output = run(runtime, built, inputs, [state, values])
+    assert cell.tolist() == [[1024, -1024]]
+    assert output.tolist() == [[158, 98]]
+
+
+def test_a_stand_in_is_run_by_no_backend(runtime, network):
+    built = layer_network(network, network.AddStandInLayer(ann.StandInDescriptor(1, 1)), [floats(2)], [floats(2)])
+    with pytest.raises(RuntimeError) as caught:
+        optimize(runtime, built)
+    assert str(caught.value).endswith(
+        "ERROR: Layer of type StandIn is not supported on any preferred backend [CpuRef ]"
+    )
+
+
+def test_layers_that_a_program_adds_compute_in_floats_if_it_says_so(runtime, network):
+    info = ann.TensorInfo(ann.TensorShape((3,)), ann.DataType_QAsymmU8, 0.1, 0)
+    first, layer, last = network.AddDequantizeLayer(), network.AddActivationLayer(relu()), network.AddQuantizeLayer()
+    source, sink = network.AddInputLayer(0), network.AddOutputLayer(0)
+    layers = [source, first, layer, last, sink]
+    for before, after in zip(layers, layers[1:], strict=False):
+        before.GetOutputSlot(0).Connect(after.GetInputSlot(0))
+    for each, each_info in zip(layers, [info, floats(3), floats(3), info], strict=False):
+        each.GetOutputSlot(0).SetTensorInfo(each_info)
+    optimized, _ = optimize(runtime, network)
+    kinds = [each.kind for each in optimized._optimized.graph]
+    assert kinds == ["Input", "Dequantize", "Activation", "Quantize", "Output"]
+
+
 # --- Optimize ---------------------------------------------------------------------------------------------------------
 
 

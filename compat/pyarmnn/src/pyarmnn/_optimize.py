@@ -61,7 +61,7 @@ def _optimized(
     chosen = _existing(backends, device_spec)
     core, infos = translated(network, chosen)
     try:
-        optimized = ip.optimize(core, chosen, device_spec._device_spec, _core_options(options))
+        optimized = ip.optimize(core, chosen, device_spec._device_spec, _core_options(options, network))
     except UnsupportedLayerError as error:
         raise RuntimeError(refusals(error, core, chosen)) from error
     except InterposerError as error:
@@ -82,9 +82,11 @@ def _existing(backends: list[str], device_spec: IDeviceSpec) -> list[str]:
     return chosen
 
 
-def _core_options(options: OptimizerOptions) -> ip.OptimizerOptions:
+def _core_options(options: OptimizerOptions, network: INetwork) -> ip.OptimizerOptions:
+    """Return the options for Interposer. Layers that a program added compute in floats wherever it says so."""
     return ip.OptimizerOptions(
         reduce_fp32_to_fp16=options.m_ReduceFp32ToFp16,
         reduce_fp32_to_bf16=options.m_ReduceFp32ToBf16,
         debug=options.m_Debug,
+        compute_in_integers=network._parsed is not None,
     )

@@ -32,6 +32,13 @@ class Adding(Proxy, module=None, destructor=False):
 
     _layers: list[IConnectableLayer]
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let errors about arguments name the methods as those of `INetwork`."""
+        super().__init_subclass__(**options)
+        for name, method in vars(cls).items():
+            if name.startswith("Add"):
+                method.__qualname__ = f"INetwork.{name}"
+
     def _append(self, layer: IConnectableLayer) -> IConnectableLayer:
         self._layers.append(layer)
         return layer

@@ -10,7 +10,7 @@ from pyarmnn._parameters import LstmInputParams, QuantizedLstmInputParams
 __all__ = ["StructuralLayers"]
 
 
-class StructuralLayers(Adding):
+class StructuralLayers(Adding, module=None, destructor=False):
     """Methods of `INetwork` for inputs, outputs and layers without a family."""
 
     def AddInputLayer(self, id: int, name: str | None = None) -> IConnectableLayer:

@@ -9,7 +9,7 @@ from pyarmnn._network.slots import IConnectableLayer
 __all__ = ["ElementwiseLayers"]
 
 
-class ElementwiseLayers(Adding):
+class ElementwiseLayers(Adding, module=None, destructor=False):
     """Methods of `INetwork` for layers that compute each element by itself, or from two elements of the same place."""
 
     def AddActivationLayer(

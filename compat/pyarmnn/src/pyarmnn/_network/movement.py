@@ -26,7 +26,7 @@ from pyarmnn._views import ConcatDescriptor, SplitterDescriptor
 __all__ = ["MovingLayers"]
 
 
-class MovingLayers(Adding):
+class MovingLayers(Adding, module=None, destructor=False):
     """Methods of `INetwork` for layers that move, choose, count or create elements."""
 
     def AddArgMinMaxLayer(self, desc: ArgMinMaxDescriptor, name: str | None = None) -> IConnectableLayer:

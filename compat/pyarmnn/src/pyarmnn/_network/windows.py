@@ -23,7 +23,7 @@ from pyarmnn._tensors import ConstTensor
 __all__ = ["WindowedLayers"]
 
 
-class WindowedLayers(Adding):
+class WindowedLayers(Adding, module=None, destructor=False):
     """Methods of `INetwork` for layers that compute from windows of images, from channels or from all elements."""
 
     def AddBatchNormalizationLayer(
