@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from interposer import CreationOptions, Network, OptimizerOptions, Runtime, TensorInfo, optimize
-from interposer.core.errors import BindingError, ExecutionError, InvalidArgumentError, LoadError, UnknownNetworkError
+from interposer.backend import BackendContext, Options
+from interposer.core.errors import (
+    BackendUnavailableError,
+    BindingError,
+    ExecutionError,
+    InvalidArgumentError,
+    LoadError,
+    UnknownNetworkError,
+)
 from interposer.core.schema import Op
 from interposer.ops import Activation, ActivationFunction, MemCopy, MemImport
+from interposer.plugins import process_registry
 from tests.devices import Device, Sums, single
 
 INFO = TensorInfo((2, 3))
@@ -336,3 +345,58 @@ def test_closing_unloads_everything_even_where_a_context_says_no(runtime: Runtim
     runtime.close()
     assert runtime.loaded_networks == ()
     assert device.heaps[0].log == ["acquire", "release"]
+
+
+def test_all_contexts_can_be_created_with_the_runtime_and_told_of_every_network() -> None:
+    created: list[Device] = []
+
+    class Other(Device):
+        id: ClassVar = "Other"
+
+    class Gone(Device):
+        id: ClassVar = "Gone"
+
+        def create_backend_context(self, options: Options) -> BackendContext:
+            raise BackendUnavailableError("Gone", "its driver is too old")
+
+    def new(kind: type[Device]) -> Callable[[], Device]:
+        def create() -> Device:
+            created.append(kind())
+            return created[-1]
+
+        return create
+
+    registry = process_registry()
+    kinds: tuple[type[Device], ...] = (Device, Other, Gone)
+    for kind in kinds:
+        registry.register(kind.id, new(kind))
+    try:
+        with Runtime(CreationOptions(all_contexts=True, backend_options={"Other": {"clock": 5}})) as runtime:
+            notes = {backend.id: backend.notes.log for backend in created}
+            options = {backend.id: backend.options for backend in created}
+            assert options == {"Device": {}, "Other": {"clock": 5}, "Gone": {}}
+            network = Network()
+            x = network.add_input_layer(0, INFO)
+            network.add_output_layer(0, network.add_activation_layer(x, function=ActivationFunction.RELU))
+            number = runtime.load_network(optimize(network, ["Device"], runtime.device_spec))
+            runtime.unload_network(number)
+        expected = [(f"{when}_{what}", number) for what in ("load", "unload") for when in ("before", "after")]
+        assert notes == {"Device": expected, "Other": expected, "Gone": []}
+    finally:
+        for kind in kinds:
+            registry.deregister(kind.id)
+
+
+def test_a_context_that_cannot_be_created_with_the_runtime_is_an_error() -> None:
+    class Broken(Device):
+        id: ClassVar = "Broken"
+
+        def create_backend_context(self, options: Options) -> BackendContext:
+            raise OSError("no such device")
+
+    process_registry().register("Broken", Broken)
+    try:
+        with pytest.raises(LoadError, match="^backend Broken could not make its context: OSError: no such device$"):
+            Runtime(CreationOptions(all_contexts=True))
+    finally:
+        process_registry().deregister("Broken")

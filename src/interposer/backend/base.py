@@ -37,7 +37,9 @@ class BackendId(str):
 
 
 class BackendContext:
-    """Callbacks before and after every network is loaded and unloaded.
+    """Callbacks before and after networks are loaded and unloaded: those that may use the backend, or all networks.
+
+    With ``CreationOptions.all_contexts``, these are all networks of the runtime.
 
     If a `before_*` method returns False or raises an exception, the network is not loaded or not unloaded. Failures of
     `after_*` methods are only logged as warnings, as are failures during the cleanup of a network that failed to load.
@@ -155,8 +157,9 @@ class Backend:
     def create_backend_context(self, options: Options) -> BackendContext | None:
         """Return an object to be notified when networks are loaded and unloaded, or None.
 
-        Called once per runtime, before it first loads a network that may use the backend. `options` are the runtime's
-        options for this backend (``CreationOptions.backend_options``).
+        Called once per runtime: before it first loads a network that may use the backend, or with
+        ``CreationOptions.all_contexts``, when it is created. `options` are the runtime's options for this backend
+        (``CreationOptions.backend_options``).
         """
         return None
 

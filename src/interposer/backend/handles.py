@@ -11,7 +11,7 @@ from interposer.backend.capabilities import Capabilities
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, MemorySource, TensorHandle
 from interposer.backend.workload import Workload
 from interposer.core.errors import BackendContractError, InvalidArgumentError, did_you_mean
-from interposer.core.types import Array, TensorInfo
+from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.ir.graph import Layer
 
 __all__ = [
@@ -67,6 +67,20 @@ class TensorHandleFactory(ABC):
 
         The runtime marks the tensor's lifetime, and with it lets the handle get its memory: see `TensorHandle`.
         """
+
+    def new_handle(self, info: TensorInfo, layout: DataLayout | None, managed: bool) -> TensorHandle:
+        """Return a new handle like `create`, which this calls by default; override it to use the other arguments.
+
+        The runtime calls only this method for tensors that are not constant.
+
+        Args:
+            info: the info of the tensor.
+            layout: the data layout of the layer that computes the tensor, or for an input of the network, of its first
+                reader; None if that layer has no such attribute.
+            managed: whether the tensor is part of the memory plan: `TensorHandle.manage` will be called. False for a
+                tensor that is to use the caller's memory; its handle is managed only if it does not declare `imports`.
+        """
+        return self.create(info)
 
     def create_constant(self, info: TensorInfo, array: Array) -> TensorHandle:
         """Return a handle for a constant, filled with `array`.

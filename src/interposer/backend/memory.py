@@ -54,6 +54,22 @@ class TensorHandle(ABC):
     def __init__(self, info: TensorInfo) -> None:
         self.info = info
 
+    @property
+    def parent(self) -> TensorHandle | None:
+        """The handle of the tensor whose memory this one is a part of (`create_sub_tensor`); None for other tensors."""
+        return None
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The bytes from one element to the next along each dimension of the mapped array; compact by default.
+
+        Raises:
+            BackendContractError: a dimension is not known yet.
+        """
+        if not self.info.is_concrete:
+            raise BackendContractError(f"the strides of {self.info} are unknown, as its shape is")
+        return compact_strides([int(dim) for dim in self.info.shape], self.info.dtype.numpy.itemsize)
+
     def manage(self) -> None:
         """Mark the begin of the tensor's lifetime in the memory plan."""
 
@@ -67,6 +83,13 @@ class TensorHandle(ABC):
             BackendContractError: the shape contradicts `info`, or the handle does not support resizing.
         """
         raise BackendContractError(f"the handle of {self.info} cannot be resized to {list(shape)}")
+
+    def begin_map(self) -> None:
+        """Begin to make the tensor accessible to the host, without waiting; a call of `map` follows, which waits.
+
+        The runtime calls it for all outputs of the network that it copies to the caller, before it maps the first of
+        them. A device can thus transfer several tensors concurrently. The default does nothing.
+        """
 
     @abstractmethod
     def map(self) -> Array:
@@ -272,6 +295,16 @@ class _SubTensorHandle(ArrayHandle):
         self._parent = parent
         self._place = tuple(slice(start, start + int(dim)) for start, dim in zip(origin, info.shape, strict=True))
 
+    @property
+    def parent(self) -> TensorHandle:
+        """The handle of the tensor that this one is a part of."""
+        return self._parent
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The strides of the parent."""
+        return self._parent.strides
+
     def manage(self) -> None:
         """Do nothing: the parent is managed."""
 
@@ -378,6 +411,14 @@ class ArenaMemoryManager(MemoryManager):
         arena, self._arena = self._arena, None
         if arena is not None and arena.size and self._free is not None:
             self._free(arena)
+
+
+def compact_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Return the strides in bytes of a row-major array without gaps; `itemsize` is the size of an element."""
+    strides = [itemsize]
+    for dim in reversed(shape[1:]):
+        strides.append(strides[-1] * dim)
+    return tuple(reversed(strides)) if shape else ()
 
 
 def _ordinary(size: int) -> Array:

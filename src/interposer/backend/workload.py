@@ -11,7 +11,7 @@ from functools import partial
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, TensorHandle
 from interposer.core.errors import BackendContractError
 from interposer.core.schema import Op
-from interposer.core.types import Array, TensorInfo
+from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.kernels.table import Kernel, KernelInfo, KernelTable
 
@@ -100,8 +100,9 @@ class WorkloadFactory:
 
     @property
     def makes_arrays(self) -> bool:
-        """True if tensor handles are arrays in ordinary memory, because `create_tensor_handle` is not overridden."""
-        return type(self).create_tensor_handle is WorkloadFactory.create_tensor_handle
+        """True if tensor handles are arrays in ordinary memory, because the methods that create them are inherited."""
+        own, plain = type(self), WorkloadFactory
+        return own.create_tensor_handle is plain.create_tensor_handle and own.new_handle is plain.new_handle
 
     @property
     def supports_sub_tensors(self) -> bool:
@@ -121,6 +122,13 @@ class WorkloadFactory:
         manager = self.memory_manager
         arena = manager if isinstance(manager, ArenaMemoryManager) else None
         return ArrayHandle(info, manager=arena, alignment=self.alignment)
+
+    def new_handle(self, info: TensorInfo, layout: DataLayout | None, managed: bool) -> TensorHandle:
+        """Return a new handle like `create_tensor_handle`, which this calls by default.
+
+        Override it to use the other arguments, which `TensorHandleFactory.new_handle` describes.
+        """
+        return self.create_tensor_handle(info)
 
     def create_constant_handle(self, info: TensorInfo, array: Array) -> TensorHandle:
         """Return a handle for a constant, filled with `array`; array handles use the constant without a copy.

@@ -330,7 +330,7 @@ class ServedNetwork:
         self.manager = None if manager is None else checked(manager, MemoryManager, "create_memory_manager", backend.id)
         workload_factory = backend.create_workload_factory(self.manager, options)
         self.factory = checked(workload_factory, WorkloadFactory, "create_workload_factory", backend.id)
-        self.own_memory = type(self.factory).create_tensor_handle is not WorkloadFactory.create_tensor_handle
+        self.own_memory = not self.factory.makes_arrays
         self.plans: dict[int, list[Any]] = {0: []}
         self._handles: dict[int, TensorHandle | None] = {ABSENT: None}
         self._shared: dict[int, Array] = {}
@@ -349,8 +349,9 @@ class ServedNetwork:
 
         `lifetimes` has one (slot, ended) pair for each of these moments, in order.
         """
-        make = self.factory.create_tensor_handle if self.own_memory else ArrayHandle
-        self._handles |= {slot: make(info) for slot, info in enumerate(infos)}
+        for slot, info in enumerate(infos):
+            own = self.own_memory
+            self._handles[slot] = self.factory.new_handle(info, None, managed=True) if own else ArrayHandle(info)
         for slot, ended in lifetimes if self.own_memory else ():
             handle = self._handles[slot]
             if handle is not None:

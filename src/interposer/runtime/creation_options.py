@@ -43,6 +43,9 @@ class CreationOptions:
         custom_allocators: by backend id, the allocator of memory for tensors.
         memory_strategies: by backend id, the strategy that packs its tensors into memory, or the name of one in
             `interposer.backend.MEMORY_STRATEGIES`.
+        all_contexts: whether the contexts of all available backends are created with the runtime, and notified of every
+            network. By default, the context of a backend is created when a network is loaded that may use this backend,
+            and it is only notified of such networks.
         protected_mode: whether only backends are used that keep tensors in protected memory, which the processor cannot
             read. These have the capability ``ProtectedContentAllocation`` and a custom allocator of such memory.
     """
@@ -58,6 +61,7 @@ class CreationOptions:
     custom_allocators: Mapping[str, CustomAllocator] = field(default_factory=dict)
     protected_mode: bool = False
     memory_strategies: Mapping[str, MemoryOptimizerStrategy | str] = field(default_factory=dict)
+    all_contexts: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(
@@ -79,6 +83,7 @@ class CreationOptions:
         chosen = {backend: chosen_strategy(backend, item) for backend, item in strategies.items()}
         object.__setattr__(self, "memory_strategies", chosen)
         expect(self.protected_mode, bool, "protected_mode must be True or False")
+        expect(self.all_contexts, bool, "all_contexts must be True or False")
         self._check_dynamic_backends()
 
     def _check_dynamic_backends(self) -> None:

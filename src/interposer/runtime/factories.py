@@ -37,7 +37,7 @@ from interposer.core.errors import (
     InvalidArgumentError,
     LoadError,
 )
-from interposer.core.types import Array, TensorInfo
+from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport
 from interposer.ops.control_flow import ControlFlow
@@ -231,10 +231,13 @@ class Factories:
         workload = self.of(layer).create_workload(layer, info)
         return checked(workload, Workload, "create_workload", str(layer.backend))
 
-    def handle(self, layer: Layer, value: Value, owned: OwnedHandles | None = None) -> TensorHandle:
+    def handle(
+        self, layer: Layer, value: Value, owned: OwnedHandles | None = None, *, managed: bool = True
+    ) -> TensorHandle:
         """Return a new handle for an output of a layer, and add it to `owned`.
 
-        None for `owned` means the handles that `destroy` destroys.
+        None for `owned` means the handles that `destroy` destroys. `managed` is False if the tensor is to be in the
+        caller's memory.
 
         Sequences and optionals are in ordinary host memory on every backend.
 
@@ -247,11 +250,11 @@ class Factories:
                 f"the tensor {value.name!r} of shape {info.shape} has unknown dimensions; give the inputs' shapes"
             )
         plain = info.with_constant(None)
-        make = self._handle_factory(layer, value.factory).create if info.is_tensor else ArrayHandle
-        keeper = self.handles if owned is None else owned
+        place = self._handle_factory(layer, value.factory) if info.is_tensor else None
+        keeper, layout = self.handles if owned is None else owned, _layout_of(value)
 
         def create() -> TensorHandle:
-            created = make(plain)
+            created = ArrayHandle(plain) if place is None else place.new_handle(plain, layout, managed)
             keeper.add(created)
             return _checked(created, plain, "create_tensor_handle", layer)
 
@@ -406,6 +409,17 @@ class _OwnHandles(TensorHandleFactory):
     def create(self, info: TensorInfo) -> TensorHandle:
         """Return a handle for a tensor with this info, which the backend's workload factory creates."""
         return self._factory.create_tensor_handle(info)
+
+    def new_handle(self, info: TensorInfo, layout: DataLayout | None, managed: bool) -> TensorHandle:
+        """Return a handle that the backend's workload factory creates for a tensor with these properties."""
+        return self._factory.new_handle(info, layout, managed)
+
+
+def _layout_of(value: Value) -> DataLayout | None:
+    """Return the data layout of the layer that computes a value, or of the first reader of an input."""
+    layers = value.consumers[:1] if isinstance(value.producer.op, Input) else [value.producer]
+    layout = getattr(layers[0].op, "data_layout", None) if layers else None
+    return layout if isinstance(layout, DataLayout) else None
 
 
 def _is_hosts(layer: Layer) -> bool:

@@ -16,6 +16,7 @@ from interposer.backend import BackendContext, MemorySource
 from interposer.backend.contracts import checked
 from interposer.core.config import disabled_backends, thread_budget
 from interposer.core.errors import (
+    BackendUnavailableError,
     BindingError,
     InvalidArgumentError,
     LoadError,
@@ -93,6 +94,8 @@ class Runtime:
         self._lock = threading.RLock()
         self.workers = Workers(thread_budget(self.options.num_threads))
         weakref.finalize(self, self.workers.close).atexit = False
+        if self.options.all_contexts:
+            self._create_all_contexts()
 
     def _check_backend_options(self) -> None:
         """Check the options for backends early: log unknown ids, and start isolated backends.
@@ -130,7 +133,8 @@ class Runtime:
     def load_network(self, optimized: OptimizedNetwork, states: StateMemory | None = None) -> NetworkId:
         """Load a network and return its id; the contexts of its backends are notified before and after.
 
-        The context of a backend is created when the first network that may use this backend is loaded.
+        The context of a backend is created when the first network that may use this backend is loaded, unless
+        `CreationOptions.all_contexts` created it with the runtime.
 
         Args:
             optimized: what `optimize` returned.
@@ -157,15 +161,33 @@ class Runtime:
             self._tell("after_load_network", network_id, agreed)
             return network_id
 
+    def _create_all_contexts(self) -> None:
+        """Create the contexts of all available backends; a backend that turns out to be unavailable is skipped.
+
+        Raises:
+            LoadError: a backend could not create its context.
+        """
+        for backend_id in self.registry.available():
+            try:
+                self._add_contexts(backend_id, self.registry.get(backend_id))
+            except LoadError as error:
+                if not isinstance(error.__cause__, BackendUnavailableError):
+                    raise
+                _log.info("backend %s has no context: %s", backend_id, error.__cause__.reason)
+                self._contexts[backend_id] = None
+
     def _contexts_of(self, optimized: OptimizedNetwork) -> dict[str, BackendContext]:
         for backend_id, backend in optimized.backends.items():
             if backend_id not in self._contexts:
-                self._contexts[backend_id] = self._new_context(backend_id, backend)
-                backend_options = self.options.backend_options.get(backend_id, {})
-                create = partial(backend.create_backend_profiling_context, backend_options)
-                self.profiling.add(backend_id, create)
-        result = {backend_id: self._contexts[backend_id] for backend_id in optimized.backends}
+                self._add_contexts(backend_id, backend)
+        notified = self._contexts if self.options.all_contexts else optimized.backends
+        result = {backend_id: self._contexts[backend_id] for backend_id in notified}
         return {backend_id: context for backend_id, context in result.items() if context is not None}
+
+    def _add_contexts(self, backend_id: str, backend: Any) -> None:
+        self._contexts[backend_id] = self._new_context(backend_id, backend)
+        options = self.options.backend_options.get(backend_id, {})
+        self.profiling.add(backend_id, partial(backend.create_backend_profiling_context, options))
 
     def _new_context(self, backend_id: str, backend: Any) -> BackendContext | None:
         options = self.options.backend_options.get(backend_id, {})

@@ -103,17 +103,21 @@ class Steps:
         for layer in self.program.order:
             for value in layer.outputs if not isinstance(layer.op, Constant) else ():
                 if self._is_fixed(value) and value not in pieces and not self.program.is_idle(value):
-                    self.handles[value] = self._factories.handle(layer, value)
+                    managed = not self._may_borrow(value)
+                    self.handles[value] = self._factories.handle(layer, value, managed=managed)
         for value in pieces:
             self._make_piece(value)
         if self.program.graph.owner is None:
             here = (value for value in self.program.layout.border if value in self.handles)
-            self.imported = {
-                value for value in here if self.handles[value].imports and not self._factories.forbidden(value)
-            }
+            self.imported = {value for value in here if self.handles[value].imports and self._may_borrow(value)}
             guests = (value for value in self.program.layout.guests if value in self.handles)
             borrowing = self.imported | {guest for guest in guests if self.program.layout.root(guest) in self.imported}
             self._borrowing = [self.handles[value] for value in borrowing]
+
+    def _may_borrow(self, value: Value) -> bool:
+        """Return True for an input or output of the network that may be in the caller's memory."""
+        at_border = self.program.graph.owner is None and value in self.program.layout.border
+        return at_border and self._factories.forbidden(value) is None
 
     def _is_safe(self, value: Value) -> bool:
         """Return True if no layer that reads a tensor writes to its memory.

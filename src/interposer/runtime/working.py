@@ -269,7 +269,7 @@ class WorkingMemHandle:
             error = self._factories.forbidden(value) or separate
         if error is not None:
             return error
-        handle = self._factories.handle(value.producer, value, owned)
+        handle = self._factories.handle(value.producer, value, owned, managed=False)
         if not handle.import_memory(guarded_view(array) if kind == "input" else array):
             requested = getattr(handle, "alignment", 1)
             need = f"; the address must be a multiple of {requested} bytes" if requested > 1 else ""
@@ -345,6 +345,7 @@ class WorkingMemHandle:
         Outputs without an array get one. Arrays that overlap an input are written last, as outputs may still be read
         from it. `late` has the handles of tensors whose shapes were only known during the run.
         """
+        self._begin_maps(copied, late)
         overlapping = set()
         if len(copied) > 1:
             overlapping = {key for key, _ in copied if key in outputs and _overlaps(outputs[key], inputs)}
@@ -358,6 +359,16 @@ class WorkingMemHandle:
         for binding in overlapping:
             np.copyto(outputs[binding], apart[binding])
         outputs.update({key: item for key, item in apart.items() if key not in overlapping})
+
+    def _begin_maps(self, copied: Sequence[tuple[int, Layer]], late: LateHandles) -> None:
+        """Let devices begin to transfer the outputs in `copied`, before the first of them is waited for."""
+        for _, layer in copied:
+            [value] = layer.values
+            if not value.is_constant:
+                try:
+                    self._steps.handle(value, late).begin_map()
+                except Exception as error:
+                    raise failure(layer, "could not begin to give its data", error) from error
 
     def _give_out(self, binding: int, layer: Layer, outputs: dict[int, Array], late: LateHandles) -> None:
         [value] = layer.values
