@@ -8,6 +8,7 @@
     python benchmarks/run.py weights [--help]
     python benchmarks/run.py formats [--help]
     python benchmarks/run.py arm-nn [--help]
+    python benchmarks/run.py quantization [--help]
     python benchmarks/run.py compare NEW.json [--help]
     python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead]
                              [--models FOLDER] [--repeat N] [--json FILE]
@@ -16,6 +17,8 @@
 Both take long. `loading` measures the time and the memory of loading, and their growth. `convolutions`, `operators`
 and `weights` run networks of one layer. `formats` runs classifiers as files of
 TensorFlow and Caffe, and `arm-nn` runs models through the interface of PyArmNN. These suites have separate options.
+TensorFlow and Caffe. These suites have separate options.
+`quantization` compares networks that several quantizers have made with the float networks.
 `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default that of the environment variable
@@ -49,7 +52,7 @@ import models
 import new_backend
 import overhead
 
-from benchmarks import arm_nn, baseline, convolutions, loading, operators, placement, weights
+from benchmarks import arm_nn, baseline, convolutions, loading, operators, placement, quantization, weights
 from benchmarks.engines import command
 from benchmarks.folders import add_models
 from benchmarks.formats import command as formats
@@ -75,6 +78,7 @@ COMMANDS = {
     "weights": weights.main,
     "formats": formats.main,
     "arm-nn": arm_nn.main,
+    "quantization": quantization.main,
     "compare": baseline.main,
 }
 """Commands with options of their own."""

@@ -168,6 +168,23 @@ def test_data_refines_the_ranges_of_arm_nns_algorithm():
     assert fine.report.outputs[0].snr > 15
 
 
+def test_bias_correction_keeps_the_mean_of_each_channel():
+    network, data = image_network(), images(32) + 2
+    results = [quantize(network, data, correct_bias=correct, per_channel=False) for correct in (False, True)]
+    expected = ip.load(network, ["CpuRef"])
+    shifts = []
+    for result in results:
+        model, name = ip.load(result, ["CpuRef"]), "scores"
+        q = result.graph.layer(name).output.known.quantization
+        errors = [
+            (model.run([image[None]], name)[0].astype(float) - q.zero_point) * q.scale
+            - expected.run([image[None]], name)[0]
+            for image in data
+        ]
+        shifts.append(float(np.abs(np.mean(errors, axis=0)).mean()))
+    assert shifts[1] < shifts[0]
+
+
 def test_the_report_is_json_compatible_and_readable():
     report = quantize(image_network(), images(2), float_layers=["Softmax"]).report
     plain = report.to_dict()

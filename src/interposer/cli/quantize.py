@@ -87,6 +87,10 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         help="a scale of the weights for each output channel, or one for all (default: by scheme)",
     )  # fmt: skip
     parser.add_argument(
+        "--correct-bias", action=argparse.BooleanOptionalAction, default=True,
+        help="subtract the mean error of rounded weights from the bias (default: yes, not for armnn)",
+    )  # fmt: skip
+    parser.add_argument(
         "--float", action="append", default=[], metavar="NAME,NAME", dest="float_layers",
         help="layers or operators that stay in float, by name; may be repeated",
     )  # fmt: skip
@@ -105,6 +109,7 @@ def execute(args: argparse.Namespace) -> None:
         observer=args.observer,
         percentile=args.percentile,
         per_channel=args.per_channel,
+        correct_bias=args.correct_bias,
         float_layers=names_of("--float", args.float_layers, _names(network)) or (),
         keep_types=not args.quantize_types,
         backends=args.backends,

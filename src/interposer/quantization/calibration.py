@@ -78,6 +78,8 @@ def values_of_samples(
     `observe` is called with the number of the sample and arrays by name. Names are those of `Value.name`. `what` names
     the step in reports of the progress; None reports nothing.
     """
+    if not names:
+        return
     options = OptimizerOptions(rewrite=False)
     progress = silent if what is None else runs.progress
     with load(_with_values(network, names), runs.backends, runtime=runs.runtime, options=options) as model:

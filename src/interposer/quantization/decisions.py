@@ -6,21 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from interposer.core.errors import UnknownRankError
 from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
 from interposer.kernels import KernelInfo, reference
+from interposer.kernels.fixedpoint import dequantize
 from interposer.ops.control import Constant, Input, Output
 from interposer.ops.elementwise import BinaryOperation, ElementwiseBinary
 from interposer.ops.pooling import Pooling2d, PoolingAlgorithm
 from interposer.ops.resize import Resize, ResizeMethod
+from interposer.quantization.bias_correction import mean_error
 from interposer.quantization.rules import Form, Rule, is_clamp, rule_of
 from interposer.quantization.schemes import Scheme, quantization_of
 from interposer.quantization.weights import Stored, quantized_bias, quantized_weights
 
-__all__ = ["Decisions", "Ranges", "decide", "quantized_infos"]
+__all__ = ["Decisions", "Means", "Ranges", "decide", "quantized_infos"]
 
+Means = Mapping[Value, NDArray[np.float64]]
+"""The mean of each channel of a value."""
 Ranges = Mapping[Value, tuple[float, float]]
 """The range of each float32 value of a network: its smallest and its largest number."""
 _HEADROOM: Final = 2.0**20
@@ -49,7 +56,13 @@ class Decisions:
 
 
 def decide(
-    network: Network, scheme: Scheme, ranges: Ranges, left: Mapping[Layer, str], *, fuse_clamps: bool = True
+    network: Network,
+    scheme: Scheme,
+    ranges: Ranges,
+    left: Mapping[Layer, str],
+    *,
+    fuse_clamps: bool = True,
+    means: Means | None = None,
 ) -> Decisions:
     """Decide which layers of a float network are quantized, and how.
 
@@ -59,13 +72,14 @@ def decide(
         ranges: the range of each float32 value.
         left: layers that stay in float, with the reasons.
         fuse_clamps: let a layer before a RELU or a BOUNDED_RELU have the scale of its result, as fused layers have.
+        means: the mean of each channel of the values that layers with weights read, to correct the bias.
     """
     reasons = dict(left)
     rules = {layer: rule for layer in _computing(network) if isinstance(rule := _rule(layer, scheme, reasons), Rule)}
     while True:
         _prune(rules, reasons)
         decisions = Decisions(scheme, dict(rules), reasons)
-        _Scales(decisions, ranges, fuse_clamps).assign()
+        _Scales(decisions, ranges, fuse_clamps, means or {}).assign()
         refused = {layer: reason for layer in rules if (reason := _refusal(decisions, layer)) is not None}
         if not refused:
             return decisions
@@ -126,8 +140,8 @@ def _reads(consumer: Layer, producer: Layer, rules: Mapping[Layer, Rule]) -> boo
 class _Scales:
     """Assigns scales: values that must have the same quantization form a group."""
 
-    def __init__(self, decisions: Decisions, ranges: Ranges, fuse_clamps: bool) -> None:
-        self.decisions, self.ranges, self.fuse_clamps = decisions, ranges, fuse_clamps
+    def __init__(self, decisions: Decisions, ranges: Ranges, fuse_clamps: bool, means: Means) -> None:
+        self.decisions, self.ranges, self.fuse_clamps, self.means = decisions, ranges, fuse_clamps, means
         self.parents: dict[Value, Value] = {}
         self.inner: set[Value] = set()
         """Values whose own range does not count, as a single layer reads them and saturates or selects them."""
@@ -202,7 +216,8 @@ class _Scales:
         if rule.form is Form.PRESCRIBED:
             self._prescribe(layer, rule)
         if rule.weights is not None:
-            self.decisions.stored[layer] = _constants(layer, rule, scheme, self.decisions.operand(layer, 0).scale)
+            scale = self.decisions.operand(layer, 0).scale
+            self.decisions.stored[layer] = _constants(layer, rule, scheme, scale, self.means)
 
     def _quantization(self, value: Value, bounds: Mapping[Value, tuple[float, float]]) -> Quantization:
         scheme, known = self.decisions.scheme, self.decisions.quantizations
@@ -231,14 +246,19 @@ def _averages(layer: Layer) -> bool:
     return pools or (isinstance(layer.op, Resize) and layer.op.method is not ResizeMethod.NEAREST_NEIGHBOR)
 
 
-def _constants(layer: Layer, rule: Rule, scheme: Scheme, scale: float) -> tuple[Stored, Stored | None]:
+def _constants(layer: Layer, rule: Rule, scheme: Scheme, scale: float, means: Means) -> tuple[Stored, Stored | None]:
+    """Return the quantized weights and bias of a layer whose input has this scale."""
     weights, bias = (
         None if index is None or (value := layer.inputs[index]) is None else value.constant
         for index in (rule.weights, rule.bias)
     )
     assert weights is not None, "the rule requires constant weights"
     stored = quantized_weights(weights, rule.axis, scheme, scale, bias)
-    return stored, None if bias is None else quantized_bias(bias, scheme, scale, stored.quantization)
+    if bias is None:
+        return stored, None
+    error = mean_error(layer, rule, dequantize(stored.array, stored.quantization) - weights, means)
+    exact = bias if error is None else bias.astype(np.float64) - error
+    return stored, quantized_bias(exact, scheme, scale, stored.quantization)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

@@ -186,8 +186,8 @@ class _SearchingObserver(Observer):
     def _range(self, levels: int) -> tuple[float, float]:
         low, high = min(0.0, self.low), max(0.0, self.high)
         for _ in range(2):
-            low, high = self._best([(low, high * share) for share in _shares()], levels)
-            low, high = self._best([(low * share, high) for share in _shares()], levels)
+            low, high = self._best([(low, high * share) for share in self._shares(levels)], levels)
+            low, high = self._best([(low * share, high) for share in self._shares(levels)], levels)
         return low, high
 
     def _best(self, ranges: Sequence[tuple[float, float]], levels: int) -> tuple[float, float]:
@@ -200,9 +200,10 @@ class _SearchingObserver(Observer):
     def _loss(self, low: float, high: float, levels: int) -> float:
         raise NotImplementedError
 
-
-def _shares() -> list[float]:
-    return [float(share) for share in np.linspace(1.0, 0.02, _CANDIDATES)]
+    def _shares(self, levels: int) -> list[float]:
+        """Return the factors on a bound that are tried, from 1 to one that leaves a bin of the histogram a level."""
+        least = min(1.0, levels * self.histogram.width / max(self.high - self.low, self.histogram.width))
+        return [float(share) for share in np.linspace(1.0, least, _CANDIDATES)]
 
 
 class MseObserver(_SearchingObserver):
@@ -221,12 +222,16 @@ class MseObserver(_SearchingObserver):
 
 
 class EntropyObserver(_SearchingObserver):
-    """Quantizes the range with the least Kullback-Leibler divergence of the quantized from the real distribution."""
+    """Quantizes the range with the least Kullback-Leibler divergence of the quantized from the real distribution.
+
+    Values in the bin of zero are left out, as zero is always exact, and many values may be zero after a RELU.
+    """
 
     name = "entropy"
 
     def _loss(self, low: float, high: float, levels: int) -> float:
         centers, counts = self.histogram.centers, self.histogram.counts.astype(np.float64)
+        counts[np.abs(centers) <= self.histogram.width / 2] = 0
         within = (centers >= low) & (centers <= high)
         if not counts[within].sum():
             return math.inf

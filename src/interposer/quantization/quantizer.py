@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -13,8 +13,9 @@ from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output
 from interposer.quantization.armnn import per_tensor, static_ranges
+from interposer.quantization.bias_correction import averaged_axes
 from interposer.quantization.calibration import Progress, Runs, observe_all, silent
-from interposer.quantization.decisions import Decisions, Ranges, decide
+from interposer.quantization.decisions import Decisions, Means, Ranges, decide
 from interposer.quantization.evaluation import compared
 from interposer.quantization.files import read_samples
 from interposer.quantization.observers import Observer, observer_named
@@ -51,6 +52,7 @@ def quantize(
     observer: str = "minmax",
     percentile: float = 99.99,
     per_channel: bool | None = None,
+    correct_bias: bool = True,
     float_layers: Collection[str] = (),
     keep_types: bool = True,
     backends: Iterable[str] | None = None,
@@ -79,6 +81,8 @@ def quantize(
         percentile: the percentage of values in the range, for the observer "percentile".
         per_channel: whether weights have a scale for each output channel; None means as the scheme says. Weights of
             "uint8" with several scales become int8, which TensorFlow Lite does not combine with uint8 activations.
+        correct_bias: subtract the mean error that rounded weights cause in an output channel from the bias. "armnn"
+            does not do this.
         float_layers: names of layers, or names of operators such as "Softmax", that stay in float.
         keep_types: inputs and outputs keep their types. False quantizes them too, if a quantized layer reads or
             produces them.
@@ -97,15 +101,16 @@ def quantize(
         raise InvalidArgumentError(f"unknown algorithm {algorithm!r} (known: {', '.join(_ALGORITHMS)})")
     expect(runtime, Runtime | None, "the runtime must be a Runtime")
     chosen = _scheme(scheme, algorithm, per_channel)
-    settings = Settings(chosen.name, algorithm, observer, percentile, chosen.per_channel, keep_types)
+    correct_bias = correct_bias and algorithm != "armnn"
+    settings = Settings(chosen.name, algorithm, observer, percentile, chosen.per_channel, correct_bias, keep_types)
     original = read_network(source, format, shapes)
     network = prepared(original, default_runtime() if runtime is None else runtime)
     left = _left(network, float_layers)
     samples = None if data is None and algorithm == "armnn" else _samples(original, data)
     runs = Runs(None if backends is None else list(backends), runtime, progress)
     create = observer_named(observer, percentile)
-    observers = {} if samples is None else observe_all(network, samples, create, {}, runs)[0]
-    return _Quantizer(network, chosen, settings, observers, samples, runs).quantize(left)
+    observations = _observed(network, samples, create, correct_bias, runs)
+    return _Quantizer(network, chosen, settings, *observations, samples, runs).quantize(left)
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,7 @@ class _Quantizer:
     scheme: Scheme
     settings: Settings
     observers: Mapping[Value, Observer]
+    means: Means
     samples: Samples | None
     runs: Runs
 
@@ -123,7 +129,9 @@ class _Quantizer:
         """Return the quantized network, without the layers `left`, which stay in float for the given reasons."""
         infinite = {value.producer: _NOT_FINITE for value, item in self.observers.items() if item.infinite}
         fuse = self.settings.algorithm != "armnn"
-        decisions = decide(self.network, self.scheme, self._ranges(), {**left, **infinite}, fuse_clamps=fuse)
+        decisions = decide(
+            self.network, self.scheme, self._ranges(), {**left, **infinite}, fuse_clamps=fuse, means=self.means
+        )
         result = QuantizedNetwork(self.network.name)
         rebuilt(self.network, decisions, self.settings.keep_types, result)
         result.report = reported(
@@ -140,6 +148,17 @@ class _Quantizer:
         levels = 2**self.scheme.activations.bits
         observed = {value: observer.range(levels) for value, observer in self.observers.items()}
         return static_ranges(self.network) | observed if self.settings.algorithm == "armnn" else observed
+
+
+def _observed(
+    network: Network, samples: Samples | None, create: Callable[[], Observer], correct_bias: bool, runs: Runs
+) -> tuple[dict[Value, Observer], Means]:
+    """Return an observer for each float32 value after all samples, and the means of channels if the bias needs them."""
+    if samples is None:
+        return {}, {}
+    axes = averaged_axes(network) if correct_bias else {}
+    observers, channels = observe_all(network, samples, create, axes, runs)
+    return observers, {value: item.means for value, item in channels.items() if item.means is not None}
 
 
 def _samples(network: Network, data: Any) -> Samples:

@@ -31,6 +31,7 @@ class Settings:
     observer: str
     percentile: float
     per_channel: bool
+    correct_bias: bool
     keep_types: bool
 
 

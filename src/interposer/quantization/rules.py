@@ -215,8 +215,10 @@ def _unary(op: ElementwiseUnary, layer: Layer, dtype: DataType) -> Rule | str:
 
 
 def _function(op: Activation, layer: Layer, dtype: DataType) -> Rule | str:
-    if op.function in _STEEP or (dtype.bits > 8 and op.function not in _WIDE_FUNCTIONS):
+    if op.function in _STEEP:
         return f"{op.function.name} loses too much precision in integers"
+    if dtype.bits > 8 and op.function not in _WIDE_FUNCTIONS:
+        return f"{op.function.name} has no form in integers of {dtype.bits} bits"
     prescribed = op.function is ActivationFunction.SIGMOID or (
         op.function is ActivationFunction.TANH and (op.a, op.b) == (1.0, 1.0)
     )

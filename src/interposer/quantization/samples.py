@@ -140,6 +140,6 @@ def _fitting(info: TensorInfo, value: Any, title: str) -> Array:
         what = "NaN" if np.isnan(array).any() else "an infinite value"
         raise InvalidArgumentError(f"{title} has {what}; calibration data must be finite")
     try:
-        return np.ascontiguousarray(array.astype(info.dtype.numpy, copy=False))
+        return np.asarray(array, info.dtype.numpy, order="C")
     except (TypeError, ValueError) as error:
         raise BindingError(f"{title} cannot be converted to {info.dtype}: {error}") from error
