@@ -139,10 +139,17 @@ def _elementwise(op: Any, a: Array, b: Array) -> Array:
         BinaryOperation.SUB: np.subtract,
         BinaryOperation.MUL: np.multiply,
         BinaryOperation.DIV: np.floor_divide,
+        BinaryOperation.FLOOR_DIV: np.floor_divide,
     }
     known = functions.get(op.operation)
-    shape = np.broadcast_shapes(a.shape, b.shape)
-    return np.array(known(a, b) if known else np.full(shape, Dim()), object)
+    return np.array(known(a, b), object) if known else _unknown(np.broadcast_shapes(a.shape, b.shape))
+
+
+def _unknown(shape: tuple[int, ...]) -> Array:
+    """Return an array of unknown dimensions; NumPy's `full` would make the number -1 of each."""
+    result = np.empty(shape, object)
+    result.fill(Dim())
+    return result
 
 
 _ON_DIMENSIONS: Final[dict[type[Op], Callable[..., Array | list[Array]]]] = {

@@ -314,3 +314,19 @@ def test_a_list_that_is_not_written_in_order_is_refused():
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(data)
     assert "it writes to other elements than all in their order" in str(caught.value)
+
+
+def test_a_list_grows_with_the_elements_that_are_written_to_it():
+    data = graph(
+        placeholder("x", (3,)),
+        const("none", np.int32(0)), const("first", np.int32(0)), const("second", np.int32(1)),
+        const("unknown", np.int32(-1)),
+        node("TensorListReserve", "list", "unknown", "none", element_dtype=Type("float32")),
+        node("Neg", "negative", "x"),
+        node("TensorListSetItem", "one", "list", "first", "x", element_dtype=Type("float32")),
+        node("TensorListSetItem", "two", "one", "second", "negative", element_dtype=Type("float32")),
+        node("TensorListStack", "y", "two", "unknown", element_dtype=Type("float32")),
+        node("TensorListLength", "length", "two"),
+    )  # fmt: skip
+    stacked, length = run(data, X, outputs=["y", "length"])
+    assert (stacked.tolist(), int(length)) == ([X.tolist(), (-X).tolist()], 2)

@@ -396,3 +396,24 @@ def with_errors(data):
 
 def test_the_table_of_operators_has_those_of_image_classifiers():
     assert {"Conv2D", "DepthwiseConv2dNative", "FusedBatchNormV3", "StridedSlice", "While"} <= set(operators())
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"), [("FloorDiv", 3), ("FloorMod", 1), ("Maximum", 7), ("SquaredDifference", 4)]
+)
+def test_sizes_computed_from_open_dimensions_stay_open(op, expected):
+    data = graph(
+        placeholder("x", (None, 2)),
+        node("Shape", "shape", "x"),
+        const("first", np.int32([0])), const("second", np.int32([1])),
+        const("other", np.int32({"Maximum": 5}.get(op, 2))),
+        node("StridedSlice", "rows", "shape", "first", "second", "second", shrink_axis_mask=1),
+        node(op, "size", "rows", "other"),
+        const("zeros", np.int32([0, 0])), const("two", np.int32(2)),
+        node("Pack", "sizes", "size", "two", N=2, axis=0),
+        node("Slice", "cut", "x", "zeros", "sizes"),
+    )  # fmt: skip
+    rows = {"FloorDiv": 7, "FloorMod": 7, "Maximum": 7, "SquaredDifference": 4}[op]
+    x = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
+    [result] = ip.load(data, ["CpuRef"]).run([x])
+    assert result.tolist() == x[:expected].tolist()

@@ -99,6 +99,10 @@ def length_of_list(node: Node) -> Value:
 
 def _length(node: Node, result: Result) -> Value:
     if isinstance(result, TensorList):
+        size = result.size.constant
+        if result.items and size is not None:
+            written = max(result.items) + 1
+            return node.constant(np.array(max(int(size.reshape(-1)[0]), written), np.int32))
         return _size(node, result)
     if not isinstance(result, Value):
         raise ParseError("its input is no list")
@@ -110,9 +114,15 @@ def _stacked(node: Node, result: Result) -> Value:
     if isinstance(result, Value):
         return result
     size = result.size.constant if isinstance(result, TensorList) else None
-    if not isinstance(result, TensorList) or size is None or len(result.items) != size.reshape(-1)[0]:
+    if not isinstance(result, TensorList) or size is None or not _is_whole(result, int(size.reshape(-1)[0])):
         raise ParseError("its input is no list, or has elements that were not written")
     return node.add(Stack(0), *(result.items[index] for index in sorted(result.items)))
+
+
+def _is_whole(value: TensorList, size: int) -> bool:
+    """Return True if all elements of a list are written, which may have grown over its size."""
+    count = len(value.items)
+    return 0 < count >= size and sorted(value.items) == list(range(count))
 
 
 def _item(node: Node, result: Result, index: Value) -> Value:
