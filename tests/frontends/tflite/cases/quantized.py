@@ -70,10 +70,13 @@ def of_one_type() -> Iterator[Case]:
     for seed in range(3):
         inputs = [x_of(SHAPE, "int8", seed=seed), x_of(SHAPE, "int8", 0.04, -9, seed + 9)]
         yield case("SQUARED_DIFFERENCE", f"int8 {seed}", inputs, [y_of(SHAPE, "int8", 0.4)])
-    divisor = Operand(np.clip(codes(SHAPE, "uint8", 1), 140, 255), scaled=scaled("uint8", 0.02, 0))
-    for activation in ACTIVATIONS:
-        options = ("DivOptions", {"fused_activation_function": activation})
-        yield case("DIV", f"uint8 {activation}", [x_of(SHAPE, "uint8"), divisor], [y_of(SHAPE, "uint8", 0.2)], options)
+    for dtype, least in (("uint8", 140), ("int8", 12), ("int16", 900)):
+        divisor = Operand(np.maximum(codes(SHAPE, dtype, 1), least), scaled=scaled(dtype, 0.02, 0))
+        for activation in ACTIVATIONS:
+            options = ("DivOptions", {"fused_activation_function": activation})
+            yield case(
+                "DIV", f"{dtype} {activation}", [x_of(SHAPE, dtype), divisor], [y_of(SHAPE, dtype, 0.2)], options
+            )
 
 
 def every(dtype: str, shape: tuple[int, ...] = (16, 16)) -> np.ndarray:
@@ -102,12 +105,12 @@ def unary() -> Iterator[Case]:
         ("ELU", ("int8",), (0.05, 3), (0.04, -90), None),
         ("HARD_SWISH", BYTES, (0.06, 3), (0.05, -100), None),
         ("LEAKY_RELU", TYPES, (0.06, 3), (0.05, -70), ("LeakyReluOptions", {"alpha": 0.2})),
-        ("GELU", BYTES, (0.05, 3), (0.04, -90), ("GeluOptions", {"approximate": False})),
+        ("GELU", TYPES, (0.05, 3), (0.04, -90), ("GeluOptions", {"approximate": False})),
         ("GELU", BYTES, (0.04, 3), (0.04, -90), ("GeluOptions", {"approximate": True})),
         ("EXP", ("int8", "int16"), (0.02, 3), (0.1, -128), None),
         ("LOG", ("int8",), (0.05, -128), (0.05, 3), None),
         ("ABS", ("int8", "int16"), (0.05, 3), (0.06, -128), None),
-        ("RSQRT", ("int8",), (0.05, -128), (0.05, -128), None),
+        ("RSQRT", ("int8", "int16"), (0.05, -128), (0.05, -128), None),
         ("SQRT", ("int8",), (0.05, -128), (0.02, -128), None),
     ]
     for name, types, (scale, zero), (out, out_zero), options in rows:
@@ -115,7 +118,7 @@ def unary() -> Iterator[Case]:
             for number, factor in enumerate((1.0, 1.7, 0.37)):
                 values = every(dtype)
                 if name in {"LOG", "RSQRT"}:
-                    values = np.maximum(values, -127)
+                    values = np.maximum(values, 1 if dtype == "int16" else -127)
                 x, y = scaled(dtype, scale * factor, zero), scaled(dtype, out, out_zero)
                 label = f"{dtype} {number} {options[1] if options else ''}".rstrip()
                 yield case(name, label, [Operand(values, scaled=x)], [T((16, 16), dtype, y)], options)
