@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-class _Vector(Proxy, list[Any], module=None, destructor=False):
+class Vector(Proxy, list[Any], module=None, destructor=False):
     """A list with the methods of ``std::vector``; functions of this package take plain lists as well."""
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
@@ -62,24 +62,24 @@ class _Vector(Proxy, list[Any], module=None, destructor=False):
         """Replace all elements by `n` times the same."""
         self[:] = [x] * n
 
-    def swap(self, v: _Vector) -> None:
+    def swap(self, v: Vector) -> None:
         """Swap all elements with those of another vector."""
         self[:], v[:] = list(v), list(self)
 
 
-class BackendIdVector(_Vector, cpp="std::vector< armnn::BackendId >"):
+class BackendIdVector(Vector, cpp="std::vector< armnn::BackendId >"):
     """A list of `BackendId`."""
 
 
-class TensorShapeVector(_Vector, cpp="std::vector< armnn::TensorShape >"):
+class TensorShapeVector(Vector, cpp="std::vector< armnn::TensorShape >"):
     """A list of `TensorShape`."""
 
 
-class InputTensorsVector(_Vector, cpp="std::vector< std::pair< int,armnn::ConstTensor > >"):
+class InputTensorsVector(Vector, cpp="std::vector< std::pair< int,armnn::ConstTensor > >"):
     """A list of pairs of a binding id and a `ConstTensor`."""
 
 
-class OutputTensorsVector(_Vector, cpp="std::vector< std::pair< int,armnn::Tensor > >"):
+class OutputTensorsVector(Vector, cpp="std::vector< std::pair< int,armnn::Tensor > >"):
     """A list of pairs of a binding id and a `Tensor`."""
 
 
@@ -124,7 +124,7 @@ class BackendIdSet(Proxy, cpp="std::unordered_set< armnn::BackendId >"):
         return len(self._items)
 
 
-class _Pair(Proxy, module=None, destructor=False):
+class Pair(Proxy, module=None, destructor=False):
     """A pair, whose elements are `first` and `second`."""
 
     _empty: ClassVar[Any] = None
@@ -145,19 +145,19 @@ class _Pair(Proxy, module=None, destructor=False):
         setattr(self, ("first", "second")[index], val)
 
 
-class IntPair(_Pair, cpp="std::pair< int,int >"):
+class IntPair(Pair, cpp="std::pair< int,int >"):
     """A pair of integers."""
 
     _empty = int
 
 
-class TensorPair(_Pair, cpp="std::pair< int,armnn::Tensor >"):
+class TensorPair(Pair, cpp="std::pair< int,armnn::Tensor >"):
     """A pair of a binding id and a `Tensor`."""
 
     _empty = Tensor
 
 
-class ConstTensorPair(_Pair, cpp="std::pair< int,armnn::ConstTensor >"):
+class ConstTensorPair(Pair, cpp="std::pair< int,armnn::ConstTensor >"):
     """A pair of a binding id and a `ConstTensor`."""
 
     _empty = ConstTensor

@@ -1,5 +1,19 @@
 """The parser of TensorFlow graphs, under the module name that PyArmNN gives it."""
 
+from pyarmnn._iterators import SwigPyIterator
 from pyarmnn._named_parsers import ITfParser
+from pyarmnn._parser_vectors import BindingPointInfo, MapStringTensorShape, StringVector
+from pyarmnn._streams import ios, ios_base, iostream, istream, ostream
 
-__all__ = ["ITfParser"]
+__all__ = [
+    "BindingPointInfo",
+    "ITfParser",
+    "MapStringTensorShape",
+    "StringVector",
+    "SwigPyIterator",
+    "ios",
+    "ios_base",
+    "iostream",
+    "istream",
+    "ostream",
+]
