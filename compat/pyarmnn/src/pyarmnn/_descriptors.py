@@ -72,7 +72,7 @@ def _no_shape() -> TensorShape:
     return TensorShape._of(())
 
 
-def _no_permutation() -> PermutationVector:
+def no_permutation() -> PermutationVector:
     return PermutationVector(())
 
 
@@ -263,7 +263,7 @@ class PermuteDescriptor(Descriptor):
 
     _constructors = (("m_DimMappings",),)
 
-    m_DimMappings = Field(PERMUTATION, _no_permutation)
+    m_DimMappings = Field(PERMUTATION, no_permutation)
 
 
 class Pooling2dDescriptor(Descriptor):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from pyarmnn._arguments import INT, Kind, overload_error
 from pyarmnn._descriptor import Descriptor
-from pyarmnn._network.kinds import BIASES, KINDS
+from pyarmnn._network.kinds import BIASES, KINDS, LayerKind
 from pyarmnn._network.recurrent import check_lstm, check_quantized_lstm
 from pyarmnn._network.slots import Constant, IConnectableLayer
 from pyarmnn._proxy import Proxy
@@ -51,14 +51,16 @@ class Adding(Proxy, module=None, destructor=False):
         slots = (0, 1) if kind == "Input" else (1, 0)
         return self._append(IConnectableLayer._of(kind, _name(name), slots, int(id)))
 
-    def _add(self, kind: str, *arguments: Any, name: Any) -> IConnectableLayer:
-        """Add a layer of another kind; descriptors and constants are copied."""
-        layer = KINDS[kind]
+    def _add(self, kind: str, *arguments: Any, name: Any, kinds: Mapping[str, LayerKind] = KINDS) -> IConnectableLayer:
+        """Add a layer of another kind, which is one of `kinds`; descriptors and constants are copied."""
+        layer = kinds[kind]
         _check(f"Add{kind}Layer", layer.arguments, arguments, name)
         rest = arguments[len(arguments) - len(layer.constants) :]
         descriptor = arguments[0]._copy() if len(arguments) > len(rest) else None
         constants = dict(_constants(layer.constants, rest))
-        _check_constants(kind, descriptor, constants)
+        if "biases" in layer.constants and descriptor.m_BiasEnabled and "biases" not in constants:
+            raise RuntimeError(f"Add{kind}Layer: biases cannot be empty")
+        _check_weights(kind, descriptor, constants)
         return self._append(IConnectableLayer._of(kind, _name(name), layer.slots(descriptor), descriptor, constants))
 
 
@@ -88,10 +90,8 @@ def _constant(tensor: ConstTensor) -> Constant:
     return Constant(tensor.GetInfo(), np.empty(0, np.uint8) if memory is None else memory)
 
 
-def _check_constants(kind: str, descriptor: Any, constants: dict[str, Constant]) -> None:
-    """Raise RuntimeError if a constant is absent that the descriptor asks for."""
-    if getattr(descriptor, "m_BiasEnabled", False) and "biases" not in constants:
-        raise RuntimeError(f"Add{kind}Layer: biases cannot be empty")
+def _check_weights(kind: str, descriptor: Any, constants: dict[str, Constant]) -> None:
+    """Raise RuntimeError if a weight of a recurrent layer is absent that the descriptor asks for."""
     if kind == "Lstm":
         check_lstm(descriptor, constants)
     if kind == "QuantizedLstm":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interposer import Network
+from pyarmnn._later.layers import LaterLayers
 from pyarmnn._network.control import StructuralLayers
 from pyarmnn._network.elementwise import ElementwiseLayers
 from pyarmnn._network.movement import MovingLayers
@@ -12,7 +13,7 @@ from pyarmnn._network.windows import WindowedLayers
 __all__ = ["INetwork"]
 
 
-class INetwork(ElementwiseLayers, WindowedLayers, MovingLayers, StructuralLayers):
+class INetwork(ElementwiseLayers, WindowedLayers, MovingLayers, StructuralLayers, LaterLayers):
     """A network of layers.
 
     Each method ``Add...Layer`` adds a layer and returns it. Connect the slots of layers, and set the infos of all

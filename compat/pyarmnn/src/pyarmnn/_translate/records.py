@@ -14,6 +14,14 @@ import numpy as np
 from interposer.formats.armnn.schema import SCHEMA
 from pyarmnn import _types as types
 from pyarmnn._descriptor import Descriptor
+from pyarmnn._later.constants import (
+    DataLayout_NCDHW,
+    DataLayout_NDHWC,
+    UnaryOperation_Ceil,
+    UnaryOperation_Log,
+    UnaryOperation_LogicalNot,
+    UnaryOperation_Sin,
+)
 from pyarmnn._network.slots import IConnectableLayer
 from pyarmnn._shapes import PermutationVector, TensorShape
 from pyarmnn._views import ConcatDescriptor, SplitterDescriptor
@@ -24,11 +32,18 @@ _NAMES: Final = {
     ("Activation", "m_Function"): "activationFunction",
     ("ArgMinMax", "m_Function"): "argMinMaxFunction",
     ("FullyConnected", "m_TransposeWeightMatrix"): "transposeWeightsMatrix",
+    ("Reduce", "m_vAxis"): "axis",
+    **{("ScatterNd", name): name for name in ("m_Function", "m_InputEnabled", "m_Axis", "m_AxisEnabled")},
+    ("Tile", "m_Multiples"): "m_Multiples",
 }
 """Fields whose names in files differ in more than the prefix and the first letter."""
 
+_LAYOUTS: Final = {types.DataLayout_NHWC: 0, types.DataLayout_NCHW: 1, DataLayout_NDHWC: 2, DataLayout_NCDHW: 3}
+
 _NUMBERS: Final[dict[tuple[str, str], dict[int, int]]] = {
-    ("", "m_DataLayout"): {types.DataLayout_NHWC: 0, types.DataLayout_NCHW: 1},
+    ("", "m_DataLayout"): _LAYOUTS,
+    ("BatchMatMul", "m_DataLayoutX"): _LAYOUTS,
+    ("BatchMatMul", "m_DataLayoutY"): _LAYOUTS,
     ("Resize", "m_Method"): {types.ResizeMethod_NearestNeighbor: 0, types.ResizeMethod_Bilinear: 1},
     ("ElementwiseUnary", "m_Operation"): {
         types.UnaryOperation_Abs: 0,
@@ -36,9 +51,14 @@ _NUMBERS: Final[dict[tuple[str, str], dict[int, int]]] = {
         types.UnaryOperation_Sqrt: 2,
         types.UnaryOperation_Exp: 3,
         types.UnaryOperation_Neg: 4,
+        **{number: number for number in (UnaryOperation_LogicalNot, UnaryOperation_Log, UnaryOperation_Sin)},
+        UnaryOperation_Ceil: 8,
     },
 }
 """The numbers in files of enumerations that are numbered otherwise there, by kind of layer (or any) and field."""
+
+_RECURRENT: Final = ("Lstm", "QLstm", "QuantizedLstm", "UnidirectionalSequenceLstm")
+"""The kinds of layers whose constants are in a record of their own."""
 
 _UNKNOWN: Final = 127
 """A number that no enumeration of the file format has."""
@@ -56,7 +76,7 @@ class Fields(dict[str, Any]):
 def record_of(layer: IConnectableLayer) -> Fields:
     """Return the record of a layer: its constants and its descriptor."""
     constants = Fields(layer._constants)
-    if layer._type in ("Lstm", "QuantizedLstm"):
+    if layer._type in _RECURRENT:
         constants = Fields(inputParams=Fields((_lowered(name), value) for name, value in constants.items()))
     descriptor = layer._descriptor
     return constants if descriptor is None else Fields(constants, descriptor=_described(layer._type, descriptor))
