@@ -58,7 +58,8 @@ class Adding(Proxy, module=None, destructor=False):
         rest = arguments[len(arguments) - len(layer.constants) :]
         descriptor = arguments[0]._copy() if len(arguments) > len(rest) else None
         constants = dict(_constants(layer.constants, rest))
-        if "biases" in layer.constants and descriptor.m_BiasEnabled and "biases" not in constants:
+        needs_biases = "biases" in layer.constants and getattr(descriptor, "m_BiasEnabled", False)
+        if needs_biases and "biases" not in constants:
             raise RuntimeError(f"Add{kind}Layer: biases cannot be empty")
         _check_weights(kind, descriptor, constants)
         return self._append(IConnectableLayer._of(kind, _name(name), layer.slots(descriptor), descriptor, constants))
