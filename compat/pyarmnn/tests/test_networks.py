@@ -385,6 +385,19 @@ def test_a_layer_that_no_backend_supports_is_refused_in_the_words_of_arm_nn(runt
     )
 
 
+def test_an_offset_outside_the_range_of_its_type_is_refused(runtime):
+    info = ann.TensorInfo(ann.TensorShape((2,)), ann.DataType_QAsymmU8, 0.5, 300)
+    with pytest.raises(RuntimeError) as caught:
+        optimize(runtime, chain(info, info))
+    assert str(caught.value) == f"{info} is not supported: a zero point of uint8 must be 0 to 255, not 300"
+
+
+def test_a_data_type_that_does_not_exist_is_refused(runtime):
+    info = ann.TensorInfo(ann.TensorShape((2,)), 77)
+    with pytest.raises(RuntimeError, match="^77 is no data type; use one of the constants DataType_...$"):
+        optimize(runtime, chain(info, info))
+
+
 def test_views_of_a_concatenation_that_overlap_are_refused(runtime, network):
     layer, sink = network.AddConcatLayer(ann.ConcatDescriptor(2, 1)), network.AddOutputLayer(0)
     for number in range(2):

@@ -7,6 +7,7 @@ from typing import Final
 
 from interposer import DataType, Quantization
 from interposer import TensorInfo as CoreInfo
+from interposer.core.errors import InvalidArgumentError
 from pyarmnn import _types as types
 from pyarmnn._shapes import TensorInfo, TensorShape
 
@@ -42,11 +43,18 @@ def core_type(number: int) -> DataType:
 
 
 def info_to_core(info: TensorInfo) -> CoreInfo:
-    """Return an info in Interposer's form; a tensor without a positive scale is not quantized."""
+    """Return an info in Interposer's form; a tensor without a positive scale is not quantized.
+
+    Raises:
+        RuntimeError: the quantization offset is outside the range of the data type, or there is no such data type.
+    """
     dtype, scale = core_type(info.GetDataType()), info.GetQuantizationScale()
     is_quantized = info.IsQuantized() and 0 < scale < math.inf
-    quantization = Quantization(scale, info.GetQuantizationOffset()) if is_quantized else None
-    return CoreInfo(tuple(info.GetShape()), dtype, quantization)
+    try:
+        quantization = Quantization(scale, info.GetQuantizationOffset()) if is_quantized else None
+        return CoreInfo(tuple(info.GetShape()), dtype, quantization)
+    except InvalidArgumentError as error:
+        raise RuntimeError(f"{info} is not supported: {error}") from error
 
 
 def info_from_core(info: CoreInfo) -> TensorInfo:
