@@ -10,6 +10,7 @@ import pytest
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo, optimize
 from interposer.backend import (
     Backend,
+    Capabilities,
     Failure,
     KernelTable,
     OptimizationViews,
@@ -321,3 +322,54 @@ def test_model_options_reach_the_backend_they_are_for(monkeypatch: pytest.Monkey
     options = OptimizerOptions(model_options={"Picky": {"FastMathEnabled": True}})
     optimize(chain(), ["Picky"], runtime.device_spec, options)
     assert seen == [{"FastMathEnabled": True}]
+
+
+class Whole(Sums):
+    """Adds and multiplies, but only whole networks."""
+
+    id: ClassVar = "Whole"
+    capabilities: ClassVar = Capabilities(AllOrNothing=True)
+
+
+def whole(network: Network, *backends: str, **options: Any) -> OptimizedNetwork:
+    with Runtime() as runtime:
+        for backend in (Whole, Sums, Device):
+            runtime.registry.register(backend.id, backend)
+        return optimize(network, backends, runtime.device_spec, OptimizerOptions(rewrite=False, **options))
+
+
+def sums_network(*functions: ActivationFunction) -> Network:
+    network = Network()
+    x = network.add_input_layer(0, INFO)
+    value = network.add_multiplication_layer(network.add_addition_layer(x, x, name="sum"), x, name="product")
+    for function in functions:
+        value = network.add_activation_layer(value, function=function, name="last")
+    network.add_output_layer(0, value)
+    return network
+
+
+def test_a_backend_that_takes_all_or_nothing_gets_a_whole_network() -> None:
+    optimized = whole(sums_network(), "Whole", "Sums")
+    assert [placement.backend for placement in optimized.placements] == ["Whole", "Whole"]
+
+
+def test_a_backend_that_takes_all_or_nothing_gets_no_layer_if_it_refuses_one() -> None:
+    optimized = whole(sums_network(ActivationFunction.RELU), "Whole", "Sums", "Device")
+    assert [placement.backend for placement in optimized.placements] == ["Sums", "Sums", "Device"]
+    reason = "it runs a network only as a whole (AllOrNothing), and it refuses layer 'last' (Activation)"
+    refusals = {item.layer: item.reasons for item in optimized.refusals if item.backend == "Whole"}
+    assert refusals == {"sum": (reason,), "product": (reason,), "last": ("no kernel for Activation",)}
+
+
+def test_a_backend_that_takes_all_or_nothing_gets_no_layers_beside_another() -> None:
+    with pytest.raises(UnsupportedLayerError) as error:
+        whole(sums_network(), "Sums", "Whole", exclude={"Multiplication": ["Sums"]})
+    reason = "it runs a network only as a whole (AllOrNothing), and other backends run layers of it"
+    assert f"Whole says: {reason}" in str(error.value)
+
+
+def test_a_hint_for_some_layers_does_not_keep_a_network_from_a_backend_that_takes_all_or_nothing() -> None:
+    optimized = whole(sums_network(), "Whole", "Sums", hints={"sum": "Whole"})
+    assert [placement.backend for placement in optimized.placements] == ["Whole", "Whole"]
+    optimized = whole(sums_network(), "Sums", "Whole", hints={"sum": "Whole", "product": "Whole"})
+    assert [placement.backend for placement in optimized.placements] == ["Whole", "Whole"]

@@ -1,4 +1,4 @@
-"""What factories are told of the tensors for which they create handles, and the order of transfers of outputs."""
+"""What factories learn about the tensors for which they create handles, and the order of transfers of outputs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Importing(ArrayHandle):
 
 
 class Noting(TensorHandleFactory):
-    """Notes what it is told of each tensor."""
+    """Notes what it learns about each tensor."""
 
     id = "Tests/Noting/Array"
     import_sources = export_sources = MemorySource.MALLOC

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 
-__all__ = ["Capabilities", "Capability", "OptionValue", "Options"]
+__all__ = ["ALL_OR_NOTHING", "Capabilities", "Capability", "OptionValue", "Options"]
+
+ALL_OR_NOTHING: Final = "AllOrNothing"
+"""The capability of backends that run a network only as a whole."""
 
 OptionValue: TypeAlias = bool | int | float | str
 Options: TypeAlias = Mapping[str, OptionValue]

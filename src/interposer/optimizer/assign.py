@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from interposer.backend import Backend, Options, SubgraphView, Support
+from interposer.backend.capabilities import ALL_OR_NOTHING
 from interposer.backend.contracts import checked
 from interposer.core.errors import BackendContractError, InvalidArgumentError, UnsupportedLayerError
 from interposer.ir.graph import Graph, Layer, Value
@@ -168,6 +169,8 @@ class Assigner:
             added: list[Layer] = []
             for backend in self.backends:
                 hinted = [layer for layer in remaining if layer.hint == backend.id]
+                if backend.capabilities.has(ALL_OR_NOTHING) and len(hinted) < len(remaining):
+                    continue  # it is asked about all layers below
                 remaining = self._offer(backend, hinted, remaining, added)
             for backend in self.backends:
                 remaining = self._offer(backend, remaining, remaining, added)
@@ -190,6 +193,8 @@ class Assigner:
             return remaining
         view = SubgraphView(self.graph, asked)
         verdicts = query(backend, view, self.options(backend))
+        if backend.capabilities.has(ALL_OR_NOTHING):
+            verdicts = self._all_or_nothing(view, verdicts)
         for layer, verdict in zip(view, verdicts, strict=True):
             if verdict:
                 self._place(backend, layer)
@@ -198,6 +203,15 @@ class Assigner:
             else:
                 self._note(backend, layer, verdict.reasons, "support")
         return [layer for layer in remaining if layer.backend is None]
+
+    def _all_or_nothing(self, view: SubgraphView, verdicts: list[Support]) -> list[Support]:
+        """Return the answers of a backend that runs the graph only as a whole: all are refusals if it lacks a layer."""
+        refused = [layer for layer, verdict in zip(view, verdicts, strict=True) if not verdict]
+        if not refused and len(view) == sum(map(is_placed_by_a_backend, self.graph)):
+            return verdicts
+        why = f"it refuses layer {self._title(refused[0])}" if refused else "other backends run layers of it"
+        reason = f"it runs a network only as a whole ({ALL_OR_NOTHING}), and {why}"
+        return [Support.no(reason) if verdict else verdict for verdict in verdicts]
 
     def _may_have(self, backend: Backend, layer: Layer) -> bool:
         if (layer.guid, backend.id) in self.records.refusals:
@@ -213,6 +227,8 @@ class Assigner:
         self.records.placements[name] = Placement(name, layer.kind, backend.id, name, layer.source, layer.replaced)
 
     def _takes_in_fp32(self, backend: Backend, layer: Layer) -> bool:
+        if backend.capabilities.has(ALL_OR_NOTHING):
+            return False
         if not has_half_types(layer) or _layers_beyond(backend, SubgraphView(self.graph, [layer], [layer])):
             return False
         view = in_fp32(layer)
