@@ -1,0 +1,1 @@
+"""Arm NN's external profiling protocol: streams of packets with counters and timelines."""

@@ -1,0 +1,323 @@
+"""The client of Arm NN's external profiling protocol: a thread that sends counters and timelines to a collector."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from time import monotonic, perf_counter_ns
+from typing import Final
+
+from interposer.core.errors import ParseError
+from interposer.profiling.events import Category, Interval, TracedNetwork
+from interposer.profiling.external.connections import Connection, open_connection
+from interposer.profiling.external.counting import INFERENCES, NETWORK_LOADS, NETWORK_UNLOADS, Counting
+from interposer.profiling.external.messages import (
+    Selection,
+    StreamMetadata,
+    decode_selection,
+    encode_capture,
+    encode_directory,
+    encode_metadata,
+    encode_selection,
+)
+from interposer.profiling.external.options import LEAST_PERIOD, ExternalProfilingOptions
+from interposer.profiling.external.packets import HEADER, Kind, Packet, PacketReader
+from interposer.profiling.external.structure import NetworkOutline, Structure
+from interposer.profiling.external.timeline import Message, encode_messages, timeline_directory, well_known_labels
+from interposer.profiling.recorder import Fields, Recorder, expanded
+
+__all__ = ["ProfilingClient", "State"]
+
+_log: Final = logging.getLogger("interposer.profiling")
+_PACKET: Final = 4096
+"""The most bytes of a packet with messages of the timeline, header included."""
+_LARGEST_COMMAND: Final = 1 << 18
+_RESEND: Final = 1.0
+_RETRY: Final = 1.0
+_IDLE: Final = 0.05
+_MOST_RUNS: Final = 1 << 12
+"""The most runs that wait for being sent; later ones are dropped and counted."""
+
+
+class State(Enum):
+    """The states of a client. Only an active client sends counters and timelines."""
+
+    UNINITIALISED = "Uninitialised"
+    NOT_CONNECTED = "NotConnected"
+    WAITING_FOR_ACK = "WaitingForAck"
+    ACTIVE = "Active"
+
+
+class ProfilingClient(Recorder):
+    """Connects to a collector, and sends what it asks for until `close`, in a thread of its own.
+
+    A collector that is absent, ends the connection or sends damaged packets never stops a run. The client then connects
+    again, once in a second. It is a recorder, which is active all the time and passes on the runs of those networks that
+    `network_loaded` names. All methods are thread-safe, and return without waiting.
+
+    Args:
+        options: what to send, and where to.
+        backends: the number of backends that are registered now.
+    """
+
+    def __init__(self, options: ExternalProfilingOptions, backends: int = 0) -> None:
+        super().__init__()
+        self.options = options
+        self.counting = Counting()
+        self.counting.count(2, backends)
+        self._structure = Structure(perf_counter_ns)
+        self._state = State.UNINITIALISED
+        self._active = threading.Event()
+        self._closing = threading.Event()
+        self._loaded: dict[int, NetworkOutline] = {}
+        self._events: deque[tuple[str, object]] = deque()
+        self._lost_runs = 0
+        self._thread = threading.Thread(target=self._work, name="interposer-profiling", daemon=True)
+        self._timeline = False
+        self._selection = Selection(0)
+        self._next_capture = 0.0
+        if options.file_format != "binary":
+            _log.warning("the file format %r of profiling files is not implemented; it is binary", options.file_format)
+        self.start()
+        self._thread.start()
+
+    # --- what the runtime reports -------------------------------------------------------------------------------------
+
+    def wait_until_active(self, seconds: float) -> bool:
+        """Wait until a collector has accepted the client, for at most so many seconds; return True if one has."""
+        return self._active.wait(seconds)
+
+    @property
+    def state(self) -> State:
+        """The state of the connection."""
+        return self._state
+
+    @property
+    def lost_runs(self) -> int:
+        """The number of runs that are missing in the timeline, because they came faster than they could be sent."""
+        return self._lost_runs
+
+    def network_loaded(self, outline: NetworkOutline) -> None:
+        """Report a network that has been loaded."""
+        self._loaded[outline.number] = outline
+        self.counting.count(NETWORK_LOADS)
+        self._events.append(("load", outline))
+
+    def network_unloaded(self, number: int) -> None:
+        """Report that a network has been unloaded."""
+        if self._loaded.pop(number, None) is not None:
+            self.counting.count(NETWORK_UNLOADS)
+            self._events.append(("unload", number))
+
+    def wants(self, network: TracedNetwork | None, thread: int) -> bool:
+        """Return True for runs of the networks that were reported."""
+        return network is not None and network.number in self._loaded
+
+    def add(self, fields: Fields, run: int = -1, inference: int = -1) -> None:
+        """Count a run that has ended, and pass its events on to the timeline."""
+        if run < 0:
+            return
+        self.counting.count(INFERENCES)
+        if not self._timeline or self._state is not State.ACTIVE:
+            return
+        if len(self._events) > _MOST_RUNS:
+            self._lost_runs += 1
+            return
+        self._events.append(("run", (fields, run, inference)))
+
+    def close(self, seconds: float = 1.0) -> None:
+        """Send what is left, and end the connection; wait for at most so many seconds."""
+        self.stop()
+        self._closing.set()
+        self._thread.join(seconds + _IDLE)
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        reported = False
+        while not self._closing.is_set():
+            self._state = State.NOT_CONNECTED
+            try:
+                connection = open_connection(self.options)
+            except OSError as error:
+                if not reported:
+                    _log.warning("there is no collector of profiles: %s; trying again", error.strerror or error)
+                reported = True
+                self._closing.wait(_RETRY)
+                continue
+            reported = False
+            self._converse(connection)
+
+    def _converse(self, connection: Connection) -> None:
+        """Talk to a collector until one side ends the connection."""
+        try:
+            _Conversation(self, connection).run()
+        except (OSError, ParseError) as error:
+            _log.warning("the connection to the collector of profiles ended: %s", error)
+        finally:
+            self._active.clear()
+            self._timeline, self._selection = False, Selection(0)
+            self._state = State.NOT_CONNECTED
+            with suppress(OSError):
+                connection.close(_RETRY if self._closing.is_set() else 0)
+        self._closing.wait(0 if self._closing.is_set() else _IDLE)
+
+
+class _Conversation:
+    """One connection of a client, from its metadata to its end. Only the thread of the client uses it."""
+
+    def __init__(self, client: ProfilingClient, connection: Connection) -> None:
+        self._client, self._connection = client, connection
+        self._reader = PacketReader("<", _LARGEST_COMMAND)
+        self._answers = {
+            Kind.CONNECTION_ACKNOWLEDGED: self._acknowledged,
+            Kind.REQUEST_COUNTER_DIRECTORY: self._requested,
+            Kind.COUNTER_SELECTION: self._selected,
+            Kind.ACTIVATE_TIMELINE: self._activated,
+            Kind.DEACTIVATE_TIMELINE: self._deactivated,
+        }
+
+    def run(self) -> None:
+        client = self._client
+        client._state = State.WAITING_FOR_ACK
+        sent = -_RESEND
+        while True:
+            if client._state is State.WAITING_FOR_ACK and monotonic() - sent >= _RESEND:
+                self._send(Kind.STREAM_METADATA, encode_metadata(StreamMetadata(os.getpid(), _process_name())))
+                sent = monotonic()
+            data = self._connection.receive(self._patience())
+            if data == b"":
+                _log.info("the collector of profiles has ended the connection")
+                return
+            for packet in self._reader.feed(data or b""):
+                self._answer(packet)
+            self._capture_if_due()
+            self._report()
+            if client._closing.is_set() and not client._events:
+                return
+
+    def _patience(self) -> float:
+        """Return how long to wait for a command: until the next capture, or the next look at the events."""
+        client = self._client
+        if client._events or client._closing.is_set():
+            return 0
+        due = client._next_capture - monotonic() if _captures(client._selection) else _IDLE
+        return min(max(due, 0), _IDLE)
+
+    def _send(self, kind: Kind, body: bytes) -> None:
+        self._connection.send(Packet(kind, body).encode())
+
+    def _answer(self, packet: Packet) -> None:
+        kind = packet.kind
+        if kind is None or kind not in self._answers:
+            return
+        if self._client._state is not State.ACTIVE and kind is not Kind.CONNECTION_ACKNOWLEDGED:
+            _log.warning("the collector of profiles sent %s before it accepted the connection", kind.name)
+            return
+        try:
+            self._answers[kind](packet.body)
+        except ParseError as error:
+            _log.warning("a command of the collector of profiles is damaged: %s", error)
+
+    def _acknowledged(self, body: bytes) -> None:
+        client = self._client
+        if client._state is State.ACTIVE:
+            return
+        client._state = State.ACTIVE
+        self._send(Kind.COUNTER_DIRECTORY, encode_directory(client.counting.directory))
+        if client.options.timeline_enabled:
+            self._begin_timeline()
+        client._active.set()
+
+    def _requested(self, body: bytes) -> None:
+        self._send(Kind.COUNTER_DIRECTORY, encode_directory(self._client.counting.directory))
+        self._send(Kind.TIMELINE_DIRECTORY, timeline_directory())
+
+    def _selected(self, body: bytes) -> None:
+        client, wanted = self._client, decode_selection(body)
+        known = client.counting.known(wanted.counters)
+        period = max(wanted.period, LEAST_PERIOD) if wanted.period and known else wanted.period
+        client._selection = Selection(period, known)
+        self._send(Kind.COUNTER_SELECTION, encode_selection(client._selection))
+        client._next_capture = monotonic()
+
+    def _activated(self, body: bytes) -> None:
+        if self._client._timeline:
+            return
+        self._begin_timeline()
+        structure = self._client._structure
+        for number in structure.networks:
+            self._send_messages(structure.network(number, begins=False))
+
+    def _begin_timeline(self) -> None:
+        """Send the directory of the timeline and its labels, and report all runs from now on."""
+        self._report()
+        self._send(Kind.TIMELINE_DIRECTORY, timeline_directory())
+        self._send_messages(well_known_labels())
+        self._client._timeline = True
+
+    def _deactivated(self, body: bytes) -> None:
+        self._client._timeline = False
+
+    def _capture_if_due(self) -> None:
+        client = self._client
+        if not _captures(client._selection) or monotonic() < client._next_capture:
+            return
+        capture = client.counting.capture(perf_counter_ns(), client._selection.counters)
+        self._send(Kind.COUNTER_CAPTURE, encode_capture(capture))
+        period = client._selection.period / 1e6
+        client._next_capture = max(client._next_capture + period, monotonic() - period)
+
+    # --- the timeline -------------------------------------------------------------------------------------------------
+
+    def _report(self) -> None:
+        """Send what has been reported of networks and runs, or drop it while there is no timeline."""
+        events, structure = self._client._events, self._client._structure
+        for _ in range(len(events)):
+            what, subject = events.popleft()
+            if isinstance(subject, NetworkOutline):
+                structure.add(subject)
+                if self._client._timeline:
+                    self._send_messages(structure.network(subject.number, begins=True))
+            elif isinstance(subject, int):
+                structure.remove(subject)
+            elif self._client._timeline and isinstance(subject, tuple):
+                self._report_run(expanded(*subject))
+
+    def _report_run(self, intervals: Sequence[Interval]) -> None:
+        whole = next((item for item in intervals if item.site.category is Category.RUN), None)
+        if whole is None or whole.site.network is None:
+            return
+        number = whole.site.network.number
+        layers = self._client._loaded.get(number)
+        backend = next((layer.backend for layer in layers.layers if layer.backend), "") if layers else ""
+        for messages in self._client._structure.run(number, intervals, backend):
+            self._send_messages(messages)
+
+    def _send_messages(self, messages: Iterable[Message]) -> None:
+        """Send messages in as few packets as their size allows."""
+        body = b""
+        for data in encode_messages(list(messages)):
+            if body and HEADER + len(body) + len(data) > _PACKET:
+                self._send(Kind.TIMELINE_MESSAGE, body)
+                body = b""
+            body += data
+        if body:
+            self._send(Kind.TIMELINE_MESSAGE, body)
+
+
+def _captures(selection: Selection) -> bool:
+    return selection.period > 0 and bool(selection.counters)
+
+
+def _process_name() -> str:
+    try:
+        return Path("/proc/self/comm").read_text(encoding="ascii", errors="replace").strip()[:60]
+    except OSError:
+        return "python"

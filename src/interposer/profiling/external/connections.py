@@ -1,0 +1,155 @@
+"""Connections of a client: to a collector's socket, to files alone, and copies of both directions in files."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import BinaryIO, Final, Protocol
+
+from interposer.profiling.external.options import ExternalProfilingOptions
+from interposer.profiling.external.packets import Kind, Packet, PacketReader
+
+__all__ = ["Connection", "open_connection", "socket_address"]
+
+_CHUNK: Final = 1 << 16
+_ADDRESS: Final = 108
+"""The bytes of an address in the Unix domain. Both sides pass all of them, so that zeros fill an abstract name."""
+_MOST_PENDING: Final = 1 << 22
+"""The most bytes that wait for a collector that does not read; more packets are dropped."""
+
+
+class Connection(Protocol):
+    """Where packets are sent to and commands come from."""
+
+    def send(self, data: bytes) -> bool:
+        """Send a packet without waiting; return False if it is dropped. `OSError` is raised if the other side is gone."""
+
+    def receive(self, seconds: float) -> bytes | None:
+        """Return what has arrived after at most so many seconds, b"" at the end, and None if nothing has arrived."""
+
+    def close(self, seconds: float = 0) -> None:
+        """Send what is waiting within so many seconds, and end the connection."""
+
+
+class _Socket:
+    """A socket of Unix domain that is connected to a collector. Only one thread uses it."""
+
+    def __init__(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.connect(socket_address(path))
+        except OSError:
+            self._socket.close()
+            raise
+        self._socket.setblocking(False)
+        self._pending: deque[memoryview] = deque()
+        self._waiting = 0
+
+    def send(self, data: bytes) -> bool:
+        if self._waiting + len(data) > _MOST_PENDING:
+            return False
+        self._pending.append(memoryview(data))
+        self._waiting += len(data)
+        self._flush()
+        return True
+
+    def _flush(self) -> None:
+        while self._pending:
+            try:
+                sent = self._socket.send(self._pending[0])
+            except BlockingIOError:
+                return
+            self._waiting -= sent
+            self._pending[0] = self._pending[0][sent:]
+            if not self._pending[0]:
+                self._pending.popleft()
+
+    def receive(self, seconds: float) -> bytes | None:
+        writers = [self._socket] if self._pending else []
+        readable, writable, _ = select.select([self._socket], writers, [], max(seconds, 0))
+        if writable:
+            self._flush()
+        return self._socket.recv(_CHUNK) if readable else None
+
+    def close(self, seconds: float = 0) -> None:
+        try:
+            if self._pending and seconds:
+                self._socket.settimeout(seconds)
+                for data in self._pending:
+                    self._socket.sendall(data)
+        except OSError:
+            pass
+        finally:
+            self._socket.close()
+
+
+class _NoCollector:
+    """Answers the metadata of a stream as a collector does, and drops all other packets."""
+
+    def __init__(self) -> None:
+        self._answers: deque[bytes] = deque()
+        self._reader = PacketReader()
+
+    def send(self, data: bytes) -> bool:
+        for packet in self._reader.feed(data):
+            if packet.kind is Kind.STREAM_METADATA:
+                self._answers.append(Packet(Kind.CONNECTION_ACKNOWLEDGED, b"").encode(self._reader.order or "<"))
+        return True
+
+    def receive(self, seconds: float) -> bytes | None:
+        return self._answers.popleft() if self._answers else None
+
+    def close(self, seconds: float = 0) -> None:
+        pass
+
+
+class _Copied:
+    """A connection that copies what is sent and received to files."""
+
+    def __init__(self, inner: Connection, outgoing: BinaryIO | None, incoming: BinaryIO | None) -> None:
+        self._inner, self._outgoing, self._incoming = inner, outgoing, incoming
+
+    def send(self, data: bytes) -> bool:
+        if self._outgoing is not None:
+            self._outgoing.write(data)
+            self._outgoing.flush()
+        return self._inner.send(data)
+
+    def receive(self, seconds: float) -> bytes | None:
+        data = self._inner.receive(seconds)
+        if data and self._incoming is not None:
+            self._incoming.write(data)
+            self._incoming.flush()
+        return data
+
+    def close(self, seconds: float = 0) -> None:
+        with ExitStack() as stack:
+            for file in (self._outgoing, self._incoming):
+                if file is not None:
+                    stack.callback(file.close)
+            self._inner.close(seconds)
+
+
+def socket_address(path: str) -> str | bytes:
+    """Return the address of a Unix domain socket for its path, in which "@" in front stands for an abstract one."""
+    if path.startswith("@"):
+        return (b"\0" + path[1:].encode()).ljust(_ADDRESS, b"\0")
+    return path
+
+
+def open_connection(options: ExternalProfilingOptions) -> Connection:
+    """Return the connection that the options ask for; `OSError` is raised if there is no collector, or no file."""
+    has_files = bool(options.outgoing_capture_file or options.incoming_capture_file)
+    inner: Callable[[], Connection] = _NoCollector if options.file_only and has_files else lambda: _Socket(options.socket)
+    connection = inner()
+    if not has_files:
+        return connection
+    return _Copied(connection, _created(options.outgoing_capture_file), _created(options.incoming_capture_file))
+
+
+def _created(path: str | os.PathLike[str]) -> BinaryIO | None:
+    return open(path, "wb") if path else None

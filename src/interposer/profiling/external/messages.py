@@ -1,0 +1,282 @@
+"""Bodies of packets: the metadata of a stream, the directory of counters, selections and captures of counters."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+from interposer.core.errors import ParseError
+from interposer.profiling.external.packets import MAGIC, versions
+
+__all__ = [
+    "Capture",
+    "Category",
+    "Counter",
+    "Directory",
+    "Selection",
+    "StreamMetadata",
+    "decode_capture",
+    "decode_directory",
+    "decode_metadata",
+    "decode_selection",
+    "encode_capture",
+    "encode_directory",
+    "encode_metadata",
+    "encode_selection",
+    "swtrace",
+    "swtrace_at",
+]
+
+_VERSION: Final = 1 << 22
+_DATA_LENGTH: Final = 4096
+_WORDS: Final = 10
+_EVENT: Final = 32
+_SECTION: Final = 24
+_MOST_RECORDS: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMetadata:
+    """The first packet of a client: who it is. `process` is the name of the process, of at most 60 characters."""
+
+    pid: int
+    process: str
+    info: str = "ArmNN"
+    hardware: str = ""
+    software: str = "Armnn 22.0"
+    data_length: int = _DATA_LENGTH
+
+
+def encode_metadata(metadata: StreamMetadata, order: str = "<") -> bytes:
+    """Return the body of a packet with this metadata, and the versions of all packets."""
+    texts = [metadata.info, metadata.hardware, metadata.software, metadata.process]
+    encoded = [text.encode("ascii", "replace") + b"\0" for text in texts]
+    offsets = [_WORDS * 4]
+    for item in encoded:
+        offsets.append(offsets[-1] + len(item))
+    head = struct.pack(f"{order}10I", MAGIC, _VERSION, metadata.data_length, metadata.pid, *offsets, 0)
+    table = [number for kind, version in versions() for number in (kind, version)]
+    return head + b"".join(encoded) + struct.pack(f"{order}{1 + len(table)}I", len(table) // 2 << 16, *table)
+
+
+def decode_metadata(body: bytes, order: str = "<") -> StreamMetadata:
+    """Return the metadata in the body of a packet; raise `ParseError` if it is damaged."""
+    words = _unpacked(f"{order}10I", body, 0)
+    if words[0] != MAGIC:
+        raise ParseError(f"the magic number of the stream is {words[0]:#x}; expected {MAGIC:#x}")
+    info, hardware, software, process = (_terminated(body, offset) for offset in words[4:8])
+    return StreamMetadata(words[3], process, info, hardware, software, words[2])
+
+
+def _terminated(body: bytes, offset: int) -> str:
+    """Return the text at an offset up to its zero byte; an offset of 0 means that there is none."""
+    if not offset:
+        return ""
+    end = body.find(b"\0", offset)
+    if offset > len(body) or end < 0:
+        raise ParseError(f"the text at byte {offset} of the stream's metadata has no end")
+    return body[offset:end].decode("ascii", "replace")
+
+
+# --- the directory of counters ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A counter of a category: `number` identifies it in selections and captures.
+
+    A counter of a device with several cores has the numbers up to `last`. `kind` is 0 for counts since the previous
+    capture and 1 for values, and `interpolation` 0 for linear and 1 for none. A captured number times `multiplier` is in
+    `units`.
+    """
+
+    number: int
+    name: str
+    description: str
+    units: str = ""
+    last: int = -1
+    device: int = 0
+    counter_set: int = 0
+    kind: int = 0
+    interpolation: int = 0
+    multiplier: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """A named group of counters."""
+
+    name: str
+    counters: tuple[Counter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """All counters of a client. Devices are ``(number, name, cores)``, and counter sets ``(number, name, count)``."""
+
+    categories: tuple[Category, ...]
+    devices: tuple[tuple[int, str, int], ...] = ()
+    counter_sets: tuple[tuple[int, str, int], ...] = ()
+
+    def counters(self) -> list[Counter]:
+        """Return the counters of all categories, by their numbers."""
+        return sorted((item for each in self.categories for item in each.counters), key=lambda item: item.number)
+
+
+def swtrace(text: str, order: str = "<") -> bytes:
+    """Return a text as the protocol writes it: its length with the zero at its end, and zeros up to a full word."""
+    data = text.encode("ascii", "replace") + b"\0"
+    return struct.pack(f"{order}I", len(data)) + data + b"\0" * (-len(data) % 4)
+
+
+def swtrace_at(body: bytes, offset: int, order: str = "<") -> tuple[str, int]:
+    """Return the text that `swtrace` has written at an offset, and the offset behind it.
+
+    A text that is cut off by the end of the body is accepted, as Arm NN cuts off the last one of its timeline directory.
+    """
+    (length,) = _unpacked(f"{order}I", body, offset)
+    start = offset + 4
+    if length > len(body) - start + 4:
+        raise ParseError(f"the text at byte {offset} has {length:,} bytes, which is more than the packet has left")
+    return body[start : start + length].rstrip(b"\0").decode("ascii", "replace"), start + length + -length % 4
+
+
+def encode_directory(directory: Directory, order: str = "<") -> bytes:
+    """Return the body of a packet with the directory."""
+    records = [
+        [_named(number, cores, name, order) for number, name, cores in directory.devices],
+        [_named(number, count, name, order) for number, name, count in directory.counter_sets],
+        [_category(category, order) for category in directory.categories],
+    ]
+    counts = [len(group) for group in records]
+    starts = [_SECTION, _SECTION + 4 * counts[0], _SECTION + 4 * (counts[0] + counts[1])]
+    words = [word for count, start in zip(counts, starts, strict=True) for word in (count << 16, start)]
+    place, pointers = _SECTION + 4 * sum(counts), list[int]()
+    for group, start in zip(records, starts, strict=True):
+        for record in group:
+            pointers.append(place - start)
+            place += len(record)
+    head = struct.pack(f"{order}{6 + len(pointers)}I", *words, *pointers)
+    return head + b"".join(record for group in records for record in group)
+
+
+def _named(number: int, count: int, name: str, order: str) -> bytes:
+    return struct.pack(f"{order}II", number << 16 | count, 8) + swtrace(name, order)
+
+
+def _category(category: Category, order: str) -> bytes:
+    events = [_event(counter, order) for counter in category.counters]
+    name = swtrace(category.name, order)
+    places = [4 * len(events) + len(name)]
+    for event in events:
+        places.append(places[-1] + len(event))
+    head = (len(events) << 16, 12, 4 * (3 + len(events)), *places[:-1])
+    return struct.pack(f"{order}{len(head)}I", *head) + name + b"".join(events)
+
+
+def _event(counter: Counter, order: str) -> bytes:
+    name, description = swtrace(counter.name, order), swtrace(counter.description, order)
+    units = swtrace(counter.units, order) if counter.units else b""
+    at = _EVENT + len(name)
+    last = counter.number if counter.last < 0 else counter.last
+    head = struct.pack(
+        f"{order}IIIdIII",
+        last << 16 | counter.number,
+        counter.device << 16 | counter.counter_set,
+        counter.kind << 16 | counter.interpolation,
+        counter.multiplier,
+        _EVENT,
+        at,
+        at + len(description) if units else 0,
+    )
+    return head + name + description + units
+
+
+def decode_directory(body: bytes, order: str = "<") -> Directory:
+    """Return the directory in the body of a packet; raise `ParseError` if it is damaged."""
+    words = _unpacked(f"{order}6I", body, 0)
+    tables = [_places(body, words[at] >> 16, words[at + 1], order) for at in (0, 2, 4)]
+    devices, sets = (tuple(_named_at(body, place, order) for place in table) for table in tables[:2])
+    return Directory(tuple(_category_at(body, place, order) for place in tables[2]), devices, sets)
+
+
+def _places(body: bytes, count: int, start: int, order: str) -> list[int]:
+    """Return the offsets of the records to which a table of pointers at `start` points."""
+    return [start + pointer for pointer in _unpacked(f"{order}{count}I", body, start)]
+
+
+def _named_at(body: bytes, place: int, order: str) -> tuple[int, str, int]:
+    number, name = _unpacked(f"{order}II", body, place)
+    return number >> 16, swtrace_at(body, place + name, order)[0], number & 0xFFFF
+
+
+def _category_at(body: bytes, place: int, order: str) -> Category:
+    count, table, name = _unpacked(f"{order}III", body, place)
+    events = _places(body, count >> 16, place + table, order)
+    return Category(swtrace_at(body, place + name, order)[0], tuple(_event_at(body, event, order) for event in events))
+
+
+def _event_at(body: bytes, place: int, order: str) -> Counter:
+    numbers, owner, kind, multiplier, name, description, units = _unpacked(f"{order}IIIdIII", body, place)
+    texts = [swtrace_at(body, place + at, order)[0] if at else "" for at in (name, description, units)]
+    return Counter(
+        numbers & 0xFFFF, texts[0], texts[1], texts[2], last=numbers >> 16, device=owner >> 16, counter_set=owner & 0xFFFF, kind=kind >> 16,
+        interpolation=kind & 0xFFFF, multiplier=multiplier,
+    )  # fmt: skip
+
+
+# --- selections and captures ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which counters are captured, and how often: the period in microseconds. 0 or no counters end the captures."""
+
+    period: int
+    counters: tuple[int, ...] = ()
+
+
+def encode_selection(selection: Selection, order: str = "<") -> bytes:
+    """Return the body of a packet with the selection."""
+    return struct.pack(f"{order}I{len(selection.counters)}H", selection.period, *selection.counters)
+
+
+def decode_selection(body: bytes, order: str = "<") -> Selection:
+    """Return the selection in the body of a packet, which may be empty; raise `ParseError` if it is damaged."""
+    if not body:
+        return Selection(0)
+    if len(body) < 4 or len(body) % 2:
+        raise ParseError(f"a selection of counters has {len(body)} bytes; expected 4 and 2 for each counter")
+    period, *counters = struct.unpack(f"{order}I{(len(body) - 4) // 2}H", body)
+    return Selection(period, tuple(counters))
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """The values of counters, as pairs of number and value, at a moment in nanoseconds of the client's clock."""
+
+    at: int
+    values: tuple[tuple[int, int], ...]
+
+
+def encode_capture(capture: Capture, order: str = "<") -> bytes:
+    """Return the body of a packet with the capture. Values are modulo 2**32."""
+    values = b"".join(struct.pack(f"{order}HI", number, value & 0xFFFFFFFF) for number, value in capture.values)
+    return struct.pack(f"{order}Q", capture.at) + values
+
+
+def decode_capture(body: bytes, order: str = "<") -> Capture:
+    """Return the capture in the body of a packet; raise `ParseError` if it is damaged."""
+    if len(body) < 8 or (len(body) - 8) % 6:
+        raise ParseError(f"a capture of counters has {len(body)} bytes; expected 8 and 6 for each counter")
+    (at,) = struct.unpack_from(f"{order}Q", body)
+    return Capture(at, tuple(struct.iter_unpack(f"{order}HI", body[8:])))
+
+
+def _unpacked(form: str, body: bytes, offset: int) -> tuple[Any, ...]:
+    try:
+        return struct.unpack_from(form, body, offset)
+    except struct.error:
+        message = f"the packet ends at byte {len(body)}, within the numbers at byte {offset}"
+        raise ParseError(message) from None

@@ -1,0 +1,189 @@
+"""Timelines of networks and their runs, as messages: what exists, and when it began and ended."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import get_ident, get_native_id
+from typing import Final
+
+from interposer.profiling.events import Category, Interval
+from interposer.profiling.external.guids import Guids, static_guid
+from interposer.profiling.external.timeline import (
+    END_OF_LIFE,
+    START_OF_LIFE,
+    Entity,
+    Event,
+    Label,
+    Message,
+    Relation,
+    Relationship,
+)
+
+__all__ = ["LayerOutline", "NetworkOutline", "Structure"]
+
+_CHILD, _EXECUTION_OF, _CONNECTION = (static_guid(text) for text in ("child", "execution_of", "connection"))
+_TYPE, _NAME, _BACKEND, _PROCESS = (static_guid(text) for text in ("type", "name", "backendId", "processId"))
+_THREAD: Final = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class LayerOutline:
+    """A layer of a loaded network: its name, the positions of the layers that it reads, and the backend that runs it.
+
+    `backend` is empty for inputs and outputs of the network, which no backend runs. `kind` is the name of its operator.
+    """
+
+    name: str
+    sources: tuple[int, ...] = ()
+    backend: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkOutline:
+    """The layers of a loaded network in the order of execution. `number` is that of its `TracedNetwork`."""
+
+    number: int
+    layers: tuple[LayerOutline, ...]
+
+
+@dataclass(slots=True)
+class _Known:
+    """The identifiers of a network, its layers and their workloads, which are known by the names of the layers."""
+
+    guid: int
+    layers: list[int]
+    workloads: dict[str, int] = field(default_factory=dict)
+
+
+class Structure:
+    """Creates the messages about networks and their runs. Not thread-safe.
+
+    The messages have the order in which Arm NN 20.08 sends them.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._guids = Guids()
+        self._known: dict[int, _Known] = {}
+        self._outlines: dict[int, NetworkOutline] = {}
+
+    def add(self, outline: NetworkOutline) -> None:
+        """Make a network known, without messages; `network` creates them."""
+        layers = [self._guids.next() for _ in outline.layers]
+        self._known[outline.number] = _Known(self._guids.next(), layers)
+        self._outlines[outline.number] = outline
+
+    def remove(self, number: int) -> None:
+        """Forget a network that is unloaded."""
+        self._known.pop(number, None)
+        self._outlines.pop(number, None)
+
+    @property
+    def networks(self) -> list[int]:
+        """The numbers of the networks that are known."""
+        return list(self._known)
+
+    def network(self, number: int, *, begins: bool) -> list[Message]:
+        """Return the messages about a network and its layers; with `begins`, also that it begins to exist now."""
+        known, outline = self._known[number], self._outlines[number]
+        result = [Entity(known.guid), self._is_a(known.guid, "network")]
+        if begins:
+            result += self._event(known.guid, self._clock(), get_ident(), START_OF_LIFE)
+            result += self._labelled(known.guid, str(os.getpid()), _PROCESS)
+        for position, layer in enumerate(outline.layers):
+            result += self._layer(known, position, layer)
+        return result
+
+    def _layer(self, known: _Known, position: int, layer: LayerOutline) -> list[Message]:
+        guid = known.layers[position]
+        result = [Entity(guid), *self._labelled(guid, layer.name, _NAME), self._is_a(guid, "layer")]
+        result.append(self._relation(Relation.RETENTION, known.guid, guid, _CHILD))
+        for source in layer.sources:
+            result.append(self._relation(Relation.RETENTION, known.layers[source], guid, _CONNECTION))
+        if layer.backend:
+            known.workloads[layer.name], messages = self._workload(guid, layer.backend)
+            result += messages
+        return result
+
+    def _workload(self, layer: int, backend: str) -> tuple[int, list[Message]]:
+        guid = self._guids.next()
+        messages = [Entity(guid), self._is_a(guid, "workload"), *self._labelled(guid, backend, _BACKEND)]
+        return guid, [*messages, self._relation(Relation.RETENTION, layer, guid, _CHILD)]
+
+    def run(self, number: int, intervals: Sequence[Interval], backend: str) -> list[list[Message]]:
+        """Return the messages about a run of a network, one list for each packet or group of packets.
+
+        The inputs and outputs have workloads of their own in each run, which copy tensors of the caller; `backend` is
+        the one to which Arm NN would attribute them. The list is empty if the network is not known.
+
+        Args:
+            number: the number of the network.
+            intervals: the intervals of the run.
+            backend: the id of the backend that the workloads of inputs and outputs get.
+        """
+        whole = next((item for item in intervals if item.site.category is Category.RUN), None)
+        if number not in self._known or whole is None:
+            return []
+        known, outline = self._known[number], self._outlines[number]
+        copies: list[list[Message]] = []
+        before: list[tuple[int, Interval]] = []
+        after: list[tuple[int, Interval]] = []
+        first, last = _phases(whole, intervals)
+        ends = [position for position, layer in enumerate(outline.layers) if not layer.backend]
+        for position in sorted(ends, key=lambda position: outline.layers[position].kind == "Output"):
+            workload, messages = self._workload(known.layers[position], backend)
+            copies.append(messages)
+            is_output = outline.layers[position].kind == "Output"
+            (after if is_output else before).append((workload, last if is_output else first))
+        inside = [(known.workloads[item.site.layer], item) for item in intervals if item.site.layer in known.workloads]
+        return [*copies, self._inference(known.guid, whole, [*before, *inside, *after])]
+
+    def _inference(self, network: int, whole: Interval, parts: Iterable[tuple[int, Interval]]) -> list[Message]:
+        guid = self._guids.next()
+        result = [Entity(guid), self._is_a(guid, "inference")]
+        result.append(self._relation(Relation.RETENTION, network, guid, _EXECUTION_OF))
+        result += self._event(guid, whole.begin, whole.thread, START_OF_LIFE)
+        for workload, item in parts:
+            result += self._execution(guid, workload, item)
+        return [*result, *self._event(guid, whole.end, whole.thread, END_OF_LIFE)]
+
+    def _execution(self, inference: int, workload: int, item: Interval) -> list[Message]:
+        guid = self._guids.next()
+        result: list[Message] = [Entity(guid), self._is_a(guid, "workload_execution")]
+        result.append(self._relation(Relation.RETENTION, inference, guid, _CHILD))
+        result.append(self._relation(Relation.RETENTION, workload, guid, _EXECUTION_OF))
+        result += self._event(guid, item.begin, item.thread, START_OF_LIFE)
+        return [*result, *self._event(guid, item.end, item.thread, END_OF_LIFE)]
+
+    def _relation(self, kind: Relation, head: int, tail: int, attribute: int) -> Message:
+        return Relationship(kind, self._guids.next(), head, tail, attribute)
+
+    def _is_a(self, guid: int, kind: str) -> Message:
+        return self._relation(Relation.LABEL, guid, static_guid(kind), _TYPE)
+
+    def _labelled(self, guid: int, text: str, attribute: int) -> list[Message]:
+        label = Label(static_guid(text), text)
+        return [label, self._relation(Relation.LABEL, guid, label.guid, attribute)]
+
+    def _event(self, guid: int, at: int, thread: int, kind: int) -> list[Message]:
+        event = Event(at, _native(thread), self._guids.next())
+        return [event, self._relation(Relation.EXECUTION, guid, event.guid, kind)]
+
+
+def _phases(whole: Interval, intervals: Sequence[Interval]) -> tuple[Interval, Interval]:
+    """Return the intervals before and after the layers of a run: of its inputs, and of its outputs."""
+    execute = next((item for item in intervals if item.site.category is Category.EXECUTE), whole)
+    first = Interval(whole.site, whole.begin, execute.begin, whole.thread)
+    return first, Interval(whole.site, execute.end, whole.end, whole.thread)
+
+
+def _native(thread: int) -> int:
+    """Return the number of the operating system for a thread, in 32 bits; a thread that has ended keeps Python's."""
+    if thread == get_ident():
+        return get_native_id() & _THREAD
+    natives: Mapping[int | None, int | None] = {item.ident: item.native_id for item in threading.enumerate()}
+    return (natives.get(thread) or thread) & _THREAD
