@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "run": "run a network on an image or on arrays, and show what it gives",
     "explain": "show which backend gets which layer, and why the others do not",
     "trace": "run a network, and write what happened as a timeline for Perfetto or Chrome",
+    "profile": "collect the profiles that programs send in Arm NN's protocol, or read one",
     "bench": "measure a network on all backends, and compare their times",
     "compare": "run two backends layer by layer, and show where they differ",
     "plan": "measure which backend should run which layer, and write a plan file",
@@ -43,7 +44,8 @@ COMMANDS: Final = {
 """
 
 NO_MEANS: Final = {
-    "bench": "no backend could run the network",
+    "bench": "no backend could run the network, or none within --threshold",
+    "run": "the median time of a run is above --threshold",
     "compare": "the backends differ by more than is allowed",
     "check-backend": "the backend does not conform",
 }

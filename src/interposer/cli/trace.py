@@ -49,7 +49,7 @@ def execute(args: argparse.Namespace) -> None:
     check_writable("--output", args.output, sources_of(args))
     profile = Profile(args.output)
     with profile, open_model(args) as model:
-        plain = Preprocessing(None, (), ())
+        plain = Preprocessing(quantize=args.quantize_inputs)
         inputs = read_inputs(args.input, model.inputs, plain, seed_of(args), sized_inputs(model))
         for _ in range(args.runs):
             model.run(inputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,11 @@ from interposer.profiling.recorder import CAPACITY, Recorder, Recording
 
 __all__ = ["SUFFIXES", "LayerTimes", "Profile", "profile"]
 
-SUFFIXES: Final = {".json": chrome_trace, ".pftrace": perfetto_trace, ".perfetto-trace": perfetto_trace}
+SUFFIXES: Final[Mapping[str, Callable[[Recording], str | bytes]]] = {
+    ".json": chrome_trace,
+    ".pftrace": perfetto_trace,
+    ".perfetto-trace": perfetto_trace,
+}
 """The functions that write a profile, by the suffix of the file."""
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "add_interval",
     "begin_run",
     "current",
+    "expanded",
     "instant",
     "interval",
     "on_this_thread",
@@ -235,6 +236,13 @@ def _expand(batch: _Batch, intervals: list[Interval], instants: list[Instant], s
             instants.append(Instant(what, begin, thread, run, inference))
         else:
             intervals.append(Interval(what, begin, value, thread, run, inference))
+
+
+def expanded(fields: Fields, run: int = -1, inference: int = -1) -> list[Interval]:
+    """Return the intervals in a list of fields, which a recorder was given with these numbers, in their order."""
+    result: list[Interval] = []
+    _expand((fields, run, inference), result, [], [])
+    return result
 
 
 class RunTrace:

@@ -13,6 +13,7 @@ from interposer.backend.ids import listed_ids
 from interposer.backend.strategies import chosen_strategy
 from interposer.core.errors import InvalidArgumentError, expect
 from interposer.isolation import Isolation, requested_isolations
+from interposer.profiling.external.options import ExternalProfilingOptions
 
 __all__ = ["CreationOptions"]
 
@@ -48,6 +49,8 @@ class CreationOptions:
             and it is only notified of such networks.
         protected_mode: whether only backends are used that keep tensors in protected memory, which the processor cannot
             read. These have the capability ``ProtectedContentAllocation`` and a custom allocator of such memory.
+        profiling: how counters and timelines are sent to a collector in Arm NN's external profiling protocol; None
+            sends nothing. The runtime waits for a collector for up to three seconds.
     """
 
     backend_options: Mapping[str, Options] = field(default_factory=dict)
@@ -62,6 +65,7 @@ class CreationOptions:
     protected_mode: bool = False
     memory_strategies: Mapping[str, MemoryOptimizerStrategy | str] = field(default_factory=dict)
     all_contexts: bool = False
+    profiling: ExternalProfilingOptions | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(
@@ -84,6 +88,7 @@ class CreationOptions:
         object.__setattr__(self, "memory_strategies", chosen)
         expect(self.protected_mode, bool, "protected_mode must be True or False")
         expect(self.all_contexts, bool, "all_contexts must be True or False")
+        expect(self.profiling, ExternalProfilingOptions | None, "profiling must be ExternalProfilingOptions(...)")
         self._check_dynamic_backends()
 
     def _check_dynamic_backends(self) -> None:

@@ -19,6 +19,7 @@ from interposer.ir.graph import binding_id
 from interposer.ir.regions import places
 from interposer.ir.states import states_of
 from interposer.ops.control import PreCompiled
+from interposer.profiling.events import TracedNetwork
 from interposer.profiling.profiler import Profiler
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
@@ -153,6 +154,11 @@ class LoadedNetwork:
     def steps(self) -> tuple[tuple[str, str], ...]:
         """The names of the layers that run, in order, each with its backend id; without layers in regions."""
         return tuple((layer.name, str(layer.backend)) for layer in self._program.running)
+
+    @property
+    def traced(self) -> TracedNetwork:
+        """The network as it is named in profiles."""
+        return self._sites.network
 
     @cached_property
     def profiler(self) -> Profiler:

@@ -42,6 +42,7 @@ from interposer.runtime.enqueue import run, run_imported, run_watched
 from interposer.runtime.imports import ImportedInputId, ImportedOutputId
 from interposer.runtime.loaded import DirectRun, LoadedNetwork, said
 from interposer.runtime.memory import MemoryReport
+from interposer.runtime.reporting import Reporting
 from interposer.runtime.runs import PendingRun, RunControl, Workers
 from interposer.runtime.states import StateMemory
 from interposer.runtime.working import WorkingMemHandle
@@ -92,6 +93,7 @@ class Runtime:
         self._forgotten: deque[NetworkId] = deque()
         self._ids = itertools.count()
         self._lock = threading.RLock()
+        self._reporting = Reporting.of(self.options.profiling, len(self.registry.ids))
         self.workers = Workers(thread_budget(self.options.num_threads))
         weakref.finalize(self, self.workers.close).atexit = False
         if self.options.all_contexts:
@@ -158,6 +160,7 @@ class Runtime:
                 self._tell("after_unload_network", network_id, agreed)
                 raise
             self._networks[network_id], self._reported[network_id] = loaded, agreed
+            self._reporting.network_loaded(loaded)
             self._tell("after_load_network", network_id, agreed)
             return network_id
 
@@ -263,6 +266,7 @@ class Runtime:
         with interval(Category.LOAD, f"unload {loaded.optimized.name}"):
             loaded.release()
         loaded.profiler.enable_profiling(False)
+        self._reporting.network_unloaded(loaded)
         self._tell("after_unload_network", network_id, contexts)
 
     def enqueue_workload(
@@ -580,6 +584,7 @@ class Runtime:
             self._contexts.clear()
             self.workers.close()
             self.registry.close()
+            self._reporting.close()
             if self._dynamic is not None:
                 self._dynamic.close()
 

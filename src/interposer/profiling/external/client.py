@@ -58,7 +58,7 @@ class ProfilingClient(Recorder):
     """Connects to a collector, and sends what it asks for until `close`, in a thread of its own.
 
     A collector that is absent, ends the connection or sends damaged packets never stops a run. The client then connects
-    again, once in a second. It is a recorder, which is active all the time and passes on the runs of those networks that
+    again, once in a second. It is a recorder, which is active all the time and passes on the runs of the networks that
     `network_loaded` names. All methods are thread-safe, and return without waiting.
 
     Args:
@@ -200,6 +200,7 @@ class _Conversation:
             self._capture_if_due()
             self._report()
             if client._closing.is_set() and not client._events:
+                self._capture()  # what has been counted since the last one
                 return
 
     def _patience(self) -> float:
@@ -269,10 +270,16 @@ class _Conversation:
         client = self._client
         if not _captures(client._selection) or monotonic() < client._next_capture:
             return
-        capture = client.counting.capture(perf_counter_ns(), client._selection.counters)
-        self._send(Kind.COUNTER_CAPTURE, encode_capture(capture))
+        self._capture()
         period = client._selection.period / 1e6
         client._next_capture = max(client._next_capture + period, monotonic() - period)
+
+    def _capture(self) -> None:
+        """Send the values of the selected counters, if there are any."""
+        client = self._client
+        if _captures(client._selection):
+            capture = client.counting.capture(perf_counter_ns(), client._selection.counters)
+            self._send(Kind.COUNTER_CAPTURE, encode_capture(capture))
 
     # --- the timeline -------------------------------------------------------------------------------------------------
 
@@ -294,10 +301,7 @@ class _Conversation:
         whole = next((item for item in intervals if item.site.category is Category.RUN), None)
         if whole is None or whole.site.network is None:
             return
-        number = whole.site.network.number
-        layers = self._client._loaded.get(number)
-        backend = next((layer.backend for layer in layers.layers if layer.backend), "") if layers else ""
-        for messages in self._client._structure.run(number, intervals, backend):
+        for messages in self._client._structure.run(whole.site.network.number, intervals):
             self._send_messages(messages)
 
     def _send_messages(self, messages: Iterable[Message]) -> None:

@@ -6,7 +6,6 @@ import os
 import select
 import socket
 from collections import deque
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import BinaryIO, Final, Protocol
 
@@ -26,7 +25,10 @@ class Connection(Protocol):
     """Where packets are sent to and commands come from."""
 
     def send(self, data: bytes) -> bool:
-        """Send a packet without waiting; return False if it is dropped. `OSError` is raised if the other side is gone."""
+        """Send a packet without waiting; return False if it is dropped.
+
+        `OSError` is raised if the other side is gone.
+        """
 
     def receive(self, seconds: float) -> bytes | None:
         """Return what has arrived after at most so many seconds, b"" at the end, and None if nothing has arrived."""
@@ -144,8 +146,7 @@ def socket_address(path: str) -> str | bytes:
 def open_connection(options: ExternalProfilingOptions) -> Connection:
     """Return the connection that the options ask for; `OSError` is raised if there is no collector, or no file."""
     has_files = bool(options.outgoing_capture_file or options.incoming_capture_file)
-    inner: Callable[[], Connection] = _NoCollector if options.file_only and has_files else lambda: _Socket(options.socket)
-    connection = inner()
+    connection: Connection = _NoCollector() if options.file_only and has_files else _Socket(options.socket)
     if not has_files:
         return connection
     return _Copied(connection, _created(options.outgoing_capture_file), _created(options.incoming_capture_file))

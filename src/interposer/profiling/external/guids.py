@@ -28,8 +28,8 @@ class Guids:
 def static_guid(label: str) -> int:
     """Return the identifier of a label, which is the same in every process: a hash with the highest bit set.
 
-    The hash is ``std::hash<std::string>`` of libstdc++ for 64 bits, a MurmurHash64A whose variant is described at
-    https://gcc.gnu.org/onlinedocs/libstdc++ for ``std::_Hash_bytes``.
+    The hash is that of ``std::hash<std::string>`` in libstdc++ on 64-bit platforms: Austin Appleby's MurmurHash64A with
+    the seed 0xc70f6907.
     """
     return _murmur(label.encode()) | _STATIC
 

@@ -87,8 +87,8 @@ class Counter:
     """A counter of a category: `number` identifies it in selections and captures.
 
     A counter of a device with several cores has the numbers up to `last`. `kind` is 0 for counts since the previous
-    capture and 1 for values, and `interpolation` 0 for linear and 1 for none. A captured number times `multiplier` is in
-    `units`.
+    capture and 1 for values, and `interpolation` 0 for linear and 1 for none. A captured number times `multiplier` is
+    in `units`.
     """
 
     number: int
@@ -133,7 +133,7 @@ def swtrace(text: str, order: str = "<") -> bytes:
 def swtrace_at(body: bytes, offset: int, order: str = "<") -> tuple[str, int]:
     """Return the text that `swtrace` has written at an offset, and the offset behind it.
 
-    A text that is cut off by the end of the body is accepted, as Arm NN cuts off the last one of its timeline directory.
+    A text that is cut off by the end of the body is accepted, as Arm NN cuts off the last one of its directory.
     """
     (length,) = _unpacked(f"{order}I", body, offset)
     start = offset + 4
@@ -220,9 +220,10 @@ def _category_at(body: bytes, place: int, order: str) -> Category:
 def _event_at(body: bytes, place: int, order: str) -> Counter:
     numbers, owner, kind, multiplier, name, description, units = _unpacked(f"{order}IIIdIII", body, place)
     texts = [swtrace_at(body, place + at, order)[0] if at else "" for at in (name, description, units)]
+    owners = {"device": owner >> 16, "counter_set": owner & 0xFFFF}
     return Counter(
-        numbers & 0xFFFF, texts[0], texts[1], texts[2], last=numbers >> 16, device=owner >> 16, counter_set=owner & 0xFFFF, kind=kind >> 16,
-        interpolation=kind & 0xFFFF, multiplier=multiplier,
+        numbers & 0xFFFF, texts[0], texts[1], texts[2], numbers >> 16, kind=kind >> 16, interpolation=kind & 0xFFFF,
+        multiplier=multiplier, **owners,
     )  # fmt: skip
 
 

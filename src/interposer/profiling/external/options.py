@@ -28,8 +28,8 @@ class ExternalProfilingOptions:
         outgoing_capture_file: the file for everything that is sent.
         incoming_capture_file: the file for everything that is received.
         file_only: write to the files only, and connect to no collector. Without files, it has no effect.
-        capture_period: the period of captures in microseconds, until a collector sets another one. It only has an effect
-            on the counters that a collector selects without a period of their own.
+        capture_period: accepted for programs that were written for Arm NN, which does not use it either: a collector
+            sets the period when it selects counters.
         file_format: the format of the files; "binary" is the only one.
         socket: the path of the Unix domain socket of the collector; "@" at its beginning stands for an abstract one.
 
@@ -55,5 +55,6 @@ class ExternalProfilingOptions:
             raise InvalidArgumentError(
                 "It is not possible to enable timeline reporting without profiling being enabled"
             )
-        if not isinstance(self.capture_period, int) or self.capture_period < 0:
-            raise InvalidArgumentError(f"capture_period must be a number of microseconds, not {self.capture_period!r}")
+        expect(self.capture_period, int, "capture_period must be a number of microseconds")
+        if self.capture_period < 0:
+            raise InvalidArgumentError(f"capture_period must not be negative, as {self.capture_period} is")

@@ -65,8 +65,8 @@ class Packet(NamedTuple):
 class PacketReader:
     """Divides a stream of bytes into packets, however they arrive.
 
-    The stream of a client begins with its metadata, which has `MAGIC` as its first word; until it has arrived, the order
-    of bytes is not known. The stream of a collector has the order of the client, which is given.
+    The stream of a client begins with its metadata, which has `MAGIC` as its first word. Until it has arrived, the
+    order of bytes is not known. The stream of a collector has the order of the client, which is given.
 
     Args:
         order: the order of bytes; None finds it in the stream.

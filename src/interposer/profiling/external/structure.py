@@ -114,21 +114,17 @@ class Structure:
         messages = [Entity(guid), self._is_a(guid, "workload"), *self._labelled(guid, backend, _BACKEND)]
         return guid, [*messages, self._relation(Relation.RETENTION, layer, guid, _CHILD)]
 
-    def run(self, number: int, intervals: Sequence[Interval], backend: str) -> list[list[Message]]:
+    def run(self, number: int, intervals: Sequence[Interval]) -> list[list[Message]]:
         """Return the messages about a run of a network, one list for each packet or group of packets.
 
-        The inputs and outputs have workloads of their own in each run, which copy tensors of the caller; `backend` is
-        the one to which Arm NN would attribute them. The list is empty if the network is not known.
-
-        Args:
-            number: the number of the network.
-            intervals: the intervals of the run.
-            backend: the id of the backend that the workloads of inputs and outputs get.
+        The inputs and outputs have workloads of their own in each run, which take in and give out tensors of the
+        caller; they are attributed to the backend of the first layer. The list is empty if the network is not known.
         """
         whole = next((item for item in intervals if item.site.category is Category.RUN), None)
         if number not in self._known or whole is None:
             return []
         known, outline = self._known[number], self._outlines[number]
+        backend = next((layer.backend for layer in outline.layers if layer.backend), "")
         copies: list[list[Message]] = []
         before: list[tuple[int, Interval]] = []
         after: list[tuple[int, Interval]] = []

@@ -1,0 +1,216 @@
+"""``interposer profile``: collect the profiles that programs send in Arm NN's protocol, and read collected ones."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from interposer.cli.numbers import number, positive, whole
+from interposer.cli.outputs import check_writable, file_path
+from interposer.cli.tables import Table, counted, say, show, write_json
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.files import write_file
+from interposer.profiling.external.collector import Collector, Orders, Session, read_stream
+from interposer.profiling.external.messages import Capture
+from interposer.profiling.external.options import DEFAULT_SOCKET
+from interposer.profiling.external.packets import Kind, Packet
+from interposer.profiling.external.streams import Execution
+from interposer.profiling.profile import SUFFIXES
+from interposer.profiling.recorder import Recording
+
+__all__ = ["configure", "execute"]
+
+_HELP: Final = """\
+With --listen, it waits on a socket for programs that send their profiles in Arm NN's
+external profiling protocol: those that use Interposer with CreationOptions(
+profiling=...), and those that use Arm NN itself. With FILE, it reads what one
+program has sent, as --store or a capture file of Arm NN has it.
+
+It shows the counters, and the inferences with their layers if the program sends its
+timeline. -o writes the same as a trace for Perfetto or Chrome.
+
+A socket whose name begins with "@" is an abstract one. Arm NN connects to
+@gatord_namespace, which is the default.
+"""
+_seconds: Final = number("seconds")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the command-line arguments of `interposer profile`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _HELP
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a file with what a program has sent")
+    parser.add_argument("--listen", action="store_true", help="wait for programs that send profiles")
+    parser.add_argument(
+        "--socket", default=DEFAULT_SOCKET, metavar="PATH", help=f"the socket (default: {DEFAULT_SOCKET})"
+    )
+    parser.add_argument("--clients", type=positive, metavar="N", help="end after N programs have come and gone")
+    parser.add_argument("--seconds", type=_seconds, metavar="S", help="end after this time (default: until Ctrl-C)")
+    parser.add_argument(
+        "--period", type=positive, default=100_000, metavar="US", help="microseconds between captures (default: 100000)"
+    )
+    parser.add_argument(
+        "--counters", type=_numbers, metavar="0,4", help="the numbers of the counters to capture (default: all)"
+    )
+    parser.add_argument("--timeline", action="store_true", help="ask for the timeline of inferences and layers")
+    parser.add_argument("--packets", action="store_true", help="print a line for each packet")
+    parser.add_argument("--store", type=file_path, metavar="FILE", help="write what a program has sent to a file")
+    parser.add_argument(
+        "-o", "--output", type=file_path, metavar="FILE",
+        help="write a trace: .pftrace or .json; that of a second program has its number in front of the suffix",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(whole(part.strip()) for part in text.split(","))
+
+
+def execute(args: argparse.Namespace) -> None:
+    """Collect or read profiles, show them, and write them as files."""
+    if args.listen == (args.file is not None):
+        raise InvalidArgumentError("give either a file to read, or --listen to wait for programs")
+    _check_targets(args)
+    sessions = _collected(args) if args.listen else [read_stream(args.file, _printer(args))]
+    for session in sessions:
+        _write(args, session)
+    if args.json:
+        write_json([_facts(session) for session in sessions])
+        return
+    for session in sessions:
+        _print(session)
+    if not sessions:
+        say("no program has connected")
+
+
+def _check_targets(args: argparse.Namespace) -> None:
+    sources = [] if args.file is None else [args.file]
+    if args.output is not None and args.output.suffix.lower() not in SUFFIXES:
+        raise InvalidArgumentError(f"--output takes a file with the suffix {', '.join(SUFFIXES)}, not {args.output}")
+    for option, path in (("--output", args.output), ("--store", args.store)):
+        if path is not None:
+            check_writable(option, path, sources)
+
+
+def _collected(args: argparse.Namespace) -> list[Session]:
+    orders = Orders(args.period, args.counters, args.timeline)
+    with Collector(args.socket, orders, _printer(args), keep=args.store is not None) as collector:
+        if not args.json:
+            say(f"listening on {args.socket}")
+        with suppress(KeyboardInterrupt):  # what has been collected until then is shown
+            collector.wait(args.seconds, args.clients)
+    return list(collector.sessions)
+
+
+def _printer(args: argparse.Namespace) -> Any:
+    return _show_packet if args.packets and not args.json else None
+
+
+def _show_packet(session: Session, packet: Packet, content: Any) -> None:
+    kind = packet.kind
+    name = f"packet {packet.word:#010x}" if kind is None else kind.name.lower().replace("_", " ")
+    more = f": {_values(content)}" if isinstance(content, Capture) else ""
+    if kind is Kind.TIMELINE_MESSAGE:
+        more = f": {counted(len(content), 'message')}"
+    say(f"{session.number}: {name}, {counted(len(packet.body), 'byte')}{more}")
+
+
+def _values(capture: Capture) -> str:
+    return ", ".join(f"{number} = {value}" for number, value in capture.values)
+
+
+# --- the result -------------------------------------------------------------------------------------------------------
+
+
+def _write(args: argparse.Namespace, session: Session) -> None:
+    if args.output is not None:
+        writer: Callable[[Recording], str | bytes] = SUFFIXES[args.output.suffix.lower()]
+        trace = writer(session.stream.recording())
+        write_file(_target(args.output, session), trace)
+    if args.store is not None:
+        data = Path(args.file).read_bytes() if session.data is None else bytes(session.data)
+        write_file(_target(args.store, session), data)
+
+
+def _target(path: Path, session: Session) -> Path:
+    """Return the path for the file of a session: the second one gets its number, as in ``trace.2.json``."""
+    return path if session.number == 1 else path.with_suffix(f".{session.number}{path.suffix}")
+
+
+def _facts(session: Session) -> dict[str, Any]:
+    metadata = session.stream.metadata
+    return {
+        "process": None if metadata is None else metadata.process,
+        "pid": None if metadata is None else metadata.pid,
+        "software": None if metadata is None else metadata.software,
+        "bytes": session.size,
+        "error": session.error or None,
+        "packets": session.stream.packets,
+        "counters": _counters(session),
+        "layers": _layers(session),
+        "inferences": len(_inferences(session)),
+        "dropped": session.stream.dropped,
+    }
+
+
+def _counters(session: Session) -> list[dict[str, Any]]:
+    directory = session.stream.directory
+    totals: dict[int, list[int]] = {}
+    for capture in session.stream.captures:
+        for counter, value in capture.values:
+            totals.setdefault(counter, []).append(value)
+    known = {} if directory is None else {item.number: item for item in directory.counters()}
+    result = []
+    for counter in sorted({*known, *totals}):
+        item, values = known.get(counter), totals.get(counter, [])
+        total = sum(values) if item is None or not item.kind else values[-1] if values else 0
+        name, units = ("", "") if item is None else (item.name, item.units)
+        result.append({"number": counter, "name": name, "units": units, "captures": len(values), "value": total})
+    return result
+
+
+def _inferences(session: Session) -> list[Execution]:
+    return [item for item in session.stream.executions() if not item.backend]
+
+
+def _layers(session: Session) -> list[dict[str, Any]]:
+    times: dict[tuple[str, str, str], list[int]] = {}
+    for item in session.stream.executions():
+        times.setdefault((item.network, item.name, item.backend), []).append(item.end - item.begin)
+    return [
+        {
+            "network": network,
+            "layer": name if backend else "",
+            "backend": backend,
+            "count": len(values),
+            "median_us": round(statistics.median(values) / 1000, 3),
+            "total_us": round(sum(values) / 1000, 3),
+        }
+        for (network, name, backend), values in times.items()
+    ]
+
+
+def _print(session: Session) -> None:
+    metadata = session.stream.metadata
+    who = "a program that did not say who it is" if metadata is None else f"{metadata.process}, process {metadata.pid}"
+    end = f"; it ended with: {session.error}" if session.error else ""
+    packets = counted(sum(session.stream.packets.values()), "packet")
+    say(f"{session.number}: {who}: {packets} of {session.size:,} bytes{end}")
+    _show(("counter", "name", "value", "units", "captures"), ("counter", "value", "captures"), [
+        (str(item["number"]), item["name"], str(item["value"]), item["units"], str(item["captures"]))
+        for item in _counters(session)
+    ])  # fmt: skip
+    _show(("network", "layer", "backend", "count", "median us", "total us"), ("count", "median us", "total us"), [
+        (item["network"], item["layer"] or "(inference)", item["backend"], str(item["count"]),
+         f"{item['median_us']:.2f}", f"{item['total_us']:.2f}")
+        for item in _layers(session)
+    ])  # fmt: skip
+
+
+def _show(titles: Sequence[str], numeric: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if rows:
+        show(Table(titles, rows, numeric))

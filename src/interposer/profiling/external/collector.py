@@ -1,0 +1,210 @@
+"""A collector of Arm NN's external profiling protocol, which accepts clients on a socket."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from interposer.core.errors import InvalidArgumentError, ParseError
+from interposer.profiling.external.connections import socket_address
+from interposer.profiling.external.messages import Selection, encode_selection
+from interposer.profiling.external.options import DEFAULT_SOCKET
+from interposer.profiling.external.packets import Kind, Packet, PacketReader
+from interposer.profiling.external.streams import Stream
+
+__all__ = ["Collector", "Orders", "Session", "read_stream"]
+
+_CHUNK: Final = 1 << 16
+_PATIENCE: Final = 0.1
+_TO_SEND: Final = 5.0
+_LARGEST: Final = 1 << 22
+"""The most bytes of a packet of a client; Arm NN's packets have at most 4,096."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a collector asks of each client.
+
+    Args:
+        period: the period of captures in microseconds.
+        counters: the numbers of the counters to capture; None asks for all that the client lists.
+        timeline: whether to ask for the timeline. A client that has enabled it itself sends it in any case.
+    """
+
+    period: int = 100_000
+    counters: tuple[int, ...] | None = None
+    timeline: bool = False
+
+
+@dataclass(slots=True)
+class Session:
+    """One client of a collector: its number from 1 on, what it has sent, and why its session ended.
+
+    `error` is None while the client is connected, and empty if it has ended the connection itself. `size` is the number
+    of bytes that it has sent, and `data` has them if the collector keeps them.
+    """
+
+    number: int
+    stream: Stream
+    size: int = 0
+    error: str | None = None
+    data: bytearray | None = None
+
+
+Heard = Callable[[Session, Packet, Any], None]
+
+
+class Collector:
+    """Listens on a socket of Unix domain, and talks to each client that connects in a thread of its own.
+
+    A client that sends damaged packets is disconnected; the others go on. Use it in a ``with`` block. `sessions` may be
+    read at any time.
+
+    Args:
+        path: the path of the socket; "@" in front stands for an abstract one. A file of this name must not exist.
+        orders: what to ask of clients.
+        heard: called with each packet of a client: the session, the packet, and what it contains as of `Stream.add`.
+            The threads of all clients call it, one at a time.
+        keep: whether sessions keep the bytes that clients have sent.
+
+    Raises:
+        InvalidArgumentError: the socket cannot be created.
+    """
+
+    def __init__(
+        self, path: str = DEFAULT_SOCKET, orders: Orders | None = None, heard: Heard | None = None, keep: bool = False
+    ) -> None:
+        self.path, self._orders, self._heard, self._keep = path, orders or Orders(), heard, keep
+        self.sessions: list[Session] = []
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.bind(socket_address(path))
+            self._socket.listen()
+        except (OSError, ValueError) as error:
+            self._socket.close()
+            raise InvalidArgumentError(f"the socket {path!r} cannot be created: {error}") from error
+        self._start(self._accept)
+
+    def _start(self, target: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, name="interposer-collector", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while not self._closing.is_set():
+            readable, _, _ = select.select([self._socket], [], [], _PATIENCE)
+            if readable:
+                connection, _ = self._socket.accept()
+                session = Session(len(self.sessions) + 1, Stream(), data=bytearray() if self._keep else None)
+                self.sessions.append(session)
+                self._start(self._talk, session, connection)
+
+    def _talk(self, session: Session, connection: socket.socket) -> None:
+        reader = PacketReader(limit=_LARGEST)
+        try:
+            with connection:
+                connection.settimeout(_TO_SEND)
+                while not self._closing.is_set():
+                    readable, _, _ = select.select([connection], [], [], _PATIENCE)
+                    data = connection.recv(_CHUNK) if readable else None
+                    if data == b"":
+                        break
+                    self._take(session, reader, connection, data or b"")
+            session.error = f"{reader.rest} bytes of a packet are missing at the end" if reader.rest else ""
+        except (OSError, ParseError) as error:
+            session.error = str(error)
+
+    def _take(self, session: Session, reader: PacketReader, connection: socket.socket, data: bytes) -> None:
+        session.size += len(data)
+        if session.data is not None:
+            session.data += data
+        for packet in reader.feed(data):
+            if not session.stream.packets and reader.order is not None:
+                session.stream = Stream(reader.order)
+            with self._lock:
+                content = session.stream.add(packet)
+                if self._heard is not None:
+                    self._heard(session, packet, content)
+            self._answer(session, packet, connection, reader.order or "<")
+
+    def _answer(self, session: Session, packet: Packet, connection: socket.socket, order: str) -> None:
+        """Accept a client after its metadata, and ask for counters once their directory has come."""
+        if packet.kind is Kind.STREAM_METADATA:
+            connection.sendall(Packet(Kind.CONNECTION_ACKNOWLEDGED, b"").encode(order))
+        elif packet.kind is Kind.COUNTER_DIRECTORY and session.stream.packets[packet.kind.name] == 1:
+            body = encode_selection(self._selection(session), order)
+            connection.sendall(Packet(Kind.COUNTER_SELECTION, body).encode(order))
+            if self._orders.timeline:
+                connection.sendall(Packet(Kind.ACTIVATE_TIMELINE, b"").encode(order))
+
+    def _selection(self, session: Session) -> Selection:
+        directory, wanted = session.stream.directory, self._orders.counters
+        known = () if directory is None else tuple(item.number for item in directory.counters())
+        return Selection(self._orders.period, known if wanted is None else wanted)
+
+    def wait(self, seconds: float | None = None, clients: int | None = None) -> bool:
+        """Wait until so many clients have come and gone, or the seconds are over; return True if they have.
+
+        None for `clients` waits for all seconds, and None for `seconds` waits without an end.
+        """
+        end = None if seconds is None else monotonic() + seconds
+        while end is None or monotonic() < end:
+            gone = [item for item in list(self.sessions) if item.error is not None]
+            if clients is not None and len(gone) >= clients:
+                return True
+            self._closing.wait(_PATIENCE / 2)
+        return False
+
+    def close(self) -> None:
+        """End all connections, and remove the socket."""
+        self._closing.set()
+        for thread in list(self._threads):
+            thread.join(_TO_SEND)
+        self._socket.close()
+        if not self.path.startswith("@"):
+            with suppress(OSError):
+                os.unlink(self.path)
+
+    def __enter__(self) -> Collector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_stream(path: str | os.PathLike[str], heard: Heard | None = None) -> Session:
+    """Return the session of a file that has the bytes of a client, as a capture or a collector writes it.
+
+    Raises:
+        ParseError: the file cannot be read, is no such stream, or is damaged; says where.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ParseError(f"the file cannot be read: {error.strerror or error}", path=os.fspath(path)) from error
+    reader = PacketReader(limit=_LARGEST)
+    session = Session(1, Stream(), len(data), "")
+    try:
+        for packet in reader.feed(data):
+            if not session.stream.packets and reader.order is not None:
+                session.stream = Stream(reader.order)
+            content = session.stream.add(packet)
+            if heard is not None:
+                heard(session, packet, content)
+    except ParseError as error:
+        raise ParseError(str(error), path=os.fspath(path)) from error
+    if reader.rest:
+        message = f"the stream ends within a packet: {reader.rest} bytes are left after byte {reader.offset}"
+        raise ParseError(message, path=os.fspath(path))
+    return session

@@ -1,0 +1,220 @@
+"""What a client has sent: its metadata, counters, captures and timeline, and the recording that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from interposer.profiling.events import Category, Counter, CounterClass, Interval, Sample, Site, TracedNetwork
+from interposer.profiling.external.guids import static_guid
+from interposer.profiling.external.messages import (
+    Capture,
+    Directory,
+    Selection,
+    StreamMetadata,
+    decode_capture,
+    decode_directory,
+    decode_metadata,
+    decode_selection,
+)
+from interposer.profiling.external.packets import Kind, Packet
+from interposer.profiling.external.timeline import (
+    END_OF_LIFE,
+    START_OF_LIFE,
+    Event,
+    Label,
+    Relation,
+    Relationship,
+    decode_messages,
+)
+from interposer.profiling.recorder import Recording
+
+__all__ = ["Execution", "Stream"]
+
+_NAME, _TYPE, _BACKEND, _CHILD, _EXECUTION_OF = (
+    static_guid(text) for text in ("name", "type", "backendId", "child", "execution_of")
+)
+MOST_OBJECTS: Final = 1 << 22
+"""The most objects, relationships and captures that a stream keeps; later ones are counted and dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One execution of a network or of a workload: what was executed, its begin and end in nanoseconds, and its thread.
+
+    `backend` is empty for a whole inference. `inference` numbers the inferences of the stream from 0.
+    """
+
+    name: str
+    network: str
+    inference: int
+    begin: int
+    end: int
+    thread: int
+    backend: str = ""
+
+
+@dataclass(slots=True)
+class _Object:
+    """An object of the timeline: its labels by their meaning, what it is part of, and the events of its life."""
+
+    labels: dict[int, int] = field(default_factory=dict)
+    parents: list[int] = field(default_factory=list)
+    executed: int | None = None
+    begin: Event | None = None
+    end: Event | None = None
+
+
+class Stream:
+    """Decodes the packets of one client. Not thread-safe.
+
+    Args:
+        order: the order of bytes of the client.
+
+    Attributes:
+        metadata: who the client is; None before its first packet.
+        directory: its counters; None before it has sent them.
+        captures: the captured values, in the order in which they came.
+        packets: the number of packets of each kind, by name.
+        dropped: the number of objects that were not kept, because there were too many.
+    """
+
+    def __init__(self, order: str = "<") -> None:
+        self._order = order
+        self.metadata: StreamMetadata | None = None
+        self.directory: Directory | None = None
+        self.selection: Selection | None = None
+        self.captures: list[Capture] = []
+        self.packets: dict[str, int] = {}
+        self.dropped = 0
+        self._labels: dict[int, str] = {}
+        self._objects: dict[int, _Object] = {}
+        self._events: dict[int, Event] = {}
+
+    def add(self, packet: Packet) -> Any:
+        """Decode a packet, and return what it contains: an object of `messages`, a list of messages, or None.
+
+        Raises:
+            ParseError: the packet is damaged; what came before stays.
+        """
+        kind, order = packet.kind, self._order
+        name = kind.name if kind is not None else f"{packet.word:#010x}"
+        self.packets[name] = self.packets.get(name, 0) + 1
+        match kind:
+            case Kind.STREAM_METADATA:
+                self.metadata = decode_metadata(packet.body, order)
+                return self.metadata
+            case Kind.COUNTER_DIRECTORY:
+                self.directory = decode_directory(packet.body, order)
+                return self.directory
+            case Kind.COUNTER_SELECTION:
+                self.selection = decode_selection(packet.body, order)
+                return self.selection
+            case Kind.COUNTER_CAPTURE:
+                capture = decode_capture(packet.body, order)
+                if self._has_room():
+                    self.captures.append(capture)
+                return capture
+            case Kind.TIMELINE_MESSAGE:
+                messages = list(decode_messages(packet.body, order))
+                for message in messages:
+                    self._take(message)
+                return messages
+        return None
+
+    def _has_room(self) -> bool:
+        fits = len(self._objects) + len(self._events) + len(self.captures) + len(self._labels) < MOST_OBJECTS
+        self.dropped += not fits
+        return fits
+
+    def _take(self, message: object) -> None:
+        if not self._has_room():
+            return
+        if isinstance(message, Label):
+            self._labels[message.guid] = message.text
+        elif isinstance(message, Event):
+            self._events[message.guid] = message
+        elif isinstance(message, Relationship):
+            self._relate(message)
+
+    def _relate(self, item: Relationship) -> None:
+        if item.kind == Relation.LABEL:
+            self._object(item.head).labels[item.attribute] = item.tail
+        elif item.kind == Relation.EXECUTION and item.attribute == START_OF_LIFE:
+            self._object(item.head).begin = self._events.pop(item.tail, None)
+        elif item.kind == Relation.EXECUTION and item.attribute == END_OF_LIFE:
+            self._object(item.head).end = self._events.pop(item.tail, None)
+        elif item.kind == Relation.RETENTION and item.attribute == _EXECUTION_OF:
+            self._object(item.tail).executed = item.head
+        elif item.kind == Relation.RETENTION and item.attribute == _CHILD:
+            self._object(item.tail).parents.append(item.head)
+
+    def _object(self, guid: int) -> _Object:
+        return self._objects.setdefault(guid, _Object())
+
+    # --- the recording ------------------------------------------------------------------------------------------------
+
+    def executions(self) -> Iterator[Execution]:
+        """Yield the inferences that have ended, each before the executions of its workloads."""
+        inferences = {guid: number for number, guid in enumerate(self._of_type("inference"))}
+        for guid, number in inferences.items():
+            item = self._objects[guid]
+            if item.begin is not None and item.end is not None:
+                name = self._network(item.executed)
+                yield Execution(name, name, number, item.begin.at, item.end.at, item.begin.thread)
+        for guid in self._of_type("workload_execution"):
+            item = self._objects[guid]
+            inference = next((parent for parent in item.parents if parent in inferences), None)
+            if item.begin is None or item.end is None or inference is None:
+                continue
+            workload = None if item.executed is None else self._objects.get(item.executed)
+            yield Execution(
+                self._layer(workload), self._network(self._objects[inference].executed), inferences[inference],
+                item.begin.at, item.end.at, item.begin.thread, self._label(workload, _BACKEND),
+            )  # fmt: skip
+
+    def _of_type(self, name: str) -> list[int]:
+        kind = static_guid(name)
+        return [guid for guid, item in self._objects.items() if item.labels.get(_TYPE) == kind]
+
+    def _label(self, item: _Object | None, meaning: int) -> str:
+        guid = None if item is None else item.labels.get(meaning)
+        return "" if guid is None else self._labels.get(guid, "")
+
+    def _layer(self, workload: _Object | None) -> str:
+        """Return the name of the layer of a workload."""
+        parents = [] if workload is None else workload.parents
+        names = (self._label(self._objects.get(parent), _NAME) for parent in parents)
+        return next((name for name in names if name), "workload")
+
+    def _network(self, guid: int | None) -> str:
+        return "network" if guid is None else f"network {guid}"
+
+    def recording(self) -> Recording:
+        """Return the executions and captures as a recording, which can be written as a trace."""
+        networks: dict[str, TracedNetwork] = {}
+        intervals = []
+        for item in self.executions():
+            network = networks.setdefault(item.network, TracedNetwork(item.network, len(networks), len(networks)))
+            category = Category.LAYER if item.backend else Category.RUN
+            site = Site(category, item.name, network=network, layer=item.name, backend=item.backend)
+            intervals.append(Interval(site, item.begin, item.end, item.thread, item.inference, item.inference))
+        ordered = sorted(intervals, key=lambda item: (item.begin, -item.end))
+        threads = {item.thread: f"thread {item.thread}" for item in ordered}
+        return Recording(tuple(ordered), (), tuple(self._samples()), self.dropped, threads)
+
+    def _samples(self) -> Iterator[Sample]:
+        known = {} if self.directory is None else {item.number: item for item in self.directory.counters()}
+        counters: dict[int, Counter] = {}
+        for capture in self.captures:
+            for number, value in capture.values:
+                item = known.get(number)
+                if number not in counters:
+                    counters[number] = Counter(
+                        item.name if item is not None else f"counter {number}",
+                        item.units if item is not None and item.units else "events",
+                        CounterClass.EVENT if item is None or not item.kind else CounterClass.VALUE,
+                        number=number,
+                    )
+                yield Sample(counters[number], capture.at, value * (1.0 if item is None else item.multiplier))

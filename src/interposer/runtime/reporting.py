@@ -1,0 +1,73 @@
+"""Reports of a runtime to a collector of profiles: the networks that it loads, and the layers that these have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from interposer.ir.graph import Layer
+from interposer.ops.control import Constant, Input, Output
+from interposer.profiling.external.options import ExternalProfilingOptions
+
+if TYPE_CHECKING:
+    from interposer.profiling.external.client import ProfilingClient
+    from interposer.profiling.external.structure import NetworkOutline
+    from interposer.runtime.loaded import LoadedNetwork
+
+__all__ = ["Reporting"]
+
+_PATIENCE: Final = 3.0
+"""How many seconds a new runtime waits for a collector."""
+
+
+class Reporting:
+    """Reports networks to a `ProfilingClient`; does nothing without one."""
+
+    def __init__(self, client: ProfilingClient | None) -> None:
+        self.client = client
+
+    @classmethod
+    def of(cls, options: ExternalProfilingOptions | None, backends: int) -> Reporting:
+        """Return the reporting that the options ask for, after a collector has accepted it or three seconds.
+
+        `backends` is the number of backends that are registered.
+        """
+        if options is None or not options.enable_profiling:
+            return cls(None)
+        from interposer.profiling.external.client import ProfilingClient  # noqa: PLC0415 - few runtimes need it
+
+        client = ProfilingClient(options, backends)
+        client.wait_until_active(_PATIENCE)
+        return cls(client)
+
+    def network_loaded(self, loaded: LoadedNetwork) -> None:
+        """Report a network and its layers."""
+        if self.client is not None:
+            self.client.network_loaded(_outline(loaded))
+
+    def network_unloaded(self, loaded: LoadedNetwork) -> None:
+        """Report that a network has been unloaded."""
+        if self.client is not None:
+            self.client.network_unloaded(loaded.traced.number)
+
+    def close(self) -> None:
+        """End the connection to the collector."""
+        if self.client is not None:
+            self.client.close()
+
+
+def _outline(loaded: LoadedNetwork) -> NetworkOutline:
+    """Return the layers of a network without constants and states, in the order of execution."""
+    from interposer.profiling.external.structure import LayerOutline, NetworkOutline  # noqa: PLC0415
+
+    layers = [layer for layer in loaded.optimized.graph.topological() if _is_shown(layer)]
+    places = {layer: place for place, layer in enumerate(layers)}
+    outlines = []
+    for layer in layers:
+        sources = dict.fromkeys(places[value.producer] for value in layer.values if value.producer in places)
+        backend = "" if isinstance(layer.op, Input | Output) else str(layer.backend or "")
+        outlines.append(LayerOutline(layer.name, tuple(sources), backend, layer.kind))
+    return NetworkOutline(loaded.traced.number, tuple(outlines))
+
+
+def _is_shown(layer: Layer) -> bool:
+    return not isinstance(layer.op, Constant) and not (isinstance(layer.op, Input | Output) and layer.op.state)

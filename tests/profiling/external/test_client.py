@@ -1,0 +1,342 @@
+"""A runtime that sends its profile: to a collector, to files, and to collectors that misbehave."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.core.errors import InvalidArgumentError
+from interposer.profiling.external.collector import read_stream
+from interposer.profiling.external.connections import socket_address
+from interposer.profiling.external.messages import Selection, decode_capture, decode_selection, encode_selection
+from interposer.profiling.external.options import ExternalProfilingOptions
+from interposer.profiling.external.packets import Kind, Packet, PacketReader
+from interposer.profiling.external.timeline import Entity, Event, Label, decode_messages
+
+pytestmark = pytest.mark.needs_cpuref
+RECORDINGS = Path(__file__).resolve().parents[4] / "shared/armnn/profiling"
+FEEDS = {0: np.ones((1, 4), np.float32), 1: np.ones((1, 4), np.float32)}
+ACK, REQUEST = Packet(Kind.CONNECTION_ACKNOWLEDGED, b""), Packet(Kind.REQUEST_COUNTER_DIRECTORY, b"")
+ENABLE, DISABLE = Packet(Kind.ACTIVATE_TIMELINE, b""), Packet(Kind.DEACTIVATE_TIMELINE, b"")
+
+
+def network() -> ip.Network:
+    """The network of the recordings: in0 + in1, and a ReLU."""
+    result = ip.Network("net")
+    inputs = [result.add_input_layer(n, ip.TensorInfo((1, 4)), name=f"in{n}") for n in range(2)]
+    total = result.add_addition_layer(*inputs, name="add")
+    relu = result.add_activation_layer(total, function=ip.ops.ActivationFunction.RELU, name="relu")
+    result.add_output_layer(0, relu, name="out")
+    return result
+
+
+class Peer:
+    """The other end of a client's connection, whose packets a thread collects."""
+
+    def __init__(self, path: str) -> None:
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(socket_address(path))
+        self.listener.listen()
+        self.packets: list[Packet] = []
+        self.connected = threading.Event()
+        self.connections: list[socket.socket] = []
+        self.open = True
+        self.thread = threading.Thread(target=self._work, daemon=True)
+        self.thread.start()
+
+    def _work(self) -> None:
+        with suppress(OSError):
+            while self.open:
+                connection, _ = self.listener.accept()
+                self.connections.append(connection)
+                self.connected.set()
+                reader = PacketReader()
+                with suppress(OSError):
+                    while data := connection.recv(1 << 16):
+                        self.packets += reader.feed(data)
+
+    def send(self, *packets: Packet) -> None:
+        assert self.connected.wait(10)
+        self.connections[-1].sendall(b"".join(packet.encode() for packet in packets))
+
+    def kinds(self) -> list[Kind | None]:
+        return [packet.kind for packet in self.packets]
+
+    def until(self, kind: Kind, count: int = 1) -> list[Packet]:
+        """Wait until so many packets of a kind have come, and return all of that kind."""
+        end = time.monotonic() + 20
+        while sum(item.kind is kind for item in self.packets) < count and time.monotonic() < end:
+            time.sleep(0.005)
+        found = [item for item in self.packets if item.kind is kind]
+        assert len(found) >= count
+        return found
+
+    def close(self) -> None:
+        self.open = False
+        for item in (*self.connections, self.listener):
+            with suppress(OSError):
+                item.shutdown(socket.SHUT_RDWR)
+            item.close()
+
+
+@pytest.fixture
+def peer(tmp_path) -> Iterator[Peer]:
+    result = Peer(str(tmp_path / "socket"))
+    yield result
+    result.close()
+
+
+@pytest.fixture
+def runtime(peer, tmp_path, monkeypatch):
+    """Return a function that creates a runtime whose client is connected to the peer."""
+    monkeypatch.setattr("interposer.runtime.reporting._PATIENCE", 0.0)
+
+    @contextmanager
+    def created(**options: object) -> Iterator[ip.Runtime]:
+        profiling = ExternalProfilingOptions(True, socket=str(tmp_path / "socket"), **options)
+        with ip.Runtime(ip.CreationOptions(profiling=profiling)) as result:
+            yield result
+
+    return created
+
+
+def run(runtime: ip.Runtime, times: int = 1) -> int:
+    number = runtime.load_network(ip.optimize(network(), ["CpuRef"], runtime.device_spec))
+    for _ in range(times):
+        assert runtime.enqueue_workload(number, FEEDS)[0].tolist() == [[2, 2, 2, 2]]
+    return number
+
+
+def select(period: int, *counters: int) -> Packet:
+    return Packet(Kind.COUNTER_SELECTION, encode_selection(Selection(period, counters)))
+
+
+def test_a_session_is_answered_as_arm_nn_answers_it(peer, runtime):
+    with runtime() as item:
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(ACK, REQUEST)
+        peer.until(Kind.TIMELINE_DIRECTORY)
+        assert peer.kinds() == [
+            Kind.STREAM_METADATA, Kind.COUNTER_DIRECTORY, Kind.COUNTER_DIRECTORY, Kind.TIMELINE_DIRECTORY,
+        ]  # fmt: skip
+        peer.send(select(100_000, 0, 1, 2, 3, 4))
+        first, *_ = peer.until(Kind.COUNTER_CAPTURE)
+        assert [pair[0] for pair in decode_capture(first.body).values] == [0, 1, 2, 3, 4]
+        assert decode_capture(first.body).values[2][1] > 0  # the backends that are registered
+        run(item, 3)
+        peer.send(select(10_000, 4))
+        peer.until(Kind.COUNTER_SELECTION, 2)
+        captures = peer.until(Kind.COUNTER_CAPTURE, len(peer.until(Kind.COUNTER_CAPTURE)) + 3)
+        assert sum(value for each in captures for key, value in decode_capture(each.body).values if key == 4) == 3
+
+
+@pytest.mark.parametrize(
+    ("sent", "echoed"),
+    [
+        (b"", Selection(0)),
+        (encode_selection(Selection(500_000)), Selection(500_000)),
+        (encode_selection(Selection(0, (4, 3, 4))), Selection(0, (3, 4, 4))),
+        (encode_selection(Selection(120_000, (4, 0, 4, 9))), Selection(120_000, (0, 4, 4))),
+        (encode_selection(Selection(5000, (4, 99))), Selection(10_000, (4,))),
+    ],
+)
+def test_a_selection_is_echoed_without_unknown_counters_and_with_a_period_that_is_not_too_short(
+    sent, echoed, peer, runtime
+):
+    with runtime():
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(ACK, Packet(Kind.COUNTER_SELECTION, sent))
+        [answer] = peer.until(Kind.COUNTER_SELECTION)
+        assert decode_selection(answer.body) == echoed
+
+
+def test_a_counter_that_is_selected_twice_counts_once(peer, runtime):
+    with runtime() as item:
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(ACK)
+        peer.until(Kind.COUNTER_DIRECTORY)
+        run(item, 2)
+        peer.send(select(1_000_000, 0, 4, 4))
+        first, *_ = peer.until(Kind.COUNTER_CAPTURE)
+        assert decode_capture(first.body).values == ((0, 1), (4, 2), (4, 0))
+
+
+def test_commands_before_the_acknowledgement_are_dropped_and_repeated_ones_unanswered(peer, runtime):
+    with runtime():
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(REQUEST, ENABLE)
+        peer.until(Kind.STREAM_METADATA, 2)  # sent again each second
+        peer.send(ACK, ACK, ENABLE, ENABLE, DISABLE, DISABLE)
+        peer.send(Packet(Kind.PER_JOB_COUNTER_SELECTION, bytes(14)), Packet(0x00090000, b""), REQUEST)
+        peer.until(Kind.COUNTER_DIRECTORY, 2)
+        peer.until(Kind.TIMELINE_DIRECTORY, 2)
+        assert [kind for kind in peer.kinds() if kind is not Kind.STREAM_METADATA] == [
+            Kind.COUNTER_DIRECTORY, Kind.TIMELINE_DIRECTORY, Kind.TIMELINE_MESSAGE, Kind.COUNTER_DIRECTORY,
+            Kind.TIMELINE_DIRECTORY,
+        ]  # fmt: skip
+
+
+def masked(packet: Packet) -> list[object]:
+    """Return the messages of a packet without times, threads, process ids and the numbers of objects."""
+    messages = list(decode_messages(packet.body))
+    pids = {message.guid for message in messages if isinstance(message, Label) and message.text.isdigit()}
+    return [_masked(message, pids) for message in messages]
+
+
+def _masked(message: object, pids: set[int]) -> object:
+    if isinstance(message, Entity | Event):
+        return type(message).__name__
+    if isinstance(message, Label):
+        return "pid" if message.guid in pids else message
+    assert isinstance(message, tuple)
+    return tuple("pid" if field in pids else field if field > 1 << 62 or field < 4 else "object" for field in message)
+
+
+@pytest.mark.skipif(not RECORDINGS.is_dir(), reason="the recordings of Arm NN are not here")
+def test_the_timeline_of_a_file_is_that_of_arm_nn_message_for_message(tmp_path):
+    path = tmp_path / "profile.bin"
+    options = ExternalProfilingOptions(True, True, outgoing_capture_file=path, file_only=True)
+    with ip.Runtime(ip.CreationOptions(profiling=options)) as item:
+        run(item, 3)
+        time.sleep(0.2)
+    expected = list(PacketReader().feed((RECORDINGS / "file_only_timeline.bin").read_bytes()))
+    found = list(PacketReader().feed(path.read_bytes()))
+    assert [packet.kind for packet in found] == [packet.kind for packet in expected]
+    pairs = zip(found, expected, strict=True)
+    timeline = [(mine, theirs) for mine, theirs in pairs if mine.kind is Kind.TIMELINE_MESSAGE]
+    for mine, theirs in timeline:
+        assert masked(mine) == masked(theirs)
+
+
+def test_a_file_has_the_stream_of_a_runtime_without_a_collector(tmp_path):
+    path, incoming = tmp_path / "out.bin", tmp_path / "in.bin"
+    options = ExternalProfilingOptions(
+        True, True, outgoing_capture_file=path, incoming_capture_file=incoming, file_only=True
+    )
+    with ip.Runtime(ip.CreationOptions(profiling=options)) as item:
+        run(item, 2)
+    stream = read_stream(path).stream
+    names = [(each.name, each.backend, each.inference) for each in stream.executions() if each.backend]
+    assert [name for name, _, number in names if number == 0] == ["in0", "in1", "add", "relu", "out"]
+    assert {backend for _, backend, _ in names} == {"CpuRef"}
+    assert sum(not each.backend for each in stream.executions()) == 2
+    assert incoming.read_bytes() == ACK.encode()
+
+
+def test_a_timeline_that_is_asked_for_later_has_the_networks_that_are_loaded(peer, runtime):
+    with runtime() as item:
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(ACK)
+        peer.until(Kind.COUNTER_DIRECTORY)
+        number = run(item)
+        time.sleep(0.2)
+        peer.send(ENABLE)
+        _, structure, *_ = peer.until(Kind.TIMELINE_MESSAGE, 2)
+        labels = [message.text for message in decode_messages(structure.body) if isinstance(message, Label)]
+        assert labels == ["in0", "in1", "add", "CpuRef", "relu", "CpuRef", "out"]
+        item.enqueue_workload(number, FEEDS)
+        peer.until(Kind.TIMELINE_MESSAGE, 6)
+
+
+def test_a_client_connects_again_after_a_collector_has_gone(peer, runtime):
+    with runtime() as item:
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(ACK)
+        peer.until(Kind.COUNTER_DIRECTORY)
+        peer.connections[-1].shutdown(socket.SHUT_RDWR)
+        run(item, 2)
+        peer.until(Kind.STREAM_METADATA, 2)
+        peer.send(ACK)
+        peer.until(Kind.COUNTER_DIRECTORY, 2)
+        assert len(peer.connections) == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff" * 64,  # packets of 16 MiB that never come
+        b"\0\1\0\0" * 1000,
+        ACK.encode(">"),  # the wrong order of bytes
+        Packet(Kind.COUNTER_SELECTION, b"\1\2\3").encode() * 100,
+        ACK.encode()[:5],
+        ACK.encode() + Packet(Kind.COUNTER_SELECTION, bytes(7)).encode() + Packet(0xFFFF0000, bytes(1000)).encode(),
+    ],
+    ids=["garbage", "words", "order", "selections", "cut", "unknown"],
+)
+def test_a_collector_that_misbehaves_does_not_stop_inferences(data, peer, runtime):
+    with runtime() as item:
+        peer.until(Kind.STREAM_METADATA)
+        peer.connections[-1].sendall(data)
+        run(item, 3)
+        time.sleep(0.1)
+        peer.connections[-1].close()
+        run(item, 3)
+
+
+def test_a_collector_that_does_not_read_does_not_stop_inferences(tmp_path, monkeypatch):
+    monkeypatch.setattr("interposer.runtime.reporting._PATIENCE", 0.0)
+    monkeypatch.setattr("interposer.profiling.external.connections._MOST_PENDING", 10_000)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+        options = ExternalProfilingOptions(True, True, socket=str(tmp_path / "socket"))
+        with ip.Runtime(ip.CreationOptions(profiling=options)) as item:
+            connection, _ = listener.accept()
+            connection.sendall(ACK.encode() + select(10_000, 4).encode())
+            run(item, 500)
+            connection.close()
+
+
+def test_without_a_collector_a_runtime_works_and_says_so_once(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("interposer.runtime.reporting._PATIENCE", 0.05)
+    monkeypatch.setattr("interposer.profiling.external.client._RETRY", 0.01)
+    options = ExternalProfilingOptions(True, socket=str(tmp_path / "none"))
+    with ip.Runtime(ip.CreationOptions(profiling=options)) as item:
+        run(item, 2)
+        time.sleep(0.1)
+    said = [record.getMessage() for record in caplog.records if record.name == "interposer.profiling"]
+    assert said == ["there is no collector of profiles: No such file or directory; trying again"]
+
+
+def test_networks_of_other_runtimes_are_not_reported(peer, runtime):
+    with runtime() as item, ip.Runtime() as other:
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(ACK)
+        peer.until(Kind.COUNTER_DIRECTORY)
+        run(other, 5)
+        run(item)
+        peer.send(select(1_000_000, 0, 4))
+        first, *_ = peer.until(Kind.COUNTER_CAPTURE)
+        assert decode_capture(first.body).values == ((0, 1), (4, 1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"timeline_enabled": True}, "It is not possible to enable timeline reporting without profiling being enabled"),
+        ({"capture_period": -1}, "capture_period must not be negative, as -1 is"),
+        ({"capture_period": "x"}, "capture_period must be a number of microseconds, not 'x'"),
+        ({"file_only": 1}, "file_only must be True or False, not 1"),
+        ({"socket": 3}, "socket must be a path, not 3"),
+    ],
+)
+def test_wrong_options_are_refused(arguments, message):
+    with pytest.raises(InvalidArgumentError) as error:
+        ExternalProfilingOptions(**arguments)
+    assert str(error.value) == message
+
+
+def test_a_file_format_that_does_not_exist_is_only_a_warning(tmp_path, caplog):
+    options = ExternalProfilingOptions(
+        True, file_format="JSON", outgoing_capture_file=tmp_path / "a.bin", file_only=True
+    )
+    ip.Runtime(ip.CreationOptions(profiling=options)).close()
+    assert "the file format 'JSON' of profiling files is not implemented; it is binary" in caplog.text
