@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from interposer.optimizer.optimize import optimize
     from interposer.optimizer.optimizer_options import OptimizerOptions
     from interposer.plugins import BackendRegistry, DeviceSpec, process_registry
-    from interposer.profiling import Profile, profile
+    from interposer.profiling import ExternalProfilingOptions, Profile, profile
     from interposer.quantization.quantizer import QuantizedNetwork, quantize
     from interposer.report.optimized import OptimizedNetwork
     from interposer.runtime import CreationOptions, RunControl, Runtime, WorkingMemHandle
@@ -60,7 +60,7 @@ _HOMES = {
     "interposer.plugins": ("BackendRegistry", "DeviceSpec", "process_registry"),
     "interposer.core.errors": ("InterposerError",),
     "interposer.ir.network": ("Network",),
-    "interposer.profiling": ("Profile", "profile"),
+    "interposer.profiling": ("ExternalProfilingOptions", "Profile", "profile"),
     "interposer.quantization": ("QuantizedNetwork", "quantize"),
     "interposer.report.optimized": ("OptimizedNetwork",),
     "interposer.kernels": ("compute",),
@@ -83,6 +83,7 @@ __all__ = [
     "DataLayout",
     "DataType",
     "DeviceSpec",
+    "ExternalProfilingOptions",
     "InterposerError",
     "Isolation",
     "Limits",

@@ -10,6 +10,7 @@ from interposer.profiling.events import (
     Site,
     TracedNetwork,
 )
+from interposer.profiling.external.options import ExternalProfilingOptions
 from interposer.profiling.profile import LayerTimes, Profile, profile
 from interposer.profiling.profiler import Profiler
 from interposer.profiling.recorder import Recorder, Recording
@@ -18,6 +19,7 @@ __all__ = [
     "Category",
     "Counter",
     "CounterClass",
+    "ExternalProfilingOptions",
     "Instant",
     "Interval",
     "LayerTimes",

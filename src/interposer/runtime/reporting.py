@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from interposer.ir.graph import Layer
 from interposer.ops.control import Constant, Input, Output
+from interposer.profiling.events import Counter
 from interposer.profiling.external.options import ExternalProfilingOptions
 
 if TYPE_CHECKING:
@@ -26,16 +28,16 @@ class Reporting:
         self.client = client
 
     @classmethod
-    def of(cls, options: ExternalProfilingOptions | None, backends: int) -> Reporting:
+    def of(cls, options: ExternalProfilingOptions | None, backends: int, counters: Mapping[int, Counter]) -> Reporting:
         """Return the reporting that the options ask for, after a collector has accepted it or three seconds.
 
-        `backends` is the number of backends that are registered.
+        `backends` is the number of backends that are registered, and `counters` has their counters by number.
         """
         if options is None or not options.enable_profiling:
             return cls(None)
         from interposer.profiling.external.client import ProfilingClient  # noqa: PLC0415 - few runtimes need it
 
-        client = ProfilingClient(options, backends)
+        client = ProfilingClient(options, backends, counters)
         client.wait_until_active(_PATIENCE)
         return cls(client)
 

@@ -16,10 +16,17 @@ import interposer as ip
 from interposer.core.errors import InvalidArgumentError
 from interposer.profiling.external.collector import read_stream
 from interposer.profiling.external.connections import socket_address
-from interposer.profiling.external.messages import Selection, decode_capture, decode_selection, encode_selection
+from interposer.profiling.external.messages import (
+    Selection,
+    decode_capture,
+    decode_directory,
+    decode_selection,
+    encode_selection,
+)
 from interposer.profiling.external.options import ExternalProfilingOptions
 from interposer.profiling.external.packets import Kind, Packet, PacketReader
 from interposer.profiling.external.timeline import Entity, Event, Label, decode_messages
+from tests.profiling.test_backends import Counting as CountingBackend
 
 pytestmark = pytest.mark.needs_cpuref
 RECORDINGS = Path(__file__).resolve().parents[4] / "shared/armnn/profiling"
@@ -340,3 +347,29 @@ def test_a_file_format_that_does_not_exist_is_only_a_warning(tmp_path, caplog):
     )
     ip.Runtime(ip.CreationOptions(profiling=options)).close()
     assert "the file format 'JSON' of profiling files is not implemented; it is binary" in caplog.text
+
+
+def test_counters_of_backends_are_listed_and_captured(peer, runtime):
+    with runtime() as item:
+        item.registry.register("Counting", CountingBackend)
+        net = ip.Network("sum")
+        x = net.add_input_layer(0, ip.TensorInfo((2, 3)), name="x")
+        net.add_output_layer(0, net.add_addition_layer(x, x, name="twice"), name="y")
+        number = item.load_network(ip.optimize(net, ["Counting", "CpuRef"], item.device_spec))
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(ACK)
+        [packet] = peer.until(Kind.COUNTER_DIRECTORY)
+        directory = decode_directory(packet.body)
+        added = [counter for category in directory.categories[1:] for counter in category.counters]
+        assert [category.name for category in directory.categories] == ["ArmNN_Runtime", "Counting_work"]
+        assert [counter.name for counter in added] == ["additions", "heat of core 0", "heat of core 1"]
+        assert [name for _, name, _ in directory.devices] == ["unit 0"]
+        for _ in range(4):
+            item.enqueue_workload(number, {0: np.ones((2, 3), np.float32)})
+        peer.send(select(10_000, added[0].number))
+        total, end = 0, time.monotonic() + 20
+        while total < 4 and time.monotonic() < end:
+            captures = peer.until(Kind.COUNTER_CAPTURE)
+            total = sum(value for each in captures for _, value in decode_capture(each.body).values)
+            time.sleep(0.01)
+        assert total == 4

@@ -160,8 +160,8 @@ def damaged(data: bytes, generator: random.Random) -> bytes:
                 del result[at : at + generator.randint(1, 64)]
             case _:
                 result[at:at] = result[at : at + generator.randint(1, 64)]
-        if len(result) < 2:
-            break
+        if not result:
+            return b""
     return bytes(result[: generator.randint(1, len(result))] if generator.random() < 0.2 else result)
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -14,9 +14,15 @@ from time import monotonic, perf_counter_ns
 from typing import Final
 
 from interposer.core.errors import ParseError
-from interposer.profiling.events import Category, Interval, TracedNetwork
+from interposer.profiling.events import Category, Counter, Interval, TracedNetwork
 from interposer.profiling.external.connections import Connection, open_connection
-from interposer.profiling.external.counting import INFERENCES, NETWORK_LOADS, NETWORK_UNLOADS, Counting
+from interposer.profiling.external.counting import (
+    BACKENDS_REGISTERED,
+    INFERENCES,
+    NETWORK_LOADS,
+    NETWORK_UNLOADS,
+    Counting,
+)
 from interposer.profiling.external.messages import (
     Selection,
     StreamMetadata,
@@ -64,13 +70,17 @@ class ProfilingClient(Recorder):
     Args:
         options: what to send, and where to.
         backends: the number of backends that are registered now.
+        counters: the counters of backends by number, which may grow at any time.
     """
 
-    def __init__(self, options: ExternalProfilingOptions, backends: int = 0) -> None:
+    def __init__(
+        self, options: ExternalProfilingOptions, backends: int = 0, counters: Mapping[int, Counter] | None = None
+    ) -> None:
         super().__init__()
+        self.wants_all = False
         self.options = options
-        self.counting = Counting()
-        self.counting.count(2, backends)
+        self.counting = Counting(counters)
+        self.counting.count(BACKENDS_REGISTERED, backends)
         self._structure = Structure(perf_counter_ns)
         self._state = State.UNINITIALISED
         self._active = threading.Event()
@@ -116,12 +126,14 @@ class ProfilingClient(Recorder):
             self._events.append(("unload", number))
 
     def wants(self, network: TracedNetwork | None, thread: int) -> bool:
-        """Return True for runs of the networks that were reported."""
-        return network is not None and network.number in self._loaded
+        """Return True for runs of the networks that were reported, and for events of no network."""
+        return network is None or network.number in self._loaded
 
     def add(self, fields: Fields, run: int = -1, inference: int = -1) -> None:
-        """Count a run that has ended, and pass its events on to the timeline."""
+        """Count a run that has ended, and pass its events on to the timeline; or take the value of a counter."""
         if run < 0:
+            if isinstance(fields[0], Counter):
+                self.counting.sampled(fields[0], fields[2])
             return
         self.counting.count(INFERENCES)
         if not self._timeline or self._state is not State.ACTIVE:

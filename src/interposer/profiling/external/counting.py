@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from interposer.profiling import events
 from interposer.profiling.external.messages import Capture, Category, Counter, Directory
 
 __all__ = [
@@ -33,47 +35,72 @@ _MOST: Final = 0xFFFFFFFF
 
 
 class Counting:
-    """Arm NN's counters, and those that backends add. Thread-safe.
+    """Arm NN's counters, and those of backends. Thread-safe.
 
-    `count` adds to a counter. The value of a capture is what has been added since the previous capture. A counter of a
-    backend is read with a function instead, which returns the value to send.
+    `count` adds to one of Arm NN's counters, and `sampled` takes a value of a backend's. A captured value is the number
+    of events since the previous capture, or for a counter of another class the last value.
+
+    Args:
+        of_backends: the counters of backends by number, which may grow at any time.
     """
 
-    def __init__(self) -> None:
-        self._totals = dict.fromkeys(range(len(_RUNTIME.counters)), 0)
-        self._sent = dict(self._totals)
+    def __init__(self, of_backends: Mapping[int, events.Counter] | None = None) -> None:
+        self._of_backends = {} if of_backends is None else of_backends
+        self._values: dict[int, float] = {}
         self._lock = threading.Lock()
-        self._categories = [_RUNTIME]
-        self._readers: dict[int, Callable[[], int]] = {}
-
-    def add_category(self, category: Category, readers: dict[int, Callable[[], int]]) -> None:
-        """Add the counters of a backend, and for each of their numbers the function that reads it."""
-        with self._lock:
-            self._categories.append(category)
-            self._readers |= readers
 
     def count(self, number: int, amount: int = 1) -> None:
         """Add to one of Arm NN's counters."""
         with self._lock:
-            self._totals[number] += amount
+            self._values[number] = self._values.get(number, 0) + amount
+
+    def sampled(self, counter: events.Counter, value: float) -> None:
+        """Take a value of a backend's counter, in its units; counters of other runtimes are ignored."""
+        if self._of_backends.get(counter.number) is not counter:
+            return
+        raw = value / counter.multiplier
+        with self._lock:
+            before = self._values.get(counter.number, 0) if counter.kind is events.CounterClass.EVENT else 0
+            self._values[counter.number] = before + raw
 
     @property
     def directory(self) -> Directory:
-        """The counters of all categories."""
-        return Directory(tuple(self._categories))
+        """The counters of all categories, and the devices that they are of."""
+        counters = list(self._of_backends.values())
+        devices = {name: number for number, name in enumerate(_names(item.device for item in counters), 1)}
+        categories: dict[str, list[Counter]] = {}
+        for item in counters:
+            title = re.sub(r"\W", "_", f"{item.backend}_{item.category}", flags=re.ASCII)
+            categories.setdefault(title, []).append(_described(item, devices.get(item.device, 0)))
+        added = (Category(name, tuple(group)) for name, group in categories.items())
+        return Directory((_RUNTIME, *added), tuple((number, name, 1) for name, number in devices.items()))
 
     def known(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """Return those of the numbers that are counters, in ascending order; repeated ones stay."""
-        return tuple(sorted(number for number in numbers if number in self._totals or number in self._readers))
+        own = range(len(_RUNTIME.counters))
+        return tuple(sorted(number for number in numbers if number in own or number in self._of_backends))
 
     def capture(self, at: int, numbers: Sequence[int]) -> Capture:
         """Return the values of counters at a moment; a counter that is named twice counts once."""
-        return Capture(at, tuple((number, self._value(number)) for number in numbers))
-
-    def _value(self, number: int) -> int:
-        if number in self._readers:
-            return self._readers[number]() & _MOST
         with self._lock:
-            value = self._totals[number] - self._sent[number]
-            self._sent[number] = self._totals[number]
+            return Capture(at, tuple((number, self._taken(number)) for number in numbers))
+
+    def _taken(self, number: int) -> int:
+        """Return the value of a counter, and count its events from 0 again."""
+        counter = self._of_backends.get(number)
+        value = round(self._values.get(number, 0))
+        if counter is None or counter.kind is events.CounterClass.EVENT:
+            self._values[number] = 0
         return value & _MOST
+
+
+def _names(names: Iterable[str]) -> list[str]:
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def _described(counter: events.Counter, device: int) -> Counter:
+    kind = 0 if counter.kind is events.CounterClass.EVENT else 1
+    return Counter(
+        counter.number, counter.name, counter.description or counter.name, counter.units, device=device, kind=kind,
+        multiplier=counter.multiplier,
+    )  # fmt: skip
