@@ -1,4 +1,4 @@
-"""``interposer convert``: convert a network of any supported format to an ONNX or TensorFlow Lite model."""
+"""``interposer convert``: convert a network of any supported format to an ONNX, TensorFlow Lite or Arm NN model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from interposer.cli.numbers import positive
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import say
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnboundInputError, UnwritableError
+from interposer.core.files import write_file
 from interposer.frontends.template import Template
 from interposer.ir.network import Network
 from interposer.session.source import Reading, read_network, read_source
@@ -19,8 +20,10 @@ __all__ = ["configure", "execute"]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the command-line arguments of `interposer convert`."""
-    parser.add_argument("network", type=network_path, help="the file: .tflite, .onnx, .json (NNAPI), or the text form")
-    parser.add_argument("output", help="the file to write; its suffix, .onnx or .tflite, is the format")
+    parser.add_argument(
+        "network", type=network_path, help="the file: .tflite, .onnx, .armnn, .json (NNAPI), or the text form"
+    )
+    parser.add_argument("output", help="the file to write; its suffix, .onnx, .tflite or .armnn, is the format")
     add_source_arguments(parser)
     parser.add_argument(
         "-i", "--inputs", action="append", default=[], metavar="NAME,NAME",
@@ -37,18 +40,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--inexact", action="store_true",
-        help="for ONNX, write quantized layers as float layers between DequantizeLinear and QuantizeLinear",
+        help="for ONNX, write quantized layers as float layers between DequantizeLinear and QuantizeLinear; "
+        "for Arm NN, let Quantize layers round ties away from zero",
     )  # fmt: skip
     parser.add_argument("--external-data", action="store_true", help="for ONNX, write the weights to a separate file")
+    parser.add_argument(
+        "--release", metavar="VERSION",
+        help="for Arm NN, the release that has to read the file, such as 20.08 (default: the oldest possible one)",
+    )  # fmt: skip
 
 
 def execute(args: argparse.Namespace) -> None:
     """Read the network, write it, and print a summary."""
     suffix = Path(args.output).suffix.lower()
     if suffix not in _WRITERS:
-        raise InvalidArgumentError(f"the output is {args.output!r}; expected a file with the suffix .onnx or .tflite")
-    if suffix == ".tflite":
-        _refuse_options_of_onnx(args)
+        raise InvalidArgumentError(
+            f"the output is {args.output!r}; expected a file with the suffix .onnx, .tflite or .armnn"
+        )
+    _refuse_options_of_others(args, suffix)
     for path in (args.output, f"{args.output}.data"):
         check_writable("the output", Path(path), sources_of(args))
     inputs, outputs = names_of("--inputs", args.inputs), names_of("--outputs", args.outputs)
@@ -89,10 +98,26 @@ def _with_fixed_dimensions(source: Network | Template, network: Network) -> Netw
     return source.network(source.usual) if is_open else None
 
 
-def _refuse_options_of_onnx(args: argparse.Namespace) -> None:
-    value = {"--opset": args.opset is not None, "--inexact": args.inexact, "--external-data": args.external_data}
-    for name in (name for name, is_given in value.items() if is_given):
-        raise InvalidArgumentError(f"{name} is for ONNX, but the output is {args.output!r}")
+_FORMATS = {
+    "--opset": ("ONNX", {".onnx"}),
+    "--inexact": ("ONNX and Arm NN", {".onnx", ".armnn"}),
+    "--external-data": ("ONNX", {".onnx"}),
+    "--release": ("Arm NN", {".armnn"}),
+}
+"""The formats that each option is for, and their suffixes."""
+
+
+def _refuse_options_of_others(args: argparse.Namespace, suffix: str) -> None:
+    value = {
+        "--opset": args.opset is not None,
+        "--inexact": args.inexact,
+        "--external-data": args.external_data,
+        "--release": args.release is not None,
+    }
+    for name in (name for name, is_present in value.items() if is_present):
+        formats, suffixes = _FORMATS[name]
+        if suffix not in suffixes:
+            raise InvalidArgumentError(f"{name} is for {formats}, but the output is {args.output!r}")
 
 
 def _write_onnx(network: Network, args: argparse.Namespace) -> str:
@@ -113,4 +138,15 @@ def _write_tflite(network: Network, args: argparse.Namespace) -> str:
     return f"TFLite, {tflite.save(network, args.output):,} bytes"
 
 
-_WRITERS = {".onnx": _write_onnx, ".tflite": _write_tflite}
+def _write_armnn(network: Network, args: argparse.Namespace) -> str:
+    from interposer.writers import armnn  # noqa: PLC0415 - likewise
+
+    try:
+        content, release = armnn.written(network, release=args.release, exact=not args.inexact)
+    except UnwritableError as error:
+        raise InterposerError(str(error).replace("exact=False", "--inexact")) from error
+    write_file(args.output, content)
+    return f"Arm NN, {len(content):,} bytes, for release {release} and later ones"
+
+
+_WRITERS = {".onnx": _write_onnx, ".tflite": _write_tflite, ".armnn": _write_armnn}

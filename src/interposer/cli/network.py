@@ -88,7 +88,9 @@ def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFE
     `backends` is the help text of --backends.
     """
     parser.add_argument(
-        "network", type=network_path, help="the file: .tflite, .onnx, .prototxt, .json for NNAPI, or the text form"
+        "network",
+        type=network_path,
+        help="the file: .tflite, .onnx, .armnn, .prototxt, .json for NNAPI, or the text form",
     )
     parser.add_argument("--backends", type=backend_ids, metavar="A,B", help=backends)
     add_source_arguments(parser)

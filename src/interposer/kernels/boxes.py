@@ -22,6 +22,7 @@ __all__ = [
     "best_boxes",
     "check_boxes",
     "check_images",
+    "isolated_boxes",
     "moved",
     "overlaps",
     "reals_only",
@@ -97,6 +98,23 @@ def best_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, thres
         best, rest = left[0], left[1:]
         taken.append(int(best))
         left = rest[overlaps(boxes[best], boxes[rest]) <= threshold]
+    return taken
+
+
+def isolated_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, threshold: float) -> list[int]:
+    """Return up to `limit` candidates in order of falling score, without those that overlap any better one too much.
+
+    It is like `best_boxes`, except that a box that is left out also excludes others.
+    """
+    left = candidates[np.argsort(-scores[candidates], kind="stable")]
+    excluded = np.zeros(left.size, bool)
+    taken: list[int] = []
+    for place, best in enumerate(left):
+        if len(taken) >= limit:
+            break
+        if not excluded[place]:
+            taken.append(int(best))
+        excluded[place + 1 :] |= overlaps(boxes[best], boxes[left[place + 1 :]]) > threshold
     return taken
 
 

@@ -13,6 +13,7 @@ from interposer.kernels.boxes import (
     best_boxes,
     check_boxes,
     check_images,
+    isolated_boxes,
     moved,
     reals_only,
     soft_lowering,
@@ -97,18 +98,19 @@ class _Detections:
 
     def _fast(self, boxes: Array, scores: Array) -> int:
         value = min(self.op.max_classes_per_detection, self.op.num_classes)
-        tflite = self.op.rules is DetectionRules.TFLITE
-        step = self.op.max_classes_per_detection if tflite else value
+        nnapi = self.op.rules is DetectionRules.NNAPI
+        step = value if nnapi else self.op.max_classes_per_detection
         taken = self._best(boxes, scores.max(axis=1, initial=-np.inf), self.op.max_detections)
         for number, box in enumerate(taken):
             for column, score_class in enumerate(np.argsort(-scores[box], kind="stable")[:value]):
                 self._put(number * step + column, boxes[box], int(score_class), scores[box, score_class])
-        return len(taken) if tflite else len(taken) * value
+        return len(taken) * value if nnapi else len(taken)
 
     def _best(self, boxes: Array, scores: Array, limit: int) -> list[int]:
         lowest, most = self.op.nms_score_threshold, self.op.nms_iou_threshold
-        if self.op.rules is DetectionRules.TFLITE:
-            return best_boxes(boxes, scores, np.flatnonzero(scores >= lowest), limit, most)
+        if self.op.rules is not DetectionRules.NNAPI:
+            best = best_boxes if self.op.rules is DetectionRules.TFLITE else isolated_boxes
+            return best(boxes, scores, np.flatnonzero(scores >= lowest), limit, most)
         candidates = np.flatnonzero(scores > lowest).tolist()
         return take_greedily(boxes, scores, candidates, limit, lambda _, overlap: overlap >= most)
 

@@ -48,7 +48,7 @@ class NmsKernel(Enum):
 
 
 class DetectionRules(Enum):
-    """The implementation that `DetectionPostProcess` follows where TFLite's and NNAPI's differ."""
+    """The implementation that `DetectionPostProcess` follows where those of TFLite, NNAPI and Arm NN differ."""
 
     TFLITE = "tflite"
     """TFLite: a score equal to its threshold counts, an overlap equal to its threshold does not suppress, every box has
@@ -56,6 +56,8 @@ class DetectionRules(Enum):
     NNAPI = "nnapi"
     """NNAPI: a score equal to its threshold does not count, an overlap equal to its threshold suppresses, a box has
     at most as many rows as there are classes, and the rows are counted."""
+    ARMNN = "armnn"
+    """Arm NN's reference backend: like TFLite, but a box that was suppressed suppresses other boxes, too."""
 
 
 def _box_problems(info: TensorInfo, name: str) -> Iterator[str]:
@@ -92,7 +94,7 @@ class DetectionPostProcess(Op):
     Regular suppression processes every class independently and keeps the ``max_detections`` best results of all
     classes. Fast suppression uses only the best class of every box and keeps ``max_detections`` boxes. It returns each
     box with its ``max_classes_per_detection`` best classes, one row per class. Unused rows are 0. A box that was
-    suppressed does not suppress other boxes.
+    suppressed does not suppress other boxes, except with Arm NN's ``rules``.
 
     Shapes:
         box_encodings: (B, N, E), of which the first 4 are (y, x, h, w)

@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interposer.writers import onnx, tflite
+    from interposer.writers import armnn, onnx, tflite
 
-__all__ = ["onnx", "tflite"]
+__all__ = ["armnn", "onnx", "tflite"]
 
 
 def __getattr__(name: str) -> Any:

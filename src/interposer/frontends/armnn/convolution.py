@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from interposer.core.types import Quantization
 from interposer.frontends.armnn.armnn_converters import layer
 from interposer.frontends.armnn.node import Node
@@ -39,41 +41,42 @@ def convolution(node: Node) -> list[Value]:
 @layer("DepthwiseConvolution2d")
 def depthwise_convolution(node: Node) -> list[Value]:
     """Convert DepthwiseConvolution2d; the layout of its weights depends on the version of the file."""
-    weights = weights_of(node)
-    if not node.importer.weights_layout:
-        weights = _from_multipliers_first(node, weights)
     op = DepthwiseConvolution2d(**window(node), data_layout=node.layout())
-    return node.result(op, node.input(), _of_channels(node, weights), bias_of(node))
+    return node.result(op, node.input(), _depthwise_weights(node), bias_of(node))
+
+
+def _depthwise_weights(node: Node) -> Value:
+    """Return weights of the shape [1, H, W, I * M], whose scales belong to the last axis."""
+    stored = node.raw("weights")
+    if stored is None:
+        weights = node.input(1)
+        return weights if node.importer.weights_layout else _from_multipliers_first(node, weights)
+    array, q = stored
+    if not node.importer.weights_layout:
+        array = array.transpose(2, 3, 1, 0).reshape(_merged(node, array.shape))
+    q = Quantization(q.scales, q.zero_points, 3) if q is not None and q.per_axis else q
+    return node.constant(array, q, "weights")
+
+
+def _merged(node: Node, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape [1, H, W, I * M] for weights of the shape [M, I, H, W]."""
+    if len(shape) != 4:
+        node.fail(f"the weights have the shape {list(shape)}; expected [M, I, H, W]")
+    multiplier, inputs, height, width = shape
+    return (1, height, width, inputs * multiplier)
 
 
 def _from_multipliers_first(node: Node, weights: Value) -> Value:
-    """Return weights of the layout [M, I, H, W] as [1, H, W, I * M]."""
-    if weights.known.rank != 4:
-        node.fail(f"the weights have the shape {weights.known.shape}; expected [M, I, H, W]")
-    multiplier, inputs, height, width = node.shape(weights)
-    q, shape = weights.known.quantization, (1, height, width, inputs * multiplier)
-    if weights.constant is not None:
-        return node.constant(weights.constant.transpose(2, 3, 1, 0).reshape(shape), q and _plain_or_last(q))
+    """Return weights of the layout [M, I, H, W], which are an input, as [1, H, W, I * M]."""
+    shape = _merged(node, node.shape(weights))
     return node.add(Reshape(shape), node.add(Transpose((2, 3, 1, 0)), weights))
-
-
-def _plain_or_last(q: Quantization) -> Quantization:
-    return Quantization(q.scales, q.zero_points, 3) if q.per_axis else q
-
-
-def _of_channels(node: Node, weights: Value) -> Value:
-    """Return weights whose scales for channels, if they have several, belong to the last axis."""
-    q = weights.known.quantization
-    if q is None or not q.per_axis or q.axis == 3 or weights.constant is None:
-        return weights
-    return node.constant(weights.constant, _plain_or_last(q))
 
 
 @layer("TransposeConvolution2d")
 def transpose_convolution(node: Node) -> list[Value]:
     """Convert TransposeConvolution2d; files do not store the shape of the output, which its output slot has."""
     info = node.infos[0] if node.infos else node.fail("it has no output slot")
-    shape = tuple(info.shape) if info.is_concrete else ()
+    shape = tuple(info.shape) if info.is_concrete and 0 not in info.shape else None
     op = TransposeConvolution2d(**window(node), data_layout=node.layout(), output_shape=shape)
     return node.result(op, node.input(), weights_of(node), bias_of(node))
 

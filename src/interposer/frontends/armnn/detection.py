@@ -5,7 +5,7 @@ from __future__ import annotations
 from interposer.frontends.armnn.armnn_converters import layer
 from interposer.frontends.armnn.node import Node
 from interposer.ir.graph import Value
-from interposer.ops.detection import DetectionPostProcess
+from interposer.ops.detection import DetectionPostProcess, DetectionRules
 
 __all__: list[str] = []
 
@@ -26,6 +26,7 @@ def detection(node: Node) -> list[Value]:
         scale_y=float(fields["scaleY"]),
         scale_w=float(fields["scaleW"]),
         scale_h=float(fields["scaleH"]),
+        rules=DetectionRules.ARMNN,
     )
     anchors = node.stored("anchors")
     if anchors is None:

@@ -16,7 +16,7 @@ from interposer.frontends.armnn.armnn_converters import find
 from interposer.frontends.armnn.container import read_content
 from interposer.frontends.armnn.contents import Content, Layer
 from interposer.frontends.armnn.node import Node
-from interposer.frontends.armnn.tensors import constant_array, tensor_info
+from interposer.frontends.armnn.tensors import constant_array, quantization_of, tensor_info
 from interposer.frontends.flatbuffer import Record
 from interposer.frontends.missing import missing_operators
 from interposer.frontends.naming import keep_names
@@ -170,6 +170,13 @@ class _Importer:
             raise ParseError("it has no tensor info", where=where)
         info = tensor_info(record["info"], where, scaled=scaled)
         return self.constant(constant_array(record, info, where), info.quantization, name, source)
+
+    def raw(self, record: Record, where: str) -> tuple[Array, Quantization | None]:
+        """Return the elements of a constant of the file, and its scales, which may belong to no axis of it."""
+        if record["info"] is None:
+            raise ParseError("it has no tensor info", where=where)
+        array = constant_array(record, tensor_info(record["info"], where, bare=True), where)
+        return array, quantization_of(record["info"], where)
 
     def constant(self, array: Array, quantization: Quantization | None, name: str, source: str) -> Value:
         """Add a constant layer with this array, quantization, name and source to the graph, and return its output."""

@@ -45,6 +45,9 @@ class Import(Protocol):
         With `scaled`, a Signed32 constant has the scale in the file.
         """
 
+    def raw(self, record: Record, where: str) -> tuple[Array, Quantization | None]:
+        """Return the elements of a constant of the file, and its scales, which may belong to no axis of it."""
+
     def constant(self, array: Array, quantization: Quantization | None, name: str, source: str) -> Value:
         """Add a constant layer with this array, quantization, name and source to the graph, and return its output."""
 
@@ -142,9 +145,14 @@ class Node:
         where = f"{self.layer.where}.{field}"
         return self.importer.stored(record, f"{self.name}/{field}", self.source, where, scaled=scaled)
 
-    def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
-        """Add a constant that is not in the file, and return its value."""
-        return self.importer.constant(np.ascontiguousarray(array), quantization, f"{self.name}/constant", self.source)
+    def raw(self, field: str) -> tuple[Array, Quantization | None] | None:
+        """Return the elements and scales of a constant of the layer, or None if the file has none."""
+        record = self.layer.record.get(field)
+        return None if record is None else self.importer.raw(record, f"{self.layer.where}.{field}")
+
+    def constant(self, array: Array, quantization: Quantization | None = None, title: str = "constant") -> Value:
+        """Add a constant that is not in the file, and return its value; `title` is appended to the node's name."""
+        return self.importer.constant(np.ascontiguousarray(array), quantization, f"{self.name}/{title}", self.source)
 
     # --- layers -------------------------------------------------------------------------------------------------------
 

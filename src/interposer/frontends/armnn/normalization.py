@@ -64,12 +64,12 @@ def l2_normalization(node: Node) -> list[Value]:
 
 @layer("Normalization")
 def normalization(node: Node) -> list[Value]:
-    """Convert Normalization, which is a local response normalization."""
+    """Convert Normalization, a local response normalization; a window of even size has one more element in Arm NN."""
     fields = node.descriptor
     op = Normalization(
         channel_type=node.member("normChannelType", NORMALIZATION_CHANNELS, NormalizationAlgorithmChannel),
         method_type=node.member("normMethodType", NORMALIZATION_METHODS, NormalizationAlgorithmMethod),
-        norm_size=fields["normSize"],
+        norm_size=fields["normSize"] // 2 * 2 + 1,
         alpha=float(fields["alpha"]),
         beta=float(fields["beta"]),
         k=float(fields["k"]),

@@ -46,9 +46,30 @@ def _values(node: Node, op: type[Op], params: tuple[str, ...], states: tuple[str
     record = node.layer.record["inputParams"]
     if record is None:
         node.fail("it has no inputParams, which are its weights")
-    named = {_snake(name): node.stored(name, scaled=True, fields=record.fields) for name in params}
+    used = (
+        [name for name in params if _is_used(_snake(name), _features(node.descriptor))] if _has_features(op) else params
+    )
+    named = {_snake(name): node.stored(name, scaled=True, fields=record.fields) for name in used}
     named |= {name: node.input(number) for number, name in enumerate(("input", *states))}
     return [named.get(operand.name) for operand in op.operands]
+
+
+def _has_features(op: type[Op]) -> bool:
+    return "cifg_enabled" in op.attributes
+
+
+def _is_used(name: str, features: Mapping[str, Any]) -> bool:
+    """Return False for a constant of a feature that is disabled; files may have it all the same."""
+    if "layer_norm" in name and not features["layer_norm_enabled"]:
+        return False
+    if name.startswith("cell_to_") and not features["peephole_enabled"]:
+        return False
+    if name.startswith("projection_") and not features["projection_enabled"]:
+        return False
+    return not (
+        features["cifg_enabled"]
+        and ("to_input_" in name or name.startswith("input_gate") or name.startswith("input_layer"))
+    )
 
 
 def _features(fields: Mapping[str, Any]) -> dict[str, Any]:

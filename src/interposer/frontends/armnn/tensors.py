@@ -11,7 +11,7 @@ from interposer.core.types import UNRANKED, Array, DataType, Dim, Quantization, 
 from interposer.formats.armnn.schema import DATA_TYPES
 from interposer.frontends.flatbuffer import Record
 
-__all__ = ["constant_array", "tensor_info"]
+__all__ = ["constant_array", "quantization_of", "tensor_info"]
 
 _TYPES: Final = {
     "Float16": DataType.FLOAT16,
@@ -32,15 +32,15 @@ _SCALAR: Final = 2
 _WIDTHS: Final = {"ByteData": 1, "ShortData": 2, "IntData": 4, "LongData": 8}
 
 
-def tensor_info(record: Record, where: str, *, scaled: bool = False) -> TensorInfo:
+def tensor_info(record: Record, where: str, *, scaled: bool = False, bare: bool = False) -> TensorInfo:
     """Return the type, shape and quantization that a file declares for a tensor; `where` is for errors.
 
     Dimensions that are not specified are unknown. With `scaled`, Signed32 tensors have the scale in the file, as the
-    biases of quantized layers do; other Signed32 tensors are plain integers.
+    biases of quantized layers do; other Signed32 tensors are plain integers. With `bare`, all scales are left out.
     """
-    dtype = _data_type(record, where)
+    quantization = None if bare else quantization_of(record, where, scaled=scaled)
     try:
-        return TensorInfo(_shape(record, where), dtype, _quantization(record, dtype, scaled))
+        return TensorInfo(_shape(record, where), _data_type(record, where), quantization)
     except InvalidArgumentError as error:
         raise ParseError(f"a tensor info is wrong: {error}", where=where) from error
 
@@ -66,6 +66,17 @@ def _shape(record: Record, where: str) -> TensorShape:
     return TensorShape(
         size if is_known else None for size, is_known in zip(dimensions, specified.tolist(), strict=True)
     )
+
+
+def quantization_of(record: Record, where: str, *, scaled: bool = False) -> Quantization | None:
+    """Return the scales that a file declares for a tensor; the arguments are those of `tensor_info`.
+
+    Their number may differ from the size of the axis that they are declared for.
+    """
+    try:
+        return _quantization(record, _data_type(record, where), scaled)
+    except InvalidArgumentError as error:
+        raise ParseError(f"a tensor info is wrong: {error}", where=where) from error
 
 
 def _quantization(record: Record, dtype: DataType, scaled: bool) -> Quantization | None:

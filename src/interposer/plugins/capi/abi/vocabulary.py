@@ -49,7 +49,7 @@ CHOICES: Final[dict[str, dict[str, int]]] = {
     "ComparisonOperation": {"EQUAL": 0, "GREATER": 0, "GREATER_OR_EQUAL": 0, "LESS": 0, "LESS_OR_EQUAL": 0, "NOT_EQUAL": 0},
     "DataLayout": {"NCHW": 0, "NHWC": 0, "NCDHW": 0, "NDHWC": 0},
     "DepthToSpaceMode": {"DCR": 0, "CRD": 0},
-    "DetectionRules": {"TFLITE": 0, "NNAPI": 0},
+    "DetectionRules": {"TFLITE": 0, "NNAPI": 0, "ARMNN": 1},
     "Distribution": {"UNIFORM": 0, "NORMAL": 0},
     "FusedActivation": {"NONE": 0, "RELU": 0, "RELU_N1_TO_1": 0, "RELU6": 0, "TANH": 0, "SIGMOID": 0},
     "FusedKernelType": {"ADD_MUL_ADD": 0},

@@ -1,0 +1,108 @@
+"""Arm NN writers for activations and softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from interposer.core.types import TensorInfo
+from interposer.formats.armnn.schema import ACTIVATIONS
+from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
+from interposer.ops.axes import normal_axis
+from interposer.writers.armnn.armnn_layer_writers import writer
+from interposer.writers.armnn.draft import Draft
+from interposer.writers.armnn.sheet import Tensor
+from interposer.writers.armnn.types import dimensions
+from interposer.writers.refusals import refuse
+
+__all__: list[str] = []
+
+F = ActivationFunction
+_NUMBERS: Final = {ActivationFunction[name]: number for number, name in enumerate(ACTIVATIONS)}
+_GELU_SINCE: Final = "23.11"
+_AXIS_SINCE: Final = "22.05"
+"""The first release for which the axis of a softmax is written; files for older ones have a transpose instead."""
+
+
+@writer(Activation)
+def activation(draft: Draft, op: Activation) -> Tensor:
+    """Write Activation; functions that Arm NN lacks are composed of others, if the tensors are not quantized."""
+    x = draft.operand(0)
+    if op.function is F.GELU:
+        draft.need(_GELU_SINCE, "the activation GELU")
+    if op.function in _NUMBERS:
+        return draft.activation(_NUMBERS[op.function], x, op.a, op.b)
+    composed = _COMPOSED.get(op.function)
+    if composed is None or draft.is_quantized:
+        kind = " of quantized tensors" if draft.is_quantized else ""
+        refuse(f"Arm NN has no activation {op.function.name}{kind}")
+    return composed(draft, op, x, draft.result)
+
+
+def _function(draft: Draft, function: F, x: Tensor, a: float = 0.0, b: float = 0.0) -> Tensor:
+    return draft.activation(_NUMBERS[function], x, a, b, giving=draft.result)
+
+
+def _hard_sigmoid(draft: Draft, op: Activation, x: Tensor, _: TensorInfo) -> Tensor:
+    return draft.activation(_NUMBERS[F.BOUNDED_RELU], _function(draft, F.LINEAR, x, op.a, op.b), 1.0, 0.0)
+
+
+def _swish(draft: Draft, op: Activation, x: Tensor, info: TensorInfo) -> Tensor:
+    scaled = x if op.a == 1 else _function(draft, F.LINEAR, x, op.a)
+    return draft.final("Multiplication", x, _function(draft, F.SIGMOID, scaled))
+
+
+def _mish(draft: Draft, _: Activation, x: Tensor, info: TensorInfo) -> Tensor:
+    return draft.final("Multiplication", x, _function(draft, F.TANH, _function(draft, F.SOFT_RELU, x), 1.0, 1.0))
+
+
+def _softsign(draft: Draft, _: Activation, x: Tensor, info: TensorInfo) -> Tensor:
+    magnitude = _function(draft, F.ABS, x)
+    return draft.final("Division", x, _function(draft, F.LINEAR, magnitude, 1.0, 1.0))
+
+
+def _selu(draft: Draft, op: Activation, x: Tensor, info: TensorInfo) -> Tensor:
+    return draft.activation(_NUMBERS[F.LINEAR], _function(draft, F.ELU, x, op.a), op.b)
+
+
+def _celu(draft: Draft, op: Activation, x: Tensor, info: TensorInfo) -> Tensor:
+    if op.a < 0:
+        refuse(f"Arm NN has no activation CELU whose parameter is {op.a:g}")
+    divided = _function(draft, F.ELU, _function(draft, F.LINEAR, x, 1 / op.a), 1.0)
+    return draft.activation(_NUMBERS[F.LINEAR], divided, op.a)
+
+
+def _gelu_tanh(draft: Draft, _: Activation, x: Tensor, info: TensorInfo) -> Tensor:
+    """Write x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))."""
+    cube = draft.node("Multiplication", _function(draft, F.SQUARE, x), x, giving=info)
+    inner = draft.node("Addition", x, _function(draft, F.LINEAR, cube, 0.044715), giving=info)
+    bent = _function(draft, F.TANH, inner, 1.0, math.sqrt(2 / math.pi))
+    return draft.final("Multiplication", _function(draft, F.LINEAR, x, 0.5), _function(draft, F.LINEAR, bent, 1.0, 1.0))
+
+
+_COMPOSED: Final[dict[F, Callable[[Draft, Activation, Tensor, TensorInfo], Tensor]]] = {
+    F.HARD_SIGMOID: _hard_sigmoid,
+    F.SWISH: _swish,
+    F.MISH: _mish,
+    F.SOFTSIGN: _softsign,
+    F.SELU: _selu,
+    F.CELU: _celu,
+    F.GELU_TANH: _gelu_tanh,
+}
+
+
+@writer(Softmax, LogSoftmax)
+def softmax(draft: Draft, op: Softmax | LogSoftmax) -> Tensor:
+    """Write a softmax; older releases do not store the axis of Softmax, so that it is moved to the end."""
+    x, kind = draft.operand(0), type(op).__name__
+    rank = len(dimensions(x.info))
+    axis = normal_axis(op.axis, rank)
+    if axis == rank - 1 or kind == "LogSoftmax" or draft.release.prefers(_AXIS_SINCE):
+        fields = {"beta": op.beta, "axis": axis if axis < rank - 1 else -1}
+        return draft.final(kind, x, descriptor=fields)
+    order = [*(number for number in range(rank) if number != axis), axis]
+    moved = draft.transpose(x, order)
+    info = TensorInfo(moved.shape, draft.result.dtype, draft.result.quantization)
+    result = draft.node(kind, moved, giving=info, descriptor={"beta": op.beta})
+    return draft.transpose(result, sorted(range(rank), key=order.__getitem__), final=True)

@@ -1,0 +1,93 @@
+"""The functions `write`, which converts a network to bytes, and `reasons`, which reports unsupported layers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from interposer.core.errors import ExecutionError, UnwritableError, memory_to
+from interposer.ir.graph import Graph, Layer
+from interposer.ir.network import Network
+from interposer.ir.subgraph import SubgraphView
+from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d
+from interposer.ops.matmul import FullyConnected
+from interposer.writers.armnn.layers import bind_inputs, bind_outputs, tensor_of, write_layer, write_layers
+from interposer.writers.armnn.releases import release_of
+from interposer.writers.armnn.serial import serialized
+from interposer.writers.armnn.sheet import Sheet
+from interposer.writers.borders import border_of
+
+__all__ = ["Written", "reasons", "write", "written"]
+
+
+def write(network: Network | Graph | SubgraphView, *, release: str | None = None, exact: bool = True) -> bytes:
+    """Return the bytes of an Arm NN file that is equivalent to a network, a graph or a part of a graph.
+
+    Inputs and outputs keep their names and binding ids, and layers their names. Scalars become tensors of the shape
+    [1], as most layers of Arm NN take no others. Scales are rounded to 32 bits.
+
+    Args:
+        network: the network, graph or part of a graph; it is validated, not changed.
+        release: the release of Arm NN that has to read the file, one of `RELEASES`. By default, the file uses the
+            oldest form of every layer, so that the oldest possible release reads it.
+        exact: refuse layers that Quantize with ties to even, which Arm NN rounds away from zero.
+
+    Raises:
+        UnwritableError: layers cannot be expressed in Arm NN; the message lists them with the reasons.
+        InvalidNetworkError: the network has errors.
+        InvalidArgumentError: the release is not known, or the file would have 2 GiB or more.
+        MissingDependencyError: the package flatbuffers is not installed.
+    """
+    return written(network, release=release, exact=exact).content
+
+
+class Written(NamedTuple):
+    """A written file, and the oldest release of Arm NN that reads it, such as ``20.08``."""
+
+    content: bytes
+    release: str
+
+
+@memory_to("write the network", ExecutionError)
+def written(
+    network: Network | Graph | SubgraphView, *, release: str | None = None, exact: bool = True
+) -> Written:  # fmt: skip
+    """Return the file for a network, and the oldest release that reads it; otherwise like `write`."""
+    import interposer.writers.armnn.armnn_writer_families  # noqa: F401, PLC0415 - the families fill the table
+
+    target = release_of(release)
+    border = border_of(network)
+    border.refuse_states("Arm NN")
+    sheet = Sheet(target, exact=exact)
+    if release is None and any(map(_computes_weights, border.layers)):
+        target.use("22.05")
+        sheet.weights_as_inputs = True
+    refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
+    for name, refusal in bind_outputs(border, sheet):
+        refusals.setdefault(name, refusal)
+    if refusals:
+        raise UnwritableError("Arm NN", refusals, border.name)
+    return Written(serialized(sheet), max(target.needed, release or target.needed))
+
+
+def _computes_weights(layer: Layer) -> bool:
+    """Return True if the weights or the bias of a layer are computed, so that they must be inputs of the layer."""
+    kinds = Convolution2d | DepthwiseConvolution2d | FullyConnected
+    return isinstance(layer.op, kinds) and any(
+        value is not None and not value.is_constant for value in layer.inputs[1:]
+    )
+
+
+def reasons(layer: Layer, *, release: str | None = None) -> list[str]:
+    """Return the reasons why Arm NN cannot express a layer; an empty list if it can.
+
+    The infos of the layer's inputs and outputs must be known. `release` is as for `write`.
+    """
+    import interposer.writers.armnn.armnn_writer_families  # noqa: F401, PLC0415 - the families fill the table
+
+    if any(value.info is None for value in (*layer.values, *layer.outputs)):
+        return ["the shapes and types of its tensors are not known"]
+    sheet = Sheet(release_of(release))
+    for value in layer.values:
+        sheet.values[value] = tensor_of(value)
+    reason = write_layer(layer, sheet)
+    return [] if reason is None else [reason]

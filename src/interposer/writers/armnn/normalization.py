@@ -1,0 +1,208 @@
+"""Arm NN writers for normalizations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from interposer.core.types import DataLayout, DataType, TensorInfo
+from interposer.formats.armnn.schema import ACTIVATIONS, LAYOUTS, NORMALIZATION_CHANNELS, NORMALIZATION_METHODS
+from interposer.ops.axes import normal_axes, normal_axis
+from interposer.ops.normalization import (
+    BatchNormalization,
+    InstanceNormalization,
+    L2Normalization,
+    LayerNormalization,
+    MeanVarianceNormalization,
+    Normalization,
+    NormalizationAlgorithmChannel,
+    RmsNormalization,
+    channel_axis,
+)
+from interposer.writers.armnn.armnn_layer_writers import writer
+from interposer.writers.armnn.draft import Draft
+from interposer.writers.armnn.sheet import Tensor
+from interposer.writers.armnn.types import dimensions
+from interposer.writers.refusals import refuse
+
+__all__: list[str] = []
+
+_NCHW, _NHWC = LAYOUTS.index("NCHW"), LAYOUTS.index("NHWC")
+_LINEAR, _SQRT = ACTIVATIONS.index("LINEAR"), ACTIVATIONS.index("SQRT")
+
+
+def _as_image(
+    draft: Draft, kind: str, axis: int, descriptor: dict[str, Any], *, whole: bool = False, **fields: Any
+) -> Tensor:
+    """Write a layer on images for a tensor whose channels are on an axis; it is reshaped unless it is an image.
+
+    With `whole`, axis 0 is the batch, whose samples are normalized independently.
+    """
+    x = draft.operand(0)
+    shape = dimensions(x.info)
+    last = axis == len(shape) - 1
+    if len(shape) == 4 and axis in (1, 3):
+        layout = _NHWC if last else _NCHW
+        return draft.final(kind, x, descriptor=descriptor | {"dataLayout": layout}, **fields)
+    image = _image_shape(shape, axis, whole)
+    layout = _NHWC if image[3] == shape[axis] and last else _NCHW
+    info = TensorInfo(image, draft.result.dtype, draft.result.quantization)
+    result = draft.node(
+        kind, draft.reshape(x, image), giving=info, descriptor=descriptor | {"dataLayout": layout}, **fields
+    )
+    return draft.reshape(result, (), final=True)
+
+
+def _image_shape(shape: Sequence[int], axis: int, whole: bool) -> tuple[int, ...]:
+    """Return the shape of an image with the same elements in the same order, whose channels are those of an axis."""
+    if axis == len(shape) - 1:
+        batch = shape[0] if whole and axis else 1
+        return (batch, math.prod(shape[:axis]) // batch if batch else 0, 1, shape[axis])
+    before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    return (before, shape[axis], after, 1)
+
+
+@writer(BatchNormalization)
+def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
+    """Write BatchNormalization, whose statistics must be constants."""
+    names = ("mean", "variance", "beta", "gamma")
+    constants = {name: draft.stored(draft.operand(number), name) for number, name in enumerate(names, 1)}
+    axis = channel_axis(op.data_layout, draft.info(0).rank)
+    return _as_image(draft, "BatchNormalization", axis, {"eps": op.eps}, constants=constants)
+
+
+@writer(InstanceNormalization)
+def instance_normalization(draft: Draft, op: InstanceNormalization) -> Tensor:
+    """Write InstanceNormalization; gamma and beta of each channel are a multiplication and an addition."""
+    gamma, beta = draft.optional(1), draft.optional(2)
+    axis = channel_axis(op.data_layout, draft.info(0).rank)
+    numbers = [_number(tensor, default) for tensor, default in ((gamma, 1.0), (beta, 0.0))]
+    if None not in numbers:
+        fields = {"gamma": numbers[0], "beta": numbers[1], "eps": op.eps}
+        return _as_image(draft, "InstanceNormalization", axis, fields, whole=True)
+    if draft.is_quantized:
+        refuse("each channel has its own gamma or beta, and the tensors are quantized")
+    fields = {"gamma": 1.0, "beta": 0.0, "eps": op.eps}
+    x = _normalized(draft, axis, fields)
+    shape = [size if at == axis else 1 for at, size in enumerate(dimensions(draft.info(0)))]
+    scaled = x if gamma is None else draft.node("Multiplication", x, _channels(draft, gamma, shape), giving=x.info)
+    if beta is None:
+        return draft.final("Multiplication", x, _channels(draft, gamma, shape)) if gamma else refuse("it has no gamma")
+    return draft.final("Addition", scaled, _channels(draft, beta, shape))
+
+
+def _normalized(draft: Draft, axis: int, fields: dict[str, Any]) -> Tensor:
+    """Return the normalized input, as an intermediate result with the shape of the input."""
+    x = draft.operand(0)
+    shape = dimensions(x.info)
+    if len(shape) == 4 and axis in (1, 3):
+        layout = {"dataLayout": _NHWC if axis == 3 else _NCHW}
+        return draft.node("InstanceNormalization", x, giving=draft.result, descriptor=fields | layout)
+    image = _image_shape(shape, axis, whole=True)
+    layout = {"dataLayout": _NHWC if axis == len(shape) - 1 else _NCHW}
+    info = TensorInfo(image, draft.result.dtype)
+    result = draft.node("InstanceNormalization", draft.reshape(x, image), giving=info, descriptor=fields | layout)
+    return draft.reshape(result, shape)
+
+
+def _channels(draft: Draft, tensor: Tensor | None, shape: Sequence[int]) -> Tensor:
+    assert tensor is not None
+    size = math.prod(dimensions(tensor.info))
+    return draft.reshape(tensor, shape if size > 1 else [1] * len(shape))
+
+
+def _number(tensor: Tensor | None, default: float) -> float | None:
+    """Return the only number in a tensor, `default` if the tensor is absent, and None if it has several."""
+    if tensor is None:
+        return default
+    if tensor.array is None or tensor.array.size == 0 or np.unique(tensor.array).size != 1:
+        return None
+    return float(np.float32(tensor.array.ravel()[0]))
+
+
+@writer(L2Normalization)
+def l2_normalization(draft: Draft, op: L2Normalization) -> Tensor:
+    """Write L2Normalization along any axis."""
+    axis = op.normalized_axis(draft.info(0).rank)
+    return _as_image(draft, "L2Normalization", axis, {"eps": op.eps})
+
+
+@writer(Normalization)
+def normalization(draft: Draft, op: Normalization) -> Tensor:
+    """Write a local response normalization; a window within one channel needs the layout NCHW in old releases."""
+    x = draft.operand(0)
+    if not op.norm_size % 2:
+        refuse(f"its window has {op.norm_size} elements; Arm NN's have an odd number")
+    fields = {
+        "normChannelType": NORMALIZATION_CHANNELS.index(op.channel_type.name),
+        "normMethodType": NORMALIZATION_METHODS.index(op.method_type.name),
+        "normSize": op.norm_size,
+        "alpha": op.alpha,
+        "beta": op.beta,
+        "k": op.k,
+    }
+    if op.channel_type is NormalizationAlgorithmChannel.ACROSS:
+        rank = draft.info(0).rank
+        axis = channel_axis(op.data_layout, rank) if op.axis is None else normal_axis(op.axis, rank)
+        return _as_image(draft, "Normalization", axis, fields)
+    if op.data_layout is DataLayout.NCHW:
+        return draft.final("Normalization", x, descriptor=fields | {"dataLayout": _NCHW})
+    moved = draft.transpose(x, (0, 3, 1, 2))
+    info = TensorInfo(moved.shape, draft.result.dtype, draft.result.quantization)
+    result = draft.node("Normalization", moved, giving=info, descriptor=fields | {"dataLayout": _NCHW})
+    return draft.transpose(result, (0, 2, 3, 1), final=True)
+
+
+# --- composed ---------------------------------------------------------------------------------------------------------
+
+
+@writer(LayerNormalization, RmsNormalization)
+def layer_normalization(draft: Draft, op: LayerNormalization | RmsNormalization) -> Tensor:
+    """Write a normalization over the last axes as Mean, Subtraction, Multiplication, Addition, Activation and Division.
+
+    The tensors must be float32.
+    """
+    x, rank = draft.operand(0), draft.rank
+    axes = tuple(range(normal_axis(op.axis, rank), rank))
+    centered = x if isinstance(op, RmsNormalization) else _centered(draft, x, axes)
+    variance = _mean_square(draft, centered, axes)
+    shifted = draft.activation(_LINEAR, variance, 1.0, op.eps, giving=variance.info)
+    deviation = draft.activation(_SQRT, shifted, giving=variance.info)
+    factors = [("Multiplication", draft.optional(1)), ("Addition", draft.optional(2))]
+    steps = [("Division", deviation), *((kind, tensor) for kind, tensor in factors if tensor is not None)]
+    result = centered
+    for number, (kind, tensor) in enumerate(steps):
+        result = draft.binary(kind, result, tensor, giving=None if number == len(steps) - 1 else draft.result)
+    return result
+
+
+@writer(MeanVarianceNormalization)
+def mean_variance_normalization(draft: Draft, op: MeanVarianceNormalization) -> Tensor:
+    """Write MeanVarianceNormalization as Mean, Subtraction, Multiplication, Activation and Division."""
+    axes = normal_axes(op.axis, draft.rank)
+    if not axes:
+        refuse("it has no axes, which means all axes for Arm NN")
+    centered = _centered(draft, draft.operand(0), axes)
+    variance = _mean_square(draft, centered, axes)
+    deviation = draft.activation(_SQRT, variance, giving=variance.info)
+    return draft.binary("Division", centered, draft.activation(_LINEAR, deviation, 1.0, op.eps, giving=variance.info))
+
+
+def _centered(draft: Draft, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    if draft.result.dtype is not DataType.FLOAT32:
+        refuse(f"Arm NN has no layer for it, and its steps would be rounded to {draft.result.dtype}")
+    return draft.node("Subtraction", x, _mean(draft, x, axes), giving=draft.result)
+
+
+def _mean_square(draft: Draft, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    if draft.result.dtype is not DataType.FLOAT32:
+        refuse(f"Arm NN has no layer for it, and its steps would be rounded to {draft.result.dtype}")
+    return _mean(draft, draft.node("Multiplication", x, x, giving=x.info), axes)
+
+
+def _mean(draft: Draft, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    info = TensorInfo([1 if axis in axes else size for axis, size in enumerate(dimensions(x.info))], x.dtype)
+    return draft.node("Mean", x, giving=info, descriptor={"axis": sorted(set(axes)), "keepDims": True})

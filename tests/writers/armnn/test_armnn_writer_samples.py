@@ -1,0 +1,102 @@
+"""Samples of the conformance kit and random networks give the same after they were written and read again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import interposer.writers.armnn.armnn_writer_families  # noqa: F401 - fills the table of writers
+from interposer.core.errors import InterposerError, UnwritableError
+from interposer.core.schema import registered_ops
+from interposer.frontends.armnn import load
+from interposer.ir.network import Network
+from interposer.testing import Sample, samples_of
+from interposer.testing.oracle import reference_outputs
+from interposer.testing.random_networks import random_network
+from interposer.testing.tolerances import Tolerances
+from interposer.writers.armnn import write
+from interposer.writers.armnn.armnn_layer_writers import find
+
+pytest.importorskip("flatbuffers", reason="the package flatbuffers, which writes the files, is not installed")
+
+OPERATORS = {name: op for name, op in registered_ops().items() if op.executable and find(op) and samples_of(op)}
+FEW = 12
+FEW_NETWORKS, MANY_NETWORKS = 60, 1500
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_some_samples_of_every_operator_give_the_same_after_a_round_trip(name: str) -> None:
+    samples = samples_of(OPERATORS[name])
+    assert problems(samples[:: max(1, len(samples) // FEW)]) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", [None, "20.08", "24.05"])
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_all_samples_of_every_operator_give_the_same_after_a_round_trip(name: str, release: str | None) -> None:
+    assert problems(samples_of(OPERATORS[name]), release) == {}
+
+
+def test_random_networks_give_the_same_after_a_round_trip() -> None:
+    outcomes = [outcome(random_network(11, number)) for number in range(FEW_NETWORKS)]
+    assert [item for item in outcomes if item not in {"same", "refused"}] == []
+    assert outcomes.count("same") > FEW_NETWORKS / 6
+
+
+@pytest.mark.slow
+def test_many_random_networks_give_the_same_after_a_round_trip() -> None:
+    outcomes = [outcome(random_network(12, number)) for number in range(MANY_NETWORKS)]
+    assert [item for item in outcomes if item not in {"same", "refused"}] == []
+
+
+def problems(samples: list[Sample], release: str | None = None) -> dict[str, str]:
+    """Return what is wrong with samples that were written and read, by their ids."""
+    result = {sample.id: problem(*sample.network(), release=release) for sample in samples}
+    return {id: text for id, text in result.items() if text not in {"same", "refused"}}
+
+
+def outcome(created: Any) -> str:
+    """Return "same", "refused", or how a random network differs from the one that is read back.
+
+    Of a quantized network, the one that was read is written again, as the scales of a file have 32 bits.
+    """
+    network = created.network
+    if created.kind == "quantized":
+        try:
+            network = load(write(network))
+        except UnwritableError:
+            return "refused"
+    feeds = {
+        layer.op.binding_id: created.feeds[layer.op.binding_id].reshape(tuple(layer.output.known.shape))
+        for layer in network.graph.inputs
+    }
+    result = problem(network, feeds)
+    return result if result in {"same", "refused"} else f"{created.id}: {result}"
+
+
+def problem(network: Network, feeds: dict[int, Any], *, release: str | None = None) -> str:
+    """Return "same", "refused", or how the results of a network differ from those of the one that is read back."""
+    try:
+        expected = reference_outputs(network.graph, feeds)
+        content = write(network, release=release)
+    except (InterposerError, UnwritableError):
+        return "refused"
+    graph = load(content).graph
+    infos = {layer.op.binding_id: layer.output.known for layer in graph.inputs}  # type: ignore[attr-defined]
+    inputs = {number: feeds[number].reshape(tuple(info.shape)) for number, info in infos.items()}
+    result = reference_outputs(graph, inputs)
+    outputs = {layer.op.binding_id: layer.values[0].known for layer in network.graph.outputs}  # type: ignore[attr-defined]
+    for number, array in expected.items():
+        if result[number].size != array.size:
+            return f"output {number} has the shape {result[number].shape}"
+        difference = Tolerances(steps=0).difference(result[number].reshape(array.shape), array, outputs[number])
+        if difference:
+            return f"output {number}: {difference}"
+    return "same"
+
+
+def test_the_names_of_operators_that_are_written_are_those_with_samples() -> None:
+    assert {"Convolution2d", "Lstm", "QLstm", "ScatterNd", "BatchMatMul"} <= OPERATORS.keys()
+    assert np.all([find(op) is not None for op in OPERATORS.values()])
