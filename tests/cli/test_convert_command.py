@@ -48,7 +48,7 @@ def test_what_cannot_be_written_is_told_in_the_words_of_the_command_line(tmp_pat
     x = network.add_input_layer(0, TensorInfo((1, 4), DataType.INT8, Quantization(0.5)), name="x")
     network.add_output_layer(0, network.add_layer(Activation(), x, name="layer"), name="y")
     args = type("Args", (), {"network": network, "output": str(tmp_path / "y.onnx"), "format": None, "shape": [],
-                             "opset": None, "inexact": False, "external_data": False, "signature": None,
+                             "opset": None, "inexact": False, "external_data": False, "release": None, "signature": None,
                              "stand_in": False, "weights": None, "inputs": [], "outputs": [],
                              "subgraph": 0})  # fmt: skip
     with pytest.raises(Exception, match=r"layer 'layer' \(Activation\): .*--inexact writes it"):
@@ -60,7 +60,7 @@ def test_what_cannot_be_written_is_told_in_the_words_of_the_command_line(tmp_pat
     ("words", "message"),
     [
         (["no.onnx", "out.onnx"], "no.onnx: the file cannot be read: No such file or directory"),
-        (["no.onnx", "out.pb"], "the output is 'out.pb'; expected a file with the suffix .onnx or .tflite"),
+        (["no.onnx", "out.pb"], "the output is 'out.pb'; expected a file with the suffix .onnx, .tflite or .armnn"),
         (["no.onnx", "out.tflite", "--opset", "17"], "--opset is for ONNX, but the output is 'out.tflite'"),
     ],
 )

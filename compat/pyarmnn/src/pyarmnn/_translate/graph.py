@@ -108,6 +108,11 @@ class Builder:
             quantization = Quantization(info.GetQuantizationScale(), info.GetQuantizationOffset())
         return self.constant(constant.array, quantization, name, source)
 
+    def raw(self, record: Any, where: str) -> tuple[Array, Quantization | None]:
+        """Return the elements of a constant of a layer and its scales, which may belong to no axis of it."""
+        constant: slots.Constant = record
+        return constant.array, info_to_core(constant.info).quantization
+
     def constant(self, array: Array, quantization: Quantization | None, name: str, source: str) -> Value:
         """Add a constant to the graph, and return its value."""
         layer = self.graph.add(Constant(array, quantization), name=name, source=source)
