@@ -48,8 +48,8 @@ def test_what_cannot_be_written_is_told_in_the_words_of_the_command_line(tmp_pat
     x = network.add_input_layer(0, TensorInfo((1, 4), DataType.INT8, Quantization(0.5)), name="x")
     network.add_output_layer(0, network.add_layer(Activation(), x, name="layer"), name="y")
     args = type("Args", (), {"network": network, "output": str(tmp_path / "y.onnx"), "format": None, "shape": [],
-                             "opset": None, "inexact": False, "external_data": False, "release": None, "signature": None,
-                             "stand_in": False, "weights": None, "inputs": [], "outputs": [],
+                             "opset": None, "inexact": False, "external_data": False, "signature": None,
+                             "release": None, "stand_in": False, "weights": None, "inputs": [], "outputs": [],
                              "subgraph": 0})  # fmt: skip
     with pytest.raises(Exception, match=r"layer 'layer' \(Activation\): .*--inexact writes it"):
         convert.execute(args)
