@@ -16,9 +16,8 @@
 `engines` runs whole networks on CpuAcc and other engines, and `placement` compares "auto" with every single engine.
 Both take long. `loading` measures the time and the memory of loading, and their growth. `convolutions`, `operators`
 and `weights` run networks of one layer. `formats` runs classifiers as files of
-TensorFlow and Caffe, and `arm-nn` runs models through the interface of PyArmNN. These suites have separate options.
-TensorFlow and Caffe. These suites have separate options.
-`quantization` compares networks that several quantizers have made with the float networks.
+TensorFlow and Caffe, and `arm-nn` runs models through the interface of PyArmNN. `quantization`
+compares networks that several quantizers have made with the float networks. These suites have separate options.
 `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default that of the environment variable

@@ -9,7 +9,7 @@ import interposer as ip
 from interposer import DataLayout, Network, TensorInfo
 from interposer.core.errors import InvalidArgumentError
 from interposer.ops import Activation, ActivationFunction, Addition, Concat, Dequantize, Quantize, Softmax
-from interposer.quantization import quantize
+from interposer.quantization import STORAGE, quantize
 from tests.quantization.networks import image_network, images
 
 pytestmark = pytest.mark.needs_cpuref
@@ -201,6 +201,71 @@ def test_progress_is_reported_for_each_sample():
     assert steps == [(what, over, 2) for what in ("calibrating", "comparing") for over in (0, 1, 2)]
 
 
+def product_network(depth: int = 70) -> Network:
+    """Return two products and a convolution, all with more weights than the least number that is stored in few bits."""
+    draw = np.random.default_rng(3)
+
+    def constant(*shape: int) -> object:
+        return network.add_constant_layer((draw.standard_normal(shape) / depth**0.5).astype(np.float32))
+
+    network = Network("products")
+    x = network.add_input_layer(0, TensorInfo((1, 4, 4, depth)), name="x")
+    convolution = ip.ops.Convolution2d(data_layout=DataLayout.NHWC)
+    image = network.add_layer(convolution, x, constant(40, 1, 1, depth), constant(40), name="convolution")
+    rows = network.add_layer(ip.ops.Reshape((16, 40)), image, name="rows")
+    dense = ip.ops.FullyConnected(transpose_weight_matrix=True)
+    first = network.add_layer(dense, rows, constant(50, 40), constant(50), name="dense")
+    network.add_output_layer(0, network.add_layer(ip.ops.BatchMatMul(), first, constant(50, 60), name="product"))
+    return network
+
+
+@pytest.mark.parametrize(
+    ("scheme", "least"),
+    [("float16", 60), ("bfloat16", 40), ("weights-int8", 35), ("weights-int4", 15), ("dynamic", 30)],
+)
+def test_constants_are_stored_in_fewer_bits_without_data(scheme, least):
+    network = product_network()
+    x = np.random.default_rng(0).standard_normal((1, 4, 4, 70)).astype(np.float32)
+    result = quantize(network, scheme=scheme, block_size=16)
+    assert [layer.name for layer in result.report.left] == ["rows"]
+    assert not any(
+        layer.op.value.dtype == np.float32 and layer.op.value.size >= 1000
+        for layer in result
+        if isinstance(layer.op, ip.ops.Constant)
+    )
+    assert quantize(network, x, scheme=scheme).report.outputs[0].snr > least
+    expected, found = (ip.load(item, ["CpuRef"]).run([x])[0] for item in (network, result))
+    assert np.abs(found - expected).max() < 0.5
+
+
+def test_the_native_backend_agrees_on_networks_with_constants_of_fewer_bits(cpuacc):
+    x = np.random.default_rng(0).standard_normal((1, 4, 4, 70)).astype(np.float32)
+    for scheme in STORAGE:
+        result = quantize(product_network(), scheme=scheme, block_size=16)
+        first, second = (ip.load(result, [backend]).run([x])[0] for backend in ("CpuRef", "CpuAcc"))
+        np.testing.assert_allclose(first, second, atol=1e-4)
+
+
+def test_weights_of_four_bits_have_a_scale_for_each_block_and_the_last_block_may_be_shorter():
+    result = quantize(product_network(), scheme="weights-int4", block_size=16)
+    block = next(layer for layer in result if layer.kind == "BlockDequantize")
+    weights, scales = block.values
+    assert (str(weights.known), str(scales.known)) == ("int4[50, 40]", "float32[50, 3]")
+    assert {layer.kind for layer in result if layer.outputs and layer.outputs[0].name.endswith(":dequantized")} == {
+        "BlockDequantize", "Dequantize",
+    }  # fmt: skip
+
+
+def test_constants_that_float16_cannot_hold_stay_in_float32():
+    network = Network("large")
+    x = network.add_input_layer(0, TensorInfo((1, 2)), name="x")
+    network.add_output_layer(
+        0, network.add_layer(Addition(), x, network.add_constant_layer(np.float32([1e6, 1])), name="sum")
+    )
+    [left] = quantize(network, scheme="float16").report.left
+    assert left.reason == "its constants are out of the range of float16"
+
+
 def test_a_quantized_network_can_be_loaded_copied_and_printed():
     result = quantize(image_network(), images(2))
     again = Network.parse(result.text())
@@ -215,7 +280,8 @@ def test_a_quantized_network_can_be_loaded_copied_and_printed():
     [
         (
             {"scheme": "int7"},
-            "unknown scheme 'int7'; did you mean 'int8'? (known: int8, uint8, int16, int8-symmetric)",
+            "unknown scheme 'int7'; did you mean 'int8'? (known: int8, uint8, int16, int8-symmetric, "
+            "float16, bfloat16, weights-int8, weights-int4, dynamic)",
         ),
         (
             {"observer": "histogram"},
@@ -229,6 +295,11 @@ def test_a_quantized_network_can_be_loaded_copied_and_printed():
             "float_layers has 'Softmin', but no layer and no operator of the network has this name; "
             "did you mean 'Softmax'?",
         ),
+        (
+            {"algorithm": "armnn", "scheme": "float16"},
+            "Arm NN's algorithm has no scheme 'float16' (it has: int8, uint8, int16, int8-symmetric)",
+        ),
+        ({"scheme": "weights-int4", "block_size": 0}, "the block size must be a positive integer, not 0"),
         ({"data": None}, "there is no calibration data; give at least one sample"),
     ],
 )

@@ -25,7 +25,7 @@ from interposer.core.files import write_file
 from interposer.core.types import DataLayout
 from interposer.ir.network import Network
 from interposer.ir.text import print_graph
-from interposer.quantization import OBSERVERS, LayerReport, QuantizationReport, quantize
+from interposer.quantization import OBSERVERS, STORAGE, LayerReport, QuantizationReport, quantize
 from interposer.quantization.files import read_samples
 from interposer.session.source import read_network
 
@@ -69,7 +69,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scheme", default="int8", metavar="NAME",
-        help="int8 (default), uint8, int16, int8-symmetric, or Arm NN's names QAsymmS8, QAsymmU8, QSymmS16, QSymmS8",
+        help="int8 (default), uint8, int16, int8-symmetric, or Arm NN's names QAsymmS8, QAsymmU8, QSymmS16, QSymmS8; "
+        "without data: float16, bfloat16, weights-int8, weights-int4, dynamic",
+    )  # fmt: skip
+    parser.add_argument(
+        "--block-size", type=positive, default=32, metavar="N",
+        help="weights that share a scale, for --scheme weights-int4 (default: 32)",
     )  # fmt: skip
     parser.add_argument(
         "--algorithm", choices=("calibrated", "armnn"), default="calibrated",
@@ -110,6 +115,7 @@ def execute(args: argparse.Namespace) -> None:
         percentile=args.percentile,
         per_channel=args.per_channel,
         correct_bias=args.correct_bias,
+        block_size=args.block_size,
         float_layers=names_of("--float", args.float_layers, _names(network)) or (),
         keep_types=not args.quantize_types,
         backends=args.backends,
@@ -136,8 +142,11 @@ def _checked(args: argparse.Namespace) -> Any:
             check_writable(option, Path(path), sources_of(args))
     if args.report is not None and Path(args.report).suffix.lower() not in (".json", ".txt"):
         raise InvalidArgumentError(f"the report is {args.report!r}; expected a file with the suffix .json or .txt")
-    if args.data is None and args.algorithm != "armnn":
-        raise InvalidArgumentError("give calibration data with --data PATH; only --algorithm armnn does without it")
+    if args.data is None and args.algorithm != "armnn" and args.scheme not in STORAGE:
+        raise InvalidArgumentError(
+            "give calibration data with --data PATH; only --algorithm armnn and schemes that store weights in fewer "
+            "bits do without"
+        )
     return _WRITERS[suffix]
 
 

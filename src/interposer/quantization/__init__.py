@@ -7,11 +7,12 @@ from interposer.quantization.files import read_samples
 from interposer.quantization.observers import OBSERVERS, Observer
 from interposer.quantization.quantizer import QuantizedNetwork, quantize
 from interposer.quantization.report import LayerReport, OutputReport, QuantizationReport
-from interposer.quantization.schemes import SCHEMES, Scheme
+from interposer.quantization.schemes import SCHEMES, STORAGE, Scheme
 
 __all__ = [
     "OBSERVERS",
     "SCHEMES",
+    "STORAGE",
     "LayerReport",
     "Observer",
     "OutputReport",

@@ -22,9 +22,10 @@ from interposer.quantization.observers import Observer, observer_named
 from interposer.quantization.preparing import prepared
 from interposer.quantization.rebuilding import rebuilt
 from interposer.quantization.report import QuantizationReport, SignalToNoise
-from interposer.quantization.reporting import Settings, reported
+from interposer.quantization.reporting import Settings, reported, storage_reported
 from interposer.quantization.samples import Samples, samples_of
-from interposer.quantization.schemes import Scheme, scheme_of
+from interposer.quantization.schemes import SCHEMES, STORAGE, Scheme, scheme_of
+from interposer.quantization.storage import stored_network
 from interposer.runtime import Runtime
 from interposer.session import default_runtime
 from interposer.session.shapes import Shapes
@@ -53,6 +54,7 @@ def quantize(
     percentile: float = 99.99,
     per_channel: bool | None = None,
     correct_bias: bool = True,
+    block_size: int = 32,
     float_layers: Collection[str] = (),
     keep_types: bool = True,
     backends: Iterable[str] | None = None,
@@ -74,7 +76,8 @@ def quantize(
             name. A path names a .npz, .npy or .csv file, or a folder with .npz and .npy files (see `read_samples`).
             Only ``algorithm="armnn"`` works without data.
         scheme: "int8", "uint8", "int16" (int16 activations and int8 weights), "int8-symmetric", or Arm NN's names of
-            them (such as "QAsymmU8").
+            them (such as "QAsymmU8"). The schemes "float16", "bfloat16", "weights-int8", "weights-int4" and "dynamic"
+            only store constants in fewer bits; they need no data, and with data the report has the errors.
         algorithm: "calibrated" uses the observed ranges and fuses clamps with the layers before them. "armnn" has the
             rules of Arm NN's quantizer: ranges by the kind of layer, which data refines, and one scale for all weights.
         observer: how the range follows from the observed values: "minmax", "moving", "percentile", "entropy" or "mse".
@@ -83,6 +86,7 @@ def quantize(
             "uint8" with several scales become int8, which TensorFlow Lite does not combine with uint8 activations.
         correct_bias: subtract the mean error that rounded weights cause in an output channel from the bias. "armnn"
             does not do this.
+        block_size: the number of weights that share a scale, for the scheme "weights-int4".
         float_layers: names of layers, or names of operators such as "Softmax", that stay in float.
         keep_types: inputs and outputs keep their types. False quantizes them too, if a quantized layer reads or
             produces them.
@@ -100,14 +104,16 @@ def quantize(
     if algorithm not in _ALGORITHMS:
         raise InvalidArgumentError(f"unknown algorithm {algorithm!r} (known: {', '.join(_ALGORITHMS)})")
     expect(runtime, Runtime | None, "the runtime must be a Runtime")
-    chosen = _scheme(scheme, algorithm, per_channel)
-    correct_bias = correct_bias and algorithm != "armnn"
-    settings = Settings(chosen.name, algorithm, observer, percentile, chosen.per_channel, correct_bias, keep_types)
+    runs = Runs(None if backends is None else list(backends), runtime, progress)
     original = read_network(source, format, shapes)
     network = prepared(original, default_runtime() if runtime is None else runtime)
     left = _left(network, float_layers)
-    samples = None if data is None and algorithm == "armnn" else _samples(original, data)
-    runs = Runs(None if backends is None else list(backends), runtime, progress)
+    if scheme in STORAGE:
+        return _stored(network, scheme, block_size, left, algorithm, _optional_samples(original, data), runs)
+    chosen = _scheme(scheme, algorithm, per_channel)
+    correct_bias = correct_bias and algorithm != "armnn"
+    settings = Settings(chosen.name, algorithm, observer, percentile, chosen.per_channel, correct_bias, keep_types)
+    samples = _optional_samples(original, data) if algorithm == "armnn" else _samples(original, data)
     create = observer_named(observer, percentile)
     observations = _observed(network, samples, create, correct_bias, runs)
     return _Quantizer(network, chosen, settings, *observations, samples, runs).quantize(left)
@@ -159,6 +165,32 @@ def _observed(
     axes = averaged_axes(network) if correct_bias else {}
     observers, channels = observe_all(network, samples, create, axes, runs)
     return observers, {value: item.means for value, item in channels.items() if item.means is not None}
+
+
+def _stored(
+    network: Network,
+    scheme: str | Scheme,
+    block_size: int,
+    left: dict[Layer, str],
+    algorithm: str,
+    samples: Samples | None,
+    runs: Runs,
+) -> QuantizedNetwork:
+    """Return a network whose constants are stored in fewer bits, with its report."""
+    if algorithm == "armnn":
+        raise InvalidArgumentError(f"Arm NN's algorithm has no scheme {scheme!r} (it has: {', '.join(SCHEMES)})")
+    expect(block_size, int, "the block size must be an integer")
+    if block_size < 1:
+        raise InvalidArgumentError(f"the block size must be a positive integer, not {block_size!r}")
+    result = QuantizedNetwork(network.name)
+    stores = stored_network(network, str(scheme), block_size, left, result)
+    ratios = {} if samples is None else compared(network, result, samples, runs)
+    result.report = storage_reported(network, str(scheme), block_size, stores, ratios, len(samples or ()))
+    return result
+
+
+def _optional_samples(network: Network, data: Any) -> Samples | None:
+    return None if data is None else _samples(network, data)
 
 
 def _samples(network: Network, data: Any) -> Samples:

@@ -16,8 +16,9 @@ from interposer.quantization.decisions import Decisions
 from interposer.quantization.observers import Observer
 from interposer.quantization.report import LayerReport, OutputReport, QuantizationReport, SignalToNoise
 from interposer.quantization.rules import is_clamp
+from interposer.quantization.storage import Stores
 
-__all__ = ["Settings", "reported"]
+__all__ = ["Settings", "reported", "storage_reported"]
 
 _SHOWN_BINS: Final = 64
 
@@ -47,17 +48,53 @@ def reported(
 
     `observers` and `ratios` are empty without data; `ratios` has the errors of the quantized network by value.
     """
-    layers = [layer for layer in network.graph.topological() if not isinstance(layer.op, Constant | Input | Output)]
-    outputs = {layer.name: ratios[layer.values[0].name] for layer in network.graph.outputs
-               if layer.values[0].name in ratios}  # fmt: skip
+    layers = _layers(network)
     return QuantizationReport(
         network.name,
         settings.scheme,
         asdict(settings),
         samples,
         tuple(_of_layer(layer, decisions, observers, ratios) for layer in layers),
-        tuple(OutputReport(name, item.decibels, item.cosine) for name, item in outputs.items()),
+        _outputs(network, ratios),
     )
+
+
+def storage_reported(
+    network: Network,
+    scheme: str,
+    block_size: int,
+    stores: Stores,
+    ratios: Mapping[str, SignalToNoise],
+    samples: int,
+) -> QuantizationReport:
+    """Return the report of a network whose constants are stored in fewer bits; see `reported`."""
+    settings = {"scheme": scheme, "block_size": block_size}
+    layers = tuple(_of_stored_layer(layer, stores, ratios) for layer in _layers(network))
+    return QuantizationReport(network.name, scheme, settings, samples, layers, _outputs(network, ratios))
+
+
+def _of_stored_layer(layer: Layer, stores: Stores, ratios: Mapping[str, SignalToNoise]) -> LayerReport:
+    ratio = ratios.get(layer.outputs[0].name) if layer.outputs else None
+    weights = SignalToNoise()
+    if layer in stores.errors:
+        weights.add(*stores.errors[layer])
+    return LayerReport(
+        layer.name,
+        layer.kind,
+        stores.reasons.get(layer, "") if layer not in stores.layers else "",
+        stores.layers.get(layer),
+        snr=None if ratio is None else ratio.decibels,
+        weights_snr=weights.decibels if layer in stores.errors else None,
+    )
+
+
+def _layers(network: Network) -> list[Layer]:
+    return [layer for layer in network.graph.topological() if not isinstance(layer.op, Constant | Input | Output)]
+
+
+def _outputs(network: Network, ratios: Mapping[str, SignalToNoise]) -> tuple[OutputReport, ...]:
+    pairs = [(layer.name, ratios.get(layer.values[0].name)) for layer in network.graph.outputs]
+    return tuple(OutputReport(name, item.decibels, item.cosine) for name, item in pairs if item is not None)
 
 
 def _of_layer(

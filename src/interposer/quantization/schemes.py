@@ -11,7 +11,7 @@ import numpy as np
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.core.types import Array, DataType, Quantization, integer_range
 
-__all__ = ["SCHEMES", "Scheme", "quantization_of", "quantized_array", "scheme_of"]
+__all__ = ["SCHEMES", "STORAGE", "Scheme", "quantization_of", "quantized_array", "scheme_of"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,14 @@ SCHEMES: Final = {
     )
 }
 """The schemes that quantize activations and weights, by name."""
+STORAGE: Final = {
+    "float16": "constants of float16, computed with in float32",
+    "bfloat16": "constants of bfloat16, computed with in float32",
+    "weights-int8": "weights of int8 with a scale for each channel, computed with in float32",
+    "weights-int4": "weights of int4 with a scale for each block, computed with in float32",
+    "dynamic": "weights of int8, activations quantized to uint8 in every run",
+}
+"""The schemes that store constants in fewer bits and need no calibration data, with descriptions."""
 _ALIASES: Final = {"qasymmu8": "uint8", "qasymms8": "int8", "qsymms8": "int8-symmetric", "qsymms16": "int16"}
 
 
@@ -66,8 +74,9 @@ def scheme_of(name: str | Scheme) -> Scheme:
     key = str(name).lower()
     scheme = SCHEMES.get(_ALIASES.get(key, key))
     if scheme is None:
+        known = [*SCHEMES, *STORAGE]
         raise InvalidArgumentError(
-            f"unknown scheme {name!r}{did_you_mean(str(name), SCHEMES)} (known: {', '.join(SCHEMES)})"
+            f"unknown scheme {name!r}{did_you_mean(str(name), known)} (known: {', '.join(known)})"
         )
     return scheme
 

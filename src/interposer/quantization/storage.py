@@ -1,0 +1,258 @@
+"""Networks whose weights are stored in fewer bits, while activations stay in float or are quantized in every run.
+
+- "float16" and "bfloat16": constants are stored in 16 bits, and computed with in float32
+- "weights-int8": weights of 8 bits with a scale for each output channel, which are dequantized
+- "weights-int4": weights of matrix products with 4 bits and a scale for each block, those of convolutions with 8 bits
+- "dynamic": weights of 8 bits; in every run, activations are quantized to uint8, and products are summed in integers
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from interposer.core.errors import UnknownRankError
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataType, Quantization, TensorInfo
+from interposer.ir.graph import Layer, Value
+from interposer.ir.network import Network
+from interposer.ops import (
+    Addition,
+    BatchMatMul,
+    BlockDequantize,
+    Cast,
+    Constant,
+    Convolution2d,
+    Dequantize,
+    DynamicQuantize,
+    FullyConnected,
+    Input,
+    IntegerConvolution2d,
+    IntegerMatMul,
+    Multiplication,
+    Output,
+)
+from interposer.quantization.rules import Rule, rule_of
+from interposer.quantization.schemes import SCHEMES, quantized_array
+
+__all__ = ["Stores", "stored_network"]
+
+_LEAST: Final = 1024
+"""The least number of weights that are stored in fewer bits."""
+
+
+@dataclass
+class Stores:
+    """Which layers got weights of fewer bits, with the quantization of the weights, and why the others did not.
+
+    The quantization is None for weights with a scale for each block, and for floats of 16 bits.
+    """
+
+    layers: dict[Layer, Quantization | None] = field(default_factory=dict)
+    errors: dict[Layer, tuple[Array, Array]] = field(default_factory=dict)
+    reasons: dict[Layer, str] = field(default_factory=dict)
+
+
+def stored_network(network: Network, scheme: str, block_size: int, left: dict[Layer, str], into: Network) -> Stores:
+    """Add the layers of a float network to `into`, with weights stored as a scheme of `STORAGE` says.
+
+    Args:
+        network: a float network with all infos.
+        scheme: the name of the scheme.
+        block_size: the number of weights along the depth of a product that share a scale, for "weights-int4".
+        left: layers whose weights stay in float32, with the reasons.
+        into: an empty network.
+    """
+    writer = _Writer(network, scheme, block_size, into)
+    writer.stores.reasons.update(left)
+    for layer in network.graph.topological():
+        writer.add(layer)
+    into.graph.erase_dead([layer for layer in into.graph if isinstance(layer.op, Constant | Dequantize | Cast)])
+    return writer.stores
+
+
+class _Writer:
+    def __init__(self, network: Network, scheme: str, block_size: int, into: Network) -> None:
+        self.network, self.scheme, self.block_size, self.new = network, scheme, block_size, into
+        self.stores = Stores()
+        self.values: dict[Value, Value] = {}
+
+    def add(self, layer: Layer) -> None:
+        """Add a layer of the float network."""
+        if isinstance(layer.op, Constant | Input | Output) or layer in self.stores.reasons:
+            self._copy(layer, self._operands(layer))
+        elif self.scheme in ("float16", "bfloat16"):
+            self._with_narrow_constants(layer, DataType.of(self.scheme))
+        else:
+            self._weighted(layer)
+
+    def _operands(self, layer: Layer) -> list[Value | None]:
+        return [None if value is None else self.values[value] for value in layer.inputs]
+
+    def _copy(self, layer: Layer, operands: list[Value | None]) -> None:
+        declared = [] if isinstance(layer.op, Output) else [_declared(value) for value in layer.outputs]
+        created = self.new.add_layer(
+            layer.op, *operands, name=layer.name, outputs=declared, source=layer.source, regions=layer.regions
+        )
+        for old, new in zip(layer.outputs, created.outputs, strict=True):
+            new.aliases = old.aliases
+            self.values[old] = new
+
+    # --- floats of 16 bits --------------------------------------------------------------------------------------------
+
+    def _with_narrow_constants(self, layer: Layer, dtype: DataType) -> None:
+        operands, some = self._operands(layer), False
+        for index, value in enumerate(layer.inputs):
+            if value is not None and value.is_constant and value.known.dtype is DataType.FLOAT32:
+                narrow = self._narrow(value, dtype, layer)
+                operands[index] = narrow or operands[index]
+                some = some or narrow is not None
+        if some:
+            self.stores.layers[layer] = None
+        else:
+            self.stores.reasons.setdefault(layer, "it has no constants of float32")
+        self._copy(layer, operands)
+
+    def _narrow(self, value: Value, dtype: DataType, layer: Layer) -> Value | None:
+        real = np.asarray(value.constant)
+        with np.errstate(all="ignore"):
+            array = real.astype(dtype.numpy)
+        back = array.astype(np.float32)
+        if not np.array_equal(np.isfinite(back), np.isfinite(real)):
+            self.stores.reasons[layer] = f"its constants are out of the range of {dtype}"
+            return None
+        stored = self.new.add_constant_layer(array, name=value.name)
+        self.stores.errors[layer] = (back, real)
+        return self.new.add_layer(Cast(DataType.FLOAT32), stored, name=f"{value.name}:{DataType.FLOAT32}").output
+
+    # --- integers -----------------------------------------------------------------------------------------------------
+
+    def _weighted(self, layer: Layer) -> None:
+        rule = _weights_rule(layer)
+        if self.scheme == "dynamic" and isinstance(rule, Rule):
+            rule = _not_dynamic(layer, rule) or rule
+        if isinstance(rule, str):
+            self.stores.reasons[layer] = rule
+            self._copy(layer, self._operands(layer))
+            return
+        value = layer.inputs[1]
+        assert value is not None, "the rule requires weights"
+        weights = np.asarray(value.constant)
+        if self.scheme == "dynamic":
+            self._dynamic(layer, rule, weights)
+            return
+        four = self.scheme == "weights-int4" and isinstance(rule.op, FullyConnected)
+        operands = self._operands(layer)
+        operands[1] = self._blocks(layer, rule, weights) if four else self._channels(layer, rule, weights)
+        self._copy(layer, operands)
+
+    def _channels(self, layer: Layer, rule: Rule, weights: Array) -> Value:
+        array, q = _by_channel(weights, rule.axis)
+        self._note(layer, q, array, weights)
+        constant = self.new.add_constant_layer(array, q, name=layer.values[1].name)
+        return self.new.add_layer(Dequantize(), constant, name=f"{layer.values[1].name}:dequantized").output
+
+    def _blocks(self, layer: Layer, rule: Rule, weights: Array) -> Value:
+        depth, name = 1 - rule.axis, layer.values[1].name
+        array, scales, back = _by_block(weights, depth, self.block_size)
+        self.stores.layers[layer] = None
+        self.stores.errors[layer] = (back, weights)
+        operands = [
+            self.new.add_constant_layer(array, name=name), self.new.add_constant_layer(scales, name=f"{name}:scales"),
+        ]  # fmt: skip
+        op = BlockDequantize(block_size=self.block_size, axis=depth)
+        return self.new.add_layer(op, *operands, name=f"{name}:dequantized").output
+
+    def _note(self, layer: Layer, q: Quantization, array: Array, weights: Array) -> None:
+        shape = [-1 if axis == q.axis else 1 for axis in range(weights.ndim)]
+        self.stores.layers[layer] = q
+        self.stores.errors[layer] = (array * np.reshape(q.scales, shape), weights)
+
+    def _dynamic(self, layer: Layer, rule: Rule, weights: Array) -> None:
+        """Add a product of integers whose activations are quantized in every run, as ONNX defines it."""
+        array, q = _by_channel(weights, rule.axis)
+        self._note(layer, q, array, weights)
+        x, name = self.values[layer.values[0]], layer.name
+        integers, scale, zero = self.new.add_layer(DynamicQuantize(), x, name=f"{name}:quantized").outputs
+        sums, shape = self._sums(layer, rule, array, integers, zero)
+        real = self.new.add_layer(Cast(DataType.FLOAT32), sums, name=f"{name}:sums")
+        scales = np.asarray(q.scales, np.float32).reshape(shape)
+        factor = self.new.add_layer(Multiplication(), scale, self.new.add_constant_layer(scales), name=f"{name}:scale")
+        bias = layer.inputs[2] if len(layer.inputs) > 2 else None
+        product = self.new.add_layer(Multiplication(), real, factor, name=name if bias is None else f"{name}:product")
+        if bias is not None and bias.constant is not None:
+            constant = self.new.add_constant_layer(bias.constant.reshape(shape), name=bias.name)
+            product = self.new.add_layer(Addition(), product, constant, name=name)
+        product.output.aliases = layer.output.aliases
+        self.values[layer.output] = product.output
+
+    def _sums(self, layer: Layer, rule: Rule, array: Array, integers: Value, zero: Value) -> tuple[Layer, list[int]]:
+        """Add the layer that sums products of integers; return it, and the shape of one number for each channel."""
+        op, shape = rule.op, [-1]
+        product: Op = IntegerMatMul()
+        if isinstance(op, Convolution2d):
+            product = IntegerConvolution2d(**{key: getattr(op, key) for key in op.attributes})
+            shape = [-1 if axis == op.data_layout.axes().channels else 1 for axis in range(4)]
+        elif rule.axis == 0:
+            array = np.ascontiguousarray(array.T)
+        weights = self.new.add_constant_layer(array, name=layer.values[1].name)
+        return self.new.add_layer(product, integers, weights, zero, name=f"{layer.name}:integers"), shape
+
+
+def _declared(value: Value) -> TensorInfo | None:
+    return None if value.info is None else value.known.with_constant(None)
+
+
+def _weights_rule(layer: Layer) -> Rule | str:
+    """Return the rule of a layer whose weights can be stored in fewer bits, or the reason why they stay in float32."""
+    try:
+        rule = rule_of(layer, DataType.INT8)
+    except UnknownRankError:
+        return "the ranks of its tensors are not known"
+    if isinstance(rule, str):
+        return rule if "weights" in rule else "it has no weights that are constant"
+    if rule.weights is None:
+        return "it has no weights that are constant"
+    weights = layer.inputs[rule.weights]
+    assert weights is not None and weights.constant is not None, "the rule requires constant weights"
+    if weights.constant.size < _LEAST:
+        return f"it has fewer than {_LEAST} weights"
+    return rule if np.isfinite(weights.constant).all() else "its weights are not finite"
+
+
+def _not_dynamic(layer: Layer, rule: Rule) -> str | None:
+    """Return why a layer cannot quantize its activations in every run, or None."""
+    rank = layer.values[0].known.rank
+    if isinstance(rule.op, Convolution2d):
+        return None
+    if not isinstance(rule.op, FullyConnected):
+        return f"{layer.kind} has no form with activations that are quantized in every run"
+    depth = rule.op.keep_dims or rank == 2 or isinstance(layer.op, BatchMatMul)
+    return None if depth else "its input is not a matrix"
+
+
+def _by_channel(weights: Array, axis: int) -> tuple[Array, Quantization]:
+    """Return int8 weights with a scale for each index along `axis`."""
+    others = tuple(item for item in range(weights.ndim) if item != axis)
+    bounds = np.abs(weights.astype(np.float64)).max(axis=others, initial=0)
+    scales = np.where(bounds > 0, bounds, 1) / 127
+    q = Quantization(np.maximum(scales, np.finfo(np.float32).tiny).astype(np.float32).astype(float).tolist(), 0, axis)
+    return quantized_array(weights, q, SCHEMES["int8"].weights), q
+
+
+def _by_block(weights: Array, depth: int, size: int) -> tuple[Array, Array, Array]:
+    """Return int4 weights with a scale for each block along `depth`: integers, scales, and the dequantized weights."""
+    columns = np.moveaxis(weights.astype(np.float64), depth, 0)
+    count = -(-columns.shape[0] // size)
+    padded = np.zeros((count * size, columns.shape[1]))
+    padded[: columns.shape[0]] = columns
+    blocks = padded.reshape(count, size, -1)
+    largest = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=1)[:, None], axis=1)[:, 0]
+    scales = np.where(largest == 0, 1, -largest / 8).astype(np.float32)
+    integers = np.clip(np.rint(blocks / scales[:, None]), -8, 7)
+    back = (integers * scales[:, None]).reshape(-1, columns.shape[1])[: columns.shape[0]]
+    whole = integers.reshape(-1, columns.shape[1])[: columns.shape[0]]
+    stored = np.ascontiguousarray(np.moveaxis(whole, 0, depth)).astype(np.int8).astype(DataType.INT4.numpy)
+    return stored, np.ascontiguousarray(np.moveaxis(scales, 0, depth)), np.moveaxis(back, 0, depth)
