@@ -215,3 +215,20 @@ def test_several_inputs_and_outputs_are_bound_by_their_tensors(tmp_path: Path):
     arrays = [np.array([5, 7], np.float32), np.array([1, 2], np.float32)]
     total, difference = run(parsed, inputs, outputs, arrays)
     assert (total.tolist(), difference.tolist()) == ([6, 9], [4, 5])
+
+
+def test_a_scalar_has_one_dimension_and_an_int64_has_a_type_of_later_releases(tmp_path: Path):
+    network = ip.Network("scalar")
+    x = network.add_input_layer(0, ip.TensorInfo((), "float32"), name="x")
+    n = network.add_input_layer(1, ip.TensorInfo((3,), "int64"), name="n")
+    network.add_output_layer(0, network.add_addition_layer(x, x), name="twice")
+    network.add_output_layer(1, network.add_addition_layer(n, n), name="sum")
+    ip.writers.tflite.save(network, tmp_path / "scalar.tflite")
+    parser = ann.ITfLiteParser()
+    parsed = parser.CreateNetworkFromBinaryFile(str(tmp_path / "scalar.tflite"))
+    inputs = [parser.GetNetworkInputBindingInfo(0, name) for name in ("x", "n")]
+    outputs = [parser.GetNetworkOutputBindingInfo(0, name) for name in ("twice", "sum")]
+    assert list(inputs[0][1].GetShape()) == [1]
+    assert inputs[1][1].GetDataType() == ann.DataType_Signed64
+    twice, total = run(parsed, inputs, outputs, [np.float32([4]), np.int64([1, 2, 2**40])])
+    assert (twice.tolist(), total.tolist(), total.dtype) == ([8.0], [2, 4, 2**41], np.int64)

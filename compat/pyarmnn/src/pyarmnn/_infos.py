@@ -24,6 +24,7 @@ _CORE_TYPES: Final = {
     types.DataType_QSymmS8: DataType.INT8,
     types.DataType_QAsymmS8: DataType.INT8,
     types.DataType_BFloat16: DataType.BFLOAT16,
+    types.DataType_Signed64: DataType.INT64,
 }
 _NUMBERS: Final = {
     **{core: number for number, core in _CORE_TYPES.items()},
@@ -58,7 +59,7 @@ def info_to_core(info: TensorInfo) -> CoreInfo:
 
 
 def info_from_core(info: CoreInfo) -> TensorInfo:
-    """Return an info in Arm NN's form, in which a scalar has the shape (1,).
+    """Return an info in Arm NN's form, in which a scalar has the shape (1,), and a tensor only its first scale.
 
     Raises:
         RuntimeError: Arm NN has no data type for it, the shape is not known, or it has more than 5 dimensions.
@@ -68,6 +69,6 @@ def info_from_core(info: CoreInfo) -> TensorInfo:
     sizes = [int(size) for size in info.shape] or [1]
     result = TensorInfo(TensorShape._of(sizes), _NUMBERS[info.dtype])
     if info.quantization is not None:
-        result.SetQuantizationScale(info.quantization.scale)
-        result.SetQuantizationOffset(info.quantization.zero_point)
+        result.SetQuantizationScale(info.quantization.scales[0])
+        result.SetQuantizationOffset(info.quantization.zero_points[0])
     return result

@@ -47,6 +47,7 @@ DataType_QuantizedSymm8PerAxis: Final = 6
 DataType_QSymmS8: Final = 7
 DataType_QAsymmS8: Final = 8
 DataType_BFloat16: Final = 9
+DataType_Signed64: Final = 10  # not in 20.08; release 23.11 has it under another number
 DataType_QuantisedAsymm8: Final = DataType_QAsymmU8
 DataType_QuantisedSymm16: Final = DataType_QSymmS16
 
@@ -107,6 +108,7 @@ NUMPY_TYPES: Final[dict[int, type[np.generic]]] = {
     DataType_QAsymmS8: np.int8,
     DataType_QSymmS16: np.int16,
     DataType_Signed32: np.int32,
+    DataType_Signed64: np.int64,
 }
 """The types of the arrays that tensors share memory with; tensors of other data types cannot be created."""
 
@@ -121,6 +123,7 @@ _NAMES: Final = {
     DataType_QSymmS8: ("QSymmS8", 1),
     DataType_QAsymmS8: ("QAsymmS8", 1),
     DataType_BFloat16: ("BFloat16", 2),
+    DataType_Signed64: ("Signed64", 8),
 }
 
 _DATA_TYPE = enumeration("DataType")
