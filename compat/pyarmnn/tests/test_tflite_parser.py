@@ -232,3 +232,28 @@ def test_a_scalar_has_one_dimension_and_an_int64_has_a_type_of_later_releases(tm
     assert inputs[1][1].GetDataType() == ann.DataType_Signed64
     twice, total = run(parsed, inputs, outputs, [np.float32([4]), np.int64([1, 2, 2**40])])
     assert (twice.tolist(), total.tolist(), total.dtype) == ([8.0], [2, 4, 2**41], np.int64)
+
+
+def test_layers_can_be_added_beside_those_of_a_parsed_network(model: str):
+    parser = ann.ITfLiteParser()
+    network = parser.CreateNetworkFromBinaryFile(model)
+    image, scores = (
+        parser.GetNetworkInputBindingInfo(0, "input_1"),
+        parser.GetNetworkOutputBindingInfo(0, "dense/Softmax"),
+    )
+    with pytest.raises(RuntimeError) as caught:
+        network.AddInputLayer(image[0])
+    assert str(caught.value) == "A layer already exists with the specified id"
+    source, floor, result = (
+        network.AddInputLayer(1, "x"),
+        network.AddFloorLayer("floor"),
+        network.AddOutputLayer(2, "y"),
+    )
+    info = ann.TensorInfo(ann.TensorShape((2,)), ann.DataType_Float32)
+    for layer, target in ((source, floor), (floor, result)):
+        layer.GetOutputSlot(0).Connect(target.GetInputSlot(0))
+        layer.GetOutputSlot(0).SetTensorInfo(info)
+    arrays = [small_models.IMAGE.copy(), np.float32([1.5, -1.5])]
+    chances, floors = run(network, [image, (1, info)], [scores, (2, info)], arrays)
+    assert chances.tolist() == small_models.QUANTIZED_SCORES
+    assert floors.tolist() == [1, -2]

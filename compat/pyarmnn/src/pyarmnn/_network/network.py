@@ -33,6 +33,9 @@ class INetwork(ElementwiseLayers, WindowedLayers, MovingLayers, StructuralLayers
         return result
 
     def _append(self, layer: IConnectableLayer) -> IConnectableLayer:
-        if self._parsed is not None:
-            raise RuntimeError("A parser read this network; layers cannot be added to it.")
+        parsed = self._parsed
+        if parsed is not None:
+            bound = {"Input": parsed.inputs, "Output": parsed.outputs}.get(layer._type, {})
+            if layer._descriptor in bound:
+                raise RuntimeError("A layer already exists with the specified id")
         return super()._append(layer)

@@ -30,15 +30,15 @@ _CHECKS: Final = {"Concat": check_views, "Fill": check_fill}
 
 
 class Builder:
-    """Converts the layers of a network to a graph.
+    """Converts the layers of a network to a graph, or adds them to the graph of a network that was parsed.
 
     It is the importer of Interposer's converters of Arm NN's layers (`interposer.frontends.armnn.node.Import`).
     """
 
     weights_layout = 0
 
-    def __init__(self, backends: Sequence[str]) -> None:
-        self.graph = Graph("network")
+    def __init__(self, backends: Sequence[str], graph: Graph | None = None) -> None:
+        self.graph = Graph("network") if graph is None else graph
         self._backends = backends
         self._values: dict[IOutputSlot, Value] = {}
         self._layers: dict[int, IConnectableLayer] = {}

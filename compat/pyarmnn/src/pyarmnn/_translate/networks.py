@@ -22,11 +22,17 @@ def translated(network: INetwork, backends: Sequence[str]) -> tuple[ip.Network, 
     Raises:
         RuntimeError: a layer is not connected or not valid.
     """
-    if network._parsed is not None:
-        return network._parsed, _parsed_infos(network._parsed)
-    builder = Builder(backends)
-    builder.build(network._layers)
-    return ip.Network("network", builder.graph), _infos(network._layers)
+    parsed, layers = network._parsed, network._layers
+    if parsed is not None and not layers:
+        return parsed, _parsed_infos(parsed)
+    builder = Builder(backends, None if parsed is None else parsed.graph.clone())
+    builder.build(layers)
+    infos = _infos(layers) if parsed is None else _merged(_parsed_infos(parsed), _infos(layers))
+    return ip.Network("network", builder.graph), infos
+
+
+def _merged(first: Infos, second: Infos) -> Infos:
+    return Infos({**first.inputs, **second.inputs}, {**first.outputs, **second.outputs})
 
 
 def _parsed_infos(network: ip.Network) -> Infos:
