@@ -9,6 +9,7 @@
 #include "cpuacc/blob.hpp"
 #include "cpuacc/checksum.hpp"
 #include "cpuacc/half_precision.hpp"
+#include "cpuacc/profile.hpp"
 #include "cpuacc/tuning.hpp"
 
 namespace cpuacc {
@@ -111,6 +112,7 @@ class CpuAcc : public ipr::Backend {
 
   bool has_blobs() const override { return true; }
   bool works_in_place() const override { return true; }
+  ipr::Profiler* profiler() override { return &Intervals::all(); }
 
   /// Everything that affects packed constants, including a checksum of this library.
   std::string fingerprint(const ipr::Options& options) override {

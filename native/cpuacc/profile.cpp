@@ -1,12 +1,17 @@
 #include "cpuacc/profile.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 namespace cpuacc {
 namespace {
+
+constexpr size_t kMostIntervals = 1 << 17;
 
 bool is_wanted() {
   const char* wanted = std::getenv("INTERPOSER_CPUACC_PROFILE");
@@ -21,7 +26,58 @@ void print(double least, double mean, double operations, int parts, const char* 
 
 Profile::Profile(const std::vector<Step>& steps) : steps_(steps), on_(is_wanted()) {}
 
-void Profile::add(const std::vector<int64_t>& times) {
+Intervals& Intervals::all() {
+  static Intervals* intervals = new Intervals;  // never destroyed: programs may outlive static objects
+  return *intervals;
+}
+
+void Intervals::enable(bool on) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (on && !is_on()) intervals_.clear(), lost_ = 0;
+  on_ = on;
+}
+
+const std::string* Intervals::lasting(const std::string& name) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return &*names_.insert(name).first;
+}
+
+void Intervals::add(const std::vector<ipr_interval>& intervals) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  intervals_.insert(intervals_.end(), intervals.begin(), intervals.end());
+  for (; intervals_.size() > kMostIntervals; ++lost_) intervals_.pop_front();
+}
+
+uint64_t Intervals::collect(size_t capacity, std::vector<ipr_interval>& out) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto end = intervals_.begin() + int64_t(std::min(capacity, intervals_.size()));
+  out.insert(out.end(), intervals_.begin(), end);
+  intervals_.erase(intervals_.begin(), end);
+  return std::exchange(lost_, 0);
+}
+
+void Profile::add(int64_t begin, const std::vector<int64_t>& times) {
+  if (on_) sum_up(times);
+  if (Intervals::all().is_on()) record(begin, times);
+}
+
+void Profile::record(int64_t begin, const std::vector<int64_t>& times) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t n = names_.size(); n < steps_.size(); ++n) names_.push_back(Intervals::all().lasting(steps_[n].name));
+  }
+  std::vector<ipr_interval> intervals(times.size());
+  for (size_t n = 0; n < times.size(); ++n) {
+    ipr_interval& one = intervals[n];
+    one = {ipr::string(*names_[n]), {}, begin, begin + times[n], 0, 0, 0, IPR_INTERVAL_KERNEL, 0};
+    one.thread = uint64_t(pthread_self());
+    one.flops = uint64_t(steps_[n].operations);
+    begin = one.end_ns;
+  }
+  Intervals::all().add(intervals);
+}
+
+void Profile::sum_up(const std::vector<int64_t>& times) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (runs_++ == 0) sums_.assign(times.size(), 0), least_ = times;
   for (size_t n = 0; n < times.size(); ++n) {

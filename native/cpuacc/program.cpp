@@ -156,7 +156,9 @@ void Program::run_steps(const ipr::Run& run, char* const* bases) {
   Run inner{bases, bases[1] + arena_bytes_, scratch_stride_, &fault, &resize};
   int limit = raw.thread_limit > 0 ? std::min(threads_, int(raw.thread_limit)) : threads_;
   std::vector<int64_t> times;
-  int64_t begin = profile_.is_on() ? now() : 0;
+  const bool is_timed = profile_.is_on();
+  const int64_t start = is_timed ? now() : 0;
+  int64_t begin = start;
   native::Pool::Lease lease(parallel_ && limit > 1 ? pool_ : nullptr);
   for (const Step& step : steps_) {
     if (run.cancelled()) throw ipr::Error("the run was cancelled", IPR_CANCELLED);
@@ -170,13 +172,13 @@ void Program::run_steps(const ipr::Run& run, char* const* bases) {
       lease.run(&Call::part, &call, parts);
     }
     if (fault != nullptr) throw ipr::Error(step.name + ": " + fault, IPR_INVALID_ARGUMENT);
-    if (profile_.is_on()) {
+    if (is_timed) {
       int64_t end = now();
       times.push_back(end - begin);
       begin = end;
     }
   }
-  if (profile_.is_on()) profile_.add(times);
+  if (is_timed) profile_.add(start, times);
 }
 
 }  // namespace cpuacc

@@ -264,6 +264,7 @@ class BackendProfiling:
         device: str = "",
         bytes: int | None = None,
         flops: int | None = None,
+        thread: int | None = None,
     ) -> None:
         """Record an interval that the backend has measured; do nothing if nothing records.
 
@@ -279,6 +280,7 @@ class BackendProfiling:
             device: the device that it ran on; it gets a track of its own.
             bytes: the bytes that were moved.
             flops: the operations that were computed.
+            thread: the id of the thread that did the work (`threading.get_ident`); None for the calling one.
         """
         if not active:
             return
@@ -289,7 +291,7 @@ class BackendProfiling:
             site = self._sites.setdefault(key, facts)
         if clock is not None:
             begin, end = clock.to_host(begin), clock.to_host(end)
-        add_interval(site, begin, max(begin, end), 0 if device else get_ident())
+        add_interval(site, begin, max(begin, end), 0 if device else get_ident() if thread is None else thread)
 
 
 def _check_name(what: str, name: object) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import get_ident
 from time import perf_counter_ns
 from types import TracebackType
@@ -203,7 +204,7 @@ class Recorder:
                 _expand(batch, *result)
         intervals, instants, samples = result
         return Recording(
-            tuple(sorted(intervals, key=lambda item: (item.begin, -item.end))),  # stable for equal times
+            tuple(sorted(_with_runs(intervals), key=lambda item: (item.begin, -item.end))),  # stable for equal times
             tuple(sorted(instants, key=lambda item: item.at)),
             tuple(sorted(samples, key=lambda item: item.at)),
             sum(ring.lost for _, ring in rings),
@@ -218,6 +219,28 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _with_runs(intervals: list[Interval]) -> list[Interval]:
+    """Return the intervals; kernels that were reported later get the run of the layer that they were part of."""
+    layers: dict[int, list[Interval]] = {}
+    for item in intervals:
+        if item.run >= 0 and item.site.category is Category.LAYER:
+            layers.setdefault(item.thread, []).append(item)
+    for items in layers.values():
+        items.sort(key=lambda item: item.begin)
+    return [_with_run(item, layers.get(item.thread, [])) for item in intervals]
+
+
+def _with_run(item: Interval, layers: list[Interval]) -> Interval:
+    if item.run >= 0 or item.site.category is not Category.KERNEL:
+        return item
+    number = bisect_right(layers, item.begin, key=lambda layer: layer.begin) - 1
+    if number < 0 or layers[number].end < item.begin:
+        return item
+    layer = layers[number]
+    site = replace(item.site, network=layer.site.network, partition=layer.site.partition)
+    return replace(item, site=site, run=layer.run, inference=layer.inference)
 
 
 def _is_count(value: object) -> bool:
@@ -384,14 +407,16 @@ def _notify(recorders: int) -> None:
 def add_interval(site: Site, begin: int, end: int, thread: int) -> None:
     """Record an interval that something else has measured, as part of the run that the calling thread executes.
 
-    `thread` is the id of the thread on whose track it is shown, or 0 for none.
+    `thread` is the id of the thread on whose track it is shown, or 0 for none. An interval of another thread gets its
+    run later, from the layer that this thread executed at that time.
     """
-    trace = current.get(get_ident())
+    me = get_ident()
+    trace = current.get(me) if thread in (0, me) else None
     if trace is not None:
         trace.fields += (site, begin, end, thread)
         return
     for recorder in tuple(active):
-        if recorder.wants(None, get_ident()):
+        if recorder.wants(None, thread or me):
             recorder.add([site, begin, end, thread])
 
 

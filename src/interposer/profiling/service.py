@@ -126,7 +126,7 @@ class ProfilingService:
             _called(backend, "enable_timeline_reporting", lambda: context.enable_timeline_reporting(True))
         )
         own = self.own_counters(backend)
-        if own and not self._is_polling:
+        if not self._is_polling and _reports(context):
             self._is_polling = True
             threading.Thread(target=self._poll, args=(self._over,), name="interposer-counters", daemon=True).start()
         error = _selected(profiling, context, CAPTURE_PERIOD, own) if own else None
@@ -140,6 +140,10 @@ class ProfilingService:
             _selected(profiling, context, 0, [])
         _called(backend, "enable_timeline_reporting", lambda: context.enable_timeline_reporting(False))
         _called(backend, "enable_profiling", lambda: context.enable_profiling(False))
+
+
+def _reports(context: BackendProfilingContext) -> bool:
+    return type(context).report_counter_values is not BackendProfilingContext.report_counter_values
 
 
 def _selected(

@@ -755,10 +755,91 @@ typedef struct ipr_in_place_api {
 
 /* Names that are reserved for later extensions. */
 #define IPR_EXT_ASYNC "ipr.async/1"         /* runs that are submitted and complete later */
-#define IPR_EXT_PROFILING "ipr.profiling/1" /* events and counters */
+#define IPR_EXT_PROFILING "ipr.profiling/1" /* events and counters: see below */
 #define IPR_EXT_DEVICES "ipr.devices/1"     /* several devices of one backend */
 #define IPR_EXT_REGIONS "ipr.regions/1"     /* layers with control flow */
 #define IPR_EXT_SEQUENCES "ipr.sequences/1" /* sequences, optional values and tensors of text */
+
+/* ---- Extension "ipr.profiling/1": intervals and counters --------------------------------------------------------- */
+
+/* ipr_interval.kind: what the interval is about. */
+#define IPR_INTERVAL_KERNEL 1u /* a step of an executable */
+#define IPR_INTERVAL_COPY 2u   /* a copy to, from or on the device */
+#define IPR_INTERVAL_BUILD 3u  /* compilation */
+#define IPR_INTERVAL_WAIT 4u   /* waiting, for a device or for other threads */
+#define IPR_INTERVAL_OTHER 100u
+
+/* Something that took time, as the backend measured it. Element of an array. */
+typedef struct ipr_interval {
+  ipr_string name;   /* of the kernel or step; valid as long as the library is open */
+  ipr_string device; /* the device that it ran on, which gets a track of its own; empty for the processor */
+  int64_t begin_ns;  /* in nanoseconds of CLOCK_MONOTONIC of the host; of the device's clock for a device */
+  int64_t end_ns;
+  uint64_t thread; /* the thread that called `execute`, as pthread_self returns it; 0: none */
+  uint64_t bytes;  /* that it read and wrote; 0: not known */
+  uint64_t flops;  /* operations that it computed; 0: not known */
+  uint32_t kind;   /* IPR_INTERVAL_... */
+  uint32_t reserved;
+} ipr_interval;
+
+/* ipr_counter.kind: how the values of a counter are to be read. */
+#define IPR_COUNTER_VALUE 1u /* the value at that moment, such as the bytes in use */
+#define IPR_COUNTER_RATE 2u  /* an amount per second */
+#define IPR_COUNTER_EVENT 3u /* the number of events since the previous reading */
+
+/* A number that can be read at any time. Element of an array. */
+typedef struct ipr_counter {
+  ipr_string name; /* unique in its category */
+  ipr_string category;
+  ipr_string units; /* such as "bytes" */
+  ipr_string description;
+  ipr_string device; /* or empty */
+  double multiplier; /* converts a value to the unit; not 0 */
+  uint32_t kind;     /* IPR_COUNTER_... */
+  uint32_t reserved;
+} ipr_counter;
+
+/* Out struct of `describe_counters`. */
+typedef struct ipr_counters {
+  uint64_t struct_size;
+  uint64_t counter_count;
+  uint64_t counter_stride;
+  const ipr_counter* counters;
+  void* owner;
+  void (*release)(void* owner);
+} ipr_counters;
+
+/* One moment on the clock of a device and on that of the host. Out struct of `correlate`. */
+typedef struct ipr_clock {
+  uint64_t struct_size;
+  int64_t device_ns;
+  int64_t host_ns;  /* CLOCK_MONOTONIC */
+  int64_t error_ns; /* by how much the two may be apart; not negative */
+} ipr_clock;
+
+/* Any thread calls these functions, also while others are in `execute`. A backend measures only between `enable` with 1
+ * and with 0, as measuring costs time. */
+typedef struct ipr_profiling_api {
+  uint64_t struct_size;
+
+  /* Describe the counters. The result is the same as long as the library is open. */
+  int32_t (*describe_counters)(void* self, ipr_counters* out, ipr_error* error);
+
+  /* Begin (1) or end (0) to measure. Intervals that were not collected remain until the next `enable` with 1. */
+  int32_t (*enable)(void* self, int32_t on, ipr_error* error);
+
+  /* Move up to `capacity` intervals, the oldest first, to an array with `stride` bytes for each, which is at least the
+   * size of an ipr_interval. Write how many there were, and how many the backend has dropped since the last call
+   * because it had no room for them. The host calls until fewer than `capacity` are written. */
+  int32_t (*collect)(void* self, uint64_t capacity, uint64_t stride, ipr_interval* out, uint64_t* out_count,
+                     uint64_t* out_lost, ipr_error* error);
+
+  /* Write the present value of each counter, in the order of `describe_counters`. */
+  int32_t (*read_counters)(void* self, uint64_t count, double* out_values, ipr_error* error);
+
+  /* Read the clock of a device that an interval names, and that of the host. */
+  int32_t (*correlate)(void* self, ipr_string device, ipr_clock* out, ipr_error* error);
+} ipr_profiling_api;
 
 /* ---- The three functions that a backend exports ------------------------------------------------------------------ */
 
@@ -825,6 +906,11 @@ IPR_LAST(ipr_handles_api, export_memory, 128);
 IPR_LAST(ipr_allocator, free, 32);
 IPR_LAST(ipr_allocator_api, use, 16);
 IPR_LAST(ipr_in_place_api, inputs_of_outputs, 8);
+IPR_LAST(ipr_interval, reserved, 76);
+IPR_LAST(ipr_counter, reserved, 92);
+IPR_LAST(ipr_counters, release, 40);
+IPR_LAST(ipr_clock, error_ns, 24);
+IPR_LAST(ipr_profiling_api, correlate, 40);
 IPR_LAST(ipr_tensor, dtype, 48); /* after a DLTensor */
 #undef IPR_LAST
 

@@ -28,6 +28,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <list>
@@ -637,6 +638,33 @@ class Context {
   virtual void after_unload(int64_t) {}
 };
 
+/// A number that a backend counts or measures ("ipr.profiling/1").
+struct Counter {
+  std::string name, category, units, description, device;
+  double multiplier = 1;
+  uint32_t kind = IPR_COUNTER_EVENT;  // IPR_COUNTER_...
+};
+
+/// What a backend measures while a host records ("ipr.profiling/1"). Any thread calls these functions, also while others
+/// execute.
+class Profiler {
+ public:
+  virtual ~Profiler() = default;
+  /// The counters. The result is the same as long as the library is open.
+  virtual std::vector<Counter> counters() { return {}; }
+  /// Begin or end to measure.
+  virtual void enable(bool) {}
+  /// Move at most `capacity` intervals to the end of `out`, the oldest first. Return how many were dropped since the last
+  /// call. Their texts are valid as long as the library is open.
+  virtual uint64_t collect(size_t /*capacity*/, std::vector<ipr_interval>& /*out*/) { return 0; }
+  /// The present values of the counters, in their order.
+  virtual std::vector<double> read() { return {}; }
+  /// Read the clocks of a device and of the host.
+  virtual void correlate(std::string_view device, ipr_clock&) {
+    throw Error("there is no device '" + std::string(device) + "'", IPR_INVALID_ARGUMENT);
+  }
+};
+
 /// A kind of memory of the backend ("ipr.handles/1").
 struct Factory {
   std::string id;             // "Vendor/Backend/Name"
@@ -732,6 +760,9 @@ class Backend {
     throw Error("blobs cannot be restored", IPR_UNSUPPORTED);
   }
 
+  /// What the backend measures, or nullptr; the same object as long as the library is open.
+  virtual Profiler* profiler() { return nullptr; }
+
   /// Return whether executables may write outputs to the memory of inputs: `Executable::in_place`.
   virtual bool works_in_place() const { return false; }
 
@@ -789,6 +820,11 @@ T* give(Out* out, std::unique_ptr<T> owned) {
 struct InfoTexts {
   Info info;
   std::vector<ipr_property> options, properties;
+};
+
+struct CounterTexts {
+  std::vector<Counter> counters;
+  std::vector<ipr_counter> raw;
 };
 
 struct ReportTexts {
@@ -924,6 +960,7 @@ class Bridge {
       else if (wanted == IPR_EXT_BLOBS && at(self).has_blobs()) found = &blobs();
       else if (wanted == IPR_EXT_HANDLES && at(self).has_handles()) found = &handles();
       else if (wanted == IPR_EXT_IN_PLACE && at(self).works_in_place()) found = &in_place();
+      else if (wanted == IPR_EXT_PROFILING && at(self).profiler()) found = &profiling();
       else found = at(self).extension(wanted);
     });
     return found;
@@ -993,6 +1030,55 @@ class Bridge {
     return guarded(error, [&] {
       const std::vector<int64_t>& inputs = static_cast<Executable*>(executable)->in_place;
       for (uint64_t n = 0; n < count; ++n) out[n] = n < inputs.size() ? inputs[n] : -1;
+    });
+  }
+
+  static Profiler& profiler(void* self) { return *at(self).profiler(); }
+
+  static const ipr_profiling_api& profiling() {
+    static const ipr_profiling_api table = {
+        sizeof(ipr_profiling_api),
+        &describe_counters,
+        [](void* self, int32_t on, ipr_error* error) -> int32_t {
+          return guarded(error, [&] { profiler(self).enable(on != 0); });
+        },
+        &collect,
+        &read_counters,
+        [](void* self, ipr_string device, ipr_clock* out, ipr_error* error) -> int32_t {
+          return guarded(error, [&] { profiler(self).correlate({device.data, device.size}, *out); });
+        }};
+    return table;
+  }
+
+  static int32_t describe_counters(void* self, ipr_counters* out, ipr_error* error) {
+    return guarded(error, [&] {
+      auto texts = std::make_unique<CounterTexts>();
+      texts->counters = profiler(self).counters();
+      for (const Counter& one : texts->counters)
+        texts->raw.push_back({string(one.name), string(one.category), string(one.units), string(one.description),
+                              string(one.device), one.multiplier, one.kind, 0});
+      out->counter_count = texts->raw.size();
+      out->counter_stride = sizeof(ipr_counter);
+      out->counters = texts->raw.data();
+      give(out, std::move(texts));
+    });
+  }
+
+  static int32_t collect(void* self, uint64_t capacity, uint64_t stride, ipr_interval* out, uint64_t* out_count,
+                         uint64_t* out_lost, ipr_error* error) {
+    return guarded(error, [&] {
+      std::vector<ipr_interval> intervals;
+      *out_count = *out_lost = 0;
+      *out_lost = profiler(self).collect(size_t(capacity), intervals);
+      for (; *out_count < intervals.size() && *out_count < capacity; ++*out_count)
+        std::memcpy(reinterpret_cast<char*>(out) + *out_count * stride, &intervals[*out_count], sizeof(ipr_interval));
+    });
+  }
+
+  static int32_t read_counters(void* self, uint64_t count, double* out, ipr_error* error) {
+    return guarded(error, [&] {
+      std::vector<double> values = profiler(self).read();
+      for (uint64_t n = 0; n < count; ++n) out[n] = n < values.size() ? values[n] : 0;
     });
   }
 

@@ -156,6 +156,14 @@ pub mod raw {
     pub const FACTORY_SUB_TENSORS: u64 = 2;
     pub const FACTORY_DEVICE_COPIES: u64 = 4;
     pub const HANDLE_ALONE: u64 = 1;
+    pub const INTERVAL_KERNEL: u32 = 1;
+    pub const INTERVAL_COPY: u32 = 2;
+    pub const INTERVAL_BUILD: u32 = 3;
+    pub const INTERVAL_WAIT: u32 = 4;
+    pub const INTERVAL_OTHER: u32 = 100;
+    pub const COUNTER_VALUE: u32 = 1;
+    pub const COUNTER_RATE: u32 = 2;
+    pub const COUNTER_EVENT: u32 = 3;
 
     pub type Release = Option<unsafe extern "C" fn(owner: *mut c_void)>;
 
@@ -587,6 +595,61 @@ pub mod raw {
     pub struct ipr_in_place_api {
         pub struct_size: u64,
         pub inputs_of_outputs: Option<unsafe extern "C" fn(Raw, Raw, u64, *mut i64, *mut ipr_error) -> i32>,
+    }
+
+    #[repr(C)]
+    pub struct ipr_interval {
+        pub name: ipr_string,
+        pub device: ipr_string,
+        pub begin_ns: i64,
+        pub end_ns: i64,
+        pub thread: u64,
+        pub bytes: u64,
+        pub flops: u64,
+        pub kind: u32,
+        pub reserved: u32,
+    }
+
+    #[repr(C)]
+    pub struct ipr_counter {
+        pub name: ipr_string,
+        pub category: ipr_string,
+        pub units: ipr_string,
+        pub description: ipr_string,
+        pub device: ipr_string,
+        pub multiplier: f64,
+        pub kind: u32,
+        pub reserved: u32,
+    }
+
+    #[repr(C)]
+    pub struct ipr_counters {
+        pub struct_size: u64,
+        pub counter_count: u64,
+        pub counter_stride: u64,
+        pub counters: *const ipr_counter,
+        pub owner: Raw,
+        pub release: Option<unsafe extern "C" fn(Raw)>,
+    }
+
+    #[repr(C)]
+    pub struct ipr_clock {
+        pub struct_size: u64,
+        pub device_ns: i64,
+        pub host_ns: i64,
+        pub error_ns: i64,
+    }
+
+    #[repr(C)]
+    pub struct ipr_profiling_api {
+        pub struct_size: u64,
+        pub describe_counters: Option<unsafe extern "C" fn(Raw, *mut ipr_counters, *mut ipr_error) -> i32>,
+        pub enable: Option<unsafe extern "C" fn(Raw, i32, *mut ipr_error) -> i32>,
+        pub collect: Option<
+            unsafe extern "C" fn(Raw, u64, u64, *mut ipr_interval, *mut u64, *mut u64, *mut ipr_error) -> i32,
+        >,
+        pub read_counters: Option<unsafe extern "C" fn(Raw, u64, *mut f64, *mut ipr_error) -> i32>,
+        pub correlate: Option<unsafe extern "C" fn(Raw, ipr_string, *mut ipr_clock, *mut ipr_error) -> i32>,
     }
 }
 

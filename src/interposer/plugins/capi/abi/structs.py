@@ -129,11 +129,20 @@ EXT_BLOBS: Final = b"ipr.blobs/1"
 EXT_HANDLES: Final = b"ipr.handles/1"
 EXT_ALLOCATOR: Final = b"ipr.allocator/1"
 EXT_IN_PLACE: Final = b"ipr.in_place/1"
+EXT_PROFILING: Final = b"ipr.profiling/1"
 
 FACTORY_MAPS: Final = 1
 FACTORY_SUB_TENSORS: Final = 2
 FACTORY_DEVICE_COPIES: Final = 4
 HANDLE_ALONE: Final = 1
+INTERVAL_KERNEL: Final = 1
+INTERVAL_COPY: Final = 2
+INTERVAL_BUILD: Final = 3
+INTERVAL_WAIT: Final = 4
+INTERVAL_OTHER: Final = 100
+COUNTER_VALUE: Final = 1
+COUNTER_RATE: Final = 2
+COUNTER_EVENT: Final = 3
 
 
 class Cap(IntFlag):
@@ -461,6 +470,48 @@ class InPlaceApi(ctypes.Structure):
     _fields_ = [("struct_size", c_uint64), ("inputs_of_outputs", c_void_p)]
 
 
+class Interval(ctypes.Structure):
+    """The C struct ``ipr_interval``: something that took time, as the backend measured it."""
+
+    _fields_ = [
+        ("name", String), ("device", String), ("begin_ns", c_int64), ("end_ns", c_int64), ("thread", c_uint64),
+        ("bytes", c_uint64), ("flops", c_uint64), ("kind", c_uint32), ("reserved", c_uint32),
+    ]  # fmt: skip
+
+
+class Counter(ctypes.Structure):
+    """The C struct ``ipr_counter``: a number that can be read at any time."""
+
+    _fields_ = [
+        ("name", String), ("category", String), ("units", String), ("description", String), ("device", String),
+        ("multiplier", c_double), ("kind", c_uint32), ("reserved", c_uint32),
+    ]  # fmt: skip
+
+
+class Counters(ctypes.Structure):
+    """The C struct ``ipr_counters``: the counters of a backend."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("counter_count", c_uint64), ("counter_stride", c_uint64), ("counters", c_void_p),
+        ("owner", c_void_p), ("release", c_void_p),
+    ]  # fmt: skip
+
+
+class Clock(ctypes.Structure):
+    """The C struct ``ipr_clock``: one moment on the clocks of a device and of the host."""
+
+    _fields_ = [("struct_size", c_uint64), ("device_ns", c_int64), ("host_ns", c_int64), ("error_ns", c_int64)]
+
+
+class ProfilingApi(ctypes.Structure):
+    """The C struct ``ipr_profiling_api``: extension ``ipr.profiling/1``, intervals and counters."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("describe_counters", c_void_p), ("enable", c_void_p), ("collect", c_void_p),
+        ("read_counters", c_void_p), ("correlate", c_void_p),
+    ]  # fmt: skip
+
+
 STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "ipr_string": String, "ipr_error": Error, "ipr_attribute": Attribute, "ipr_options": Options,
     "ipr_tensor_info": TensorInfo, "ipr_constant": Constant, "ipr_layer": Layer, "ipr_graph": Graph,
@@ -470,7 +521,8 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "ipr_host_extension": HostExtension, "ipr_host": Host, "ipr_backend": Backend, "ipr_network": Network,
     "ipr_context_api": ContextApi, "ipr_blob": Blob, "ipr_text": Text, "ipr_blobs_api": BlobsApi,
     "ipr_factory": Factory, "ipr_factories": Factories, "ipr_handles_api": HandlesApi, "ipr_allocator": Allocator,
-    "ipr_allocator_api": AllocatorApi, "ipr_in_place_api": InPlaceApi,
+    "ipr_allocator_api": AllocatorApi, "ipr_in_place_api": InPlaceApi, "ipr_interval": Interval,
+    "ipr_counter": Counter, "ipr_counters": Counters, "ipr_clock": Clock, "ipr_profiling_api": ProfilingApi,
 }  # fmt: skip
 """The structs of the header, by their names in C."""
 
@@ -518,6 +570,11 @@ FUNCTIONS: Final[dict[str, Any]] = {
     "accept": CFUNCTYPE(c_int32, _P, c_uint32, _P),
     "use": CFUNCTYPE(c_int32, _P, _P, _P, _P),
     "inputs_of_outputs": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P),
+    "describe_counters": CFUNCTYPE(c_int32, _P, _P, _P),
+    "enable": CFUNCTYPE(c_int32, _P, c_int32, _P),
+    "collect": CFUNCTYPE(c_int32, _P, c_uint64, c_uint64, _P, _P, _P, _P),
+    "read_counters": CFUNCTYPE(c_int32, _P, c_uint64, _P, _P),
+    "correlate": CFUNCTYPE(c_int32, _P, String, _P, _P),
     "host_allocate": CFUNCTYPE(c_int32, _P, c_uint64, c_uint64, _P),
     "host_free": CFUNCTYPE(None, _P, _P),
 }

@@ -34,8 +34,10 @@ from interposer.plugins.capi.running.compiling import compile_image, compile_par
 from interposer.plugins.capi.running.context import DynamicContext
 from interposer.plugins.capi.running.handles import Allocators, Handles
 from interposer.plugins.capi.running.parts import Optimizer
+from interposer.plugins.capi.running.profiling import DynamicProfilingContext
 from interposer.plugins.capi.running.support import DynamicSupport
 from interposer.plugins.capi.running.workload import DynamicWorkload
+from interposer.profiling.backends import BackendProfiling, BackendProfilingContext
 
 __all__ = ["DynamicBackend", "DynamicWorkloadFactory"]
 
@@ -121,6 +123,12 @@ class DynamicBackend(Backend):
     def create_backend_context(self, options: Options) -> BackendContext | None:
         """Return the plug-in's context, or None if it does not have the extension."""
         return DynamicContext.of(self.library, options, self)
+
+    def create_backend_profiling_context(
+        self, options: Options, profiling: BackendProfiling
+    ) -> BackendProfilingContext | None:
+        """Return the plug-in's intervals and counters, or None if it does not have the extension."""
+        return DynamicProfilingContext.of(self.library, profiling, self)
 
     @property
     def declared_options(self) -> Sequence[DeclaredOption]:

@@ -1,0 +1,164 @@
+"""The extension ``ipr.profiling/1``: intervals and counters of a plug-in."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from time import perf_counter_ns
+from typing import Any, Final
+
+from interposer.core.errors import BackendContractError
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.reading import read_array, read_text
+from interposer.plugins.capi.library.library import Library
+from interposer.profiling.backends import BackendProfiling, BackendProfilingContext, CounterTimestamp, DeviceClock
+from interposer.profiling.events import Category, CounterClass
+
+__all__ = ["DynamicProfilingContext"]
+
+_FUNCTIONS: Final = {
+    "describe_counters": "describe_counters",
+    "enable": "enable",
+    "collect": "collect",
+    "read_counters": "read_counters",
+    "correlate": "correlate",
+}
+_ROOM: Final = 4096
+"""The number of intervals that are collected by one call."""
+_MANY: Final = 1 << 16
+_KINDS: Final = {
+    abi.COUNTER_VALUE: CounterClass.VALUE,
+    abi.COUNTER_RATE: CounterClass.RATE,
+    abi.COUNTER_EVENT: CounterClass.EVENT,
+}
+_CATEGORIES: Final = {
+    abi.INTERVAL_KERNEL: Category.KERNEL,
+    abi.INTERVAL_COPY: Category.COPY,
+    abi.INTERVAL_BUILD: Category.OPTIMIZE,
+}
+
+
+class DynamicProfilingContext(BackendProfilingContext):
+    """The intervals and counters of a plug-in, which are collected while something records. It keeps `owner` alive."""
+
+    @classmethod
+    def of(cls, library: Library, profiling: BackendProfiling, owner: object) -> DynamicProfilingContext | None:
+        """Return a new context, or None if the plug-in does not have the extension.
+
+        Raises:
+            BackendContractError: the table of the extension is damaged.
+        """
+        functions = library.extension(abi.EXT_PROFILING, abi.ProfilingApi, _FUNCTIONS)
+        return None if functions is None else cls(library, functions, profiling, owner)
+
+    def __init__(self, library: Library, functions: dict[str, Any], profiling: BackendProfiling, owner: object) -> None:
+        self._library, self._functions, self._profiling, self._owner = library, functions, profiling, owner
+        self._numbers: list[int] = []
+        self._clocks: dict[str, DeviceClock] = {}
+        self._texts: dict[tuple[int | None, int], str] = {}
+        self._room = (abi.Interval * _ROOM)()
+        self.lost = 0
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        self._library.call(name, self._functions[name], self._library.self, *arguments)
+
+    def register_counters(self, current_max_counter_id: int) -> int:
+        """Register the counters that the plug-in describes."""
+        registration = self._profiling.counter_registration(current_max_counter_id)
+        devices: dict[str, int] = {"": 0}
+        categories: set[str] = set()
+        for row in self._described():
+            category, device = row.pop("category"), row.pop("device")
+            if category not in categories:
+                registration.register_category(category)
+                categories.add(category)
+            if device not in devices:
+                devices[device] = registration.register_device(device)
+            self._numbers.append(registration.register_counter(category=category, device=devices[device], **row))
+        return registration.current_max_counter_id
+
+    def _described(self) -> list[dict[str, Any]]:
+        out = abi.Counters(struct_size=ctypes.sizeof(abi.Counters))
+        self._call("describe_counters", ctypes.addressof(out))
+        with self._library.holding(out):
+            if out.counter_count > _MANY:
+                raise BackendContractError(f"{out.counter_count:,} counters cannot be meant", backend=self._library.id)
+            rows = read_array(abi.Counter, out.counters, out.counter_count, out.counter_stride, "the counters")
+            return [_counter(row) for row in rows]
+
+    def enable_profiling(self, enable: bool) -> bool:
+        """Let the plug-in begin or end to measure."""
+        self._call("enable", int(enable))
+        return True
+
+    def activate_counters(self, capture_period: int, counter_ids: Sequence[int]) -> str | None:
+        """Do nothing: all counters are read together, and the runtime records those that were selected."""
+        return None
+
+    def report_counter_values(self) -> Iterable[CounterTimestamp]:
+        """Record the intervals of the plug-in, and return the present values of its active counters."""
+        self._collect()
+        if not self._numbers:
+            return []
+        values = (ctypes.c_double * len(self._numbers))()
+        self._call("read_counters", len(values), ctypes.addressof(values))
+        pairs = zip(self._numbers, values, strict=True)
+        active = {number: value for number, value in pairs if self._profiling.counter_status(number).is_active}
+        return [CounterTimestamp(perf_counter_ns(), active)] if active else []
+
+    def _collect(self) -> None:
+        count, lost, size = ctypes.c_uint64(_ROOM), ctypes.c_uint64(), ctypes.sizeof(abi.Interval)
+        while count.value >= _ROOM:
+            addresses = ctypes.addressof(self._room), ctypes.addressof(count), ctypes.addressof(lost)
+            self._call("collect", _ROOM, size, *addresses)
+            if count.value > _ROOM:
+                text = f"collect wrote {count.value:,} intervals, but had room for {_ROOM:,}"
+                raise BackendContractError(text, backend=self._library.id)
+            self.lost += lost.value
+            for row in self._room[: count.value]:
+                self._record(row)
+
+    def _text(self, raw: Any) -> str:
+        """Return a text of an interval, which the plug-in does not change as long as the library is open."""
+        key = raw.data, raw.size
+        if key not in self._texts:
+            self._texts[key] = read_text(raw, "a text of an interval") if raw.size else ""
+        return self._texts[key]
+
+    def _record(self, row: Any) -> None:
+        name, device = self._text(row.name), self._text(row.device)
+        self._profiling.interval(
+            name,
+            row.begin_ns,
+            row.end_ns,
+            clock=self._clock(device) if device else None,
+            category=_CATEGORIES.get(row.kind, Category.BACKEND),
+            device=device,
+            bytes=row.bytes or None,
+            flops=row.flops or None,
+            thread=row.thread,
+        )
+
+    def _clock(self, device: str) -> DeviceClock:
+        """Return the clock of a device, which is correlated when the device is first seen."""
+        clock = self._clocks.get(device)
+        if clock is None:
+            clock, out = DeviceClock(), abi.Clock(struct_size=ctypes.sizeof(abi.Clock))
+            text = ctypes.create_string_buffer(device.encode())
+            self._call("correlate", abi.String(ctypes.addressof(text), len(text) - 1), ctypes.addressof(out))
+            error = max(0, out.error_ns)
+            clock.correlate(out.device_ns, out.host_ns - error, out.host_ns + error)
+            self._clocks[device] = clock
+        return clock
+
+
+def _counter(row: Any) -> dict[str, Any]:
+    return {
+        "name": read_text(row.name, "the name of a counter"),
+        "category": read_text(row.category, "the category of a counter"),
+        "units": read_text(row.units, "the units of a counter"),
+        "description": read_text(row.description, "the description of a counter"),
+        "device": read_text(row.device, "the device of a counter"),
+        "multiplier": row.multiplier,
+        "kind": _KINDS.get(row.kind, CounterClass.VALUE),
+    }
