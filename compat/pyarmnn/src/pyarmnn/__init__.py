@@ -170,6 +170,7 @@ from pyarmnn._later.descriptors import (
     UnidirectionalSequenceLstmDescriptor,
 )
 from pyarmnn._quantization import dequantize, quantize
+from pyarmnn._serialization import IDeserializer, ISerializer
 from pyarmnn._tensor import ConstTensor, Tensor, make_input_tensors, make_output_tensors, workload_tensors_to_ndarray
 from pyarmnn._utilities import ProfilerData, get_profiling_data
 from pyarmnn._version import __arm_ml_version__, __version__
@@ -244,6 +245,7 @@ __all__ = [
     "GetVersion",
     "ICaffeParser",
     "IConnectableLayer",
+    "IDeserializer",
     "IDeviceSpec",
     "IInputSlot",
     "INetwork",
@@ -253,6 +255,7 @@ __all__ = [
     "IOutputSlot",
     "IProfiler",
     "IRuntime",
+    "ISerializer",
     "ITfLiteParser",
     "ITfParser",
     "InstanceNormalizationDescriptor",
