@@ -19,6 +19,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 from interposer.core.schema import Op  # noqa: E402
 from interposer.ir.signatures import settable_attributes  # noqa: E402
 from interposer.kernels import reference  # noqa: E402
+from tools.armnn_layers import armnn_page  # noqa: E402
 from tools.builders import builders_stub  # noqa: E402
 from tools.declarations import docstring_sections, first_line, shipped  # noqa: E402
 from tools.pages import environment_page, errors_page, family_page, operators_index  # noqa: E402
@@ -72,6 +73,7 @@ def generated() -> dict[str, str]:
     files = {
         "src/interposer/ir/builders.pyi": builders_stub(),
         "src/interposer/plugins/capi/abi/vocabulary.py": vocabulary_module(),
+        "docs/reference/armnn.md": armnn_page(),
         "docs/reference/errors.md": errors_page(),
         "docs/reference/environment.md": environment_page(),
         "docs/reference/tensorflow.md": tensorflow_page(),
