@@ -10,7 +10,7 @@
     python benchmarks/run.py arm-nn [--help]
     python benchmarks/run.py quantization [--help]
     python benchmarks/run.py compare NEW.json [--help]
-    python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead]
+    python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead] [profiling]
                              [--models FOLDER] [--repeat N] [--json FILE]
 
 `engines` runs whole networks on CpuAcc and other engines, and `placement` compares "auto" with every single engine.
@@ -28,8 +28,8 @@ process, the same backend in this process, and the start of a child process. `ne
 `interposer new-backend` to a successful conformance run, once for each installed language. `memory` compares arenas
 with their lower bounds, and with the memory plans of LiteRT and ONNX Runtime for the same networks.
 `overhead` times a call from Python whose kernels take almost no time, in
-comparison with ONNX Runtime, LiteRT and OpenVINO, and one network in one and two threads. Without names, the suites of
-the last line are measured.
+comparison with ONNX Runtime, LiteRT and OpenVINO, and one network in one and two threads. `profiling` times calls with
+and without a recorder. Without names, the suites of the last line are measured.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ import memory
 import models
 import new_backend
 import overhead
+import profiling
 
 from benchmarks import arm_nn, baseline, convolutions, loading, operators, placement, quantization, weights
 from benchmarks.engines import command
@@ -66,6 +67,7 @@ SUITES = {
     "new-backend": new_backend.measure,
     "memory": memory.measure,
     "overhead": overhead.measure,
+    "profiling": profiling.measure,
 }
 
 COMMANDS = {

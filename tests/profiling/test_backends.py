@@ -202,6 +202,19 @@ def test_nothing_is_reported_when_nothing_records(model: ip.Model) -> None:
     assert profile.recording.intervals == ()
 
 
+def test_a_closed_runtime_ends_the_profiling_of_its_backends_for_good(runtime: Runtime) -> None:
+    ip.load(adding(), ["Counting"], runtime=runtime)
+    context = contexts["Counting"]
+    with Recorder():
+        runtime.close()
+        assert context.log[-1] == "enable False"
+        count = len(context.log)
+    with Recorder():
+        pass
+    assert len(context.log) == count
+    assert runtime.profiling.counters == {}
+
+
 def test_counters_of_two_backends_have_different_numbers() -> None:
     service = ProfilingService()
     service.add("A", Counts)

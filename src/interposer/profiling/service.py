@@ -70,6 +70,13 @@ class ProfilingService:
         if active and not self._enabled:
             self._changed(len(active))
 
+    def close(self) -> None:
+        """End the profiling of all backends, and forget them and their counters."""
+        with self._lock:
+            self._changed(0)
+            self._contexts.clear()
+            self.counters.clear()
+
     def own_counters(self, backend: str) -> list[int]:
         """Return the numbers of a backend's counters."""
         return [number for number, counter in self.counters.items() if counter.backend == backend]

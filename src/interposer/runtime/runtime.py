@@ -581,6 +581,7 @@ class Runtime:
                     _log.warning("%s; closing the runtime anyway", error)
                     loaded = self._networks[network_id]
                     self._drop(network_id, loaded, self._taken_out(network_id))
+            self.profiling.close()
             self._contexts.clear()
             self.workers.close()
             self.registry.close()
