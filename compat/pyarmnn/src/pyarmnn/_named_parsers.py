@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from interposer import Network
-from interposer.frontends import caffe, onnx, tensorflow
+from interposer import Network, frontends
 from interposer.frontends.template import Template
 from pyarmnn._arguments import STRING
 from pyarmnn._network.network import INetwork
@@ -98,7 +97,7 @@ class IOnnxParser(_NamedParser, module="pyarmnn._generated.pyarmnn_onnxparser", 
         name = f"IOnnxParser_{method}"
         path, known = FILE(file, name, 2), SHAPES(shapes or {}, name, 3)
         check_file(path, "Invalid (null) filename: the file '{}' does not exist")
-        return self._created(lambda: onnx.template(path, shapes=known))
+        return self._created(lambda: frontends.onnx.template(path, shapes=known))
 
 
 class ICaffeParser(_NamedParser, module="pyarmnn._generated.pyarmnn_caffeparser", cpp="armnnCaffeParser::ICaffeParser"):
@@ -144,7 +143,7 @@ class ICaffeParser(_NamedParser, module="pyarmnn._generated.pyarmnn_caffeparser"
         name = f"ICaffeParser_{method}"
         path, known, requested = FILE(file, name, 2), SHAPES(shapes, name, 3), TEXTS(outputs, name, 4)
         check_file(path, "Failed to open graph file '{}': the file does not exist")
-        return self._created(lambda: caffe.template(path, shapes=known, outputs=requested or None))
+        return self._created(lambda: frontends.caffe.template(path, shapes=known, outputs=requested or None))
 
 
 class ITfParser(_NamedParser, module="pyarmnn._generated.pyarmnn_tfparser", cpp="armnnTfParser::ITfParser"):
@@ -188,4 +187,4 @@ class ITfParser(_NamedParser, module="pyarmnn._generated.pyarmnn_tfparser", cpp=
         name = f"ITfParser_{method}"
         path, known, requested = FILE(file, name, 2), SHAPES(shapes, name, 3), TEXTS(outputs, name, 4)
         check_file(path, "Graph file '{}' failed to open: the file does not exist")
-        return self._created(lambda: tensorflow.template(path, shapes=known, outputs=requested or None))
+        return self._created(lambda: frontends.tensorflow.template(path, shapes=known, outputs=requested or None))

@@ -6,9 +6,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from interposer import InterposerError, Network
-from interposer.frontends import armnn as reader
-from interposer.writers import armnn as writer
+from interposer import InterposerError, Network, frontends, writers
 from pyarmnn._arguments import STRING, UINT, instance
 from pyarmnn._network.network import INetwork
 from pyarmnn._parsing import FILE, Binding, Bindings, check_file, parse_errors
@@ -42,7 +40,7 @@ class IDeserializer(Proxy, module="pyarmnn", cpp="armnnDeserializer::IDeserializ
         path = FILE(graphFile, "IDeserializer_CreateNetworkFromBinaryFile", 2)
         check_file(path, "Cannot find the file ({}) errorCode: No such file or directory")
         with parse_errors():
-            return self._created(reader.load(path))
+            return self._created(frontends.armnn.load(path))
 
     def CreateNetworkFromBinary(self, binaryContent: bytes | bytearray | memoryview) -> INetwork:
         """Return the network in the content of a file.
@@ -56,7 +54,7 @@ class IDeserializer(Proxy, module="pyarmnn", cpp="armnnDeserializer::IDeserializ
                 "in method 'IDeserializer_CreateNetworkFromBinary', argument 2 of type 'std::vector< uint8_t > const &'"
             )
         with parse_errors():
-            return self._created(reader.load(bytes(binaryContent)))
+            return self._created(frontends.armnn.load(bytes(binaryContent)))
 
     def GetNetworkInputBindingInfo(self, layerId: int, name: str) -> Binding:
         """Return the binding id and the `TensorInfo` of an input by the name of its layer.
@@ -113,7 +111,7 @@ class ISerializer(Proxy, module="pyarmnn", cpp="armnnSerializer::ISerializer"):
         """
         core, _ = translated(NETWORK(inNetwork, "ISerializer_Serialize", 2), ("CpuRef",))
         try:
-            self._content = writer.write(core)
+            self._content = writers.armnn.write(core)
         except InterposerError as error:
             raise RuntimeError(str(error)) from error
 
