@@ -5,8 +5,9 @@ of its quantizer: Interposer's on CpuAcc, that of ONNX Runtime (`quantize_static
 ONNX Runtime, and that of LiteRT (`ai_edge_quantizer`, static int8) in LiteRT. The results on other samples are compared
 with the float network: the share of samples with the same largest output (top-1), and the mean cosine of the outputs.
 
-The networks are .tflite files of a folder, and designs of the benchmark with seeded weights. Samples are noise of
-several amplitudes that is more or less smooth, from a seed.
+The networks are .tflite files of a folder, and designs of the benchmark with seeded weights. Samples for the image
+classifiers of the folder are crops of the pictures in it. Other samples are noise of several amplitudes that is more or
+less smooth. Both are drawn from a seed.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ FILES: Final = ("ad01_fp32", "kws_ref_model_float32", "pretrainedResnet", "vww_9
 DESIGNS: Final = ("tiny_autoencoder", "tiny_keywords", "tiny_resnet", "tiny_mobilenet")
 REGRESSIONS: Final = ("ad01_fp32", "tiny_autoencoder")
 """Networks whose largest output means nothing."""
+PICTURES: Final = {"vww_96_float": 1 / 255, "pretrainedResnet": 1.0}
+"""Networks that take pictures, with the factor on the pixel values."""
 OBSERVERS: Final = ("minmax", "mse")
 Run = Callable[[Any], Any]
 
@@ -58,7 +61,7 @@ def main(words: Sequence[str]) -> int:
     logging.getLogger().setLevel(logging.ERROR)
     rows = []
     for name, path in _networks(args.models, args.only):
-        for row in measured(name, path, args.calibration, args.samples):
+        for row in measured(name, path, args):
             print(_line(row), flush=True)
             rows.append(row)
     if args.json:
@@ -98,6 +101,23 @@ def samples(shape: Sequence[int], count: int, seed: int) -> list[Any]:
     return [_sample(draw, tuple(shape)) for _ in range(count)]
 
 
+def crops(folder: Path, shape: Sequence[int], factor: float, count: int, seed: int) -> list[Any]:
+    """Return crops of the pictures in a folder, resized to the input shape NHWC, with their pixels times a factor."""
+    from PIL import Image  # noqa: PLC0415 - it is optional
+
+    files = [item for item in sorted(folder.iterdir()) if item.suffix in (".bmp", ".jpg", ".png")]
+    pictures = [Image.open(file).convert("RGB") for file in files]
+    draw, result = np.random.default_rng(seed), []
+    for _ in range(count):
+        picture = pictures[draw.integers(len(pictures))]
+        size = int(min(picture.size) * draw.uniform(0.15, 1))
+        left, top = (int(draw.integers(0, length - size + 1)) for length in picture.size)
+        crop = picture.crop((left, top, left + size, top + size)).resize((shape[2], shape[1]))
+        pixels = np.asarray(crop, np.float32)[:, :: 1 if draw.random() < 0.5 else -1]
+        result.append(np.ascontiguousarray(pixels[None] * np.float32(factor)))
+    return result
+
+
 def _sample(draw: np.random.Generator, shape: tuple[int, ...]) -> Any:
     noise = draw.standard_normal(shape)
     for axis in range(1, len(shape)):
@@ -111,12 +131,15 @@ def _sample(draw: np.random.Generator, shape: tuple[int, ...]) -> Any:
 # --- quantizers -------------------------------------------------------------------------------------------------------
 
 
-def measured(name: str, path: Path, calibration: int, count: int) -> list[Row]:
+def measured(name: str, path: Path, args: argparse.Namespace) -> list[Row]:
     """Return the rows of one network."""
     network = read_network(path)
     [info] = [layer.output.known for layer in network.graph.inputs]
     shape = [int(size) for size in info.shape]
-    known, others = samples(shape, calibration, seed=1), samples(shape, count, seed=2)
+    draw: Callable[[int, int], list[Any]] = lambda count, seed: samples(shape, count, seed)  # noqa: E731
+    if name in PICTURES:
+        draw = lambda count, seed: crops(args.models, shape, PICTURES[name], count, seed)  # noqa: E731
+    known, others = draw(args.calibration, 1), draw(args.samples, 2)
     run = _interposer(network)
     expected = [run(sample) for sample in others]
     makers: dict[str, Callable[[], Run]] = {

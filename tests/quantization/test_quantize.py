@@ -185,6 +185,17 @@ def test_bias_correction_keeps_the_mean_of_each_channel():
     assert shifts[1] < shifts[0]
 
 
+def test_layers_with_the_largest_errors_stay_in_float_until_a_target_is_reached():
+    plain = quantize(image_network(), images()).report
+    result = quantize(image_network(), images(), target=plain.outputs[0].snr + 6).report
+    assert result.outputs[0].snr > plain.outputs[0].snr
+    assert 0 < len(result.left) < len(result.layers)
+    assert {layer.reason for layer in result.left} & {
+        f"left in float for the target of {plain.outputs[0].snr + 6:g} dB"
+    }
+    assert quantize(image_network(), images(), target=5).report.left == ()
+
+
 def test_the_report_is_json_compatible_and_readable():
     report = quantize(image_network(), images(2), float_layers=["Softmax"]).report
     plain = report.to_dict()

@@ -43,7 +43,7 @@ calibration data:
   or with --mean and --std (pixel - mean) / std.
 
 The suffix of the output is its format: .onnx (float layers between
-DequantizeLinear and QuantizeLinear), .tflite, or .txt (the text form).
+DequantizeLinear and QuantizeLinear), .tflite, .armnn, or .txt (the text form).
 """
 
 
@@ -99,6 +99,10 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "--float", action="append", default=[], metavar="NAME,NAME", dest="float_layers",
         help="layers or operators that stay in float, by name; may be repeated",
     )  # fmt: skip
+    parser.add_argument(
+        "--target", type=number("a number of decibels"), metavar="DB",
+        help="leave layers in float until every output has this signal-to-noise ratio",
+    )  # fmt: skip
     parser.add_argument("--quantize-types", action="store_true", help="quantize inputs and outputs of the network, too")
 
 
@@ -117,6 +121,7 @@ def execute(args: argparse.Namespace) -> None:
         correct_bias=args.correct_bias,
         block_size=args.block_size,
         float_layers=names_of("--float", args.float_layers, _names(network)) or (),
+        target=args.target,
         keep_types=not args.quantize_types,
         backends=args.backends,
         progress=progress_line("comparing"),
@@ -178,11 +183,19 @@ def _write_tflite(network: Network, path: str) -> None:
     tflite.save(network, path)
 
 
+def _write_armnn(network: Network, path: str) -> None:
+    from interposer.writers import armnn  # noqa: PLC0415 - likewise
+
+    armnn.save(network, path)
+
+
 def _write_text(network: Network, path: str) -> None:
     write_file(Path(path), print_graph(network.graph))
 
 
-_WRITERS: Final = {".onnx": _write_onnx, ".tflite": _write_tflite, ".txt": _write_text}
+_WRITERS: Final = {
+    ".onnx": _write_onnx, ".tflite": _write_tflite, ".armnn": _write_armnn, ".txt": _write_text,
+}  # fmt: skip
 
 
 def _write_report(report: QuantizationReport, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ __all__ = ["Algorithm", "QuantizedNetwork", "quantize"]
 
 Algorithm = Literal["calibrated", "armnn"]
 _ALGORITHMS: Final = ("calibrated", "armnn")
+_RANKING_SAMPLES: Final = 4
+"""The largest number of samples on which layers are ranked by their errors."""
 _NOT_FINITE: Final = "it has values that are not finite"
 
 
@@ -56,6 +59,7 @@ def quantize(
     correct_bias: bool = True,
     block_size: int = 32,
     float_layers: Collection[str] = (),
+    target: float | None = None,
     keep_types: bool = True,
     backends: Iterable[str] | None = None,
     runtime: Runtime | None = None,
@@ -88,6 +92,9 @@ def quantize(
             does not do this.
         block_size: the number of weights that share a scale, for the scheme "weights-int4".
         float_layers: names of layers, or names of operators such as "Softmax", that stay in float.
+        target: the least signal-to-noise ratio of every output in dB. Layers stay in float until it is reached, those
+            first whose quantization alone causes the largest error. This quantizes and runs the network once for each
+            layer, on up to four samples.
         keep_types: inputs and outputs keep their types. False quantizes them too, if a quantized layer reads or
             produces them.
         backends: the backends that run the calibration, as for `load`.
@@ -116,7 +123,8 @@ def quantize(
     samples = _optional_samples(original, data) if algorithm == "armnn" else _samples(original, data)
     create = observer_named(observer, percentile)
     observations = _observed(network, samples, create, correct_bias, runs)
-    return _Quantizer(network, chosen, settings, *observations, samples, runs).quantize(left)
+    quantizer = _Quantizer(network, chosen, settings, *observations, samples, runs)
+    return quantizer.quantize(left if target is None else quantizer.left_for(target, left))
 
 
 @dataclass(frozen=True)
@@ -131,13 +139,48 @@ class _Quantizer:
     samples: Samples | None
     runs: Runs
 
-    def quantize(self, left: Mapping[Layer, str]) -> QuantizedNetwork:
-        """Return the quantized network, without the layers `left`, which stay in float for the given reasons."""
+    def left_for(self, target: float, left: Mapping[Layer, str]) -> dict[Layer, str]:
+        """Return the layers that stay in float so that every output has a signal-to-noise ratio of `target` dB.
+
+        The least number of layers is found by bisection. `left` has layers that stay in float in any case.
+        """
+        if self.samples is None:
+            raise InvalidArgumentError("a target needs calibration data, to compare the quantized network with")
+        reason = f"left in float for the target of {target:g} dB"
+        rules = self._decided(left).rules
+        layers = [layer for layer, rule in rules.items() if not rule.passive]
+        alone = {}
+        for number, layer in enumerate(layers):
+            self.runs.progress("ranking layers", number, len(layers))
+            alone[layer] = self._worst(dict(left) | {other: reason for other in layers if other is not layer})
+        ranked = sorted(layers, key=lambda layer: alone[layer])
+        low, high = 0, len(ranked)
+        while low < high:
+            middle = (low + high) // 2
+            if self._worst(dict(left) | dict.fromkeys(ranked[:middle], reason)) >= target:
+                high = middle
+            else:
+                low = middle + 1
+        return dict(left) | dict.fromkeys(ranked[:low], reason)
+
+    def _worst(self, left: Mapping[Layer, str]) -> float:
+        """Return the least signal-to-noise ratio of an output in dB if the layers `left` stay in float."""
+        network = rebuilt(self.network, self._decided(left), keep_types=True)
+        runs = replace(self.runs, progress=silent)
+        ratios = compared(self.network, network, self.samples or [], runs, limit=_RANKING_SAMPLES)
+        names = [layer.values[0].name for layer in self.network.graph.outputs]
+        return min((ratios[name].decibels for name in names if name in ratios), default=math.inf)
+
+    def _decided(self, left: Mapping[Layer, str]) -> Decisions:
         infinite = {value.producer: _NOT_FINITE for value, item in self.observers.items() if item.infinite}
         fuse = self.settings.algorithm != "armnn"
-        decisions = decide(
+        return decide(
             self.network, self.scheme, self._ranges(), {**left, **infinite}, fuse_clamps=fuse, means=self.means
         )
+
+    def quantize(self, left: Mapping[Layer, str]) -> QuantizedNetwork:
+        """Return the quantized network, without the layers `left`, which stay in float for the given reasons."""
+        decisions = self._decided(left)
         result = QuantizedNetwork(self.network.name)
         rebuilt(self.network, decisions, self.settings.keep_types, result)
         result.report = reported(
