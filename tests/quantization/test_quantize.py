@@ -10,6 +10,7 @@ from interposer import DataLayout, Network, TensorInfo
 from interposer.core.errors import InvalidArgumentError
 from interposer.ops import Activation, ActivationFunction, Addition, Concat, Dequantize, Quantize, Softmax
 from interposer.quantization import STORAGE, quantize
+from interposer.writers import armnn
 from tests.quantization.networks import image_network, images
 
 pytestmark = pytest.mark.needs_cpuref
@@ -160,6 +161,13 @@ def test_arm_nns_algorithm_needs_no_data_and_uses_ranges_by_the_kind_of_layer():
     assert found["total"] == ip.Quantization(float(np.float32(40 / 255)), 128)
     assert found["probabilities"] == ip.Quantization(1 / 256, 0)
     assert result.report.outputs == ()
+
+
+def test_networks_that_arm_nns_algorithm_makes_are_written_for_arm_nn_with_every_scheme():
+    for scheme in SCHEMES:
+        result = quantize(image_network(), images(), algorithm="armnn", scheme=scheme)
+        again = ip.load(armnn.write(result), ["CpuRef"])
+        np.testing.assert_array_equal(*(model.run([images(1)])[0] for model in (again, ip.load(result, ["CpuRef"]))))
 
 
 def test_data_refines_the_ranges_of_arm_nns_algorithm():

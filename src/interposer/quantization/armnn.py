@@ -46,8 +46,11 @@ _POSITIVE: Final = frozenset(
 
 
 def per_tensor(scheme: Scheme) -> Scheme:
-    """Return the scheme with one scale for all weights of a layer, which are asymmetric if the activations are."""
-    return replace(scheme, per_channel=False, symmetric_weights=scheme.symmetric)
+    """Return the scheme with a bias of 32 bits and one scale for all weights of a layer.
+
+    The weights are asymmetric if the activations are.
+    """
+    return replace(scheme, per_channel=False, symmetric_weights=scheme.symmetric, narrow_bias=True)
 
 
 def static_ranges(network: Network) -> dict[Value, Range]:

@@ -19,7 +19,8 @@ class Scheme:
     """The types of a quantized network.
 
     `activations` is the type of tensors between layers, and `weights` that of constant weights. A symmetric
-    quantization has the zero point 0. With `per_channel`, weights have a scale for each output channel.
+    quantization has the zero point 0. With `per_channel`, weights have a scale for each output channel. With
+    `narrow_bias`, the bias has 32 bits even if activations have 16, as in Arm NN.
     """
 
     name: str
@@ -29,11 +30,12 @@ class Scheme:
     symmetric_weights: bool
     per_channel: bool
     about: str
+    narrow_bias: bool = False
 
     @property
     def bias(self) -> DataType:
         """The type of the bias: int64 beside int16 activations, as in TensorFlow Lite, else int32."""
-        return DataType.INT64 if self.activations is DataType.INT16 else DataType.INT32
+        return DataType.INT64 if self.activations is DataType.INT16 and not self.narrow_bias else DataType.INT32
 
 
 def _scheme(name: str, activations: str, weights: str, symmetric: str, per_channel: bool, about: str) -> Scheme:
