@@ -14,6 +14,7 @@ from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
+from interposer.profiling.comparison import LayerChange, compare_profiles
 from interposer.profiling.external.collector import Collector, Orders, Session, read_stream
 from interposer.profiling.external.messages import Capture
 from interposer.profiling.external.options import DEFAULT_SOCKET
@@ -33,6 +34,9 @@ program has sent, as --store or a capture file of Arm NN has it.
 It shows the counters, and the inferences with their layers if the program sends its
 timeline. -o writes the same as a trace for Perfetto or Chrome.
 
+With --compare, it shows the layers of two traces of the command trace, those that
+became slower by the largest amount first, with the medians of their times.
+
 A socket whose name begins with "@" is an abstract one. Arm NN connects to
 @gatord_namespace, which is the default.
 """
@@ -44,6 +48,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _HELP
     parser.add_argument("file", nargs="?", metavar="FILE", help="a file with what a program has sent")
+    parser.add_argument(
+        "--compare", nargs=2, metavar=("BEFORE.json", "AFTER.json"),
+        help="show which layers became slower, in two files that `interposer trace -o FILE.json` has written",
+    )  # fmt: skip
     parser.add_argument("--listen", action="store_true", help="wait for programs that send profiles")
     parser.add_argument(
         "--socket", default=DEFAULT_SOCKET, metavar="PATH", help=f"the socket (default: {DEFAULT_SOCKET})"
@@ -71,7 +79,10 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def execute(args: argparse.Namespace) -> None:
-    """Collect or read profiles, show them, and write them as files."""
+    """Collect, read or compare profiles, show them, and write them as files."""
+    if args.compare is not None:
+        _compare(args)
+        return
     if args.listen == (args.file is not None):
         raise InvalidArgumentError("give either a file to read, or --listen to wait for programs")
     _check_targets(args)
@@ -85,6 +96,25 @@ def execute(args: argparse.Namespace) -> None:
         _print(session)
     if not sessions:
         say("no program has connected")
+
+
+def _compare(args: argparse.Namespace) -> None:
+    if args.listen or args.file is not None or args.output is not None or args.store is not None:
+        raise InvalidArgumentError("--compare takes two files and no further ones, and does not go with --listen")
+    changes = compare_profiles(*args.compare)
+    if args.json:
+        write_json([item.to_dict() for item in changes])
+        return
+    rows = [_compared(item) for item in changes]
+    right = "before us", "after us", "difference us", "ratio"
+    show(Table(("layer", "operator", "backend", *right), rows, right))
+
+
+def _compared(item: LayerChange) -> list[str]:
+    backends = [backend or "-" for backend in dict.fromkeys(item.backends)]
+    times = ["-" if value is None else f"{value:.2f}" for value in (item.before_us, item.after_us)]
+    ratio = "-" if item.ratio is None else f"{item.ratio:.2f}"
+    return [item.layer, item.kind, " -> ".join(backends), *times, f"{item.difference_us:+.2f}", ratio]
 
 
 def _check_targets(args: argparse.Namespace) -> None:

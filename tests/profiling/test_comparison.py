@@ -1,0 +1,84 @@
+"""Comparison of two profiles: which layers became slower, and files that are no profiles."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interposer.cli.main import main
+from interposer.core.errors import ParseError
+from interposer.profiling import Category, Interval, Recording, Site
+from interposer.profiling.chrome import chrome_trace
+from interposer.profiling.comparison import compare_profiles
+
+
+def written(path: Path, **times: list[int]) -> Path:
+    """Write a profile in which layers on backend "B" took these microseconds."""
+    spans = [
+        Interval(Site(Category.LAYER, name, "Addition", layer=name, backend="B"), 10**6 * n, 10**6 * n + 1000 * us, 7)
+        for name, durations in times.items()
+        for n, us in enumerate(durations)
+    ]
+    path.write_text(chrome_trace(Recording(tuple(sorted(spans, key=lambda item: item.begin)))))
+    return path
+
+
+def test_layers_are_sorted_by_how_much_slower_they_became(tmp_path: Path) -> None:
+    before = written(tmp_path / "a.json", same=[5, 5], slow=[10, 30, 20], gone=[7])
+    after = written(tmp_path / "b.json", same=[5], slow=[40], new=[3])
+    changes = {item.layer: (item.before_us, item.after_us, item.ratio) for item in compare_profiles(before, after)}
+    assert list(changes) == ["slow", "new", "same", "gone"]
+    assert changes == {"slow": (20, 40, 2), "new": (None, 3, None), "same": (5, 5, 1), "gone": (7, None, None)}
+
+
+def test_the_command_shows_medians_differences_and_ratios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = written(tmp_path / "a.json", x=[10]), written(tmp_path / "b.json", x=[15], y=[1])
+    assert main(["profile", "--compare", str(before), str(after)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1] == ["x", "Addition", "B", "10.00", "15.00", "+5.00", "1.50"]
+    assert lines[2] == ["y", "Addition", "-", "->", "B", "-", "1.00", "+1.00", "-"]
+    assert main(["profile", "--compare", str(before), str(after), "--json"]) == 0
+    [first, _] = json.loads(capsys.readouterr().out)
+    assert (first["layer"], first["difference_us"], first["ratio"]) == ("x", 5.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        [],
+        7,
+        {"traceEvents": 3},
+        {"traceEvents": [None, 1, {"ph": "X"}]},
+        {"traceEvents": [{"ph": "X", "pid": 1, "cat": "layer", "args": {"layer": 3}, "dur": 1}]},
+        {"traceEvents": [{"ph": "X", "pid": 1, "cat": "layer", "args": {"layer": "x"}, "dur": "1"}]},
+        {"traceEvents": [{"ph": "X", "pid": 1, "cat": "layer", "args": {"layer": "x"}, "dur": 10**400}]},
+        {"traceEvents": [{"ph": "X", "pid": 1, "cat": "layer", "args": {"layer": "x"}, "dur": float("nan")}]},
+    ],
+)
+def test_json_without_layers_is_refused(content: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(ParseError) as refused:
+        compare_profiles(path, path)
+    assert str(refused.value) == f"{path}: it is no profile with layers; write one with interposer trace -o FILE.json"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[" * 100_000, b"{"])
+def test_a_file_that_is_not_json_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(ParseError) as refused:
+        compare_profiles(path, path)
+    assert str(refused.value) == f"{path}: the profile cannot be read: it is not JSON"
+
+
+def test_a_missing_file_and_further_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing, file = tmp_path / "no.json", str(written(tmp_path / "a.json", x=[1]))
+    assert main(["profile", "--compare", str(missing), file]) == 2
+    assert f"{missing}: the profile cannot be read: No such file or directory" in capsys.readouterr().err
+    assert main(["profile", file, "--compare", file, file]) == 2
+    assert "--compare takes two files and no further ones" in capsys.readouterr().err
