@@ -36,7 +36,7 @@ ENABLE, DISABLE = Packet(Kind.ACTIVATE_TIMELINE, b""), Packet(Kind.DEACTIVATE_TI
 
 
 def network() -> ip.Network:
-    """The network of the recordings: in0 + in1, and a ReLU."""
+    """Return the network of the recordings: in0 + in1, and a ReLU."""
     result = ip.Network("net")
     inputs = [result.add_input_layer(n, ip.TensorInfo((1, 4)), name=f"in{n}") for n in range(2)]
     total = result.add_addition_layer(*inputs, name="add")

@@ -147,7 +147,7 @@ def test_recordings_of_arm_nn_are_shown(name, inferences, capsys):
 
 
 def damaged(data: bytes, generator: random.Random) -> bytes:
-    """Return a stream with some bytes changed, removed, repeated or cut off."""
+    """Return a stream with some bytes changed, removed or repeated, or truncated."""
     result = bytearray(data)
     for _ in range(generator.randint(1, 8)):
         at = generator.randrange(len(result))

@@ -253,9 +253,9 @@ class _Conversation:
         self._send(Kind.TIMELINE_DIRECTORY, timeline_directory())
 
     def _selected(self, body: bytes) -> None:
-        client, wanted = self._client, decode_selection(body)
-        known = client.counting.known(wanted.counters)
-        period = max(wanted.period, LEAST_PERIOD) if wanted.period and known else wanted.period
+        client, requested = self._client, decode_selection(body)
+        known = client.counting.known(requested.counters)
+        period = max(requested.period, LEAST_PERIOD) if requested.period and known else requested.period
         client._selection = Selection(period, known)
         self._send(Kind.COUNTER_SELECTION, encode_selection(client._selection))
         client._next_capture = monotonic()

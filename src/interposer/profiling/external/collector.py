@@ -149,9 +149,9 @@ class Collector:
                 connection.sendall(Packet(Kind.ACTIVATE_TIMELINE, b"").encode(order))
 
     def _selection(self, session: Session) -> Selection:
-        directory, wanted = session.stream.directory, self._orders.counters
+        directory, requested = session.stream.directory, self._orders.counters
         known = () if directory is None else tuple(item.number for item in directory.counters())
-        return Selection(self._orders.period, known if wanted is None else wanted)
+        return Selection(self._orders.period, known if requested is None else requested)
 
     def wait(self, seconds: float | None = None, clients: int | None = None) -> bool:
         """Wait until so many clients have come and gone, or the seconds are over; return True if they have.

@@ -131,9 +131,9 @@ def swtrace(text: str, order: str = "<") -> bytes:
 
 
 def swtrace_at(body: bytes, offset: int, order: str = "<") -> tuple[str, int]:
-    """Return the text that `swtrace` has written at an offset, and the offset behind it.
+    """Return the text that `swtrace` has written at an offset, and the offset after it.
 
-    A text that is cut off by the end of the body is accepted, as Arm NN cuts off the last one of its directory.
+    A text that the end of the body truncates is accepted, as Arm NN truncates the last one of its directory.
     """
     (length,) = _unpacked(f"{order}I", body, offset)
     start = offset + 4

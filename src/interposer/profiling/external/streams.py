@@ -77,7 +77,7 @@ class Stream:
         directory: its counters; None before it has sent them.
         captures: the captured values, in the order in which they came.
         packets: the number of packets of each kind, by name.
-        dropped: the number of objects that were not kept, because there were too many.
+        dropped: the number of objects that were dropped, because there were too many.
     """
 
     def __init__(self, order: str = "<") -> None:

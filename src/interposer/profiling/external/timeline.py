@@ -107,7 +107,7 @@ _DECLARATIONS: Final = (
 def timeline_directory(order: str = "<") -> bytes:
     """Return the body of the packet that declares the messages, without its last four bytes, as Arm NN sends it.
 
-    Arm NN's length of the body leaves out the number of declarations. The four bytes that are cut off are zeros at the
+    Arm NN's length of the body leaves out the number of declarations. The four bytes that are missing are zeros at the
     end of the last text.
     """
     declarations = b"".join(
