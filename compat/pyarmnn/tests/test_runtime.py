@@ -181,6 +181,18 @@ def test_a_runtime_is_created_with_profiling_of_any_file_format(tmp_path):
     assert ann.IRuntime(options).thisown
 
 
+def test_a_profile_is_written_to_a_file(tmp_path):
+    options = ann.CreationOptions()
+    profiling = options.m_ProfilingOptions
+    profiling.m_EnableProfiling = profiling.m_FileOnly = True
+    profiling.m_OutgoingCaptureFile = str(tmp_path / "outgoing")
+    runtime = ann.IRuntime(options)
+    del runtime
+    data = (tmp_path / "outgoing").read_bytes()
+    assert data[8:12] == (0x45495434).to_bytes(4, "little")
+    assert b"ArmNN_Runtime" in data
+
+
 def test_a_timeline_needs_profiling():
     options = ann.CreationOptions()
     options.m_ProfilingOptions.m_TimelineEnabled = True

@@ -64,7 +64,16 @@ class IRuntime(Proxy):
             raise RuntimeError("It is not possible to enable timeline reporting without profiling being enabled")
         folder = checked.m_DynamicBackendsPath
         path = str(Path(folder).resolve()) if folder and Path(folder).is_dir() else None
-        self._runtime = ip.Runtime(ip.CreationOptions(dynamic_backends_path=path))
+        sending = ip.ExternalProfilingOptions(
+            profiling.m_EnableProfiling,
+            profiling.m_TimelineEnabled,
+            profiling.m_OutgoingCaptureFile,
+            profiling.m_IncomingCaptureFile,
+            profiling.m_FileOnly,
+            profiling.m_CapturePeriod,
+            profiling.m_FileFormat,
+        )
+        self._runtime = ip.Runtime(ip.CreationOptions(dynamic_backends_path=path, profiling=sending))
         self._infos: dict[int, Infos] = {}
 
     def _release(self) -> None:
