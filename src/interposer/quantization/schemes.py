@@ -62,7 +62,9 @@ STORAGE: Final = {
     "dynamic": "weights of int8, activations quantized to uint8 in every run",
 }
 """The schemes that store constants in fewer bits and need no calibration data, with descriptions."""
-_ALIASES: Final = {"qasymmu8": "uint8", "qasymms8": "int8", "qsymms8": "int8-symmetric", "qsymms16": "int16"}
+_ALIASES: Final = {
+    "qasymmu8": "uint8", "qasymms8": "int8", "qsymms8": "int8-symmetric", "qsymms16": "int16", "qsymm16": "int16",
+}  # fmt: skip
 
 
 def scheme_of(name: str | Scheme) -> Scheme:
