@@ -151,6 +151,26 @@ class TestRefusals:
         assert armnn.reasons(softmax.graph.layer("y")) == []
 
 
+class TestBiases:
+    @pytest.mark.parametrize(("largest", "is_written"), [(2**31 - 1, True), (2**31, False)])
+    def test_biases_of_64_bits_are_written_if_they_fit_into_32(self, largest: int, is_written: bool) -> None:
+        network = ip.Network("net")
+        x = network.add_input_layer(0, ip.TensorInfo((1, 2), "int16", ip.Quantization(0.5)), name="x0")
+        weights = network.add_constant_layer(np.int8([[1], [2]]), name="w", quantization=ip.Quantization(0.25))
+        bias = network.add_constant_layer(np.int64([largest]), name="b", quantization=ip.Quantization(0.125))
+        info = ip.TensorInfo((1, 1), "int16", ip.Quantization(1e5))
+        y = network.add_layer(ip.ops.FullyConnected(), x, weights, bias, name="y", outputs=[info])
+        network.add_output_layer(0, y, name="out0")
+        assert refusals(network)["y"][1].startswith("its bias is int64")
+        if not is_written:
+            reason = "its bias has numbers that int32 does not hold"
+            assert refusals(network, exact=False)["y"][1].startswith(reason)
+            return
+        again = reader.load(write(network, exact=False))
+        [value] = [layer.op.value for layer in again.graph if layer.name == "y/biases"]
+        assert (value.dtype, value.tolist()) == (np.int32, [largest])
+
+
 class TestFiles:
     """Files that an earlier version of the writer wrote are read."""
 

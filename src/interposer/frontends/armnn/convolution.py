@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interposer.core.types import Quantization
+from interposer.core.types import Quantization, TensorInfo
 from interposer.frontends.armnn.armnn_converters import layer
 from interposer.frontends.armnn.node import Node
 from interposer.frontends.armnn.windows import window
@@ -74,11 +74,24 @@ def _from_multipliers_first(node: Node, weights: Value) -> Value:
 
 @layer("TransposeConvolution2d")
 def transpose_convolution(node: Node) -> list[Value]:
-    """Convert TransposeConvolution2d; files do not store the shape of the output, which its output slot has."""
+    """Convert TransposeConvolution2d.
+
+    Files do not store the shape of the output, which its output slot has, unless the padding determines it.
+    """
     info = node.infos[0] if node.infos else node.fail("it has no output slot")
     shape = tuple(info.shape) if info.is_concrete and 0 not in info.shape else None
-    op = TransposeConvolution2d(**window(node), data_layout=node.layout(), output_shape=shape)
-    return node.result(op, node.input(), weights_of(node), bias_of(node))
+    x, weights, bias = node.input(), weights_of(node), bias_of(node)
+    op = TransposeConvolution2d(**window(node), data_layout=node.layout())
+    [inferred] = _inferred(op, x, weights, bias)
+    if shape is not None and (inferred is None or tuple(inferred.shape) != shape):
+        op = op.replace(output_shape=shape)
+    return node.result(op, x, weights, bias)
+
+
+def _inferred(op: TransposeConvolution2d, *values: Value | None) -> Sequence[TensorInfo | None]:
+    """Return the infos of an operator's results, or None if it does not accept its operands."""
+    infos = [None if value is None else value.known for value in values]
+    return [None] if op.violations(*infos) else op.infer_infos(*infos)
 
 
 @layer("Convolution3d")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.core.types import Array, DataLayout, Quantization, TensorInfo
+from interposer.core.types import Array, DataLayout, DataType, Quantization, TensorInfo
 from interposer.formats.armnn.schema import LAYOUTS
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
@@ -49,7 +49,15 @@ def bias_of(draft: Draft, index: int, x: TensorInfo, weights: TensorInfo) -> Ten
         return bias
     scales = [x.quantization.scale * scale for scale in weights.quantization.scales]
     q = Quantization(scales, 0, 0) if weights.quantization.per_axis else Quantization(scales[0])
-    return Tensor(TensorInfo(bias.info.shape, bias.dtype, q), bias.array, bias.name)
+    array = bias.array
+    if bias.dtype is DataType.INT64 and draft.sheet.exact:
+        refuse("its bias is int64, and with one of int32 results may differ by one; write it with exact=False")
+    if bias.dtype is DataType.INT64 and array is not None:
+        if array.size and max(abs(int(array.min())), abs(int(array.max()))) >= 2**31:
+            refuse("its bias has numbers that int32 does not hold, which is the type of Arm NN's biases")
+        array = array.astype(np.int32)
+    dtype = bias.dtype if array is None else DataType.of(array.dtype)
+    return Tensor(TensorInfo(bias.info.shape, dtype, q), array, bias.name)
 
 
 def with_weights(

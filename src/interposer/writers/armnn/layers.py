@@ -116,6 +116,8 @@ def _reason(info: TensorInfo, *, is_bias: bool = False) -> str | None:
     """Return why Arm NN cannot have a tensor, or None if it can; only biases are quantized values of int32."""
     if info.dtype is DataType.INT32 and info.is_quantized and not is_bias:
         return "Arm NN has no quantized int32 except for biases"
+    if info.dtype is DataType.INT64 and info.is_quantized and is_bias:
+        return None  # becomes int32
     return problem(info)
 
 

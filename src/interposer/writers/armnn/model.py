@@ -29,7 +29,8 @@ def write(network: Network | Graph | SubgraphView, *, release: str | None = None
         network: the network, graph or part of a graph; it is validated, not changed.
         release: the release of Arm NN that has to read the file, one of `RELEASES`. By default, the file uses the
             oldest form of every layer, so that the oldest possible release reads it.
-        exact: refuse layers that Quantize with ties to even, which Arm NN rounds away from zero.
+        exact: refuse layers that Quantize with ties to even, which Arm NN rounds away from zero, and quantized layers
+            with a bias of int64, for which Arm NN has int32.
 
     Raises:
         UnwritableError: layers cannot be expressed in Arm NN; the message lists them with the reasons.
