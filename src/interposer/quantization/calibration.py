@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,28 +67,30 @@ def observed_values(network: Network) -> list[Value]:
 
 
 def values_of_samples(
-    network: Network,
+    networks: Sequence[Network],
     names: Sequence[str],
     samples: Samples,
-    observe: Callable[[int, Mapping[str, Array]], None],
+    observe: Callable[..., None],
     runs: Runs,
-    what: str | None = None,
+    what: str,
 ) -> None:
-    """Run a network as it is, without rewrites, on each sample, and pass the named values to `observe`.
+    """Run networks as they are, without rewrites, on each sample, and pass their named values to `observe`.
 
-    `observe` is called with the number of the sample and arrays by name. Names are those of `Value.name`. `what` names
-    the step in reports of the progress; None reports nothing.
+    `observe` is called for each sample with a mapping from name to array for each network. Names are those of
+    `Value.name`. `what` names the step in reports of the progress.
     """
     if not names:
         return
     options = OptimizerOptions(rewrite=False)
-    progress = silent if what is None else runs.progress
-    with load(_with_values(network, names), runs.backends, runtime=runs.runtime, options=options) as model:
+    with ExitStack() as stack:
+        models = [
+            stack.enter_context(load(_with_values(item, names), runs.backends, runtime=runs.runtime, options=options))
+            for item in networks
+        ]
         for number, sample in enumerate(samples):
-            progress(str(what), number, len(samples))
-            arrays: list[Any] = model.run(sample)
-            observe(number, dict(zip(names, arrays, strict=True)))
-    progress(str(what), len(samples), len(samples))
+            runs.progress(what, number, len(samples))
+            observe(*(dict(zip(names, model.run(sample), strict=True)) for model in models))
+    runs.progress(what, len(samples), len(samples))
 
 
 def _with_values(network: Network, names: Sequence[str]) -> Network:
@@ -118,11 +121,11 @@ def observe_all(
     observers = {value: create() for value in values.values()}
     means = {value: ChannelMeans(axis) for value, axis in channels.items()}
 
-    def observe(number: int, arrays: Mapping[str, Array]) -> None:
+    def observe(arrays: Mapping[str, Array]) -> None:
         for name, array in arrays.items():
             observers[values[name]].observe(array)
             if values[name] in means:
                 means[values[name]].observe(array)
 
-    values_of_samples(network, list(values), samples, observe, runs, "calibrating")
+    values_of_samples([network], list(values), samples, observe, runs, "calibrating")
     return observers, means

@@ -26,15 +26,12 @@ def compared(
     known = {value.name: value for layer in quantized.graph for value in layer.outputs if not value.is_constant}
     names = [value.name for value in observed_values(network) if value.name in known]
     ratios = {name: SignalToNoise() for name in names}
-    some = samples[:limit]
-    expected: list[Mapping[str, Array]] = []
-    values_of_samples(network, names, some, lambda number, arrays: expected.append(arrays), runs)
 
-    def add(number: int, arrays: Mapping[str, Array]) -> None:
+    def add(expected: Mapping[str, Array], arrays: Mapping[str, Array]) -> None:
         for name, array in arrays.items():
-            ratios[name].add(_real(known[name], array), expected[number][name])
+            ratios[name].add(_real(known[name], array), expected[name])
 
-    values_of_samples(quantized, names, some, add, runs, "comparing")
+    values_of_samples([network, quantized], names, samples[:limit], add, runs, "comparing")
     return ratios
 
 
