@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer import Network, OptimizerOptions, Runtime, TensorInfo
+from interposer import CreationOptions, Network, OptimizerOptions, Runtime, TensorInfo
 from interposer.core.errors import InvalidArgumentError
 from interposer.ops import ActivationFunction
 from interposer.profiling import Category, Interval, Profile, Recording, Sample, Site
@@ -310,3 +310,32 @@ def test_a_suffix_without_a_format_is_refused_before_anything_runs(name: str) ->
         ip.profile(name)
     known = ".json, .pftrace, .perfetto-trace"
     assert str(refused.value) == f"a profile is written to a file with the suffix {known}, not {str(Path(name))!r}"
+
+
+# --- three backends ---------------------------------------------------------------------------------------------------
+
+
+def test_an_isolated_backend_an_engine_and_a_plain_one_share_a_timeline_with_flows(cpuacc: None) -> None:
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    backends = {"first": "CpuAcc", "middle": "OnnxRuntime", "last": "Sums"}
+    with Runtime(CreationOptions(isolate=["CpuAcc"])) as runtime:
+        runtime.registry.register("Sums", Sums)
+        for name in backends.values():
+            if runtime.registry.reason_absent(name) is not None:
+                pytest.skip(f"{name}: {runtime.registry.reason_absent(name)}")
+        options = OptimizerOptions(hints=backends, rewrite=False)
+        with ip.profile() as profile:
+            model = ip.load(three_parts(), list(backends.values()), runtime=runtime, options=options)
+            for _ in range(3):
+                [result] = model.run([X])
+    np.testing.assert_array_equal(result, 3 * X)
+    packets = parsed(perfetto_trace(profile.recording))
+    names = {item.track_descriptor.name for item in packets if item.HasField("track_descriptor")}
+    assert set(backends.values()) <= names
+    counts = Counter(item.site.backend for item in profile.recording.intervals if item.site.category is Category.LAYER)
+    assert counts == dict.fromkeys(backends.values(), 3)
+    flows = timeline(profile.recording).flows
+    ends = {(flow.source.interval.site.backend, flow.target.interval.site.backend) for flow in flows}
+    assert ("OnnxRuntime", "Sums") in ends or ("Sums", "Sums") in ends
+    assert len(flows) % 3 == 0
+    assert all(flow.source.interval.run == flow.target.interval.run for flow in flows)
