@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,8 @@ class Reporting:
 
     def __init__(self, client: ProfilingClient | None) -> None:
         self.client = client
+        if client is not None:
+            weakref.finalize(self, client.close)  # also at the end of the process, with the last events
 
     @classmethod
     def of(cls, options: ExternalProfilingOptions | None, backends: int, counters: Mapping[int, Counter]) -> Reporting:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import socket
 import threading
 import time
@@ -14,8 +16,11 @@ import pytest
 
 import interposer as ip
 from interposer.core.errors import InvalidArgumentError
+from interposer.profiling import events
+from interposer.profiling.external.client import ProfilingClient
 from interposer.profiling.external.collector import read_stream
 from interposer.profiling.external.connections import socket_address
+from interposer.profiling.external.counting import Counting
 from interposer.profiling.external.messages import (
     Selection,
     decode_capture,
@@ -25,7 +30,9 @@ from interposer.profiling.external.messages import (
 )
 from interposer.profiling.external.options import ExternalProfilingOptions
 from interposer.profiling.external.packets import Kind, Packet, PacketReader
+from interposer.profiling.external.structure import LayerOutline, NetworkOutline
 from interposer.profiling.external.timeline import Entity, Event, Label, decode_messages
+from interposer.profiling.recorder import active
 from tests.profiling.test_backends import Counting as CountingBackend
 
 pytestmark = pytest.mark.needs_cpuref
@@ -373,3 +380,125 @@ def test_counters_of_backends_are_listed_and_captured(peer, runtime):
             total = sum(value for each in captures for _, value in decode_capture(each.body).values)
             time.sleep(0.01)
         assert total == 4
+
+
+def messages(packets: list[Packet]) -> list[object]:
+    return [item for packet in packets for item in decode_messages(packet.body)]
+
+
+def texts(packets: list[Packet]) -> list[str]:
+    return [item.text for item in messages(packets) if isinstance(item, Label)]
+
+
+def test_a_network_that_was_loaded_before_the_connection_has_executions_of_all_its_workloads(peer, runtime):
+    with runtime(timeline_enabled=True) as item:
+        peer.until(Kind.STREAM_METADATA)
+        run(item)
+        time.sleep(0.2)
+        peer.send(ACK)
+        peer.until(Kind.TIMELINE_MESSAGE)
+        item.enqueue_workload(item.loaded_networks[0], FEEDS)
+        packets = peer.until(Kind.TIMELINE_MESSAGE, 5)
+    assert "add" not in texts(packets)  # its structure is not sent, as in Arm NN
+    assert len(packets[-1].body) == 1520
+
+
+def test_a_timeline_that_is_switched_on_again_has_the_same_identifiers(peer, runtime):
+    with runtime() as item:
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(ACK)
+        peer.until(Kind.COUNTER_DIRECTORY)
+        run(item)
+        time.sleep(0.2)
+        peer.send(ENABLE, DISABLE, ENABLE)
+        packets = peer.until(Kind.TIMELINE_MESSAGE, 4)
+    first, second = ([each for each in messages([packets[at]]) if isinstance(each, Entity)] for at in (1, 3))
+    assert len(first) == 8
+    assert first == second
+
+
+def test_a_runtime_that_nobody_closes_ends_its_connection(peer, runtime):
+    before = len(active)
+    options = ExternalProfilingOptions(True, socket=peer.listener.getsockname())
+    item = ip.Runtime(ip.CreationOptions(profiling=options))
+    run(item)
+    assert len(active) == before + 1
+    del item
+    gc.collect()
+    assert len(active) == before
+
+
+def test_the_last_capture_counts_the_unregistered_backends_and_unloaded_networks(peer, runtime):
+    with runtime() as item:
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(ACK, select(100_000, 1, 2, 3))
+        peer.until(Kind.COUNTER_CAPTURE)
+        run(item)
+    captures = [decode_capture(packet.body).values for packet in peer.until(Kind.COUNTER_CAPTURE, 2)]
+    totals = [sum(dict(values)[number] for values in captures) for number in (1, 2, 3)]
+    assert totals[0] == 1
+    assert totals[1] == totals[2] > 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_runs_without_the_client_and_leaves_the_connection_to_its_parent(peer, runtime):
+    with runtime(timeline_enabled=True) as item:
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(ACK)
+        number = run(item)
+        child = os.fork()
+        if not child:
+            status = 1
+            with suppress(BaseException):
+                item.enqueue_workload(number, FEEDS)
+                status = 2 if active else 0
+            os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        item.enqueue_workload(number, FEEDS)
+        ran = peer.until(Kind.TIMELINE_MESSAGE, 2)
+    assert len({each.guid for each in messages(ran) if isinstance(each, Event)}) > 0
+
+
+def test_a_capture_file_that_cannot_be_written_is_reported_once(peer, runtime, tmp_path, caplog):
+    path = tmp_path / "none" / "out.bin"
+    with runtime(outgoing_capture_file=path) as item:
+        run(item, 2)
+        time.sleep(0.1)
+    said = [record.getMessage() for record in caplog.records if record.name == "interposer.profiling"]
+    assert said == [f"the file {path} for profiles cannot be written: No such file or directory; trying again"]
+
+
+def test_networks_that_come_and_go_without_a_collector_are_forgotten(tmp_path, monkeypatch):
+    monkeypatch.setattr("interposer.profiling.external.client._RETRY", 0.01)
+    client = ProfilingClient(ExternalProfilingOptions(True, socket=tmp_path / "none"))
+    for number in range(1000):
+        client.network_loaded(NetworkOutline(number, (LayerOutline("layer"),)))
+        client.network_unloaded(number)
+    end = time.monotonic() + 10
+    while client._events and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not client._events
+    assert not client._structure.networks
+    client.close()
+
+
+def test_a_client_works_in_a_process_with_more_than_a_thousand_open_files(peer, runtime):
+    resource = pytest.importorskip("resource")
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 1200:
+        pytest.skip("a process may not have so many files")
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1050)]
+    try:
+        with runtime():
+            peer.until(Kind.STREAM_METADATA)
+            peer.send(ACK)
+            peer.until(Kind.COUNTER_DIRECTORY)
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def test_units_and_categories_of_backends_are_sent_with_the_letters_that_collectors_accept():
+    counter = events.Counter("speed", "bytes/s", backend="Npu-1", category="memory", number=5)
+    [_, category] = Counting({5: counter}).directory.categories
+    assert (category.name, category.counters[0].units) == ("Npu_1_memory", "bytes_s")

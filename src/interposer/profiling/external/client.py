@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from interposer.profiling.events import Category, Counter, Interval, TracedNetwo
 from interposer.profiling.external.connections import Connection, open_connection
 from interposer.profiling.external.counting import (
     BACKENDS_REGISTERED,
+    BACKENDS_UNREGISTERED,
     INFERENCES,
     NETWORK_LOADS,
     NETWORK_UNLOADS,
@@ -36,7 +38,7 @@ from interposer.profiling.external.options import LEAST_PERIOD, ExternalProfilin
 from interposer.profiling.external.packets import HEADER, Kind, Packet, PacketReader
 from interposer.profiling.external.structure import NetworkOutline, Structure
 from interposer.profiling.external.timeline import Message, encode_messages, timeline_directory, well_known_labels
-from interposer.profiling.recorder import Fields, Recorder, expanded
+from interposer.profiling.recorder import Fields, Recorder, active, expanded
 
 __all__ = ["ProfilingClient", "State"]
 
@@ -49,6 +51,9 @@ _RETRY: Final = 1.0
 _IDLE: Final = 0.05
 _MOST_RUNS: Final = 1 << 12
 """The most runs that wait for being sent; later ones are dropped and counted."""
+
+
+_clients: Final[weakref.WeakSet[ProfilingClient]] = weakref.WeakSet()
 
 
 class State(Enum):
@@ -81,6 +86,7 @@ class ProfilingClient(Recorder):
         self.options = options
         self.counting = Counting(counters)
         self.counting.count(BACKENDS_REGISTERED, backends)
+        self._backends = backends
         self._structure = Structure(perf_counter_ns)
         self._state = State.UNINITIALISED
         self._active = threading.Event()
@@ -92,6 +98,8 @@ class ProfilingClient(Recorder):
         self._timeline = False
         self._selection = Selection(0)
         self._next_capture = 0.0
+        self._connection: Connection | None = None
+        _clients.add(self)
         if options.file_format != "binary":
             _log.warning("the file format %r of profiling files is not implemented; it is binary", options.file_format)
         self.start()
@@ -146,8 +154,21 @@ class ProfilingClient(Recorder):
     def close(self, seconds: float = 1.0) -> None:
         """Send what is left, and end the connection; wait for at most so many seconds."""
         self.stop()
+        if not self._closing.is_set():
+            self.counting.count(BACKENDS_UNREGISTERED, self._backends)
         self._closing.set()
-        self._thread.join(seconds + _IDLE)
+        if threading.current_thread() is not self._thread:  # in which the garbage collector can end a runtime
+            self._thread.join(seconds + _IDLE)
+
+    def _forked(self) -> None:
+        """Take no part in a child process, which has the recorder but not the thread."""
+        if self in active:
+            active.remove(self)
+        self._closing.set()
+        self.counting = Counting()
+        if self._connection is not None:
+            with suppress(OSError):
+                self._connection.close()
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
@@ -155,16 +176,29 @@ class ProfilingClient(Recorder):
         reported = False
         while not self._closing.is_set():
             self._state = State.NOT_CONNECTED
+            begin = monotonic()
             try:
-                connection = open_connection(self.options)
-            except OSError as error:
+                self._connection = open_connection(self.options)
+            except (OSError, ValueError) as error:
                 if not reported:
-                    _log.warning("there is no collector of profiles: %s; trying again", error.strerror or error)
+                    _log.warning("%s; trying again", _failure(error))
                 reported = True
-                self._closing.wait(_RETRY)
-                continue
-            reported = False
-            self._converse(connection)
+                self._structure_only()
+            else:
+                reported = False
+                self._converse(self._connection)
+            self._closing.wait(max(begin + _RETRY - monotonic(), _IDLE))
+
+    def _structure_only(self) -> None:
+        """Take in the networks that were loaded and unloaded while there is no collector."""
+        while self._events:
+            self._take(self._events.popleft()[1])
+
+    def _take(self, subject: object) -> None:
+        if isinstance(subject, NetworkOutline):
+            self._structure.add(subject)
+        elif isinstance(subject, int):
+            self._structure.remove(subject)
 
     def _converse(self, connection: Connection) -> None:
         """Talk to a collector until one side ends the connection."""
@@ -172,13 +206,15 @@ class ProfilingClient(Recorder):
             _Conversation(self, connection).run()
         except (OSError, ParseError) as error:
             _log.warning("the connection to the collector of profiles ended: %s", error)
+        except Exception:  # runs must go on, and the next connection may work
+            _log.exception("the connection to the collector of profiles ended")
         finally:
             self._active.clear()
             self._timeline, self._selection = False, Selection(0)
             self._state = State.NOT_CONNECTED
             with suppress(OSError):
                 connection.close(_RETRY if self._closing.is_set() else 0)
-        self._closing.wait(0 if self._closing.is_set() else _IDLE)
+            self._connection = None
 
 
 class _Conversation:
@@ -299,13 +335,10 @@ class _Conversation:
         """Send what has been reported of networks and runs, or drop it while there is no timeline."""
         events, structure = self._client._events, self._client._structure
         for _ in range(len(events)):
-            what, subject = events.popleft()
-            if isinstance(subject, NetworkOutline):
-                structure.add(subject)
-                if self._client._timeline:
-                    self._send_messages(structure.network(subject.number, begins=True))
-            elif isinstance(subject, int):
-                structure.remove(subject)
+            _, subject = events.popleft()
+            self._client._take(subject)
+            if isinstance(subject, NetworkOutline) and self._client._timeline:
+                self._send_messages(structure.network(subject.number, begins=True))
             elif self._client._timeline and isinstance(subject, tuple):
                 self._report_run(expanded(*subject))
 
@@ -330,6 +363,25 @@ class _Conversation:
 
 def _captures(selection: Selection) -> bool:
     return selection.period > 0 and bool(selection.counters)
+
+
+def _failure(error: Exception) -> str:
+    text = getattr(error, "strerror", None) or str(error)
+    path = getattr(error, "filename", None)  # that of a file; errors of sockets have none
+    return (
+        f"the file {path} for profiles cannot be written: {text}"
+        if path
+        else f"there is no collector of profiles: {text}"
+    )
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _process_name() -> str:

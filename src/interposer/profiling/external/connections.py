@@ -12,7 +12,7 @@ from typing import BinaryIO, Final, Protocol
 from interposer.profiling.external.options import ExternalProfilingOptions
 from interposer.profiling.external.packets import Kind, Packet, PacketReader
 
-__all__ = ["Connection", "open_connection", "socket_address"]
+__all__ = ["Connection", "open_connection", "ready", "socket_address"]
 
 _CHUNK: Final = 1 << 16
 _ADDRESS: Final = 108
@@ -40,7 +40,7 @@ class Connection(Protocol):
 class _Socket:
     """A socket of Unix domain that is connected to a collector. Only one thread uses it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.connect(socket_address(path))
@@ -71,18 +71,16 @@ class _Socket:
                 self._pending.popleft()
 
     def receive(self, seconds: float) -> bytes | None:
-        writers = [self._socket] if self._pending else []
-        readable, writable, _ = select.select([self._socket], writers, [], max(seconds, 0))
-        if writable:
+        events = ready(self._socket, seconds, writing=bool(self._pending))
+        if events & select.POLLOUT:
             self._flush()
-        return self._socket.recv(_CHUNK) if readable else None
+        return self._socket.recv(_CHUNK) if events & ~select.POLLOUT else None
 
     def close(self, seconds: float = 0) -> None:
         try:
             if self._pending and seconds:
                 self._socket.settimeout(seconds)
-                for data in self._pending:
-                    self._socket.sendall(data)
+                self._socket.sendall(b"".join(self._pending))
         except OSError:
             pass
         finally:
@@ -136,8 +134,19 @@ class _Copied:
             self._inner.close(seconds)
 
 
-def socket_address(path: str) -> str | bytes:
+def ready(connection: socket.socket, seconds: float, *, writing: bool = False) -> int:
+    """Wait for at most so many seconds until a socket can be read, or written, and return the events of ``poll``.
+
+    Unlike ``select``, this has no limit for the number of the socket's file descriptor.
+    """
+    poll = select.poll()
+    poll.register(connection, select.POLLIN | (select.POLLOUT if writing else 0))
+    return sum(events for _, events in poll.poll(max(seconds, 0) * 1000))
+
+
+def socket_address(path: str | os.PathLike[str]) -> str | bytes:
     """Return the address of a Unix domain socket for its path, in which "@" in front stands for an abstract one."""
+    path = os.fspath(path)
     if path.startswith("@"):
         return (b"\0" + path[1:].encode()).ljust(_ADDRESS, b"\0")
     return path
@@ -149,7 +158,11 @@ def open_connection(options: ExternalProfilingOptions) -> Connection:
     connection: Connection = _NoCollector() if options.file_only and has_files else _Socket(options.socket)
     if not has_files:
         return connection
-    return _Copied(connection, _created(options.outgoing_capture_file), _created(options.incoming_capture_file))
+    try:
+        return _Copied(connection, _created(options.outgoing_capture_file), _created(options.incoming_capture_file))
+    except OSError:
+        connection.close()
+        raise
 
 
 def _created(path: str | os.PathLike[str]) -> BinaryIO | None:

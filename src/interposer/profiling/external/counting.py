@@ -47,7 +47,7 @@ class Counting:
     def __init__(self, of_backends: Mapping[int, events.Counter] | None = None) -> None:
         self._of_backends = {} if of_backends is None else of_backends
         self._values: dict[int, float] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector can close a client within a method
 
     def count(self, number: int, amount: int = 1) -> None:
         """Add to one of Arm NN's counters."""
@@ -70,7 +70,7 @@ class Counting:
         devices = {name: number for number, name in enumerate(_names(item.device for item in counters), 1)}
         categories: dict[str, list[Counter]] = {}
         for item in counters:
-            title = re.sub(r"\W", "_", f"{item.backend}_{item.category}", flags=re.ASCII)
+            title = _name(f"{item.backend}_{item.category}")
             categories.setdefault(title, []).append(_described(item, devices.get(item.device, 0)))
         added = (Category(name, tuple(group)) for name, group in categories.items())
         return Directory((_RUNTIME, *added), tuple((number, name, 1) for name, number in devices.items()))
@@ -94,6 +94,11 @@ class Counting:
         return value & _MOST
 
 
+def _name(text: str) -> str:
+    """Return a text with underscores for all but ASCII letters and digits, as names and units must have them."""
+    return re.sub(r"\W", "_", text, flags=re.ASCII)
+
+
 def _names(names: Iterable[str]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name]
 
@@ -101,6 +106,6 @@ def _names(names: Iterable[str]) -> list[str]:
 def _described(counter: events.Counter, device: int) -> Counter:
     kind = 0 if counter.kind is events.CounterClass.EVENT else 1
     return Counter(
-        counter.number, counter.name, counter.description or counter.name, counter.units, device=device, kind=kind,
-        multiplier=counter.multiplier,
+        counter.number, counter.name, counter.description or counter.name, _name(counter.units), device=device,
+        kind=kind, multiplier=counter.multiplier,
     )  # fmt: skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from threading import get_ident, get_native_id
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from threading import get_ident
 from typing import Final
 
 from interposer.profiling.events import Category, Interval
@@ -56,7 +56,7 @@ class _Known:
 
     guid: int
     layers: list[int]
-    workloads: dict[str, int] = field(default_factory=dict)
+    workloads: dict[str, int]
 
 
 class Structure:
@@ -70,11 +70,14 @@ class Structure:
         self._guids = Guids()
         self._known: dict[int, _Known] = {}
         self._outlines: dict[int, NetworkOutline] = {}
+        self._natives: dict[int, int] = {}
 
     def add(self, outline: NetworkOutline) -> None:
         """Make a network known, without messages; `network` creates them."""
         layers = [self._guids.next() for _ in outline.layers]
-        self._known[outline.number] = _Known(self._guids.next(), layers)
+        network = self._guids.next()
+        workloads = {layer.name: self._guids.next() for layer in outline.layers if layer.backend}
+        self._known[outline.number] = _Known(network, layers, workloads)
         self._outlines[outline.number] = outline
 
     def remove(self, number: int) -> None:
@@ -90,6 +93,7 @@ class Structure:
     def network(self, number: int, *, begins: bool) -> list[Message]:
         """Return the messages about a network and its layers; with `begins`, also that it begins to exist now."""
         known, outline = self._known[number], self._outlines[number]
+        self._natives = _native_ids()
         result = [Entity(known.guid), self._is_a(known.guid, "network")]
         if begins:
             result += self._event(known.guid, self._clock(), get_ident(), START_OF_LIFE)
@@ -105,14 +109,12 @@ class Structure:
         for source in layer.sources:
             result.append(self._relation(Relation.RETENTION, known.layers[source], guid, _CONNECTION))
         if layer.backend:
-            known.workloads[layer.name], messages = self._workload(guid, layer.backend)
-            result += messages
+            result += self._workload(known.workloads[layer.name], guid, layer.backend)
         return result
 
-    def _workload(self, layer: int, backend: str) -> tuple[int, list[Message]]:
-        guid = self._guids.next()
+    def _workload(self, guid: int, layer: int, backend: str) -> list[Message]:
         messages = [Entity(guid), self._is_a(guid, "workload"), *self._labelled(guid, backend, _BACKEND)]
-        return guid, [*messages, self._relation(Relation.RETENTION, layer, guid, _CHILD)]
+        return [*messages, self._relation(Relation.RETENTION, layer, guid, _CHILD)]
 
     def run(self, number: int, intervals: Sequence[Interval]) -> list[list[Message]]:
         """Return the messages about a run of a network, one list for each packet or group of packets.
@@ -124,6 +126,7 @@ class Structure:
         if number not in self._known or whole is None:
             return []
         known, outline = self._known[number], self._outlines[number]
+        self._natives = _native_ids()
         backend = next((layer.backend for layer in outline.layers if layer.backend), "")
         copies: list[list[Message]] = []
         before: list[tuple[int, Interval]] = []
@@ -131,8 +134,8 @@ class Structure:
         first, last = _phases(whole, intervals)
         ends = [position for position, layer in enumerate(outline.layers) if not layer.backend]
         for position in sorted(ends, key=lambda position: outline.layers[position].kind == "Output"):
-            workload, messages = self._workload(known.layers[position], backend)
-            copies.append(messages)
+            workload = self._guids.next()
+            copies.append(self._workload(workload, known.layers[position], backend))
             is_output = outline.layers[position].kind == "Output"
             (after if is_output else before).append((workload, last if is_output else first))
         inside = [(known.workloads[item.site.layer], item) for item in intervals if item.site.layer in known.workloads]
@@ -166,7 +169,7 @@ class Structure:
         return [label, self._relation(Relation.LABEL, guid, label.guid, attribute)]
 
     def _event(self, guid: int, at: int, thread: int, kind: int) -> list[Message]:
-        event = Event(at, _native(thread), self._guids.next())
+        event = Event(at, self._natives.get(thread, thread) & _THREAD, self._guids.next())
         return [event, self._relation(Relation.EXECUTION, guid, event.guid, kind)]
 
 
@@ -177,9 +180,6 @@ def _phases(whole: Interval, intervals: Sequence[Interval]) -> tuple[Interval, I
     return first, Interval(whole.site, execute.end, whole.end, whole.thread)
 
 
-def _native(thread: int) -> int:
-    """Return the number of the operating system for a thread, in 32 bits; a thread that has ended keeps Python's."""
-    if thread == get_ident():
-        return get_native_id() & _THREAD
-    natives: Mapping[int | None, int | None] = {item.ident: item.native_id for item in threading.enumerate()}
-    return (natives.get(thread) or thread) & _THREAD
+def _native_ids() -> dict[int, int]:
+    """Return the thread ids of the operating system by Python's; threads that have ended are missing."""
+    return {item.ident: item.native_id for item in threading.enumerate() if item.ident and item.native_id}
