@@ -93,6 +93,20 @@ def test_occurrences_of_numbers_are_counted(weights, more, expected):
 
 
 @pytest.mark.parametrize(
+    ("weights", "more", "expected"),
+    [
+        (np.zeros((0,), np.float32), {}, [[2, 0, 1], [0, 1, 1]]),
+        (np.float32([[1, 2, 3], [4, 5, 6]]), {}, [[4, 0, 2], [0, 6, 5]]),
+        (np.zeros((0,), np.float32), {"binary_output": True}, [[1, 0, 1], [0, 1, 1]]),
+    ],
+)
+def test_the_numbers_of_every_row_of_a_matrix_are_counted(weights, more, expected):
+    rows = np.int32([[0, 2, 0], [7, 2, 1]])
+    data = one("DenseBincount", [rows], {1: np.int32(3), 2: weights}, **more)
+    assert run(data, rows)[0].tolist() == expected
+
+
+@pytest.mark.parametrize(
     ("indices", "values", "expected"),
     [
         (np.int32([[0, 1], [2, 0]]), np.float32([5, 6]), [[-1, 5], [-1, -1], [6, -1]]),

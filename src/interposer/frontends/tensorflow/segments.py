@@ -24,7 +24,7 @@ from interposer.ops.elementwise import (
     UnaryOperation,
     Where,
 )
-from interposer.ops.rearrange import Concat, Slice
+from interposer.ops.rearrange import Concat, Slice, Stack
 from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.ops.reshape import BroadcastTo, Shape
 from interposer.ops.scatter import ScatterFunction, ScatterNd
@@ -169,23 +169,27 @@ def list_difference(node: Node) -> list[Value]:
 
 @operator("Bincount", "DenseBincount")
 def counters(node: Node) -> Value:
-    """Convert Bincount: how often each number occurs, or the sum of the weights of its occurrences."""
+    """Convert Bincount: how often each number occurs, or the sum of the weights of its occurrences.
+
+    DenseBincount counts every row of a matrix for itself.
+    """
     numbers, size = node.value(0), node.integer_of(1, "size")
     weights, dtype = node.value(2), node.value(2).known.dtype
-    if numbers.known.rank != 1 or not 0 <= size <= _MOST_COUNTERS:
+    rank = numbers.known.rank
+    if rank not in ((1, 2) if node.kind == "DenseBincount" else (1,)) or not 0 <= size <= _MOST_COUNTERS:
         node.unsupported(f"it counts {size:,} numbers in the shape {numbers.known.shape}")
     row: Array = np.arange(size)
-    column = reshaped(node, numbers, [-1, 1])
+    column = node.step(Stack(rank), numbers)
     is_equal = node.step(
         Comparison(ComparisonOperation.EQUAL), column, node.constant(row.astype(numbers.known.dtype.numpy))
     )
     hits = node.cast(is_equal, dtype)
     if weights.known.num_elements != 0:
-        hits = node.step(Multiplication(), hits, reshaped(node, weights, [-1, 1]))
+        hits = node.step(Multiplication(), hits, node.step(Stack(rank), weights))
     if node.kind == "DenseBincount" and node.flag("binary_output", False):
-        occurs = node.step(Reduce((0,), operation=ReduceOperation.MAX), node.cast(is_equal, DataType.INT32))
+        occurs = node.step(Reduce((-2,), operation=ReduceOperation.MAX), node.cast(is_equal, DataType.INT32))
         return node.cast(occurs, dtype)
-    return node.add(Reduce((0,), operation=ReduceOperation.SUM), hits)
+    return node.add(Reduce((-2,), operation=ReduceOperation.SUM), hits)
 
 
 @operator("SparseToDense")
