@@ -151,8 +151,12 @@ def saved_model(
     shapes: Mapping[str, Any],
     name: str = "serving_default",
     dtype: str = "float32",
+    assets: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return a SavedModel with one signature; `inputs` and `outputs` map its names to tensors of the graph."""
+    """Return a SavedModel with one signature; `inputs` and `outputs` map its names to tensors of the graph.
+
+    `assets` maps tensors of the graph to the names of files.
+    """
 
     def info(key: str, text: str) -> bytes:
         dims = block(3, shape(shapes[key])) if key in shapes else b""
@@ -161,7 +165,8 @@ def saved_model(
     fields = [block(1, entry(key, info(key, text))) for key, text in inputs.items()]
     fields += [block(2, entry(key, info(key, text))) for key, text in outputs.items()]
     meta = block(1, block(4, "serve")) + block(2, content) + block(5, entry(name, b"".join(fields)))
-    return number(1, 1) + block(2, meta)
+    files = (block(1, block(1, text)) + block(2, file) for text, file in (assets or {}).items())
+    return number(1, 1) + block(2, meta + b"".join(block(6, item) for item in files))
 
 
 def checkpoint(values: Mapping[str, Any]) -> tuple[bytes, bytes]:

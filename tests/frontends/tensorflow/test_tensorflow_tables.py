@@ -6,7 +6,7 @@ import pytest
 import interposer as ip
 from interposer.core.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends.tensorflow import load
-from tests.frontends.tensorflow.graphs import Func, Type, const, function, graph, node, placeholder, saved_model
+from tests.frontends.tensorflow.graphs import Func, Shape, Type, const, function, graph, node, placeholder, saved_model
 
 WORDS = np.array(["cat", "dog", "bird"])
 KINDS = {"key_dtype": Type("str"), "value_dtype": Type("int64")}
@@ -79,6 +79,46 @@ def with_file(folder, text, **attributes):
 def test_a_table_may_be_a_file_among_the_assets(text, attributes, expected, tmp_path):
     network = load(with_file(tmp_path / "model", text, **attributes), shapes={"word": (3,)})
     assert ip.load(network, ["CpuRef"]).run([QUERY])[0].tolist() == expected
+
+
+def with_variable(folder, *writers, file="words.txt"):
+    """Write a SavedModel as TensorFlow 2 does: a variable holds the path of the file, and a function reads the file."""
+    body = function(
+        "fill",
+        {"path": "str", "handle": "resource"},
+        {"done": "path"},
+        node("InitializeTableFromTextFileV2", "import", "handle", "path", key_index=-2, value_index=-1),
+    )
+    nodes = [
+        placeholder("asset_path", (), "str"),
+        node("VarHandleOp", "variable", dtype=Type("str"), shape=Shape(())),
+        node("ReadVariableOp", "path", "variable", dtype=Type("str")),
+        node("StatefulPartitionedCall", "init", "path", "table", f=Func("fill")),
+        *writers,
+    ]
+    content = saved_model(
+        graph(*lookup(*nodes), functions=[body]), {"word": "word:0"}, {"y": "y:0"}, {}, dtype="str",
+        assets={"asset_path:0": file},
+    )  # fmt: skip
+    (folder / "assets").mkdir(parents=True)
+    (folder / "saved_model.pb").write_bytes(content)
+    (folder / "assets" / "words.txt").write_text("cat\ndog\nbird\n", encoding="utf-8")
+    return folder
+
+
+ASSIGNED = node("AssignVariableOp", "assign", "variable", "asset_path")
+
+
+@pytest.mark.parametrize("file", ["words.txt", "../../words.txt"])
+def test_a_variable_may_hold_the_path_of_an_asset(file, tmp_path):
+    network = load(with_variable(tmp_path / "model", ASSIGNED, file=file), shapes={"word": (3,)})
+    assert ip.load(network, ["CpuRef"]).run([QUERY])[0].tolist() == [1, -1, 0]
+
+
+@pytest.mark.parametrize("writers", [[], [node("AssignVariableOp", "assign", "variable", "path")]])
+def test_a_table_whose_path_nothing_determines_is_refused(writers, tmp_path):
+    with pytest.raises(UnsupportedOperatorError, match="the content of the table 'table' is no constant"):
+        load(with_variable(tmp_path / "model", *writers), shapes={"word": (3,)})
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,14 @@ _NEVER: Final[Guards] = frozenset()
 class Shared:
     """What all graphs and functions of one import share: the model's functions and variables, and what is refused.
 
-    `folder` is that of a SavedModel, which has files for tables.
+    `folder` is that of a SavedModel, which has files for tables. `assets` has the file that the SavedModel names for
+    each node whose tensor is the path of a file.
     """
 
     functions: Mapping[str, FunctionDef]
     variable: Callable[[str], Array]
     folder: Path | None = None
+    assets: Mapping[str, str] = field(default_factory=dict)
     refusals: Refusals = field(default_factory=Refusals)
     spent: int = 0
     named: set[str] = field(default_factory=set)

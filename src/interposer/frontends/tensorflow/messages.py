@@ -245,6 +245,14 @@ class Saver:
 
 
 @dataclass(slots=True)
+class AssetFile:
+    """A file among the assets of a SavedModel, and the tensor that holds its path."""
+
+    tensor_info: SignatureTensor = _message(1, SignatureTensor)
+    filename: str = _one(2, "text", "")
+
+
+@dataclass(slots=True)
 class MetaGraphDef:
     """A graph of a SavedModel, with its signatures."""
 
@@ -252,6 +260,7 @@ class MetaGraphDef:
     graph_def: GraphDef | None = _one(2, GraphDef)
     saver_def: Saver = _message(3, Saver)
     signature_def: dict[str, SignatureDef] = _map(5, SignatureDef)
+    asset_file_def: list[AssetFile] = _list(6, AssetFile)
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from interposer.frontends.tensorflow.dtypes import TYPE_NUMBERS, data_type
 from interposer.frontends.tensorflow.files import Content, Source, read_content
 from interposer.frontends.tensorflow.importer import Scope, Shared
 from interposer.frontends.tensorflow.messages import (
+    AssetFile,
     FunctionDef,
     GraphDef,
     MetaGraphDef,
@@ -74,6 +75,7 @@ class _Model(NamedTuple):
     variable: Callable[[str], Array]
     size: int
     folder: Path | None = None
+    assets: Mapping[str, str] = {}
 
 
 @memory_to("read the network")
@@ -188,7 +190,13 @@ def _read(content: Content, name: str, outputs: Sequence[str] | None, signature:
         return _frozen(name, content.graph, content.size, outputs, shapes)
     meta = _meta_graph(content)
     assert meta.graph_def is not None
-    return _signed(name, meta.graph_def, _signature(meta, signature), content, outputs)
+    model = _signed(name, meta.graph_def, _signature(meta, signature), content, outputs)
+    return model._replace(assets=dict(map(_asset, meta.asset_file_def)))
+
+
+def _asset(item: AssetFile) -> tuple[str, str]:
+    """Return the name of the node that has the path of an asset, and the name of the file."""
+    return in_graph(item.tensor_info.name).node, item.filename
 
 
 def _meta_graph(content: Content) -> MetaGraphDef:
@@ -403,7 +411,7 @@ def _shape(name: str, dims: list[int | None] | None) -> TensorShape:
 
 def _network(model: _Model, shapes: Shapes, values: Values) -> Network:
     network = Network(model.name)
-    shared = Shared(model.functions, model.variable, model.folder)
+    shared = Shared(model.functions, model.variable, model.folder, model.assets)
     scope = Scope(network, shared, model.graph.node, function=False)
     scope.budget(model.size)
     scope.reserve(set(model.outputs))

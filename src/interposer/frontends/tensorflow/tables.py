@@ -58,13 +58,31 @@ def size(node: Node) -> Value:
 
 @dataclass(frozen=True)
 class _Body:
-    """The nodes of the graph or of a called function; `arguments` maps names to the caller and what it passes."""
+    """The nodes of the graph or of a called function; `arguments` maps names to the caller and what it passes.
+
+    `graph` is the body of the whole graph; None if this body is it.
+    """
 
     nodes: Mapping[str, NodeDef]
     arguments: Mapping[str, tuple[_Body, str]] = field(default_factory=dict)
+    graph: _Body | None = None
 
     def origin(self, text: str) -> NodeDef | None:
-        """Return the node with which a value starts, before calls and Identity nodes; None if there is none."""
+        """Return the node with which a value starts, before calls and Identity nodes; None if there is none.
+
+        The value of a variable starts where the value that the graph assigns to this variable does.
+        """
+        body, node = self._start(text)
+        if node is None or node.op != "ReadVariableOp":
+            return node
+        graph = self.graph or self
+        _, variable = body._start(_input(node, 0))
+        assignments = (item for item in graph.nodes.values() if item.op == "AssignVariableOp")
+        writer = next((item for item in assignments if graph._start(_input(item, 0))[1] is variable), None)
+        return node if writer is None else graph._start(_input(writer, 1))[1]
+
+    def _start(self, text: str) -> tuple[_Body, NodeDef | None]:
+        """Return the node with which a value starts, and the body that has this node."""
         body = self
         for _ in range(_MOST_STEPS):
             name = text.partition(":")[0]
@@ -73,14 +91,20 @@ class _Body:
                 continue
             node = body.nodes.get(name)
             if node is None or node.op != "Identity" or not node.input:
-                return node
+                return body, node
             text = node.input[0]
-        return None
+        return body, None
+
+
+def _input(node: NodeDef, index: int) -> str:
+    """Return the value that a node reads; an empty text if it has too few inputs."""
+    inputs = data_inputs(node)
+    return inputs[index] if index < len(inputs) else ""
 
 
 def _bodies(body: _Body, functions: Mapping[str, FunctionDef]) -> Iterator[_Body]:
     """Yield the graph and the bodies of all functions that it calls, up to a limit."""
-    pending, count = [body], 0
+    graph, pending, count = body, [body], 0
     while pending and count < _MOST_BODIES:
         body = pending.pop()
         count += 1
@@ -90,7 +114,7 @@ def _bodies(body: _Body, functions: Mapping[str, FunctionDef]) -> Iterator[_Body
             if function is not None:
                 passed = dict(zip((arg.name for arg in function.signature.input_arg), data_inputs(node), strict=False))
                 arguments = {name: (body, text) for name, text in passed.items()}
-                pending.append(_Body({inner.name: inner for inner in function.node_def}, arguments))
+                pending.append(_Body({inner.name: inner for inner in function.node_def}, arguments, graph))
 
 
 def _called(node: NodeDef) -> str:
@@ -115,7 +139,7 @@ def _content(node: Node) -> tuple[Array, Array]:
 
 
 def _written(node: Node, handle: NodeDef, writer: NodeDef, origins: list[NodeDef | None]) -> tuple[Array, Array]:
-    arrays = [_constant(origin) for origin in origins]
+    arrays = [_constant(origin, node.importer.shared.assets) for origin in origins]
     known = [array.reshape(-1) for array in arrays if array is not None]
     if len(known) < len(arrays) or len(known) != (2 if writer.op in _FROM_TENSORS else 1):
         node.unsupported(f"the content of the table {handle.name!r} is no constant")
@@ -126,7 +150,10 @@ def _written(node: Node, handle: NodeDef, writer: NodeDef, origins: list[NodeDef
     return known[0], known[1]
 
 
-def _constant(node: NodeDef | None) -> Array | None:
+def _constant(node: NodeDef | None, assets: Mapping[str, str]) -> Array | None:
+    """Return the value of a constant, or the path of a file among the assets; None for other nodes."""
+    if node is not None and node.name in assets:
+        return np.array([assets[node.name]])
     tensor = node.attr["value"].tensor if node is not None and "value" in node.attr else None
     return None if tensor is None else array_of(tensor)
 
