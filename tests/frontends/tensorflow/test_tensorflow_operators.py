@@ -432,3 +432,19 @@ def test_nodes_that_break_the_format_are_refused(op, arrays, constants, attribut
     with pytest.raises(ParseError) as caught:
         load(one(op, arrays, constants, **attributes), outputs=["y"])
     assert str(caught.value) == f"node 'y' ({op}): {message}"
+
+
+@pytest.mark.parametrize(("factor", "dims"), [(1.0, (2, 3, 2, 3)), (0.25, (2, 3, 2, 3)), (1.0, (1, 1, 1, 3))])
+def test_the_moments_of_training_are_the_running_ones(factor, dims):
+    x, old = floats(*dims), np.float32([0.5, -1, 2])
+    ones = np.ones(3, np.float32)
+    data = one(
+        "FusedBatchNormV3", [x], {1: ones, 2: 0 * ones, 3: old, 4: old},
+        is_training=True, exponential_avg_factor=factor,
+    )  # fmt: skip
+    mean, variance, biased = ip.load(data, ["CpuRef"], outputs=["y:1", "y:2", "y:4"]).run([x])
+    rows = x.reshape(-1, 3)
+    unbiased = rows.var(0) * len(rows) / max(len(rows) - 1, 1)
+    np.testing.assert_allclose(mean, rows.mean(0) * factor + old * (1 - factor), rtol=1e-5)
+    np.testing.assert_allclose(variance, unbiased * factor + old * (1 - factor), rtol=1e-5)
+    np.testing.assert_allclose(biased, rows.var(0), rtol=1e-5)

@@ -6,14 +6,23 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.types import DataLayout
+from interposer.core.types import DataLayout, DataType
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.shaping import reshaped
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import BinaryOperation, ElementwiseBinary
+from interposer.ops.elementwise import (
+    Addition,
+    BinaryOperation,
+    Division,
+    ElementwiseBinary,
+    Maximum,
+    Multiplication,
+    Subtraction,
+)
 from interposer.ops.normalization import BatchNormalization, Normalization
-from interposer.ops.reduction import Mean
+from interposer.ops.reduction import Mean, Reduce, ReduceOperation
+from interposer.ops.reshape import Shape
 
 __all__: list[str] = []
 
@@ -28,17 +37,45 @@ _LAYOUTS: Final = {
 
 @operator("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", outputs=_OUTPUTS)
 def batch_norm(node: Node) -> list[Value]:
-    """Convert FusedBatchNorm; with is_training, mean and variance are those of the batch."""
+    """Convert FusedBatchNorm; with is_training, mean and variance are those of the batch.
+
+    The results for mean and variance are the running ones then: TensorFlow mixes those of the batch, of which the
+    variance is the unbiased one, with the operands.
+    """
     x, gamma, beta = node.value(0), node.value(1), node.value(2)
     name = node.text("data_format", "NHWC")
     if name not in _LAYOUTS:
         node.unsupported(f"its data_format is {name!r}")
     layout = _LAYOUTS[name]
-    mean, variance = _moments(node, x, layout) if node.flag("is_training", True) else (node.value(3), node.value(4))
+    is_training = node.flag("is_training", True)
+    mean, variance = _moments(node, x, layout) if is_training else (node.value(3), node.value(4))
     op = BatchNormalization(node.number("epsilon", float(np.float32(1e-4))), layout)
     x = node.cast(x, gamma.known.dtype)
     normal = node.add(op, x, mean, variance, beta, gamma)
-    return [node.cast(normal, node.info(0).dtype), mean, variance, mean, variance, mean]
+    moments = (mean, variance)
+    if is_training:
+        moments = _running(node, 3, mean), _running(node, 4, _unbiased(node, node.value(0), variance))
+    return [node.cast(normal, node.info(0).dtype), *moments, mean, variance, mean]
+
+
+def _running(node: Node, operand: int, moment: Value) -> Value:
+    """Return a moment of the batch mixed with the operand by the factor of the node; 1 means the batch alone."""
+    factor = node.number("exponential_avg_factor", 1.0)
+    if factor == 1:
+        return moment
+    before = node.step(Multiplication(), node.value(operand), node.scalar_like(1 - factor, moment))
+    return node.step(Addition(), before, node.step(Multiplication(), moment, node.scalar_like(factor, moment)))
+
+
+def _unbiased(node: Node, x: Value, variance: Value) -> Value:
+    """Return the variance of a batch divided by one less than the number of elements of a channel."""
+    sizes = node.cast(node.step(Shape(DataType.INT64), x), variance.known.dtype)
+    elements = node.step(Reduce((0,), operation=ReduceOperation.PROD), sizes)
+    channels = node.cast(node.step(Shape(DataType.INT64), variance), variance.known.dtype)
+    count = node.step(Division(), elements, channels)
+    one = node.scalar_like(1, variance)
+    fewer = node.step(Maximum(), node.step(Subtraction(), count, one), one)
+    return node.step(Multiplication(), variance, node.step(Division(), count, fewer))
 
 
 def _moments(node: Node, x: Value, layout: DataLayout) -> tuple[Value, Value]:
