@@ -206,3 +206,16 @@ def test_what_no_kernel_takes_is_refused_with_the_reason(infos, reason):
     assert reference().reasons(op, KernelInfo.of(op, created[:3], created[3:])) == [reason]
     with pytest.raises(InvalidArgumentError, match="^Convolution2d: "):
         evaluate(op, [None, None, None], created[:3], created[3:])
+
+
+def test_the_groups_of_a_quantized_transposed_convolution_share_the_scales_of_the_weights():
+    op = TransposeConvolution2d(groups=2, data_layout=NHWC)
+    x, weights = np.int8([[[[1, 2]]]]), np.int8([[[[10, 20]]], [[[30, 40]]]])
+    infos = [
+        TensorInfo(x.shape, DataType.INT8, Q),
+        TensorInfo(weights.shape, DataType.INT8, Quantization([1.0, 0.5], axis=0)),
+        None,
+    ]
+    outputs = [TensorInfo((1, 1, 1, 4), DataType.INT8, Q)]
+    [result] = evaluate(op, [x, weights, None], infos, outputs)
+    assert result.ravel().tolist() == [10, 15, 40, 40]

@@ -8,7 +8,17 @@ import pytest
 import interposer as ip
 from interposer import DataLayout, Network, TensorInfo
 from interposer.core.errors import InvalidArgumentError
-from interposer.ops import Activation, ActivationFunction, Addition, Concat, Dequantize, Quantize, Softmax
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    ArgMinMax,
+    Concat,
+    Dequantize,
+    Quantize,
+    Softmax,
+    TransposeConvolution2d,
+)
 from interposer.quantization import STORAGE, quantize
 from interposer.writers import armnn
 from tests.quantization.networks import image_network, images
@@ -63,6 +73,28 @@ def test_inputs_and_outputs_keep_their_types_unless_they_are_to_be_quantized():
     [source], [target] = integers.graph.inputs, integers.graph.outputs
     assert (str(source.output.known.dtype), str(target.values[0].known.dtype)) == ("int8", "int8")
     assert integers.report.outputs == floats.report.outputs
+
+
+def test_an_index_that_a_quantized_layer_gives_keeps_its_type_as_an_output():
+    network = image_network()
+    [output] = network.graph.outputs
+    network.add_output_layer(1, network.add_layer(ArgMinMax(axis=1), output.values[0], name="best"), name="class")
+    result = quantize(network, images(), keep_types=False)
+    assert [layer.values[0].known.dtype.name for layer in result.graph.outputs] == ["INT8", "INT32"]
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_a_transposed_convolution_with_groups_has_one_scale_for_its_weights(has_bias):
+    draw = np.random.default_rng(4)
+    network = Network("groups")
+    x = network.add_input_layer(0, TensorInfo((1, 4, 4, 4)), name="image")
+    arrays = [draw.normal(size=(3, 3, 3, 4)), *([draw.normal(size=6)] if has_bias else [])]
+    constants = [network.add_constant_layer(array.astype(np.float32)) for array in arrays]
+    op = TransposeConvolution2d(groups=2, data_layout=DataLayout.NHWC, stride_x=2, stride_y=2)
+    network.add_output_layer(0, network.add_layer(op, x, *constants, name="wide"), name="y")
+    result = quantize(network, draw.normal(size=(4, 4, 4, 4)).astype(np.float32))
+    assert result.report.left == ()
+    assert result.report.outputs[0].snr > 30
 
 
 def test_the_network_that_is_quantized_does_not_change():
@@ -168,6 +200,12 @@ def test_networks_that_arm_nns_algorithm_makes_are_written_for_arm_nn_with_every
         result = quantize(image_network(), images(), algorithm="armnn", scheme=scheme)
         again = ip.load(armnn.write(result), ["CpuRef"])
         np.testing.assert_array_equal(*(model.run([images(1)])[0] for model in (again, ip.load(result, ["CpuRef"]))))
+
+
+def test_signed_weights_are_symmetric_also_by_arm_nns_algorithm():
+    result = quantize(image_network(), images(), algorithm="armnn", scheme="int8")
+    constants = [layer.output.known.quantization for layer in result.graph if layer.kind == "Constant"]
+    assert {q.zero_point for q in constants if q is not None} == {0}
 
 
 def test_data_refines_the_ranges_of_arm_nns_algorithm():

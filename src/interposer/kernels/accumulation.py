@@ -155,11 +155,21 @@ class Requantizer:
 
     @classmethod
     def of(
-        cls, x: TensorInfo, weights: TensorInfo, output: TensorInfo, bias: Array | None, scaling: Scaling
+        cls,
+        x: TensorInfo,
+        weights: TensorInfo,
+        output: TensorInfo,
+        bias: Array | None,
+        scaling: Scaling,
+        repeats: int = 1,
     ) -> Requantizer:
-        """Return the requantizer for a layer with input `x`, these weights and output, and the bias if it has one."""
+        """Return the requantizer for a layer with input `x`, these weights and output, and the bias if it has one.
+
+        If the weights have several scales, the output channels have them in turn, `repeats` times.
+        """
         wide = x.dtype is DataType.INT16 and (bias is None or bias.dtype != np.int32 or weights.dtype is x.dtype)
         ratio = _ratio(x, weights, output, single=scaling is Scaling.FIXED_POINT_OF_SINGLES)
+        ratio = np.tile(ratio, repeats) if ratio.ndim else ratio
         return cls(_scale(ratio, scaling, wide), bias, wide, output.zero_point, output.dtype)
 
     def __call__(self, sums: Array) -> Array:
@@ -204,10 +214,13 @@ class Plan(NamedTuple):
     finish: Callable[[Array], Array]
 
 
-def plan(info: KernelInfo, weights: Array, bias: Array | None, axis: int, scaling: Scaling) -> Plan:
+def plan(
+    info: KernelInfo, weights: Array, bias: Array | None, axis: int, scaling: Scaling, repeats: int = 1
+) -> Plan:  # fmt: skip
     """Return the plan for weights whose output channels are along `axis`.
 
-    `scaling` is how sums of quantized values are rescaled; it is not used for unquantized tensors.
+    `scaling` is how sums of quantized values are rescaled; it is not used for unquantized tensors. `repeats` is the
+    number of output channels that have one index along `axis`, and so one scale of the weights.
     """
     x = info.input
     if not x.is_quantized:
@@ -216,7 +229,7 @@ def plan(info: KernelInfo, weights: Array, bias: Array | None, axis: int, scalin
     codes = centered(weights, info.at(1), np.dtype(np.int64))
     parts = np.abs(codes).sum(axis=tuple(i for i in range(codes.ndim) if i != axis))
     dtype = exact_type(parts.max(initial=0) * largest_code(x))
-    return Plan(codes.astype(dtype), Requantizer.of(x, info.at(1), info.output, bias, scaling))
+    return Plan(codes.astype(dtype), Requantizer.of(x, info.at(1), info.output, bias, scaling, repeats))
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,8 @@ def _plan(op: WithWeights, info: KernelInfo, weights: Array, bias: Array | None)
     """Return the plan with weights stored as (O, KH, KW, I), or as (1, KH, KW, C) for a depthwise convolution."""
     axis = 3 if isinstance(op, DepthwiseConvolution2d) else 0
     old = info.at(1).dtype is DataType.UINT8
-    created = plan(info, weights, bias, axis, Scaling.FIXED_POINT_OF_SINGLES if old else Scaling.FIXED_POINT)
+    scaling = Scaling.FIXED_POINT_OF_SINGLES if old else Scaling.FIXED_POINT
+    created = plan(info, weights, bias, axis, scaling, op.groups if isinstance(op, TransposeConvolution2d) else 1)
     return created if axis else created._replace(weights=np.ascontiguousarray(to_nhwc(created.weights, op.data_layout)))
 
 

@@ -48,9 +48,9 @@ _POSITIVE: Final = frozenset(
 def per_tensor(scheme: Scheme) -> Scheme:
     """Return the scheme with a bias of 32 bits and one scale for all weights of a layer.
 
-    The weights are asymmetric if the activations are.
+    Weights of uint8 are asymmetric. Signed weights are symmetric, as TensorFlow Lite takes no others.
     """
-    return replace(scheme, per_channel=False, symmetric_weights=scheme.symmetric, narrow_bias=True)
+    return replace(scheme, per_channel=False, narrow_bias=True)
 
 
 def static_ranges(network: Network) -> dict[Value, Range]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from interposer.ir.network import Network
 from interposer.kernels import KernelInfo, reference
 from interposer.kernels.fixedpoint import dequantize
 from interposer.ops.control import Constant, Input, Output
+from interposer.ops.convolution import TransposeConvolution2d
 from interposer.ops.elementwise import BinaryOperation, ElementwiseBinary
 from interposer.ops.pooling import Pooling2d, PoolingAlgorithm
 from interposer.ops.resize import Resize, ResizeMethod
@@ -253,6 +254,8 @@ def _constants(layer: Layer, rule: Rule, scheme: Scheme, scale: float, means: Me
         for index in (rule.weights, rule.bias)
     )
     assert weights is not None, "the rule requires constant weights"
+    if isinstance(rule.op, TransposeConvolution2d) and rule.op.groups > 1:  # one row of weights is of several channels
+        scheme = replace(scheme, per_channel=False)
     stored = quantized_weights(weights, rule.axis, scheme, scale, bias)
     if bias is None:
         return stored, None

@@ -108,7 +108,9 @@ class _Builder:
 
     def _is_quantized_output(self, layer: Layer) -> bool:
         [value] = layer.values
-        return not self.keep_types and not layer.op.state and value.producer in self.decisions.rules  # type: ignore[attr-defined]
+        is_state: bool = layer.op.state  # type: ignore[attr-defined]
+        is_integer = value.producer in self.decisions.rules and value in self.decisions.quantizations
+        return not self.keep_types and not is_state and is_integer
 
     # --- values -------------------------------------------------------------------------------------------------------
 

@@ -448,3 +448,14 @@ def test_a_border_beyond_the_range_of_a_quantized_tensor_saturates(border):
     network.add_output_layer(0, layer)
     results = reference_outputs(load(write(network)).graph, {0: np.int8([5])})
     assert results[0].tolist() == [5, 127 if border > 0 else -128]
+
+
+def test_int8_weights_of_a_convolution_must_have_the_zero_point_0():
+    network = Network("offset")
+    x = network.add_input_layer(0, TensorInfo((1, 2, 2, 1), DataType.INT8, Quantization(0.5)), name="x")
+    weights = network.add_constant_layer(np.ones((1, 1, 1, 1), np.int8), Quantization(0.25, 10))
+    info = TensorInfo((1, 2, 2, 1), DataType.INT8, Quantization(1.0))
+    op = Convolution2d(data_layout=DataLayout.NHWC)
+    network.add_output_layer(0, network.add_layer(op, x, weights, name="conv", outputs=[info]), name="y")
+    with pytest.raises(UnwritableError, match=r"its weights are int8 with the zero point 10; TFLite's convolutions"):
+        write(network)

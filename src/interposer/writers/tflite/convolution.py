@@ -71,6 +71,13 @@ def check_weights(x: Tensor, weights: Tensor) -> None:
         refuse(f"its input is quantized {x.dtype} and its weights {weights.dtype}, which TFLite does not mix")
 
 
+def _check_zero_point(weights: Tensor) -> None:
+    """Refuse int8 weights with a zero point that is not 0, which the kernels of convolutions do not subtract."""
+    q = weights.info.quantization
+    if q is not None and weights.dtype is DataType.INT8 and any(q.zero_points):
+        refuse(f"its weights are int8 with the zero point {q.zero_point}; TFLite's convolutions take 0 only")
+
+
 def _slides(x: Tensor, result: TensorInfo, windows: Sequence[Window]) -> Sliding:
     end = 1 + len(windows)
     return sliding(windows, x.shape[1:end], result.shape[1:end])
@@ -104,6 +111,7 @@ def _convolved(
     draft: Draft, op: Convolution2d | DepthwiseConvolution2d, kind: str, x: Tensor, weights: Tensor
 ) -> Tensor:
     check_weights(x, weights)
+    _check_zero_point(weights)
     last, depthwise = op.data_layout.channels_last, kind == "DEPTHWISE_CONV_2D"
     info = draft.channels_last_info(draft.result, last)
     windows = op.windows(*(draft.known(size, "size of the window") for size in weights.shape[1:3]))
@@ -146,6 +154,7 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
     if op.groups > 1 or op.dilation_x > 1 or op.dilation_y > 1:
         refuse("it has groups or dilations, which TRANSPOSE_CONV has not")
     check_weights(x, weights)
+    _check_zero_point(weights)
     info = draft.channels_last_info(draft.result, last)
     sizes = draft.concrete(x)[1:3]
     if not info.is_concrete:
