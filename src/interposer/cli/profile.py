@@ -228,6 +228,8 @@ def _print(session: Session) -> None:
     metadata = session.stream.metadata
     who = "a program that did not say who it is" if metadata is None else f"{metadata.process}, process {metadata.pid}"
     end = f"; it ended with: {session.error}" if session.error else ""
+    if session.stream.dropped:
+        end += f"; {session.stream.dropped:,} later objects and packets were dropped"
     packets = counted(sum(session.stream.packets.values()), "packet")
     say(f"{session.number}: {who}: {packets} of {session.size:,} bytes{end}")
     _show(("counter", "name", "value", "units", "captures"), ("counter", "value", "captures"), [

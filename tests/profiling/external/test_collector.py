@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import socket
+import struct
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +20,11 @@ from interposer.cli.main import main
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.profiling.external.collector import Collector, Orders
 from interposer.profiling.external.connections import socket_address
+from interposer.profiling.external.messages import Capture, decode_directory, encode_capture, swtrace
 from interposer.profiling.external.options import ExternalProfilingOptions
 from interposer.profiling.external.packets import Kind, Packet, PacketReader
-from interposer.profiling.external.streams import Stream
+from interposer.profiling.external.streams import Room, Stream
+from interposer.profiling.external.timeline import Label, encode_messages
 from tests.profiling.external.test_client import run
 
 pytestmark = pytest.mark.needs_cpuref
@@ -216,3 +221,70 @@ def test_damaged_commands_do_not_stop_a_client(commands, tmp_path, monkeypatch):
                 connection.sendall(damaged(commands, generator))
                 connection.close()
             run(runtime, 3)
+
+
+def overlapping(categories: int, counters: int, letters: int) -> bytes:
+    """Return a directory whose pointers all lead to the same category, and its pointers to the same counter."""
+    name = swtrace("name")
+    head = struct.pack("<6I", 0, 24, 0, 24, categories << 16, 24) + struct.pack("<I", 4 * categories) * categories
+    pointers = struct.pack("<I", 4 * counters + len(name)) * counters
+    category = struct.pack("<III", counters << 16, 12, 12 + 4 * counters) + pointers + name
+    return head + category + struct.pack("<IIIdIII", 0, 0, 0, 1.0, 32, 32, 32) + swtrace("x" * letters)
+
+
+@pytest.mark.parametrize(("categories", "counters", "letters"), [(2, 2, 5), (65535, 1, 5), (60000, 60000, 1_000_000)])
+def test_a_directory_whose_records_overlap_is_refused(categories, counters, letters):
+    with pytest.raises(ParseError, match="^the records of a directory of counters overlap$"):
+        decode_directory(overlapping(categories, counters, letters))
+
+
+def test_a_stream_keeps_no_more_than_there_is_room_for():
+    stream = Stream(room=Room(objects=10, bytes=1000))
+    capture = Packet(Kind.COUNTER_CAPTURE, encode_capture(Capture(1, ((0, 1), (1, 2)))))
+    for number in range(20):
+        stream.add(Packet(Kind.TIMELINE_MESSAGE, b"".join(encode_messages([Label(number, "x" * 100)]))))
+    for _ in range(5):
+        stream.add(capture)
+    assert (len(stream.captures), stream.dropped) == (0, 17)
+    assert stream.packets == {"TIMELINE_MESSAGE": 20, "COUNTER_CAPTURE": 5}
+
+
+def test_packets_of_unknown_kinds_are_counted_together_if_there_are_many():
+    stream = Stream()
+    for number in range(1000):
+        stream.add(Packet(0x40000000 + number, b""))
+    assert len(stream.packets) == 65
+    assert stream.packets["others"] == 936
+
+
+def test_a_collector_turns_away_programs_that_are_too_many(path, monkeypatch):
+    monkeypatch.setattr("interposer.profiling.external.collector._MOST_CLIENTS", 3)
+    with Collector(path) as collector, ExitStack() as stack:
+        clients = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(5)]
+        for client in clients:
+            client.settimeout(10)
+            client.connect(socket_address(path))
+        assert clients[-1].recv(1) == b""
+        assert len(collector.sessions) == 3
+
+
+def test_a_collector_works_in_a_process_with_more_than_a_thousand_open_files(path):
+    resource = pytest.importorskip("resource")
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 1200:
+        pytest.skip("a process may not have so many files")
+    with ExitStack() as stack:
+        for _ in range(1050):
+            stack.enter_context(open(os.devnull))
+        test_a_collector_gets_counters_and_the_timeline_that_it_asks_for(path)
+
+
+def test_a_collector_keeps_the_bytes_of_programs_up_to_a_limit(path, stream, monkeypatch):
+    monkeypatch.setattr("interposer.profiling.external.collector._MOST_STORED", 1000)
+    with Collector(path, keep=True) as collector:
+        with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
+            client.connect(socket_address(path))
+            client.sendall(stream[:800])
+            client.sendall(stream)
+        assert collector.wait(10, clients=1)
+    assert collector.sessions[0].error == "programs have sent more than the 1,000 bytes that are stored"
+    assert len(collector.sessions[0].data or b"") <= 1000

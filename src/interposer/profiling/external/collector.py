@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import select
 import socket
 import threading
 from collections.abc import Callable
@@ -14,19 +14,24 @@ from time import monotonic
 from typing import Any, Final
 
 from interposer.core.errors import InvalidArgumentError, ParseError
-from interposer.profiling.external.connections import socket_address
+from interposer.profiling.external.connections import ready, socket_address
 from interposer.profiling.external.messages import Selection, encode_selection
 from interposer.profiling.external.options import DEFAULT_SOCKET
 from interposer.profiling.external.packets import Kind, Packet, PacketReader
-from interposer.profiling.external.streams import Stream
+from interposer.profiling.external.streams import Room, Stream
 
 __all__ = ["Collector", "Orders", "Session", "read_stream"]
 
+_log: Final = logging.getLogger("interposer.profiling")
 _CHUNK: Final = 1 << 16
 _PATIENCE: Final = 0.1
 _TO_SEND: Final = 5.0
 _LARGEST: Final = 1 << 22
 """The most bytes of a packet of a client; Arm NN's packets have at most 4,096."""
+_MOST_CLIENTS: Final = 256
+"""The most clients that are connected at the same time; more are turned away."""
+_MOST_STORED: Final = 1 << 30
+"""The most bytes of clients that a collector keeps; a client that sends more is disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +85,19 @@ class Collector:
     """
 
     def __init__(
-        self, path: str = DEFAULT_SOCKET, orders: Orders | None = None, heard: Heard | None = None, keep: bool = False
+        self,
+        path: str | os.PathLike[str] = DEFAULT_SOCKET,
+        orders: Orders | None = None,
+        heard: Heard | None = None,
+        keep: bool = False,
     ) -> None:
+        path = os.fspath(path)
         self.path, self._orders, self._heard, self._keep = path, orders or Orders(), heard, keep
         self.sessions: list[Session] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._room, self._stored = Room(), Room(bytes=_MOST_STORED)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.bind(socket_address(path))
@@ -98,17 +109,31 @@ class Collector:
 
     def _start(self, target: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=target, args=args, name="interposer-collector", daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads = [*(item for item in self._threads if item.is_alive()), thread]
 
     def _accept(self) -> None:
         while not self._closing.is_set():
-            readable, _, _ = select.select([self._socket], [], [], _PATIENCE)
-            if readable:
+            if not ready(self._socket, _PATIENCE):
+                continue
+            try:
                 connection, _ = self._socket.accept()
-                session = Session(len(self.sessions) + 1, Stream(), data=bytearray() if self._keep else None)
-                self.sessions.append(session)
-                self._start(self._talk, session, connection)
+            except OSError as error:  # such as too many open files, until clients have gone
+                _log.warning("a program could not be accepted: %s", error)
+                self._closing.wait(_PATIENCE)
+                continue
+            self._welcome(connection)
+
+    def _welcome(self, connection: socket.socket) -> None:
+        """Begin the session of a client, unless there are too many."""
+        if len(self._threads) > _MOST_CLIENTS and sum(item.is_alive() for item in self._threads) > _MOST_CLIENTS:
+            connection.close()
+            _log.warning("a program was turned away: %d are connected", _MOST_CLIENTS)
+            return
+        stream = Stream(room=self._room)
+        session = Session(len(self.sessions) + 1, stream, data=bytearray() if self._keep else None)
+        self.sessions.append(session)
+        self._start(self._talk, session, connection)
 
     def _talk(self, session: Session, connection: socket.socket) -> None:
         reader = PacketReader(limit=_LARGEST)
@@ -116,25 +141,29 @@ class Collector:
             with connection:
                 connection.settimeout(_TO_SEND)
                 while not self._closing.is_set():
-                    readable, _, _ = select.select([connection], [], [], _PATIENCE)
-                    data = connection.recv(_CHUNK) if readable else None
+                    data = connection.recv(_CHUNK) if ready(connection, _PATIENCE) else None
                     if data == b"":
                         break
                     self._take(session, reader, connection, data or b"")
             session.error = f"{reader.rest} bytes of a packet are missing at the end" if reader.rest else ""
         except (OSError, ParseError) as error:
             session.error = str(error)
+        except Exception as error:  # the other clients go on
+            session.error = f"{type(error).__name__}: {error}"
+            _log.exception("the session with a program ended")
 
     def _take(self, session: Session, reader: PacketReader, connection: socket.socket, data: bytes) -> None:
         session.size += len(data)
         if session.data is not None:
+            if not self._stored.take(0, len(data)):
+                raise ParseError(f"programs have sent more than the {_MOST_STORED:,} bytes that are stored")
             session.data += data
         for packet in reader.feed(data):
             if not session.stream.packets and reader.order is not None:
-                session.stream = Stream(reader.order)
-            with self._lock:
-                content = session.stream.add(packet)
-                if self._heard is not None:
+                session.stream = Stream(reader.order, self._room)
+            content = session.stream.add(packet)
+            if self._heard is not None:
+                with self._lock:
                     self._heard(session, packet, content)
             self._answer(session, packet, connection, reader.order or "<")
 

@@ -195,36 +195,60 @@ def _event(counter: Counter, order: str) -> bytes:
 
 def decode_directory(body: bytes, order: str = "<") -> Directory:
     """Return the directory in the body of a packet; raise `ParseError` if it is damaged."""
-    words = _unpacked(f"{order}6I", body, 0)
-    tables = [_places(body, words[at] >> 16, words[at + 1], order) for at in (0, 2, 4)]
-    devices, sets = (tuple(_named_at(body, place, order) for place in table) for table in tables[:2])
-    return Directory(tuple(_category_at(body, place, order) for place in tables[2]), devices, sets)
+    records = _Records(body, order)
+    words = records.numbers("6I", 0)
+    tables = [records.places(words[at] >> 16, words[at + 1]) for at in (0, 2, 4)]
+    devices, sets = (tuple(records.named(place) for place in table) for table in tables[:2])
+    return Directory(tuple(records.category(place) for place in tables[2]), devices, sets)
 
 
-def _places(body: bytes, count: int, start: int, order: str) -> list[int]:
-    """Return the offsets of the records to which a table of pointers at `start` points."""
-    return [start + pointer for pointer in _unpacked(f"{order}{count}I", body, start)]
+class _Records:
+    """Reads the records of a directory, which do not overlap; so they cannot need more memory than the packet does."""
 
+    def __init__(self, body: bytes, order: str) -> None:
+        self._body, self._order = body, order
+        self._left = len(body) + 4
 
-def _named_at(body: bytes, place: int, order: str) -> tuple[int, str, int]:
-    number, name = _unpacked(f"{order}II", body, place)
-    return number >> 16, swtrace_at(body, place + name, order)[0], number & 0xFFFF
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise ParseError("the records of a directory of counters overlap")
 
+    def numbers(self, form: str, place: int) -> tuple[Any, ...]:
+        """Return the numbers at an offset."""
+        self._spend(struct.calcsize(f"<{form}"))
+        return _unpacked(f"{self._order}{form}", self._body, place)
 
-def _category_at(body: bytes, place: int, order: str) -> Category:
-    count, table, name = _unpacked(f"{order}III", body, place)
-    events = _places(body, count >> 16, place + table, order)
-    return Category(swtrace_at(body, place + name, order)[0], tuple(_event_at(body, event, order) for event in events))
+    def places(self, count: int, start: int) -> list[int]:
+        """Return the offsets of the records to which a table of pointers at `start` points."""
+        return [start + pointer for pointer in self.numbers(f"{count}I", start)]
 
+    def text(self, place: int) -> str:
+        """Return the text at an offset."""
+        text, end = swtrace_at(self._body, place, self._order)
+        self._spend(min(end, len(self._body)) - place)
+        return text
 
-def _event_at(body: bytes, place: int, order: str) -> Counter:
-    numbers, owner, kind, multiplier, name, description, units = _unpacked(f"{order}IIIdIII", body, place)
-    texts = [swtrace_at(body, place + at, order)[0] if at else "" for at in (name, description, units)]
-    owners = {"device": owner >> 16, "counter_set": owner & 0xFFFF}
-    return Counter(
-        numbers & 0xFFFF, texts[0], texts[1], texts[2], numbers >> 16, kind=kind >> 16, interpolation=kind & 0xFFFF,
-        multiplier=multiplier, **owners,
-    )  # fmt: skip
+    def named(self, place: int) -> tuple[int, str, int]:
+        """Return the number, the name and the count of a device or a set of counters."""
+        number, name = self.numbers("II", place)
+        return number >> 16, self.text(place + name), number & 0xFFFF
+
+    def category(self, place: int) -> Category:
+        """Return a category with its counters."""
+        count, table, name = self.numbers("III", place)
+        events = self.places(count >> 16, place + table)
+        return Category(self.text(place + name), tuple(self.event(event) for event in events))
+
+    def event(self, place: int) -> Counter:
+        """Return a counter."""
+        numbers, owner, kind, multiplier, name, description, units = self.numbers("IIIdIII", place)
+        texts = [self.text(place + at) if at else "" for at in (name, description, units)]
+        owners = {"device": owner >> 16, "counter_set": owner & 0xFFFF}
+        return Counter(
+            numbers & 0xFFFF, texts[0], texts[1], texts[2], numbers >> 16, kind=kind >> 16,
+            interpolation=kind & 0xFFFF, multiplier=multiplier, **owners,
+        )  # fmt: skip
 
 
 # --- selections and captures ------------------------------------------------------------------------------------------

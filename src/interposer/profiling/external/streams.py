@@ -30,13 +30,33 @@ from interposer.profiling.external.timeline import (
 )
 from interposer.profiling.recorder import Recording
 
-__all__ = ["Execution", "Stream"]
+__all__ = ["Execution", "Room", "Stream"]
 
 _NAME, _TYPE, _BACKEND, _CHILD, _EXECUTION_OF = (
     static_guid(text) for text in ("name", "type", "backendId", "child", "execution_of")
 )
-MOST_OBJECTS: Final = 1 << 22
-"""The most objects, relationships and captures that a stream keeps; later ones are counted and dropped."""
+MOST_OBJECTS: Final = 1 << 21
+"""The most objects and captured values that are stored; later ones are counted and dropped."""
+MOST_BYTES: Final = 1 << 28
+"""The most bytes of packets whose content is stored."""
+_MOST_KINDS: Final = 64
+_OTHERS: Final = "others"
+
+
+@dataclass(slots=True)
+class Room:
+    """How much the streams of a collector may keep together: objects, and bytes of packets. Not exact with threads."""
+
+    objects: int = MOST_OBJECTS
+    bytes: int = MOST_BYTES
+
+    def take(self, objects: int, size: int = 0) -> bool:
+        """Take so many objects and bytes; return False without taking any if there is no room for them."""
+        if objects > self.objects or size > self.bytes:
+            return False
+        self.objects -= objects
+        self.bytes -= size
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +80,7 @@ class _Object:
     """An object of the timeline: its labels by their meaning, what it is part of, and the events of its life."""
 
     labels: dict[int, int] = field(default_factory=dict)
-    parents: list[int] = field(default_factory=list)
+    parents: dict[int, None] = field(default_factory=dict)
     executed: int | None = None
     begin: Event | None = None
     end: Event | None = None
@@ -71,17 +91,19 @@ class Stream:
 
     Args:
         order: the order of bytes of the client.
+        room: how much is stored; None for a stream that shares it with no other one.
 
     Attributes:
         metadata: who the client is; None before its first packet.
         directory: its counters; None before it has sent them.
         captures: the captured values, in the order in which they came.
         packets: the number of packets of each kind, by name.
-        dropped: the number of objects that were dropped, because there were too many.
+        dropped: the number of packets and objects that were dropped, because there were too many.
     """
 
-    def __init__(self, order: str = "<") -> None:
+    def __init__(self, order: str = "<", room: Room | None = None) -> None:
         self._order = order
+        self._room = Room() if room is None else room
         self.metadata: StreamMetadata | None = None
         self.directory: Directory | None = None
         self.selection: Selection | None = None
@@ -100,6 +122,8 @@ class Stream:
         """
         kind, order = packet.kind, self._order
         name = kind.name if kind is not None else f"{packet.word:#010x}"
+        if name not in self.packets and len(self.packets) >= _MOST_KINDS:
+            name = _OTHERS
         self.packets[name] = self.packets.get(name, 0) + 1
         match kind:
             case Kind.STREAM_METADATA:
@@ -113,32 +137,35 @@ class Stream:
                 return self.selection
             case Kind.COUNTER_CAPTURE:
                 capture = decode_capture(packet.body, order)
-                if self._has_room():
+                if self._has_room(len(capture.values) + 1, len(packet.body)):
                     self.captures.append(capture)
                 return capture
             case Kind.TIMELINE_MESSAGE:
                 messages = list(decode_messages(packet.body, order))
-                for message in messages:
-                    self._take(message)
+                if self._has_room(0, len(packet.body)):
+                    for message in messages:
+                        self._take(message)
                 return messages
         return None
 
-    def _has_room(self) -> bool:
-        fits = len(self._objects) + len(self._events) + len(self.captures) + len(self._labels) < MOST_OBJECTS
+    def _has_room(self, objects: int, size: int = 0) -> bool:
+        fits = self._room.take(objects, size)
         self.dropped += not fits
         return fits
 
     def _take(self, message: object) -> None:
-        if not self._has_room():
-            return
         if isinstance(message, Label):
-            self._labels[message.guid] = message.text
+            if message.guid in self._labels or self._has_room(1):
+                self._labels[message.guid] = message.text
         elif isinstance(message, Event):
-            self._events[message.guid] = message
+            if message.guid in self._events or self._has_room(1):
+                self._events[message.guid] = message
         elif isinstance(message, Relationship):
             self._relate(message)
 
     def _relate(self, item: Relationship) -> None:
+        if not self._is_stored(item):
+            return
         if item.kind == Relation.LABEL:
             self._object(item.head).labels[item.attribute] = item.tail
         elif item.kind == Relation.EXECUTION and item.attribute == START_OF_LIFE:
@@ -148,7 +175,12 @@ class Stream:
         elif item.kind == Relation.RETENTION and item.attribute == _EXECUTION_OF:
             self._object(item.tail).executed = item.head
         elif item.kind == Relation.RETENTION and item.attribute == _CHILD:
-            self._object(item.tail).parents.append(item.head)
+            self._object(item.tail).parents[item.head] = None
+
+    def _is_stored(self, item: Relationship) -> bool:
+        """Return True if the object that the relationship describes is stored, or there is room for it."""
+        guid = item.tail if item.kind == Relation.RETENTION else item.head
+        return guid in self._objects or self._has_room(1)
 
     def _object(self, guid: int) -> _Object:
         return self._objects.setdefault(guid, _Object())
@@ -165,7 +197,7 @@ class Stream:
                 yield Execution(name, name, number, item.begin.at, item.end.at, item.begin.thread)
         for guid in self._of_type("workload_execution"):
             item = self._objects[guid]
-            inference = next((parent for parent in item.parents if parent in inferences), None)
+            inference = next((parent for parent in list(item.parents) if parent in inferences), None)
             if item.begin is None or item.end is None or inference is None:
                 continue
             workload = None if item.executed is None else self._objects.get(item.executed)
@@ -176,7 +208,7 @@ class Stream:
 
     def _of_type(self, name: str) -> list[int]:
         kind = static_guid(name)
-        return [guid for guid, item in self._objects.items() if item.labels.get(_TYPE) == kind]
+        return [guid for guid, item in list(self._objects.items()) if item.labels.get(_TYPE) == kind]
 
     def _label(self, item: _Object | None, meaning: int) -> str:
         guid = None if item is None else item.labels.get(meaning)
@@ -184,7 +216,7 @@ class Stream:
 
     def _layer(self, workload: _Object | None) -> str:
         """Return the name of the layer of a workload."""
-        parents = [] if workload is None else workload.parents
+        parents = [] if workload is None else list(workload.parents)
         names = (self._label(self._objects.get(parent), _NAME) for parent in parents)
         return next((name for name in names if name), "workload")
 
@@ -207,7 +239,7 @@ class Stream:
     def _samples(self) -> Iterator[Sample]:
         known = {} if self.directory is None else {item.number: item for item in self.directory.counters()}
         counters: dict[int, Counter] = {}
-        for capture in self.captures:
+        for capture in list(self.captures):
             for number, value in capture.values:
                 item = known.get(number)
                 if number not in counters:
