@@ -61,6 +61,13 @@ def test_every_cut_of_a_network_computes_what_the_whole_network_does():
             assert np.array_equal(result, values[end])
 
 
+def test_an_input_has_its_name_even_if_an_output_has_it_too():
+    model = ip.load(chain(), ["CpuRef"], inputs=["y", "image"])
+    assert (list(model.inputs), list(model.outputs)) == (["y", "image"], ["y/output", "r"])
+    y, r = model.run({"y": np.float32([[7, 8]]), "image": X})
+    assert (y.tolist(), r.tolist()) == ([[7, 8]], np.maximum(X, 0).tolist())
+
+
 def test_shapes_and_values_may_be_those_of_values_inside():
     network = read_network(chain(), inputs=["sum"], outputs=["y"], shapes={"sum": [7, 4]})
     assert network.graph.inputs[0].output.known.shape == (7, 4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from interposer.core.errors import BindingError
 from interposer.ir.graph import Graph, Layer, Value
@@ -32,10 +32,18 @@ def with_inputs(network: Network, names: Sequence[str]) -> Network:
     layers = [_input_for(graph, value) for value in values]
     _drop_unneeded(graph)
     _check_needed(graph, layers)
+    _free(graph, {name: layer for layer, name in zip(layers, names, strict=True)})
     for number, (layer, name) in enumerate(zip(layers, names, strict=True)):
         graph.rename(layer, name)
         layer.op = Input(number)
     return Network(graph=graph)
+
+
+def _free(graph: Graph, owners: Mapping[str, Layer]) -> None:
+    """Rename all layers that have the name of an input but are not this input, such as an output that is an input."""
+    for layer in list(graph):
+        if owners.get(layer.name, layer) is not layer:
+            graph.rename(layer, f"{layer.name}/{layer.kind.lower()}")
 
 
 def _check(values: Sequence[Value], names: Sequence[str]) -> None:
