@@ -321,9 +321,14 @@ def _tflite(source: Any, reading: Reading) -> Template:
 def _tensorflow(source: Any, reading: Reading) -> Template:
     from interposer.frontends import tensorflow  # noqa: PLC0415
 
-    return tensorflow.template(
-        source, shapes=reading.shapes, outputs=reading.outputs, signature=reading.signature
-    )  # fmt: skip
+    read = partial(tensorflow.template, source, shapes=reading.shapes, signature=reading.signature)
+    try:
+        return read(outputs=reading.outputs)
+    except InvalidArgumentError:
+        result = read()
+        if reading.outputs is None or not result.signatures:
+            raise
+        return result  # the outputs may be values in the functions of a SavedModel, which the network has
 
 
 def _nnapi(source: Any, reading: Reading) -> Network:

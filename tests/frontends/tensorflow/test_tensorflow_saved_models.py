@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.core.errors import InvalidArgumentError, ParseError
+from interposer.core.errors import BindingError, InvalidArgumentError, ParseError
 from interposer.frontends.tensorflow import load, signatures
 from tests.damage import damaged_variants
 from tests.frontends.tensorflow.graphs import (
@@ -104,6 +104,19 @@ def test_the_path_of_the_file_in_the_folder_works_too(folder):
 def test_layers_of_functions_have_the_names_of_their_nodes(folder):
     names = {layer.name for layer in load(folder).graph}
     assert {"dense/BiasAdd", "dense/Relu"} <= names
+
+
+def test_values_in_functions_may_be_outputs(folder):
+    model = ip.load(folder, ["CpuRef"], outputs=["dense/BiasAdd", "scores"])
+    before, scores = model.run([X])
+    assert list(model.outputs) == ["dense/BiasAdd", "scores"]
+    assert np.allclose(before, X @ WEIGHTS + BIAS) and np.array_equal(scores, np.maximum(before, 0))
+
+
+def test_an_output_that_a_saved_model_lacks_is_refused_with_similar_names(folder):
+    with pytest.raises(BindingError) as caught:
+        ip.load(folder, outputs=["dense/BiasAd"])
+    assert str(caught.value) == "outputs: the model has no value 'dense/BiasAd'; did you mean 'dense/BiasAdd'?"
 
 
 def test_a_model_sees_new_values_of_its_variables_when_it_is_loaded_again(folder):
