@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+DRAWN = "document.documentElement?.dataset.ready === 'yes'"
+"""True in a page whose script says that everything is drawn."""
 SECONDS = 120.0  # for a machine that is busy with something else
 AS_3_AND_4 = """import fcntl, os, sys
 ends = [fcntl.fcntl(int(one), fcntl.F_DUPFD, 10) for one in sys.argv[1:3]]
@@ -93,8 +95,8 @@ class Browser:
         result: dict[str, Any] = json.loads(line)
         return result
 
-    def open(self, file: Path, width: int = 1400, height: int = 900, dark: bool = False) -> Page:
-        """A page with a file in it, once it says that it is ready."""
+    def open(self, file: Path, width: int = 1400, height: int = 900, dark: bool = False, ready: str = DRAWN) -> Page:
+        """A page with a file in it, once the expression `ready` is true in it."""
         target = self.tell("Target.createTarget", url="about:blank")["targetId"]
         session = self.tell("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, target, session)
@@ -103,7 +105,7 @@ class Browser:
         page.tell("Emulation.setEmulatedMedia", features=scheme)
         page.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         page.tell("Page.navigate", url=file.as_uri())
-        page.wait_for("document.documentElement?.dataset.ready === 'yes'")
+        page.wait_for(ready)
         page.settle()
         return page
 

@@ -47,6 +47,14 @@ def test_layers_in_float_are_listed_with_the_reason_and_the_report_is_written(tm
     assert ip.Network.parse((tmp_path / "d.txt").read_text()).inputs
 
 
+@pytest.mark.parametrize(("name", "start"), [("r.html", "<!doctype html>"), ("r.TXT", "digits: 10 of 10 layers")])
+def test_the_report_is_written_in_the_form_of_its_suffix(tmp_path, name, start):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((2, 1, 8, 8), np.float32))
+    words = ["--data", str(tmp_path / "x.npy"), "-o", str(tmp_path / "d.txt"), "--report", str(tmp_path / name)]
+    assert main(["quantize", MODEL, *words]) == 0
+    assert (tmp_path / name).read_text(encoding="utf-8").startswith(start)
+
+
 def test_every_layer_can_be_listed_or_printed_as_json(tmp_path, capsys):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((2, 1, 8, 8), np.float32))
     words = ["quantize", MODEL, "--data", str(tmp_path / "x.npy"), "-o", str(tmp_path / "d.onnx"), "--scheme", "uint8"]

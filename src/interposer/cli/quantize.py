@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mean", type=numbers, default=(), metavar="M", help="subtracted from an image's pixel values")
     parser.add_argument("--std", type=spreads, default=(), metavar="S", help="divisor of an image's pixel values")
     parser.add_argument("--backends", type=backend_ids, metavar="A,B", help="the backends that run the calibration")
-    parser.add_argument("--report", metavar="FILE", help="write the report of all layers as .json or .txt")
+    parser.add_argument("--report", metavar="FILE", help="write the report of all layers as .html, .json or .txt")
     parser.add_argument("--all", action="store_true", help="list every layer, not only those that stay in float")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     add_source_arguments(parser)
@@ -145,8 +146,9 @@ def _checked(args: argparse.Namespace) -> Any:
     for option, path in targets.items():
         if path is not None:
             check_writable(option, Path(path), sources_of(args))
-    if args.report is not None and Path(args.report).suffix.lower() not in (".json", ".txt"):
-        raise InvalidArgumentError(f"the report is {args.report!r}; expected a file with the suffix .json or .txt")
+    if args.report is not None and Path(args.report).suffix.lower() not in _REPORTS:
+        known = ", ".join(_REPORTS)
+        raise InvalidArgumentError(f"the report is {args.report!r}; expected a file with the suffix {known}")
     if args.data is None and args.algorithm != "armnn" and args.scheme not in STORAGE:
         raise InvalidArgumentError(
             "give calibration data with --data PATH; only --algorithm armnn and schemes that store weights in fewer "
@@ -198,9 +200,15 @@ _WRITERS: Final = {
 }  # fmt: skip
 
 
+_REPORTS: Final[dict[str, Callable[[QuantizationReport], str]]] = {
+    ".html": QuantizationReport.to_html,
+    ".json": lambda report: json.dumps(report.to_dict(), indent=2) + "\n",
+    ".txt": lambda report: f"{report}\n",
+}
+
+
 def _write_report(report: QuantizationReport, path: Path) -> None:
-    is_json = path.suffix.lower() == ".json"
-    write_file(path, json.dumps(report.to_dict(), indent=2) + "\n" if is_json else f"{report}\n")
+    write_file(path, _REPORTS[path.suffix.lower()](report))
 
 
 # --- the summary ------------------------------------------------------------------------------------------------------

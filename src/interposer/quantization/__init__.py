@@ -4,9 +4,10 @@
 """
 
 from interposer.quantization.files import read_samples
+from interposer.quantization.layer_report import LayerReport, OutputReport
 from interposer.quantization.observers import OBSERVERS, Observer
 from interposer.quantization.quantizer import QuantizedNetwork, quantize
-from interposer.quantization.report import LayerReport, OutputReport, QuantizationReport
+from interposer.quantization.report import QuantizationReport
 from interposer.quantization.schemes import SCHEMES, STORAGE, Scheme
 
 __all__ = [

@@ -10,8 +10,8 @@ from interposer.ir.graph import Value
 from interposer.ir.network import Network
 from interposer.kernels.fixedpoint import dequantize
 from interposer.quantization.calibration import Runs, observed_values, values_of_samples
-from interposer.quantization.report import SignalToNoise
 from interposer.quantization.samples import Samples
+from interposer.quantization.statistics import SignalToNoise
 
 __all__ = ["compared"]
 

@@ -22,10 +22,11 @@ from interposer.quantization.files import read_samples
 from interposer.quantization.observers import Observer, observer_named
 from interposer.quantization.preparing import prepared
 from interposer.quantization.rebuilding import rebuilt
-from interposer.quantization.report import QuantizationReport, SignalToNoise
+from interposer.quantization.report import QuantizationReport
 from interposer.quantization.reporting import Settings, reported, storage_reported
 from interposer.quantization.samples import Samples, samples_of
 from interposer.quantization.schemes import SCHEMES, STORAGE, Scheme, scheme_of
+from interposer.quantization.statistics import SignalToNoise
 from interposer.quantization.storage import stored_network
 from interposer.runtime import Runtime
 from interposer.session import default_runtime

@@ -13,9 +13,11 @@ from interposer.ir.network import Network
 from interposer.kernels.fixedpoint import dequantize
 from interposer.ops.control import Constant, Input, Output
 from interposer.quantization.decisions import Decisions
+from interposer.quantization.layer_report import LayerReport, OutputReport
 from interposer.quantization.observers import Observer
-from interposer.quantization.report import LayerReport, OutputReport, QuantizationReport, SignalToNoise
+from interposer.quantization.report import QuantizationReport
 from interposer.quantization.rules import is_clamp
+from interposer.quantization.statistics import SignalToNoise
 from interposer.quantization.storage import Stores
 
 __all__ = ["Settings", "reported", "storage_reported"]

@@ -1,0 +1,52 @@
+"""The ratio of a signal to its error, with which the results of two networks are compared."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.core.types import Array
+
+__all__ = ["SignalToNoise", "decibels", "finite_or_none"]
+
+
+class SignalToNoise:
+    """The power of a signal and of the error of another one, over several arrays."""
+
+    def __init__(self) -> None:
+        self.signal = self.noise = self.other = self.product = 0.0
+
+    def add(self, value: Array, requested: Array) -> None:
+        """Add an array and the array that it should be equal to; values that are not finite are ignored."""
+        real, expected = (np.asarray(item, np.float64).reshape(-1) for item in (value, requested))
+        finite: NDArray[np.bool_] = np.isfinite(real) & np.isfinite(expected)
+        real, expected = real[finite], expected[finite]
+        self.signal += float(expected @ expected)
+        self.other += float(real @ real)
+        self.product += float(real @ expected)
+        self.noise += float(((real - expected) ** 2).sum())
+
+    @property
+    def decibels(self) -> float:
+        """The signal-to-noise ratio in dB; infinite without an error."""
+        if not self.noise:
+            return math.inf
+        return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
+
+    @property
+    def cosine(self) -> float:
+        """The cosine of the angle between both signals; 1 if they are equal up to a factor."""
+        length = math.sqrt(self.signal * self.other)
+        return self.product / length if length else float(self.signal == self.other)
+
+
+def decibels(ratio: float) -> str:
+    """Return a signal-to-noise ratio as text; "exact" without an error."""
+    return "exact" if ratio == math.inf else f"{ratio:.1f} dB"
+
+
+def finite_or_none(number: float | None) -> float | None:
+    """Return a number for JSON: None instead of one that is infinite or NaN."""
+    return number if number is not None and math.isfinite(number) else None
