@@ -114,6 +114,30 @@ class TestReleases:
         assert refusals(depthwise(computed=True), release="22.02") == {"y": ("DepthwiseConvolution2d", reason)}
 
 
+class TestComposed:
+    EDGES = np.float32([[-np.inf, -100, -1.5, -1e-30, -1e-45, 0], [1e-45, 1e-30, 1.5, 100, 3e38, np.inf]])
+
+    def test_soft_relu_is_composed_as_arm_nn_reads_it_as_a_sigmoid(self) -> None:
+        functions = ip.ops.ActivationFunction
+        for function in (functions.SOFT_RELU, functions.MISH):
+            network = network_of(ip.ops.Activation(function), (2, 6))
+            file = written(network, release="20.08")
+            assert file.release == "20.08"
+            assert "LogSoftmax" in kinds(file.content)
+            finite = np.nan_to_num(self.EDGES, posinf=200, neginf=-200)
+            expected, result = (ip.load(item, ["CpuRef"]).run([finite])[0] for item in (network, file.content))
+            np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6)
+
+    @pytest.mark.parametrize("dtype", ["float32", "float16"])
+    def test_the_sign_of_floats_is_composed_for_all_releases(self, dtype: str) -> None:
+        network = network_of(ip.ops.ElementwiseUnary(ip.ops.UnaryOperation.SIGN), (2, 6), dtype=dtype)
+        file = written(network)
+        assert file.release == "20.08"
+        with np.errstate(over="ignore"):
+            edges = self.EDGES.astype(dtype)
+        np.testing.assert_array_equal(ip.load(file.content, ["CpuRef"]).run([edges])[0], np.sign(edges))
+
+
 class TestRefusals:
     def test_every_layer_that_cannot_be_written_is_named_with_the_reason(self) -> None:
         network = ip.Network("net")

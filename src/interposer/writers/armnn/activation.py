@@ -14,12 +14,14 @@ from interposer.writers.armnn.armnn_layer_writers import writer
 from interposer.writers.armnn.draft import Draft
 from interposer.writers.armnn.sheet import Tensor
 from interposer.writers.armnn.types import dimensions
+from interposer.writers.armnn.views import origins
 from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 
 F = ActivationFunction
-_NUMBERS: Final = {ActivationFunction[name]: number for number, name in enumerate(ACTIVATIONS)}
+_NUMBERS: Final = {ActivationFunction[name]: number for number, name in enumerate(ACTIVATIONS) if name != "SOFT_RELU"}
+"""The numbers of the functions in files. All releases of Arm NN read SOFT_RELU as a sigmoid, so that it has none."""
 _GELU_SINCE: Final = "23.11"
 _AXIS_SINCE: Final = "22.05"
 """The first release for which the axis of a softmax is written; files for older ones have a transpose instead."""
@@ -53,8 +55,26 @@ def _swish(draft: Draft, op: Activation, x: Tensor, info: TensorInfo) -> Tensor:
     return draft.final("Multiplication", x, _function(draft, F.SIGMOID, scaled))
 
 
+def _soft_relu(draft: Draft, _: Activation, x: Tensor, info: TensorInfo) -> Tensor:
+    return draft.activation(_NUMBERS[F.LINEAR], _minus_soft_relu(draft, x, info), -1.0)
+
+
+def _minus_soft_relu(draft: Draft, x: Tensor, info: TensorInfo) -> Tensor:
+    """Return -log(1 + exp(x)), which is the second column of the log-softmax of a matrix with the columns x and 0."""
+    shape = dimensions(info)
+    count = math.prod(shape)
+    one, two = (TensorInfo((count, columns), info.dtype) for columns in (1, 2))
+    column = draft.reshape(x, (count, 1))
+    zeros = draft.activation(_NUMBERS[F.BOUNDED_RELU], column, 0.0, 0.0, giving=one)
+    both = draft.node("Concat", column, zeros, giving=two, descriptor=origins(1, [(count, 1)] * 2))
+    logs = draft.node("LogSoftmax", both, giving=two, descriptor={"beta": 1.0, "axis": -1})
+    second = draft.node("Slice", logs, giving=one, descriptor={"begin": (0, 1), "size": (count, 1)})
+    return draft.reshape(second, shape)
+
+
 def _mish(draft: Draft, _: Activation, x: Tensor, info: TensorInfo) -> Tensor:
-    return draft.final("Multiplication", x, _function(draft, F.TANH, _function(draft, F.SOFT_RELU, x), 1.0, 1.0))
+    bent = _function(draft, F.TANH, _minus_soft_relu(draft, x, info), -1.0, 1.0)
+    return draft.final("Multiplication", x, bent)
 
 
 def _softsign(draft: Draft, _: Activation, x: Tensor, info: TensorInfo) -> Tensor:
@@ -84,6 +104,7 @@ def _gelu_tanh(draft: Draft, _: Activation, x: Tensor, info: TensorInfo) -> Tens
 _COMPOSED: Final[dict[F, Callable[[Draft, Activation, Tensor, TensorInfo], Tensor]]] = {
     F.HARD_SIGMOID: _hard_sigmoid,
     F.SWISH: _swish,
+    F.SOFT_RELU: _soft_relu,
     F.MISH: _mish,
     F.SOFTSIGN: _softsign,
     F.SELU: _selu,

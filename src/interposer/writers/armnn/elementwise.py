@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from interposer.core.types import DataType
+from interposer.core.types import DataType, TensorInfo
 from interposer.formats.armnn.schema import ACTIVATIONS, BINARY, COMPARISONS, LOGICAL, UNARY
 from interposer.ops.elementwise import (
     Addition,
@@ -28,6 +28,7 @@ from interposer.ops.fused import Fused
 from interposer.writers.armnn.armnn_layer_writers import writer
 from interposer.writers.armnn.draft import Draft
 from interposer.writers.armnn.sheet import Tensor
+from interposer.writers.armnn.types import dimensions
 from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
@@ -115,7 +116,7 @@ def unary(draft: Draft, op: ElementwiseUnary) -> Tensor:
         old = _old_unary(draft, x, operation)
         if old is not None:
             return old
-    if operation in {U.SQUARE, U.RECIPROCAL}:
+    if operation in {U.SQUARE, U.RECIPROCAL, U.SIGN}:
         return _composed(draft, x, operation)
     if operation.name not in UNARY:
         refuse(f"Arm NN has no elementwise operation {operation.name}")
@@ -129,7 +130,23 @@ def _composed(draft: Draft, x: Tensor, operation: U) -> Tensor:
         refuse(f"Arm NN has no elementwise operation {operation.name} of {x.dtype}")
     if operation is U.SQUARE:
         return draft.final("Multiplication", x, x)
+    if operation is U.SIGN:
+        return _sign(draft, x)
     return draft.final("Division", draft.number(1.0, x), x)
+
+
+def _sign(draft: Draft, x: Tensor) -> Tensor:
+    """Write the sign of floats: x, scaled up and clamped to -1 to 1, divided by its magnitude or by a tiny number.
+
+    The factor lets the smallest subnormal number of the type become a normal one above the tiny number.
+    """
+    factor, tiny = (2.0**100, 2.0**-60) if x.dtype is DataType.FLOAT32 else (2.0**14, 2.0**-12)
+    info = TensorInfo(dimensions(draft.result), x.dtype)
+    large = draft.activation(ACTIVATIONS.index("LINEAR"), x, factor, giving=info)
+    clamped = draft.activation(ACTIVATIONS.index("BOUNDED_RELU"), large, 1.0, -1.0, giving=info)
+    magnitude = draft.activation(ACTIVATIONS.index("ABS"), clamped, giving=info)
+    divisor = draft.node("Maximum", magnitude, draft.number(tiny, x, "tiny"), giving=info)
+    return draft.final("Division", clamped, divisor)
 
 
 def _old_unary(draft: Draft, x: Tensor, operation: U) -> Tensor | None:
