@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from typing import Any, Final
@@ -50,7 +51,7 @@ def _events(line: Timeline) -> Iterator[dict[str, Any]]:
     yield from (_instant(item, threads.get(item.thread, 0)) for item in line.instants)
     if line.samples:
         yield _named("process_name", "Counters", _COUNTERS)
-    yield from map(_counter, line.samples)
+    yield from (_counter(item) for item in line.samples if math.isfinite(item.value))  # JSON has no other numbers
 
 
 def _named(what: str, name: str, process: int, thread: int = 0) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from interposer.core.errors import InvalidArgumentError
 from interposer.profiling import events
 from interposer.profiling.external.client import ProfilingClient
 from interposer.profiling.external.collector import read_stream
-from interposer.profiling.external.connections import socket_address
+from interposer.profiling.external.connections import open_connection, socket_address
 from interposer.profiling.external.counting import Counting
 from interposer.profiling.external.messages import (
     Selection,
@@ -504,3 +504,13 @@ def test_units_and_categories_of_backends_are_sent_with_the_letters_that_collect
     counter = events.Counter("speed", "bytes/s", backend="Npu-1", category="memory", number=5)
     [_, category] = Counting({5: counter}).directory.categories
     assert (category.name, category.counters[0].units) == ("Npu_1_memory", "bytes_s")
+
+
+def test_a_connection_to_files_alone_waits_for_commands_as_long_as_it_is_told_to(tmp_path):
+    connection = open_connection(
+        ExternalProfilingOptions(True, outgoing_capture_file=tmp_path / "out.bin", file_only=True)
+    )
+    begin = time.monotonic()
+    assert connection.receive(0.2) is None
+    assert time.monotonic() - begin > 0.19
+    connection.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import socket
@@ -18,9 +19,19 @@ import pytest
 import interposer as ip
 from interposer.cli.main import main
 from interposer.core.errors import InvalidArgumentError, ParseError
-from interposer.profiling.external.collector import Collector, Orders
+from interposer.profiling.chrome import chrome_trace
+from interposer.profiling.external.collector import Collector, Orders, read_stream
 from interposer.profiling.external.connections import socket_address
-from interposer.profiling.external.messages import Capture, decode_directory, encode_capture, swtrace
+from interposer.profiling.external.messages import (
+    Capture,
+    Category,
+    Counter,
+    Directory,
+    decode_directory,
+    encode_capture,
+    encode_directory,
+    swtrace,
+)
 from interposer.profiling.external.options import ExternalProfilingOptions
 from interposer.profiling.external.packets import Kind, Packet, PacketReader
 from interposer.profiling.external.streams import Room, Stream
@@ -288,3 +299,20 @@ def test_a_collector_keeps_the_bytes_of_programs_up_to_a_limit(path, stream, mon
         assert collector.wait(10, clients=1)
     assert collector.sessions[0].error == "programs have sent more than the 1,000 bytes that are stored"
     assert len(collector.sessions[0].data or b"") <= 1000
+
+
+@pytest.mark.skipif(not RECORDINGS.is_dir(), reason="the recordings of Arm NN are not here")
+@pytest.mark.parametrize("name", ["session_to_collector.bin", "session_commands_to_collector.bin"])
+def test_workloads_that_arm_nn_lists_below_every_layer_are_shown_at_their_own(name):
+    executions = list(read_stream(RECORDINGS / name).stream.executions())
+    names = [item.name for item in executions if item.backend and item.inference == 0]
+    assert names == ["in0", "in1", "add", "relu", "out"]
+
+
+def test_a_trace_for_chrome_leaves_out_numbers_that_json_does_not_have(path):
+    counters = [Counter(number, f"c{number}", "text", multiplier=value) for number, value in enumerate((math.nan, 2.0))]
+    stream = Stream()
+    stream.add(Packet(Kind.COUNTER_DIRECTORY, encode_directory(Directory((Category("c", tuple(counters)),)))))
+    stream.add(Packet(Kind.COUNTER_CAPTURE, encode_capture(Capture(1, ((0, 1), (1, 2))))))
+    events = json.loads(chrome_trace(stream.recording()), parse_constant=pytest.fail)["traceEvents"]
+    assert [event["name"] for event in events if event["ph"] == "C"] == ["c1"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import time
 from collections import deque
 from contextlib import ExitStack
 from typing import BinaryIO, Final, Protocol
@@ -101,7 +102,10 @@ class _NoCollector:
         return True
 
     def receive(self, seconds: float) -> bytes | None:
-        return self._answers.popleft() if self._answers else None
+        if self._answers:
+            return self._answers.popleft()
+        time.sleep(max(seconds, 0))
+        return None
 
     def close(self, seconds: float = 0) -> None:
         pass

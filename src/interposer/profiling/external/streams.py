@@ -190,6 +190,7 @@ class Stream:
     def executions(self) -> Iterator[Execution]:
         """Yield the inferences that have ended, each before the executions of its workloads."""
         inferences = {guid: number for number, guid in enumerate(self._of_type("inference"))}
+        layers = self._layers()
         for guid, number in inferences.items():
             item = self._objects[guid]
             if item.begin is not None and item.end is not None:
@@ -201,9 +202,10 @@ class Stream:
             if item.begin is None or item.end is None or inference is None:
                 continue
             workload = None if item.executed is None else self._objects.get(item.executed)
+            layer = None if item.executed is None else layers.get(item.executed)
             yield Execution(
-                self._layer(workload), self._network(self._objects[inference].executed), inferences[inference],
-                item.begin.at, item.end.at, item.begin.thread, self._label(workload, _BACKEND),
+                self._label(layer, _NAME) or "workload", self._network(self._objects[inference].executed),
+                inferences[inference], item.begin.at, item.end.at, item.begin.thread, self._label(workload, _BACKEND),
             )  # fmt: skip
 
     def _of_type(self, name: str) -> list[int]:
@@ -214,11 +216,21 @@ class Stream:
         guid = None if item is None else item.labels.get(meaning)
         return "" if guid is None else self._labels.get(guid, "")
 
-    def _layer(self, workload: _Object | None) -> str:
-        """Return the name of the layer of a workload."""
-        parents = [] if workload is None else list(workload.parents)
-        names = (self._label(self._objects.get(parent), _NAME) for parent in parents)
-        return next((name for name in names if name), "workload")
+    def _layers(self) -> dict[int, _Object | None]:
+        """Return the layer of each workload.
+
+        Arm NN 20.08 lists each workload of a network below every layer if the timeline is asked for later. Both are
+        in the order of execution, so the first workload is that of the first layer.
+        """
+        siblings: dict[tuple[int, ...], list[int]] = {}
+        for guid in self._of_type("workload"):
+            siblings.setdefault(tuple(self._objects[guid].parents), []).append(guid)
+        result: dict[int, _Object | None] = {}
+        for parents, guids in siblings.items():
+            several = len(parents) == len(guids) > 1
+            for place, guid in enumerate(guids):
+                result[guid] = self._objects.get(parents[place if several else 0]) if parents else None
+        return result
 
     def _network(self, guid: int | None) -> str:
         return "network" if guid is None else f"network {guid}"
