@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,6 +109,45 @@ def test_the_validator_names_the_first_error(bins, packing, error):
     with pytest.raises(BackendContractError) as raised:
         StrategyValidator(Fixed(bins, packing)).optimize([A, B])
     assert str(raised.value) == f"the memory strategy 'Fixed' gave an invalid result: {error}"
+
+
+def test_a_strategy_cannot_hide_blocks_from_the_validator():
+    class Clearing(Fixed):
+        def optimize(self, blocks):
+            blocks.clear()
+            return []
+
+    with pytest.raises(BackendContractError, match="block 0 is in no bin"):
+        planned_by(Clearing([]), [Lifetime(64, 0, 2), Lifetime(64, 1, 3)], 64)
+
+
+def test_bins_take_any_iterable_of_blocks_once():
+    created = MemoryBin((block for block in (A, B.at(64))), 192)
+    assert created == MemoryBin((A, B.at(64)), 192)
+    assert planned_by(Fixed([created]), [Lifetime(64, 0, 2), Lifetime(128, 1, 3)], 64).offsets == (0, 64)
+
+
+def test_sizes_and_offsets_become_python_integers():
+    created = MemoryBin((A.at(np.int8(64)),), np.int8(64))
+    assert (type(created.size), type(created.blocks[0].offset)) == (int, int)
+
+
+@pytest.mark.parametrize(
+    ("create", "error"),
+    [
+        (lambda: MemoryBin((), -64), "the size of a memory bin must not be negative, but it is -64"),
+        (lambda: MemoryBin((A,), float("nan")), "the size of a memory bin must be an integer, not nan"),
+        (lambda: MemoryBin("ab", 64), "the blocks of a memory bin must be MemoryBlocks, not 'a'"),
+        (lambda: A.at(0.5), "the offset of block 0 must be an integer, not 0.5"),
+        (lambda: A.at(None), "the offset of block 0 must be an integer, not None"),
+        (lambda: chosen_strategy("CpuRef", Fixed([], "SingleAxisPacking")),
+         "the packing of memory strategy 'Fixed' must be a Packing, not 'SingleAxisPacking'"),
+    ],
+)  # fmt: skip
+def test_bins_blocks_and_strategies_of_wrong_types_are_refused(create, error):
+    with pytest.raises(InvalidArgumentError) as raised:
+        create()
+    assert str(raised.value) == error
 
 
 def test_the_validator_returns_valid_results():

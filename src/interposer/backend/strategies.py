@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,6 +43,9 @@ class MemoryBlock:
     """The memory of one tensor: `size` bytes, in use from the moment `begins` to the moment `ends`, both inclusive.
 
     `index` identifies the block. `offset` is its place in a bin in bytes, which a strategy chooses.
+
+    Raises:
+        InvalidArgumentError: the offset is not an integer.
     """
 
     index: int
@@ -50,6 +54,9 @@ class MemoryBlock:
     ends: int
     offset: int = 0
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offset", _integer(self.offset, f"the offset of block {self.index}"))
+
     def at(self, offset: int) -> MemoryBlock:
         """Return the same block at another offset."""
         return replace(self, offset=offset)
@@ -57,10 +64,23 @@ class MemoryBlock:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBin:
-    """Contiguous memory of `size` bytes for some blocks."""
+    """Contiguous memory of `size` bytes for some blocks, which may be any iterable.
+
+    Raises:
+        InvalidArgumentError: there is something else among the blocks, or the size is no integer, or negative.
+    """
 
     blocks: tuple[MemoryBlock, ...]
     size: int
+
+    def __post_init__(self) -> None:
+        blocks = tuple(self.blocks)
+        for block in blocks:
+            expect(block, MemoryBlock, "the blocks of a memory bin must be MemoryBlocks")
+        object.__setattr__(self, "blocks", blocks)
+        object.__setattr__(self, "size", _integer(self.size, "the size of a memory bin"))
+        if self.size < 0:
+            raise InvalidArgumentError(f"the size of a memory bin must not be negative, but it is {self.size}")
 
 
 class MemoryOptimizerStrategy(ABC):
@@ -163,7 +183,7 @@ class StrategyValidator(MemoryOptimizerStrategy):
         Raises:
             BackendContractError: the result is not valid; the message has the first error.
         """
-        bins = list(self.strategy.optimize(blocks))
+        bins = list(self.strategy.optimize(list(blocks)))  # a copy, which the strategy may change
         error = next(self.problems(blocks, bins), None)
         if error is not None:
             raise BackendContractError(f"the memory strategy {self.name!r} gave an invalid result: {error}")
@@ -209,10 +229,11 @@ def chosen_strategy(backend: str, strategy: MemoryOptimizerStrategy | str) -> Me
     """Return the strategy that a user chose for a backend; a name is that of one in `MEMORY_STRATEGIES`.
 
     Raises:
-        InvalidArgumentError: the name is unknown, or the argument is not a strategy.
+        InvalidArgumentError: the name is unknown, or the argument is not a strategy, or has no valid packing.
     """
     expect(strategy, MemoryOptimizerStrategy | str, f"the memory strategy of backend {backend!r} must be a strategy")
     if isinstance(strategy, MemoryOptimizerStrategy):
+        expect(strategy.packing, Packing, f"the packing of memory strategy {strategy.name!r} must be a Packing")
         return strategy
     if strategy not in MEMORY_STRATEGIES:
         known = f"{did_you_mean(strategy, MEMORY_STRATEGIES)} (known: {', '.join(MEMORY_STRATEGIES)})"
@@ -239,6 +260,14 @@ def planned_by(strategy: MemoryOptimizerStrategy, lifetimes: Sequence[Lifetime],
             offsets[block.index] = start + block.offset
         start += _rounded(item.size, alignment)
     return MemoryPlan(tuple(offsets), start, lower_bound(lifetimes, alignment), strategy.name)
+
+
+def _integer(value: int, what: str) -> int:
+    """Return a Python integer, which does not overflow; `value` may be one of NumPy."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidArgumentError(f"{what} must be an integer, not {value!r}") from None
 
 
 def _rounded(size: int, alignment: int) -> int:
