@@ -195,6 +195,21 @@ def test_nothing_remains_of_compiled_parts(backend):
     assert len(served._held) == before
 
 
+def test_the_end_of_one_library_leaves_the_parts_of_another_one(build, runtime_of, backend, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+        (folder / NAME).write_bytes(build().read_bytes())
+    kept = runtime_of(first, disabled_backends=["CpuRef"])
+    number = kept.load_network(optimize(layer_network(Softmax(), TensorInfo((2, 3))), ["CpuRef"], kept.device_spec))
+    ended = runtime_of(second, disabled_backends=["CpuRef"], unload_libraries=True)
+    run(ended, layer_network(Softmax(), TensorInfo((2, 3))), X)
+    ended.close()
+    del ended
+    gc.collect()
+    np.testing.assert_array_equal(kept.enqueue_workload(number, {0: X})[0], compute(Softmax(), X))
+
+
 def test_the_library_can_be_unloaded(build, runtime_of):
     path = build()
     runtime = runtime_of(disabled_backends=["CpuRef"], unload_libraries=True)

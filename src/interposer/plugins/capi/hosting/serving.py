@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -75,6 +77,8 @@ class _Served:
         self._cached: list[Any] = []
         self._held: dict[int, Any] = {}
         self._numbers = itertools.count(1)
+        self._texts: dict[bytes, Any] = {}
+        self._libraries, self._lock = 0, threading.Lock()
         self._release = abi.FUNCTIONS["release"](self._let_go)
         self.table = abi.Backend(magic=abi.MAGIC, struct_size=ctypes.sizeof(abi.Backend))
         for name in abi.REQUIRED:
@@ -89,9 +93,15 @@ class _Served:
         reason = self._backend.unavailable()
         if reason is not None:
             raise _CallFailedError(abi.UNAVAILABLE, reason)
+        with self._lock:
+            self._libraries += 1
 
     def _shutdown(self, _: Any) -> None:
-        self._held.clear()
+        """Release everything that is left, when the last library with this table shuts down."""
+        with self._lock:
+            self._libraries -= 1
+            if not self._libraries:
+                self._held.clear()
 
     def _get_info(self, _: Any, out: int) -> None:
         info, backend = abi.Info.from_address(out), self._backend
@@ -103,11 +113,9 @@ class _Served:
         flags |= abi.Cap.DYNAMIC_SHAPES if named.has("DynamicShapes") else abi.Cap(0)
         flags |= abi.Cap(0) if named.has("Deterministic", False) else abi.Cap.DETERMINISTIC
         info.capabilities, info.memory_kinds = int(flags), abi.MEMORY_HOST
-        items = [self._property(item.name, item.value, item.doc) for item in named if item.name not in _LEFT_OUT]
-        properties = (abi.Property * len(items))(*items)
-        self._cached.append(properties)
-        info.property_count, info.property_stride = len(items), ctypes.sizeof(abi.Property)
-        info.properties = ctypes.addressof(properties) if items else None
+        properties = self._properties
+        info.property_count, info.property_stride = len(properties), ctypes.sizeof(abi.Property)
+        info.properties = ctypes.addressof(properties) if len(properties) else None
 
     def _query_support(self, _: Any, graph: int, options: int | None, out: int) -> None:
         offered, layers = _offered(graph)
@@ -163,9 +171,17 @@ class _Served:
         self._held.pop(number or 0, None)
 
     def _text(self, text: str) -> abi.String:
-        buffer = ctypes.create_string_buffer(text.encode("utf-8", "replace"))
-        self._cached.append(buffer)
+        """Return a text of the information about the backend, which stays valid; equal texts share their memory."""
+        content = text.encode("utf-8", "replace")
+        buffer = self._texts.setdefault(content, ctypes.create_string_buffer(content))
         return abi.String(ctypes.addressof(buffer), len(buffer) - 1)
+
+    @cached_property
+    def _properties(self) -> Any:
+        """The array of the backend's capabilities."""
+        named = self._backend.capabilities
+        items = [self._property(item.name, item.value, item.doc) for item in named if item.name not in _LEFT_OUT]
+        return (abi.Property * len(items))(*items)
 
     def _property(self, name: str, value: bool | int | float | str, doc: str) -> abi.Property:
         kinds = {bool: abi.KIND_BOOL, int: abi.KIND_INT, float: abi.KIND_FLOAT, str: abi.KIND_TEXT}
