@@ -24,6 +24,16 @@ static void start_python(void) {
   PyEval_SaveThread();
 }
 
+/* Print the exception and clear it. PyErr_Print would end the process for a SystemExit. */
+static void print_error(void) {
+  if (!PyErr_ExceptionMatches(PyExc_SystemExit)) {
+    PyErr_Print();
+    return;
+  }
+  PyErr_Clear();
+  PySys_WriteStderr("%s: creating the backend raised SystemExit\n", BACKEND_CLASS);
+}
+
 /* Return what interposer.plugins.capi.hosting.<name>(argument) returns; NULL if it fails, with the error printed. */
 static PyObject* ask(const char* name, const char* argument) {
   PyObject* module = PyImport_ImportModule("interposer.plugins.capi.hosting");
@@ -31,7 +41,7 @@ static PyObject* ask(const char* name, const char* argument) {
   if (module != NULL)
     result = argument == NULL ? PyObject_CallMethod(module, name, NULL) : PyObject_CallMethod(module, name, "s", argument);
   Py_XDECREF(module);
-  if (result == NULL) PyErr_Print();
+  if (result == NULL) print_error();
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import subprocess
 import sys
@@ -152,6 +153,15 @@ def test_a_class_that_cannot_be_created_is_refused_at_the_factory(build, capfd):
         backend_of_file(build(cls="interposer.backends.reference:Nothing"))
     assert error.value.check == "factory"
     assert "AttributeError" in capfd.readouterr().err
+
+
+def test_a_class_that_exits_does_not_end_the_process(build, monkeypatch, tmp_path, capfd):
+    (tmp_path / "exits.py").write_text("import sys\nclass Backend:\n    def __init__(self):\n        sys.exit(7)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    library = ctypes.CDLL(str(build("Exits", "exits:Backend", "Tests_Exits_backend.so")))
+    library.BackendFactory.restype = ctypes.c_void_p
+    assert library.BackendFactory() is None
+    assert capfd.readouterr().err == "exits:Backend: creating the backend raised SystemExit\n"
 
 
 class FailingError(Exception):
