@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pyarmnn as ann
 import pytest
 
@@ -217,6 +218,17 @@ def test_a_field_refuses_a_wrong_value_with_its_type(kind, field, value, error, 
     text = f"in method '{kind}Descriptor_{field}_set', argument 2 of type '{c_type}'"
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         setattr(getattr(ann, f"{kind}Descriptor")(), field, value)
+
+
+@pytest.mark.parametrize("kind", [ann.InstanceNormalizationDescriptor, ann.L2NormalizationDescriptor])
+def test_the_epsilon_of_a_normalization_is_the_float32_next_to_1e_12(kind):
+    assert kind().m_Eps == float(np.float32(1e-12))
+
+
+def test_a_field_cannot_be_deleted():
+    with pytest.raises(AttributeError) as caught:
+        del ann.ActivationDescriptor().m_A
+    assert str(caught.value) == "property 'm_A' of 'ActivationDescriptor' object has no deleter"
 
 
 def test_a_constructor_without_such_arguments_lists_its_prototypes():

@@ -59,6 +59,47 @@ def optimize(runtime, network, *backends, options=None):
     return ann.Optimize(network, ids, runtime.GetDeviceSpec(), options or ann.OptimizerOptions())
 
 
+@pytest.mark.parametrize("dtype", [ann.DataType_Float32, ann.DataType_Float16, ann.DataType_QAsymmU8])
+def test_an_output_without_an_info_is_refused_with_the_shape_that_it_should_have(runtime, dtype):
+    with pytest.raises(RuntimeError) as caught:
+        optimize(runtime, chain(ann.TensorInfo(ann.TensorShape((2, 3)), dtype, 0.5, 0), None))
+    text = "ActivationLayer: TensorShape set on OutputSlot[0] does not match the inferred shape. : [] != [2,3]"
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(("kind", "inputs"), [("ArgMinMax", 1), ("Comparison", 2), ("Dequantize", 1), ("Rank", 1)])
+def test_layers_that_change_the_type_are_refused_alike_without_an_info(runtime, network, kind, inputs):
+    info = ann.TensorInfo(ann.TensorShape((1,)), ann.DataType_QAsymmU8, 0.5, 0)
+    descriptor = getattr(ann, f"{kind}Descriptor", None)
+    layer = getattr(network, f"Add{kind}Layer")(*([] if descriptor is None else [descriptor()]))
+    for number in range(inputs):
+        source = network.AddInputLayer(number)
+        source.GetOutputSlot(0).SetTensorInfo(info)
+        source.GetOutputSlot(0).Connect(layer.GetInputSlot(number))
+    layer.GetOutputSlot(0).Connect(network.AddOutputLayer(0).GetInputSlot(0))
+    with pytest.raises(RuntimeError) as caught:
+        optimize(runtime, network)
+    text = f"{kind}Layer: TensorShape set on OutputSlot[0] does not match the inferred shape. : [] != [1]"
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: ann.BackendId(None), "'new_BackendId', argument 1 of type 'std::string const &'"),
+        (lambda: ann.IRuntime(None), "'new_IRuntime', argument 1 of type 'CreationOptions const &'"),
+        (
+            lambda: ann.INetwork().AddInputLayer(0).GetOutputSlot(0).SetTensorInfo(None),
+            "'IOutputSlot_SetTensorInfo', argument 2 of type 'armnn::TensorInfo const &'",
+        ),
+    ],
+)
+def test_none_is_refused_as_a_null_reference(call, text):
+    with pytest.raises(ValueError) as caught:
+        call()
+    assert str(caught.value) == f"invalid null reference in method {text}"
+
+
 # --- layers and slots -------------------------------------------------------------------------------------------------
 
 

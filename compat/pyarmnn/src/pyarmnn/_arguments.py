@@ -54,14 +54,23 @@ class Kind(NamedTuple):
 
         Raises:
             TypeError: the value has a wrong type.
+            ValueError: the value is None, and the type is a C++ reference.
             OverflowError: the number is outside the type's range.
         """
         if self.is_vector:
             return self.convert(value)
+        place = f"in method '{method}', argument {position} of type '{self.c_type}'"
+        if value is None and self.is_reference:
+            raise ValueError(f"invalid null reference {place}")
         try:
             return self.convert(value)
         except (TypeError, OverflowError) as error:
-            raise type(error)(f"in method '{method}', argument {position} of type '{self.c_type}'") from None
+            raise type(error)(place) from None
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether the type is a reference to an object, other than a list that is converted."""
+        return self.c_type.endswith("&") and not self.c_type.startswith("std::vector")
 
     def accepts(self, value: Any) -> bool:
         """Return whether an overload with a parameter of this type is chosen for the value."""

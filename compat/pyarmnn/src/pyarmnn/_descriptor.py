@@ -49,6 +49,9 @@ class Field:
     def __set__(self, instance: Descriptor, value: Any) -> None:
         instance._values[self._name] = self.kind(value, self._method, 2)
 
+    def __delete__(self, instance: Descriptor) -> None:
+        raise AttributeError(f"property '{self._name}' of '{type(instance).__name__}' object has no deleter")
+
 
 class Descriptor(Proxy, destructor=False):
     """The parameters of a layer.

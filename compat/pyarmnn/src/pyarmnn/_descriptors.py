@@ -56,6 +56,7 @@ __all__ = [
 ]
 
 LAYOUT = enumeration("DataLayout")
+EPSILON: float = FLOAT.convert(1e-12)
 
 
 def _shape_copy(value: object) -> TensorShape:
@@ -205,14 +206,14 @@ class InstanceNormalizationDescriptor(Descriptor):
 
     m_Gamma = Field(FLOAT, 1.0)
     m_Beta = Field(FLOAT, 0.0)
-    m_Eps = Field(FLOAT, float.fromhex("0x1.19799ap-40"))  # 1e-12 as float32
+    m_Eps = Field(FLOAT, EPSILON)
     m_DataLayout = Field(LAYOUT, DataLayout_NCHW)
 
 
 class L2NormalizationDescriptor(Descriptor):
     """A division by the Euclidean norm over the channels; `m_Eps` is the least sum of squares."""
 
-    m_Eps = Field(FLOAT, float.fromhex("0x1.19799ap-40"))  # 1e-12 as float32
+    m_Eps = Field(FLOAT, EPSILON)
     m_DataLayout = Field(LAYOUT, DataLayout_NCHW)
 
 

@@ -65,7 +65,7 @@ class Abstract(Proxy, module=None, destructor=False):
     """The base of classes that programs cannot create themselves."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        raise AttributeError("No constructor defined")
+        raise AttributeError("No constructor defined - class is abstract")
 
     @classmethod
     def _create(cls) -> Self:

@@ -40,7 +40,7 @@ def _optional(value: Any) -> ConstTensor | None:
 
 
 CONSTANT: Final = reference(ConstTensor)
-BIASES: Final = Kind("armnn::ConstTensor *", _optional, "armnn::ConstTensor *")
+BIASES: Final = Kind("armnn::ConstTensor const *", _optional, "armnn::ConstTensor const *")
 
 
 def usual(descriptor: type | None, inputs: int, outputs: int, *constants: str) -> LayerKind:

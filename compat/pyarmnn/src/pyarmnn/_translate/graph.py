@@ -20,10 +20,19 @@ from pyarmnn._infos import info_to_core
 from pyarmnn._messages import unsupported
 from pyarmnn._network import slots
 from pyarmnn._network.slots import IConnectableLayer, IOutputSlot
+from pyarmnn._shapes import TensorInfo as AnnInfo
 from pyarmnn._translate.records import Fields, record_of
 from pyarmnn._translate.shapes import check_fill, check_views, mismatch, transpose_convolution_shape
 
 __all__ = ["Builder"]
+
+_RESULT_TYPES: Final = {
+    "ArgMinMax": types.DataType_Signed32,
+    "Comparison": types.DataType_Boolean,
+    "Dequantize": types.DataType_Float32,
+    "Rank": types.DataType_Signed32,
+}
+"""The types of the results of layers that do not have the type of their first input."""
 
 _CHECKS: Final = {"Concat": check_views, "Fill": check_fill}
 """What is checked before layers of a kind are converted."""
@@ -165,7 +174,7 @@ def _check_scales(layers: Iterable[IConnectableLayer]) -> None:
 
 def _expected(slot: IOutputSlot) -> TensorInfo:
     """Return the info that a converter gets for an output: its shape is left to be inferred where that is possible."""
-    layer, info = slot._layer, info_to_core(slot._info)
+    layer, info = slot._layer, info_to_core(_declared(slot))
     if layer._type == "Softmax" and slot._info.GetDataType() == types.DataType_QAsymmU8:
         info = TensorInfo(info.shape, info.dtype, Quantization(1 / 256, 0))
     if layer._type == "TransposeConvolution2d":
@@ -173,12 +182,24 @@ def _expected(slot: IOutputSlot) -> TensorInfo:
     return info if layer._type in ("Fill", "StandIn") else TensorInfo(UNRANKED, info.dtype, info.quantization)
 
 
+def _declared(slot: IOutputSlot) -> AnnInfo:
+    """Return the info of an output. The type of an output that has none is guessed, so that its shape is what fails."""
+    layer, info = slot._layer, slot._info
+    source = layer._inputs[0]._source if layer._inputs else None
+    if info.GetNumDimensions() or source is None:
+        return info
+    guess = AnnInfo(source._info)
+    guess.SetDataType(_RESULT_TYPES.get(layer._type, guess.GetDataType()))
+    return guess
+
+
 def _check_shape(slot: IOutputSlot, value: Value) -> None:
-    """Raise RuntimeError if the shape of an output is not the inferred one; a scalar may have the shape [1]."""
-    declared, inferred = list(slot._info.GetShape()), list(value.known.shape)
-    is_scalar = slot._layer._type == "Rank"
-    if declared != inferred and not (not inferred and declared == [1]):
-        raise mismatch(slot._layer._type, _listed(declared), _listed([1] if is_scalar else inferred))
+    """Raise RuntimeError if the shape of an output is not the inferred one; a scalar has the shape [1]."""
+    sources = (read._source for read in slot._layer._inputs)
+    is_scalar = any(source is not None and source._info.GetNumDimensions() for source in sources)
+    declared, inferred = list(slot._info.GetShape()), list(value.known.shape) or ([1] if is_scalar else [])
+    if declared != inferred:
+        raise mismatch(slot._layer._type, _listed(declared), _listed(inferred))
 
 
 def _listed(sizes: Sequence[object]) -> str:
