@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,9 +29,9 @@ from interposer.backend import (
     WorkloadInfo,
 )
 from interposer.core.errors import InvalidArgumentError, UnknownBackendError
-from interposer.core.types import Array
+from interposer.core.types import Array, DataType, Quantization
 from interposer.ir.graph import Layer
-from interposer.ops import Activation, ActivationFunction, Addition, Multiplication, PreCompiled
+from interposer.ops import Activation, ActivationFunction, Addition, Multiplication, PreCompiled, Reshape
 from tests.testing.wrong import Right, WrongSums
 
 MODELS = Path(__file__).parents[3] / "shared" / "models"
@@ -271,6 +272,37 @@ def test_it_is_told_as_plain_data(runtime: Runtime) -> None:
     )
     assert reported["culprit"]["layers"] == ("1 Multiplication",)
     assert [item["name"] for item in reported["layers"]] == ["0 Addition", "1 Multiplication"]
+
+
+def test_every_layer_has_its_range_and_the_signal_to_noise_ratio_of_the_accumulated_result(runtime: Runtime) -> None:
+    result = compare(chain(SUM, PRODUCT, SUM), ["CpuRef", "WrongProducts"], runtime=runtime)
+    first, second, third = result.layers
+    assert first.snr == math.inf
+    assert first.low is not None
+    assert first.high is not None
+    assert first.low < first.high
+    assert second.snr == pytest.approx(40, abs=0.1)  # the products are wrong by a hundredth
+    assert third.snr is not None
+    assert 30 < third.snr < 60
+    assert [item["snr"] for item in result.to_dict()["layers"]] == [None, second.snr, third.snr]
+
+
+def test_ranges_and_ratios_of_quantized_tensors_are_those_of_their_float_values(runtime: Runtime) -> None:
+    info = TensorInfo((1, 4), DataType.INT8, Quantization(0.5, 10))
+    network = Network("quantized")
+    x = network.add_input_layer(0, info, name="x")
+    network.add_output_layer(0, network.add_layer(Reshape((4, 1)), x, name="moved"), name="y")
+    feeds = {"x": np.array([[10, 12, 8, 30]], np.int8)}
+    [layer] = compare(network, ["CpuRef", "Right"], feeds, runtime=runtime).layers
+    assert (layer.low, layer.high, layer.snr) == (-1.0, 10.0, math.inf)
+
+
+def test_integers_have_no_range_and_no_ratio(runtime: Runtime) -> None:
+    network = Network("integers")
+    x = network.add_input_layer(0, TensorInfo((4,), DataType.INT32), name="x")
+    network.add_output_layer(0, network.add_layer(Reshape((2, 2)), x, name="moved"), name="y")
+    [layer] = compare(network, ["CpuRef", "Right"], runtime=runtime).layers
+    assert (layer.low, layer.high, layer.snr) == (None, None, None)
 
 
 @pytest.mark.parametrize("backends", [["CpuRef"], ["CpuRef", "CpuRef"], []])

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+
 from interposer.analysis.bench import random_inputs
 from interposer.analysis.divergence import Divergence, Tolerance
 from interposer.backend.ids import listed_ids
@@ -16,6 +18,7 @@ from interposer.ir.states import states_of
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops.control import Constant, Input, Output
 from interposer.optimizer import OptimizerOptions, simplified
+from interposer.quantization.statistics import SignalToNoise, bounds, finite_or_none, real_values
 from interposer.runtime import Runtime
 from interposer.session import Limits, Model, default_runtime, load
 from interposer.session.placement.cuts import part_network
@@ -35,6 +38,10 @@ class LayerComparison:
     the difference when it runs the layer on its own earlier results. `refused` has the reason for each backend that
     does not run the layer; `local` is then None. `depth` is the number of layers on the longest path to the layer,
     including itself: an accumulated difference may have as many tolerances.
+
+    `low` and `high` are the bounds of the first result on the first backend, and `snr` is the signal-to-noise ratio in
+    dB of the second backend's accumulated result, both of float values, as in the report of a quantization. `snr` is
+    infinite if the results are equal. These are None for results that are neither floats nor quantized.
     """
 
     name: str
@@ -44,10 +51,13 @@ class LayerComparison:
     local: Divergence | None = None
     accumulated: Divergence | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
+    low: float | None = None
+    high: float | None = None
+    snr: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as JSON-compatible data."""
-        return asdict(self)
+        """Return the comparison as JSON-compatible data; an infinite ratio is None."""
+        return asdict(self) | {"snr": finite_or_none(self.snr)}
 
 
 @dataclass(frozen=True)
@@ -254,7 +264,19 @@ class _Comparer:
             local=None if refused else self._difference(layer, local or {}),
             accumulated=self._difference(layer, self.own),
             refused=refused,
+            **self._statistics(layer),
         )
+
+    def _statistics(self, layer: Layer) -> dict[str, float]:
+        """Return the range and the signal-to-noise ratio of the first result; nothing if it has no float values."""
+        value = next(iter(_leaving(self.graph, [layer])), None)
+        expected, result = (None, None) if value is None else (self.known[value], self.own.get(value))
+        if value is None or not _has_float_values(value, expected, result):
+            return {}
+        ratio, real = SignalToNoise(), real_values(np.asarray(expected), value.known)
+        ratio.add(real_values(np.asarray(result), value.known), real)
+        low, high = bounds(real)
+        return {"low": low, "high": high, "snr": ratio.decibels}
 
     def _same_inputs(self, layer: Layer) -> bool:
         return all(self.known[value] is self.own[value] for value in layer.values if not value.is_constant)
@@ -405,6 +427,13 @@ def _depths(layers: Sequence[Layer]) -> dict[Layer, int]:
     for layer in layers:
         result[layer] = 1 + max((result.get(value.producer, 0) for value in layer.values), default=0)
     return result
+
+
+def _has_float_values(value: Value, expected: Any, result: Any) -> bool:
+    """Return True if two results of a value are float or quantized tensors of the same shape."""
+    if value.known.quantization is None and not value.known.dtype.is_float:
+        return False
+    return isinstance(expected, np.ndarray) and isinstance(result, np.ndarray) and expected.shape == result.shape
 
 
 def _first_line(error: BaseException) -> str:

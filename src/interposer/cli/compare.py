@@ -24,6 +24,7 @@ from interposer.core.errors import InterposerError, InvalidArgumentError, Unwrit
 from interposer.core.files import replacing, synchronize, write_file
 from interposer.ir.network import Network
 from interposer.ir.text import print_graph
+from interposer.quantization.statistics import decibels
 from interposer.session import Limits, read_network
 
 __all__ = ["configure", "execute"]
@@ -39,7 +40,8 @@ that one of the backends refuses.
 
 Differences of floats are reported as absolute values, relative to the largest
 element, and in units in the last place; differences of integers in steps. After
-n layers, n times the tolerance is allowed.
+n layers, n times the tolerance is allowed. The columns range and snr have the
+range of values, and the signal-to-noise ratio of the accumulated result.
 
 --cut writes the subgraph that differs as .onnx, .tflite or .txt (the text form),
 and its inputs next to it as .npz; the written file is compared again at once.
@@ -186,7 +188,7 @@ def _print(comparison: Comparison, everything: bool) -> None:
     first, second = comparison.backends
     shown = [item for item in comparison.layers if everything or _is_wrong(comparison, item)]
     if shown:
-        titles = ["layer", "operator", "info", f"{second} on the same inputs", "on its own", ""]
+        titles = ["layer", "operator", "info", "range", f"{second} on the same inputs", "on its own", "snr", ""]
         show(without_empty_columns(Table(titles, [_row(comparison, item) for item in shown])))
         print()
     for layer in comparison.layers:
@@ -224,10 +226,16 @@ def _row(comparison: Comparison, layer_comparison: LayerComparison) -> list[str]
         layer_comparison.name,
         layer_comparison.kind,
         layer_comparison.info,
+        _range(layer_comparison),
         _cell(layer_comparison.local),
         _cell(layer_comparison.accumulated),
+        "" if layer_comparison.snr is None else decibels(layer_comparison.snr),
         refused or mark,
     ]
+
+
+def _range(layer: LayerComparison) -> str:
+    return "" if layer.low is None else f"{layer.low:.4g} to {layer.high:.4g}"
 
 
 def _cell(divergence: Divergence | None) -> str:

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from interposer.core.types import Array
-from interposer.ir.graph import Value
 from interposer.ir.network import Network
-from interposer.kernels.fixedpoint import dequantize
 from interposer.quantization.calibration import Runs, observed_values, values_of_samples
 from interposer.quantization.samples import Samples
-from interposer.quantization.statistics import SignalToNoise
+from interposer.quantization.statistics import SignalToNoise, real_values
 
 __all__ = ["compared"]
 
@@ -29,12 +27,7 @@ def compared(
 
     def add(expected: Mapping[str, Array], arrays: Mapping[str, Array]) -> None:
         for name, array in arrays.items():
-            ratios[name].add(_real(known[name], array), expected[name])
+            ratios[name].add(real_values(array, known[name].known), expected[name])
 
     values_of_samples([network, quantized], names, samples[:limit], add, runs, "comparing")
     return ratios
-
-
-def _real(value: Value, array: Array) -> Array:
-    q = value.known.quantization
-    return array if q is None else dequantize(array, q)

@@ -1,4 +1,4 @@
-"""The ratio of a signal to its error, with which the results of two networks are compared."""
+"""The ratio of a signal to its error, with which the results of two networks or two backends are compared."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from interposer.core.types import Array
+from interposer.core.types import Array, TensorInfo
+from interposer.kernels.fixedpoint import dequantize
 
-__all__ = ["SignalToNoise", "decibels", "finite_or_none"]
+__all__ = ["SignalToNoise", "bounds", "decibels", "finite_or_none", "real_values"]
 
 
 class SignalToNoise:
@@ -40,6 +41,17 @@ class SignalToNoise:
         """The cosine of the angle between both signals; 1 if they are equal up to a factor."""
         length = math.sqrt(self.signal * self.other)
         return self.product / length if length else float(self.signal == self.other)
+
+
+def real_values(array: Array, info: TensorInfo) -> Array:
+    """Return the float values of an array, which are other than the array for a quantized tensor."""
+    return array if info.quantization is None else dequantize(array, info.quantization)
+
+
+def bounds(values: Array) -> tuple[float, float]:
+    """Return the smallest and the largest finite value; (0, 0) if there are none."""
+    finite = values[np.isfinite(values)]
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
 
 
 def decibels(ratio: float) -> str:
