@@ -81,7 +81,7 @@ HOMES: dict[str, set[str]] = {
     "openvino": {"backends.engines.openvino"},
     "torch": {"backends.engines.torch"},
     "onnx": {"frontends.onnx", "session.onnx_backend", "writers.onnx"},
-    "PIL": {"cli", "kernels.images"},
+    "PIL": {"kernels.images", "session.images"},
     "pytest": {"testing.conformance"},
     "rich": {"cli"},
 }

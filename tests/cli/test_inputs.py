@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from interposer import InterposerError, TensorInfo
-from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import read_inputs
+from interposer.session.images import Preprocessing
 
 ONE = {"x": TensorInfo((1, 3))}
 TWO = {"a": TensorInfo((1, 3)), "b:0": TensorInfo((2,), "int32")}

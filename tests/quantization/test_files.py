@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from interposer import Network, TensorInfo
-from interposer.core.errors import InvalidArgumentError
-from interposer.quantization import read_samples
+from interposer.core.errors import InvalidArgumentError, MissingDependencyError
+from interposer.quantization import Preprocessing, quantize, read_samples
+from tests.quantization.networks import image_network
 
 
 def network(*names: str, shape: tuple[int, ...] = (1, 2), dtype: str = "float32") -> Network:
@@ -127,6 +129,42 @@ def test_other_files_and_several_inputs_are_refused_with_what_to_do(tmp_path):
     assert str(caught.value) == (
         f"{tmp_path / 'a.npy'}: the network has 2 inputs; give .npz files with an array for each of them (a, b)"
     )
+
+
+def test_images_in_a_folder_are_samples_which_the_preprocessing_converts(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for number in (0, 255):
+        image.fromarray(np.full((4, 4, 3), number, np.uint8)).save(tmp_path / f"{number}.png")
+    inputs = network("a", shape=(1, 2, 1, 3))
+    assert values(read_samples(inputs, tmp_path)) == [{"a": [0.0] * 6}, {"a": [1.0] * 6}]
+    shifted = Preprocessing(mean=(127.5,), std=(127.5,))
+    assert values(read_samples(inputs, tmp_path, shifted)) == [{"a": [-1.0] * 6}, {"a": [1.0] * 6}]
+    assert values(read_samples(inputs, tmp_path / "255.png", shifted)) == [{"a": [1.0] * 6}]
+
+
+@pytest.mark.needs_cpuref
+def test_quantize_reads_a_folder_of_images(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for number in range(3):
+        image.fromarray(np.random.default_rng(number).integers(0, 256, (8, 8, 3), np.uint8)).save(
+            tmp_path / f"{number}.png"
+        )
+    report = quantize(image_network(), tmp_path, backends=["CpuRef"]).report
+    assert report.samples == 3
+    assert report.outputs[0].cosine > 0.99
+
+
+def test_damaged_images_and_inputs_that_are_no_images_are_named(tmp_path):
+    pytest.importorskip("PIL")
     write(tmp_path / "x.png", "no image")
-    with pytest.raises(InvalidArgumentError, match=r"x.png: images are not read here; pass them as arrays"):
-        read_samples(network("a"), tmp_path / "x.png")
+    with pytest.raises(InvalidArgumentError, match=r"x.png: no image that Pillow knows"):
+        read_samples(network("a", shape=(1, 2, 1, 3)), tmp_path)
+    with pytest.raises(InvalidArgumentError, match=r"input 'a' float32\[1, 2\] is no image"):
+        read_samples(network("a"), tmp_path)
+
+
+def test_images_need_pillow(tmp_path, monkeypatch):
+    write(tmp_path / "x.png", "no image")
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(MissingDependencyError, match=r"reading images needs the package 'pillow'"):
+        read_samples(network("a", shape=(1, 2, 1, 3)), tmp_path)

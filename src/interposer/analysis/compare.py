@@ -267,7 +267,7 @@ class _Comparer:
             **self._statistics(layer),
         )
 
-    def _statistics(self, layer: Layer) -> dict[str, float]:
+    def _statistics(self, layer: Layer) -> dict[str, Any]:
         """Return the range and the signal-to-noise ratio of the first result; nothing if it has no float values."""
         value = next(iter(_leaving(self.graph, [layer])), None)
         expected, result = (None, None) if value is None else (self.known[value], self.own.get(value))

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from interposer.analysis.compare import Comparison, Cut, LayerComparison, compare
 from interposer.analysis.divergence import Divergence, Tolerance
-from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import add_input_arguments, inputs_text, named_inputs, read_inputs
 from interposer.cli.network import (
     add_network_arguments,
@@ -26,6 +25,7 @@ from interposer.ir.network import Network
 from interposer.ir.text import print_graph
 from interposer.quantization.statistics import decibels
 from interposer.session import Limits, read_network
+from interposer.session.images import Preprocessing
 
 __all__ = ["configure", "execute"]
 

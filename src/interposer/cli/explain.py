@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, require_shapes, seed_of, sized_inputs
 from interposer.cli.network import (
     add_network_arguments,
@@ -21,6 +20,7 @@ from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import is_same_file, write_file
 from interposer.report.explanation import Explanation
 from interposer.session import Model
+from interposer.session.images import Preprocessing
 
 __all__ = ["configure", "execute"]
 

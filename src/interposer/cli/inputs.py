@@ -16,7 +16,6 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.analysis.bench import random_array
-from interposer.cli.images import Preprocessing, read_image
 from interposer.cli.numbers import whole
 from interposer.cli.tables import counted
 from interposer.core.conversion import converted
@@ -27,6 +26,7 @@ from interposer.ir.network import Network
 from interposer.kernels.fixedpoint import quantize
 from interposer.session import Model
 from interposer.session.arguments import input_arrays
+from interposer.session.images import Preprocessing, read_image
 
 __all__ = [
     "add_input_arguments",

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from interposer.cli.images import Preprocessing, read_image
 from interposer.cli.network import (
     add_source_arguments,
     backend_ids,
@@ -28,6 +27,7 @@ from interposer.ir.network import Network
 from interposer.ir.text import print_graph
 from interposer.quantization import OBSERVERS, STORAGE, LayerReport, QuantizationReport, quantize
 from interposer.quantization.files import read_samples
+from interposer.session.images import Preprocessing
 from interposer.session.source import read_network
 
 __all__ = ["configure", "execute"]
@@ -161,9 +161,7 @@ def _data(args: argparse.Namespace, network: Network) -> Any:
     if args.data is None:
         return None
     preprocessing = Preprocessing(DataLayout[args.layout] if args.layout else None, args.mean, args.std)
-    return read_samples(
-        network, args.data, lambda path, name, info: read_image(path, name, info, preprocessing), args.samples
-    )
+    return read_samples(network, args.data, preprocessing, args.samples)
 
 
 def _names(network: Network) -> set[str]:

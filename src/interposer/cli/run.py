@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, seed_of, sized_inputs
 from interposer.cli.labels import Labels, check_count, read_labels
 from interposer.cli.network import (
@@ -35,6 +34,7 @@ from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.kernels.fixedpoint import dequantize
 from interposer.report.optimized import OptimizedNetwork
 from interposer.session import Model
+from interposer.session.images import Preprocessing
 
 __all__ = ["configure", "execute"]
 

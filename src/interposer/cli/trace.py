@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, seed_of, sized_inputs
 from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, report_absent, sources_of
 from interposer.cli.numbers import positive
@@ -14,6 +13,7 @@ from interposer.cli.tables import Table, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.profiling import LayerTimes, Profile
 from interposer.profiling.profile import SUFFIXES
+from interposer.session.images import Preprocessing
 
 __all__ = ["configure", "execute"]
 

@@ -9,6 +9,7 @@ from interposer.quantization.observers import OBSERVERS, Observer
 from interposer.quantization.quantizer import QuantizedNetwork, quantize
 from interposer.quantization.report import QuantizationReport
 from interposer.quantization.schemes import SCHEMES, STORAGE, Scheme
+from interposer.session.images import Preprocessing
 
 __all__ = [
     "OBSERVERS",
@@ -17,6 +18,7 @@ __all__ = [
     "LayerReport",
     "Observer",
     "OutputReport",
+    "Preprocessing",
     "QuantizationReport",
     "QuantizedNetwork",
     "Scheme",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,11 +18,10 @@ from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import binding_id
 from interposer.ir.network import Network
 from interposer.quantization.samples import Samples, samples_of
+from interposer.session.images import Preprocessing, read_image
 
-__all__ = ["ReadImage", "read_samples"]
+__all__ = ["read_samples"]
 
-ReadImage: TypeAlias = Callable[[str, str, TensorInfo], Array]
-"""Reads an image file, given its path, and the name and the info of the input that it is for."""
 _ARRAYS: Final = (".npy", ".npz")
 _NUMBERS: Final = (".raw", ".bin", ".txt")
 _IMAGES: Final = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -31,7 +30,10 @@ _COLUMNS: Final = 3
 
 
 def read_samples(
-    network: Network, path: str | os.PathLike[str], read_image: ReadImage | None = None, limit: int | None = None
+    network: Network,
+    path: str | os.PathLike[str],
+    preprocessing: Preprocessing | None = None,
+    limit: int | None = None,
 ) -> Samples:
     """Return the calibration data that a path names, as `samples_of` does.
 
@@ -47,16 +49,18 @@ def read_samples(
             - a .csv file, either Arm NN's table or plain numbers. Arm NN's table has the columns number of the run,
               binding id (or name) of the input, and path of a file with its numbers: text with blanks, .npy, .npz or
               bare numbers (.raw, .bin). A plain table has a sample in each row, after an optional row of titles.
-        read_image: a function that reads images; None refuses them.
+        preprocessing: the conversion of images to inputs; None means `Preprocessing()`, such as pixel / 255 for floats.
+            Reading images needs the package Pillow.
         limit: the largest number of samples that are read.
 
     Raises:
         InvalidArgumentError: a file cannot be read or does not fit, or there are no samples.
+        MissingDependencyError: a file is an image, and Pillow is not installed.
     """
     place = Path(path)
     if not place.exists():
         raise InvalidArgumentError(f"{place}: there is no such file or folder")
-    reader = _Reader(network, read_image, limit)
+    reader = _Reader(network, preprocessing or Preprocessing(), limit)
     if place.is_dir():
         return reader.folder(place)
     check_regular(str(place))
@@ -66,8 +70,8 @@ def read_samples(
 
 
 class _Reader:
-    def __init__(self, network: Network, read_image: ReadImage | None, limit: int | None) -> None:
-        self.network, self.read_image, self.limit = network, read_image, limit
+    def __init__(self, network: Network, preprocessing: Preprocessing, limit: int | None) -> None:
+        self.network, self.preprocessing, self.limit = network, preprocessing, limit
         self.infos = {layer.name: layer.output.known for layer in network.graph.inputs}
         self.names = {binding_id(layer): layer.name for layer in network.graph.inputs}
 
@@ -121,10 +125,11 @@ class _Reader:
         return next(iter(self.infos))
 
     def _image(self, file: Path) -> Array:
-        if self.read_image is None:
-            raise InvalidArgumentError(f"{file}: images are not read here; pass them as arrays")
         name = self._only(file)
-        return self.read_image(str(file), name, self.infos[name])
+        try:
+            return read_image(str(file), name, self.infos[name], self.preprocessing)
+        except OSError as error:
+            raise InvalidArgumentError(f"{file}: the image cannot be read: {error.strerror}") from error
 
     # --- tables -------------------------------------------------------------------------------------------------------
 

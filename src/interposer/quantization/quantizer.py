@@ -78,7 +78,8 @@ def quantize(
         source: a network or a model file, in any form that `load` takes.
         data: calibration data: an array or a mapping from input's name to array, with the samples along axis 0, or an
             iterable of samples. A sample is an array, a sequence of arrays in the order of the inputs, or a mapping by
-            name. A path names a .npz, .npy or .csv file, or a folder with .npz and .npy files (see `read_samples`).
+            name. A path names a .npz, .npy or .csv file, or a folder with images, .npz and .npy files.
+            `read_samples` reads the same, and can convert images in another way.
             Only ``algorithm="armnn"`` works without data.
         scheme: "int8", "uint8", "int16" (int16 activations and int8 weights), "int8-symmetric", or Arm NN's names of
             them (such as "QAsymmU8"). The schemes "float16", "bfloat16", "weights-int8", "weights-int4" and "dynamic"

@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from interposer import DataLayout, InterposerError, Quantization, TensorInfo
-from interposer.cli.images import Preprocessing, read_image
 from interposer.core.errors import MissingDependencyError
+from interposer.session.images import Preprocessing, read_image
 
 RED_GREEN = np.uint8([[[255, 0, 0], [0, 255, 0]]] * 5)
 AS_IS = Preprocessing()
@@ -91,7 +91,7 @@ def test_an_input_may_lack_the_batch_axis(picture):
 
 def test_the_layout_can_be_said_where_the_shape_leaves_it_open(picture):
     info = TensorInfo((1, 3, 2, 3), "uint8")
-    assert refusal(picture, info) == "input 'x' uint8[1, 3, 2, 3] can be NHWC or NCHW; say which with --layout"
+    assert refusal(picture, info) == "input 'x' uint8[1, 3, 2, 3] can be NHWC or NCHW; give the layout (--layout)"
     last = read_image(picture, "x", info, Preprocessing(DataLayout.NHWC))
     first = read_image(picture, "x", info, Preprocessing(DataLayout.NCHW))
     expected = np.asarray(Image.fromarray(RED_GREEN).resize((2, 3), Image.Resampling.BILINEAR))
@@ -134,7 +134,7 @@ def test_a_height_and_width_that_are_not_known_are_those_of_the_picture(picture)
         (
             TensorInfo((1, 5, 6, 7)),
             "input 'x' float32[1, 5, 6, 7] has no axis of 1, 3 or 4 channels, first or last; "
-            "give its values in a .npy file, or with --shape dimensions that are not known",
+            "give its values in a .npy file, or the shape of the input (--shape)",
         ),
     ],
 )  # fmt: skip
@@ -149,17 +149,17 @@ def test_a_layout_that_does_not_fit_the_channels_is_refused(picture):
 
 def test_a_mean_for_too_few_channels_is_refused(picture):
     result = refusal(picture, TensorInfo((1, 5, 2, 3)), Preprocessing(mean=(1.0, 2.0)))
-    assert result == "--mean has 2 numbers; input 'x' float32[1, 5, 2, 3] takes 1 or 3"
+    assert result == "mean has 2 numbers; input 'x' float32[1, 5, 2, 3] takes 1 or 3"
 
 
 def test_a_mean_for_too_many_channels_is_refused(picture):
     result = refusal(picture, TensorInfo((1, 5, 2, 1)), Preprocessing(mean=(1.0, 2.0)))
-    assert result == "--mean has 2 numbers; input 'x' float32[1, 5, 2, 1] takes 1"
+    assert result == "mean has 2 numbers; input 'x' float32[1, 5, 2, 1] takes 1"
 
 
 def test_mean_and_std_mean_nothing_for_bare_integers(picture):
     result = refusal(picture, TensorInfo((1, 5, 2, 3), "uint8"), Preprocessing(std=(2.0,)))
-    expected = "input 'x' uint8[1, 5, 2, 3] takes bare integers; --mean and --std are for real and quantized numbers"
+    expected = "input 'x' uint8[1, 5, 2, 3] takes bare integers; mean and std are for real and quantized numbers"
     assert result == expected
 
 

@@ -1,4 +1,4 @@
-"""Images as inputs of networks. This is the only module that reads image files."""
+"""Images as inputs of networks. This module reads image files for all commands, and for calibration."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
 class Preprocessing:
     """The conversion of pixel values 0 to 255 to an input: ``(pixel - mean) / std``, with one value or one per channel.
 
-    Without `mean` and `std`, an integer input takes the pixel values (int8: less 128), a float input pixel / 255. With
-    `quantize`, other files have float values for quantized inputs, which are quantized.
+    `layout` is that of the input, which is needed if its shape fits both. Without `mean` and `std`, an integer input
+    takes the pixel values (int8: less 128), a float input pixel / 255. With `quantize`, other files have float values
+    for quantized inputs, which are quantized.
     """
 
     layout: DataLayout | None = None
@@ -82,11 +83,11 @@ def _place(label: str, info: TensorInfo, layout: DataLayout | None) -> _Place:
 def _is_channels_last(label: str, sizes: Sequence[int]) -> bool:
     first, last = sizes[0] in MODES, sizes[-1] in MODES
     if first and last:
-        raise InvalidArgumentError(f"{label} can be NHWC or NCHW; say which with --layout")
+        raise InvalidArgumentError(f"{label} can be NHWC or NCHW; give the layout (--layout)")
     if not first and not last:
         raise InvalidArgumentError(
             f"{label} has no axis of 1, 3 or 4 channels, first or last; "
-            "give its values in a .npy file, or with --shape dimensions that are not known"
+            "give its values in a .npy file, or the shape of the input (--shape)"
         )
     return last
 
@@ -147,7 +148,7 @@ def _values(label: str, codes: Array, info: TensorInfo, preprocessing: Preproces
     if asked and info.quantization is not None:
         return _quantized(_real(label, codes, preprocessing, 1.0), info)
     if asked:
-        raise InvalidArgumentError(f"{label} takes bare integers; --mean and --std are for real and quantized numbers")
+        raise InvalidArgumentError(f"{label} takes bare integers; mean and std are for real and quantized numbers")
     if info.dtype not in _FROM_CODES:
         raise InvalidArgumentError(f"{label} is {info.dtype}; an image is uint8, int8 or floats; give a .npy file")
     return _FROM_CODES[info.dtype](codes)
@@ -160,16 +161,16 @@ _FROM_CODES: Final[dict[DataType, Callable[[Array], Array]]] = {
 
 
 def _real(label: str, codes: Array, preprocessing: Preprocessing, std: float) -> Array:
-    mean = _each_channel(label, codes, "--mean", preprocessing.mean or (0.0,))
-    spread = _each_channel(label, codes, "--std", preprocessing.std or (std,))
+    mean = _each_channel(label, codes, "mean", preprocessing.mean or (0.0,))
+    spread = _each_channel(label, codes, "std", preprocessing.std or (std,))
     return ((codes - mean) / spread).astype(np.float32)
 
 
-def _each_channel(label: str, codes: Array, option: str, numbers: tuple[float, ...]) -> Array:
+def _each_channel(label: str, codes: Array, title: str, numbers: tuple[float, ...]) -> Array:
     channels = codes.shape[-1]
     if len(numbers) not in (1, channels):
         requested = "1" if channels == 1 else f"1 or {channels}"
-        raise InvalidArgumentError(f"{option} has {len(numbers)} numbers; {label} takes {requested}")
+        raise InvalidArgumentError(f"{title} has {len(numbers)} numbers; {label} takes {requested}")
     return np.array(numbers, np.float64)
 
 
