@@ -163,7 +163,8 @@ def test_onnx_nodes_inside_the_cut_must_be_supported():
     assert "my.pre.Decode" not in str(error.value)
 
 
-def test_tflite_operators_outside_of_the_cut_need_not_be_supported():
+def unknown_around_a_relu(**more: Any) -> bytes:
+    """Return a TFLite file with operators Unknown, RELU and Unknown, from `image` over `x` and `relu` to `boxes`."""
     pytest.importorskip("flatbuffers", reason="the package flatbuffers, which builds the files, is not installed")
     from tests.frontends.tflite.build import code, encode, operator, tensor
 
@@ -178,8 +179,26 @@ def test_tflite_operators_outside_of_the_cut_need_not_be_supported():
         ],
     }
     codes = [code("CUSTOM", custom_code="Unknown"), code("RELU")]
-    data = encode({"version": 3, "operator_codes": codes, "buffers": [{}], "subgraphs": [graph]})
+    return encode({"version": 3, "operator_codes": codes, "buffers": [{}], "subgraphs": [graph], **more})
+
+
+def test_tflite_operators_outside_of_the_cut_need_not_be_supported():
+    data = unknown_around_a_relu()
     [result] = ip.load(data, ["CpuRef"], inputs=["x"], outputs=["relu"]).run([X])
     assert result.tolist() == [[1, 0, 3, 0]]
     with pytest.raises(UnsupportedOperatorError, match="1 x CUSTOM"):
         read_network(data, inputs=["x"])
+
+
+def test_a_signature_may_be_cut_at_its_names_and_at_those_of_tensors():
+    ports = {"inputs": [{"name": "picture", "tensor_index": 0}], "outputs": [{"name": "relu", "tensor_index": 3}]}
+    data = unknown_around_a_relu(signature_defs=[{**ports, "signature_key": "detect", "subgraph_index": 0}])
+    with pytest.raises(UnsupportedOperatorError, match="1 x CUSTOM"):
+        read_network(data, inputs=["x"], outputs=["relu"], signature="detect")  # the signature's name, the last tensor
+    ports = {**ports, "outputs": [{"name": "found", "tensor_index": 2}]}
+    data = unknown_around_a_relu(signature_defs=[{**ports, "signature_key": "detect", "subgraph_index": 0}])
+    for end in ("found", "relu"):
+        model = ip.load(data, ["CpuRef"], inputs=["x"], outputs=[end], signature="detect")
+        assert (list(model.inputs), list(model.outputs)) == (["x"], [end])
+        assert model.run([X])[0].tolist() == [[1, 0, 3, 0]]
+    assert list(ip.load(data, ["CpuRef"], inputs=["x"], signature="detect").outputs) == ["found"]

@@ -2,38 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from interposer.frontends.tflite.contents import Model, Operator, Subgraph
+from interposer.frontends.tflite.contents import Model, Operator, Signature, Subgraph
 
 __all__ = ["cut"]
 
 
-def cut(model: Model, number: int, inputs: Sequence[str], outputs: Sequence[str] | None) -> Model:
+def cut(
+    model: Model,
+    number: int,
+    inputs: Sequence[str],
+    outputs: Sequence[str] | None,
+    signature: Signature | None = None,
+) -> Model:
     """Return the model whose subgraph `number` has only the operators between the named tensors.
 
     The subgraph keeps its inputs, to which the tensors `inputs` are added. `outputs` replace its outputs; None keeps
     them. Operators that set variables stay. The model is returned unchanged if a name is that of no tensor, or of
     several.
+
+    A `signature` that calls the subgraph gets the same inputs and outputs. Its own names have precedence over those of
+    tensors.
     """
     main = model.subgraphs[number]
-    sources, results = _tensors(main, inputs), None if outputs is None else _tensors(main, outputs)
+    titles = Signature("", number, {}, {}) if signature is None else signature
+    sources = _tensors(main, inputs, titles.inputs)
+    results = None if outputs is None else _tensors(main, outputs, titles.outputs)
     if sources is None or (outputs is not None and results is None):
         return model
-    added = tuple(index for index in sources if index not in main.inputs)
-    ends = main.outputs if results is None else tuple(results)
-    operators = _between(main, {*main.inputs, *added}, ends)
-    shorter = replace(main, inputs=(*main.inputs, *added), outputs=ends, operators=operators)
-    return replace(model, subgraphs=(*model.subgraphs[:number], shorter, *model.subgraphs[number + 1 :]))
+    added = {name: index for name, index in zip(inputs, sources, strict=True) if index not in main.inputs}
+    known = (*main.inputs, *added.values())
+    declared = main.outputs if signature is None else tuple(signature.outputs.values())
+    ends = declared if results is None else tuple(results)
+    shorter = replace(main, inputs=known, outputs=ends, operators=_between(main, set(known), ends))
+    ended = titles.outputs if results is None else dict(zip(outputs or (), results, strict=True))
+    called = replace(titles, inputs={**titles.inputs, **added}, outputs=ended)
+    return replace(
+        model,
+        subgraphs=(*model.subgraphs[:number], shorter, *model.subgraphs[number + 1 :]),
+        signatures=tuple(called if item is signature else item for item in model.signatures),
+    )
 
 
-def _tensors(subgraph: Subgraph, names: Sequence[str]) -> list[int] | None:
-    """Return the indices of the tensors with these names; None unless each name is that of one tensor."""
+def _tensors(subgraph: Subgraph, names: Sequence[str], known: Mapping[str, int]) -> list[int] | None:
+    """Return the indices of the tensors with these names; None unless each name is that of one tensor.
+
+    `known` has the indices of names that a signature gives.
+    """
     indices: dict[str, list[int]] = {}
     for index, tensor in enumerate(subgraph.tensors):
         indices.setdefault(tensor.name, []).append(index)
-    matches = [indices.get(name, []) for name in names]
+    matches = [[known[name]] if name in known else indices.get(name, []) for name in names]
     return [match[0] for match in matches] if all(len(match) == 1 for match in matches) else None
 
 

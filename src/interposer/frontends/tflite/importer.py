@@ -117,15 +117,17 @@ def template(
 
     Args:
         inputs: names of tensors of the subgraph that are inputs too; operators before them are not read.
-        outputs: names of tensors that are its outputs; operators after them are not read.
+        outputs: names of tensors, or of outputs of the signature, that are its outputs; operators after them are not
+            read.
         subgraph: the index of the subgraph to convert; 0 is the main one.
     """
     expect(signature, str | None, "the signature must be the key of one")
     path, data = _read(source)
     model = read_model(data, path=path)
     _check_subgraph(model, subgraph, signature)
-    if signature is None and (inputs or outputs):
-        model = cut(model, subgraph, inputs, outputs)
+    if inputs or outputs:
+        chosen = None if signature is None else _signature_of(model, signature)
+        model = cut(model, subgraph if chosen is None else chosen.subgraph, inputs, outputs, chosen)
 
     def created(key: str | None, shapes: Shapes, dynamic: bool) -> Template:
         return _template(_Contents(path, data, model, stand_in), shapes, dynamic, key, signatures, subgraph)
