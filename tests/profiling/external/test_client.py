@@ -514,3 +514,27 @@ def test_a_connection_to_files_alone_waits_for_commands_as_long_as_it_is_told_to
     assert connection.receive(0.2) is None
     assert time.monotonic() - begin > 0.19
     connection.close()
+
+
+def test_the_events_of_a_run_are_in_the_order_of_their_times(tmp_path):
+    path = tmp_path / "out.bin"
+    options = ExternalProfilingOptions(True, True, outgoing_capture_file=path, file_only=True)
+    with ip.Runtime(ip.CreationOptions(profiling=options)) as item:
+        run(item, 3)
+    packets = [each for each in PacketReader().feed(path.read_bytes()) if each.kind is Kind.TIMELINE_MESSAGE]
+    for packet in packets:
+        times = [each.at for each in decode_messages(packet.body) if isinstance(each, Event)]
+        assert times[:-1] == sorted(times[:-1])
+    assert len([each for each in messages(packets) if isinstance(each, Event)]) == 1 + 3 * 12
+
+
+def test_a_runtime_that_nobody_closes_counts_its_networks_as_unloaded(peer, runtime):
+    item = ip.Runtime(ip.CreationOptions(profiling=ExternalProfilingOptions(True, socket=peer.listener.getsockname())))
+    peer.until(Kind.STREAM_METADATA)
+    peer.send(ACK, select(100_000, 1))
+    peer.until(Kind.COUNTER_CAPTURE)
+    run(item)
+    del item
+    gc.collect()
+    captures = [decode_capture(packet.body).values for packet in peer.until(Kind.COUNTER_CAPTURE, 2)]
+    assert sum(dict(values)[1] for values in captures) == 1

@@ -155,6 +155,8 @@ class ProfilingClient(Recorder):
         """Send what is left, and end the connection; wait for at most so many seconds."""
         self.stop()
         if not self._closing.is_set():
+            for number in list(self._loaded):  # of a runtime that was not closed
+                self.network_unloaded(number)
             self.counting.count(BACKENDS_UNREGISTERED, self._backends)
         self._closing.set()
         if threading.current_thread() is not self._thread:  # in which the garbage collector can end a runtime

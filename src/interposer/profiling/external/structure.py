@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -120,7 +121,8 @@ class Structure:
         """Return the messages about a run of a network, one list for each packet or group of packets.
 
         The inputs and outputs have workloads of their own in each run, which take in and give out tensors of the
-        caller; they are attributed to the backend of the first layer. The list is empty if the network is not known.
+        caller; they are attributed to the backend of the first layer, and share the time before and after the layers
+        equally. The list is empty if the network is not known.
         """
         whole = next((item for item in intervals if item.site.category is Category.RUN), None)
         if number not in self._known or whole is None:
@@ -131,13 +133,15 @@ class Structure:
         copies: list[list[Message]] = []
         before: list[tuple[int, Interval]] = []
         after: list[tuple[int, Interval]] = []
-        first, last = _phases(whole, intervals)
         ends = [position for position, layer in enumerate(outline.layers) if not layer.backend]
-        for position in sorted(ends, key=lambda position: outline.layers[position].kind == "Output"):
-            workload = self._guids.next()
-            copies.append(self._workload(workload, known.layers[position], backend))
-            is_output = outline.layers[position].kind == "Output"
-            (after if is_output else before).append((workload, last if is_output else first))
+        outputs = [position for position in ends if outline.layers[position].kind == "Output"]
+        inputs = [position for position in ends if position not in outputs]
+        first, last = _phases(whole, intervals)
+        for positions, phase, copied in ((inputs, first, before), (outputs, last, after)):
+            for position, share in zip(positions, _shares(phase, len(positions)), strict=True):
+                workload = self._guids.next()
+                copies.append(self._workload(workload, known.layers[position], backend))
+                copied.append((workload, share))
         inside = [(known.workloads[item.site.layer], item) for item in intervals if item.site.layer in known.workloads]
         return [*copies, self._inference(known.guid, whole, [*before, *inside, *after])]
 
@@ -178,6 +182,14 @@ def _phases(whole: Interval, intervals: Sequence[Interval]) -> tuple[Interval, I
     execute = next((item for item in intervals if item.site.category is Category.EXECUTE), whole)
     first = Interval(whole.site, whole.begin, execute.begin, whole.thread)
     return first, Interval(whole.site, execute.end, whole.end, whole.thread)
+
+
+def _shares(phase: Interval, count: int) -> list[Interval]:
+    """Return an interval divided into equal ones, as it is not measured how long each input or output took."""
+    moments = (
+        [phase.begin + (phase.end - phase.begin) * number // count for number in range(count + 1)] if count else []
+    )
+    return [Interval(phase.site, begin, end, phase.thread) for begin, end in itertools.pairwise(moments)]
 
 
 def _native_ids() -> dict[int, int]:
