@@ -39,7 +39,8 @@ static PyObject* ask(const char* name, const char* argument) {
   PyObject* module = PyImport_ImportModule("interposer.plugins.capi.hosting");
   PyObject* result = NULL;
   if (module != NULL)
-    result = argument == NULL ? PyObject_CallMethod(module, name, NULL) : PyObject_CallMethod(module, name, "s", argument);
+    result =
+        argument == NULL ? PyObject_CallMethod(module, name, NULL) : PyObject_CallMethod(module, name, "s", argument);
   Py_XDECREF(module);
   if (result == NULL) print_error();
   return result;

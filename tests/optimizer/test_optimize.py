@@ -368,6 +368,18 @@ def test_a_backend_that_takes_all_or_nothing_gets_no_layers_beside_another() -> 
     assert f"Whole says: {reason}" in str(error.value)
 
 
+def test_a_backend_that_takes_all_or_nothing_keeps_no_layer_if_it_gives_back_one(monkeypatch) -> None:
+    def giving_back(self, view, options):
+        return OptimizationViews(view, failed=[Failure(view.part(view.layers[:1]), "it does not compile")])
+
+    monkeypatch.setattr(Whole, "optimize_subgraph", giving_back)
+    optimized = whole(sums_network(), "Whole", "Sums")
+    assert [placement.backend for placement in optimized.placements] == ["Sums", "Sums"]
+    reason = "it runs a network only as a whole (AllOrNothing), and it gave back layer 'sum' (Addition)"
+    refusals = {item.layer: item.reasons for item in optimized.refusals if item.backend == "Whole"}
+    assert refusals == {"sum": ("it does not compile",), "product": (reason,)}
+
+
 def test_a_hint_for_some_layers_does_not_keep_a_network_from_a_backend_that_takes_all_or_nothing() -> None:
     optimized = whole(sums_network(), "Whole", "Sums", hints={"sum": "Whole"})
     assert [placement.backend for placement in optimized.placements] == ["Whole", "Whole"]

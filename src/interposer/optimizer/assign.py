@@ -209,7 +209,7 @@ class Assigner:
         refused = [layer for layer, verdict in zip(view, verdicts, strict=True) if not verdict]
         if not refused and len(view) == sum(map(is_placed_by_a_backend, self.graph)):
             return verdicts
-        why = f"it refuses layer {self._title(refused[0])}" if refused else "other backends run layers of it"
+        why = f"it refuses layer {self.title(refused[0])}" if refused else "other backends run layers of it"
         reason = f"it runs a network only as a whole ({ALL_OR_NOTHING}), and {why}"
         return [Support.no(reason) if verdict else verdict for verdict in verdicts]
 
@@ -235,9 +235,7 @@ class Assigner:
         return all(query(backend, view, self.options(backend)))
 
     def _convert(self, backend: Backend, layer: Layer, verdict: Support) -> list[Layer]:
-        self._say(
-            "warning", f"layer {self._title(layer)} runs in float32 on {backend.id}: {'; '.join(verdict.reasons)}"
-        )
+        self._say("warning", f"layer {self.title(layer)} runs in float32 on {backend.id}: {'; '.join(verdict.reasons)}")
         added = convert_layer_to_fp32(self.graph, layer)
         self._place(backend, layer)
         return added
@@ -248,14 +246,15 @@ class Assigner:
         types = f"{_types(layer.input_infos)} to {_types(layer.output_infos)}"
         verb = "gave back" if stage == "optimize" else "refuses"
         self._say(
-            "warning", f"{backend.id} {verb} layer {self._title(layer)}, {types}: {'; '.join(reasons)}", (refusal,)
+            "warning", f"{backend.id} {verb} layer {self.title(layer)}, {types}: {'; '.join(reasons)}", (refusal,)
         )
 
     def _say(self, level: str, text: str, refusals: tuple[Refusal, ...] = ()) -> None:
         self.records.messages.append(Message(level, text, refusals))
         _log.info("%s", text)
 
-    def _title(self, layer: Layer) -> str:
+    def title(self, layer: Layer) -> str:
+        """Return the layer's name and kind for messages."""
         return f"{self.name(layer)!r} ({layer.kind})"
 
     def _unsupported(self, layers: Sequence[Layer]) -> UnsupportedLayerError:
@@ -264,7 +263,7 @@ class Assigner:
             if refusal.layer in said:
                 said[refusal.layer].append(refusal)
         ids: list[str] = [backend.id for backend in self.backends]
-        texts = [_paragraph(layer, self._title(layer), said[self.name(layer)], ids) for layer in layers]
+        texts = [_paragraph(layer, self.title(layer), said[self.name(layer)], ids) for layer in layers]
         head = [] if len(texts) == 1 else [f"{len(texts)} layers cannot be run"]
         absent = [f"  {item.id} is absent: {item.reason}" for item in self._absent]
         cached = [refusal for result in said.values() for refusal in result]

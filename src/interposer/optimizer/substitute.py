@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from interposer.backend import Backend, OptimizationViews, SubgraphView, Substitution
+from interposer.backend import Backend, Failure, OptimizationViews, SubgraphView, Substitution
+from interposer.backend.capabilities import ALL_OR_NOTHING
 from interposer.backend.contracts import checked
 from interposer.core.errors import BackendContractError, InterposerError
 from interposer.core.schema import Op
@@ -46,12 +47,36 @@ def _offer_parts(assigner: Assigner, backend: Backend, offered: set[tuple[int, s
 
     parts = select(assigner.graph, waiting)
     given_back: list[Layer] = []
-    for stale in parts:
-        view = stale.part(stale.layers)
-        offered |= {(layer.guid, backend.id) for layer in view}
-        given_back += _apply(assigner, backend, _ask(assigner, backend, view), offered)
+    for answer in _answers(assigner, backend, parts):
+        offered |= {(layer.guid, backend.id) for layer in answer.view}
+        given_back += _apply(assigner, backend, answer, offered)
     assigner.assign(given_back)
     return bool(parts)
+
+
+def _answers(assigner: Assigner, backend: Backend, parts: Sequence[SubgraphView]) -> Iterable[OptimizationViews]:
+    """Return the answer of a backend for each part; one with the capability AllOrNothing gives back all parts, or none.
+
+    Each part is offered as the replacements of the earlier parts left it, so the answers must be applied one by one.
+    """
+    in_turn = (_ask(assigner, backend, part.part(part.layers)) for part in parts)
+    if not backend.capabilities.has(ALL_OR_NOTHING):
+        return in_turn
+    answers = [_ask(assigner, backend, part) for part in parts]
+    failures = [failure for answer in answers for failure in answer.failed]
+    if failures:
+        first = assigner.title(failures[0].part.layers[0])
+        reason = f"it runs a network only as a whole ({ALL_OR_NOTHING}), and it gave back layer {first}"
+        return [_without_all(answer, reason) for answer in answers]
+    return answers if len(parts) == 1 else in_turn
+
+
+def _without_all(answer: OptimizationViews, reason: str) -> OptimizationViews:
+    """Return the answer that the backend runs no layer; `reason` is for those that it did not give back itself."""
+    failed = {layer.guid for failure in answer.failed for layer in failure.part}
+    rest = [layer for layer in answer.view if layer.guid not in failed]
+    others = [Failure(answer.view.part(rest), reason)] if rest else []
+    return OptimizationViews(answer.view, failed=[*answer.failed, *others])
 
 
 def _ask(assigner: Assigner, backend: Backend, view: SubgraphView) -> OptimizationViews:
