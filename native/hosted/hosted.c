@@ -7,6 +7,7 @@
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
+#include <pthread.h>
 
 #include "interposer/backend.h"
 
@@ -17,12 +18,16 @@
 #define BACKEND_CLASS "interposer.backends.reference:ReferenceBackend"
 #endif
 
-/* Start an interpreter if the process has none: a host that is not written in Python. */
-static void start_python(void) {
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+
+static void initialize(void) {
   if (Py_IsInitialized()) return;
   Py_InitializeEx(0);
   PyEval_SaveThread();
 }
+
+/* Start an interpreter if the process has none: a host that is not written in Python. Several threads may call it. */
+static void start_python(void) { pthread_once(&started, initialize); }
 
 /* Print the exception and clear it. PyErr_Print would end the process for a SystemExit. */
 static void print_error(void) {

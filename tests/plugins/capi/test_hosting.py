@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -243,3 +245,50 @@ print(model([1, 2]).tolist(), type(runtime.registry.get("CpuRef")).__name__)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[2.0, 4.0] DynamicBackend\n", "")
+
+
+HOST = """
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+static void *(*factory)(void);
+static void *call(void *unused) { (void)unused; return factory(); }
+int main(int count, char **names) {
+  pthread_t threads[8];
+  void *table = NULL, *library = dlopen(names[count - 1], RTLD_NOW | RTLD_GLOBAL);
+  if (library == NULL) return puts(dlerror()), 1;
+  *(void **)&factory = dlsym(library, "BackendFactory");
+  for (int i = 0; i < 8; i++) pthread_create(&threads[i], NULL, call, NULL);
+  for (int i = 0; i < 8; i++) {
+    pthread_join(threads[i], &table);
+    puts(table == NULL ? "nothing" : "a table");
+  }
+}
+"""
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_ENABLE_SHARED") or shutil.which("cc") is None,
+    reason="needs Python as a shared library, and a C compiler",
+)
+def test_threads_of_a_host_without_python_start_one_interpreter(tmp_path):
+    folder = sysconfig.get_config_var("LIBDIR")
+    flags = [f"-I{HEADERS}", f"-L{folder}", f"-Wl,-rpath,{folder}", f"-lpython{sysconfig.get_config_var('VERSION')}"]
+    include = Path(__file__).parents[3] / "src" / "interposer" / "include"
+    library, host = tmp_path / NAME, tmp_path / "host"
+    (tmp_path / "host.c").write_text(HOST)
+    for command in (
+        ["cc", "-shared", "-fPIC", f"-I{include}", str(FOLDER / "hosted.c"), "-o", str(library), *flags],
+        ["cc", str(tmp_path / "host.c"), "-o", str(host), "-ldl", "-lpthread"],
+    ):
+        subprocess.run(command, check=True, timeout=100)
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [host, library],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "a table\n" * 8, "")
