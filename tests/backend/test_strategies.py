@@ -39,7 +39,7 @@ LIFETIMES = st.lists(
 CHAIN = [MemoryBlock(index, size, index, index + 1) for index, size in enumerate((64, 640, 128, 1280))]
 
 
-@pytest.mark.parametrize("strategy", MEMORY_STRATEGIES.values(), ids=str)
+@pytest.mark.parametrize("strategy", MEMORY_STRATEGIES.values(), ids=list(MEMORY_STRATEGIES))
 @given(lifetimes=LIFETIMES, alignment=st.sampled_from([1, 64]))
 def test_every_strategy_of_the_package_gives_valid_plans(strategy, lifetimes, alignment):
     created = planned_by(strategy, lifetimes, 64)
