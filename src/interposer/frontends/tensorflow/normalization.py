@@ -73,8 +73,8 @@ def _unbiased(node: Node, x: Value, variance: Value) -> Value:
     elements = node.step(Reduce((0,), operation=ReduceOperation.PROD), sizes)
     channels = node.cast(node.step(Shape(DataType.INT64), variance), variance.known.dtype)
     count = node.step(Division(), elements, channels)
-    one = node.scalar_like(1, variance)
-    fewer = node.step(Maximum(), node.step(Subtraction(), count, one), one)
+    unit = node.scalar_like(1, variance)
+    fewer = node.step(Maximum(), node.step(Subtraction(), count, unit), unit)
     return node.step(Multiplication(), variance, node.step(Division(), count, fewer))
 
 

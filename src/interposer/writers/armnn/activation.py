@@ -60,16 +60,22 @@ def _soft_relu(draft: Draft, _: Activation, x: Tensor, info: TensorInfo) -> Tens
 
 
 def _minus_soft_relu(draft: Draft, x: Tensor, info: TensorInfo) -> Tensor:
-    """Return -log(1 + exp(x)), which is the second column of the log-softmax of a matrix with the columns x and 0."""
+    """Return -log(1 + exp(x)) = -log(1 + exp(-|x|)) - max(x, 0), whose terms stay finite or have the right infinity.
+
+    The first term is the second column of the log-softmax of a matrix with the columns -|x| and 0.
+    """
     shape = dimensions(info)
     count = math.prod(shape)
-    one, two = (TensorInfo((count, columns), info.dtype) for columns in (1, 2))
+    single, pair = (TensorInfo((count, columns), info.dtype) for columns in (1, 2))
     column = draft.reshape(x, (count, 1))
-    zeros = draft.activation(_NUMBERS[F.BOUNDED_RELU], column, 0.0, 0.0, giving=one)
-    both = draft.node("Concat", column, zeros, giving=two, descriptor=origins(1, [(count, 1)] * 2))
-    logs = draft.node("LogSoftmax", both, giving=two, descriptor={"beta": 1.0, "axis": -1})
-    second = draft.node("Slice", logs, giving=one, descriptor={"begin": (0, 1), "size": (count, 1)})
-    return draft.reshape(second, shape)
+    magnitude = draft.activation(_NUMBERS[F.ABS], column, giving=single)
+    negative = draft.activation(_NUMBERS[F.LINEAR], magnitude, -1.0, 0.0, giving=single)
+    zeros = draft.activation(_NUMBERS[F.BOUNDED_RELU], column, 0.0, 0.0, giving=single)
+    both = draft.node("Concat", negative, zeros, giving=pair, descriptor=origins(1, [(count, 1)] * 2))
+    logs = draft.node("LogSoftmax", both, giving=pair, descriptor={"beta": 1.0, "axis": -1})
+    second = draft.node("Slice", logs, giving=single, descriptor={"begin": (0, 1), "size": (count, 1)})
+    positive = draft.activation(_NUMBERS[F.RELU], column, giving=single)
+    return draft.reshape(draft.node("Subtraction", second, positive, giving=single), shape)
 
 
 def _mish(draft: Draft, _: Activation, x: Tensor, info: TensorInfo) -> Tensor:
