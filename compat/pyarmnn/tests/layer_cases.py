@@ -230,6 +230,12 @@ blocks = ann.BatchToSpaceNdDescriptor([2, 2], [(1, 0), (0, 1)])
 case("batch_to_space", "BatchToSpaceNd", [blocks], [info(4, 3, 2, 2)], [info(1, 3, 3, 3)])
 blocks = ann.SpaceToBatchNdDescriptor([2, 3], [(1, 0), (0, 2)])
 case("space_to_batch", "SpaceToBatchNd", [blocks], [info(1, 2, 3, 4)], [info(6, 2, 2, 2)])
+blocks = ann.BatchToSpaceNdDescriptor([2, 2], [(1, 0), (0, 1)])
+rescaled = u8(1, 3, 3, 3, scale=0.3, offset=90)
+case("batch_to_space_rescaled", "BatchToSpaceNd", [blocks], [u8(4, 3, 2, 2)], [rescaled])
+blocks = ann.SpaceToBatchNdDescriptor([2, 3], [(1, 0), (0, 2)])
+rescaled = s8(6, 2, 2, 2, scale=0.07, offset=-9)
+case("space_to_batch_rescaled", "SpaceToBatchNd", [blocks], [s8(1, 2, 3, 4)], [rescaled])
 case("concat", "Concat", [ann.CreateDescriptorForConcatenation([ann.TensorShape((2, 3)), ann.TensorShape((2, 2))], 1)],
      [info(2, 3), info(2, 2)], [info(2, 5)])  # fmt: skip
 case("constant", "Constant", [constant(5, 2, 3)], [], [info(2, 3)])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from interposer.core.schema import Op
 from interposer.frontends.armnn.armnn_converters import layer
 from interposer.frontends.armnn.node import Node
 from interposer.ir.graph import Value
 from interposer.ops.blocks import BatchToSpaceNd, ChannelShuffle, DepthToSpace, SpaceToBatchNd, SpaceToDepth
+from interposer.ops.quantization import Dequantize, Quantize
 
 __all__: list[str] = []
 
@@ -13,13 +15,21 @@ __all__: list[str] = []
 @layer("SpaceToBatchNd")
 def space_to_batch(node: Node) -> list[Value]:
     """Convert SpaceToBatchNd."""
-    return node.result(SpaceToBatchNd(node.numbers("blockShape"), node.pairs("padList"), node.layout()), node.input())
+    return _rescaled(node, SpaceToBatchNd(node.numbers("blockShape"), node.pairs("padList"), node.layout()))
 
 
 @layer("BatchToSpaceNd")
 def batch_to_space(node: Node) -> list[Value]:
     """Convert BatchToSpaceNd."""
-    return node.result(BatchToSpaceNd(node.numbers("blockShape"), node.pairs("crops"), node.layout()), node.input())
+    return _rescaled(node, BatchToSpaceNd(node.numbers("blockShape"), node.pairs("crops"), node.layout()))
+
+
+def _rescaled(node: Node, op: Op) -> list[Value]:
+    """Add a layer that moves elements, and quantize them anew if its output has another scale or zero point."""
+    x, info = node.input(), node.infos[0]
+    if not info.is_quantized or info.quantization == x.known.quantization:
+        return node.result(op, x)
+    return node.result(Quantize(info.dtype), node.add(Dequantize(), node.add(op, x, like=x.known)))
 
 
 @layer("SpaceToDepth")
