@@ -97,6 +97,10 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         help="subtract the mean error of rounded weights from the bias (default: yes, not for armnn)",
     )  # fmt: skip
     parser.add_argument(
+        "--equalize", action="store_true",
+        help="scale the channels between convolutions in a row, so that their weights have similar ranges",
+    )  # fmt: skip
+    parser.add_argument(
         "--float", action="append", default=[], metavar="NAME,NAME", dest="float_layers",
         help="layers or operators that stay in float, by name; may be repeated",
     )  # fmt: skip
@@ -119,6 +123,7 @@ def execute(args: argparse.Namespace) -> None:
         observer=args.observer,
         percentile=args.percentile,
         per_channel=args.per_channel,
+        equalize=args.equalize,
         correct_bias=args.correct_bias,
         block_size=args.block_size,
         float_layers=names_of("--float", args.float_layers, _names(network)) or (),

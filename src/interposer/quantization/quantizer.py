@@ -17,6 +17,7 @@ from interposer.quantization.armnn import per_tensor, static_ranges
 from interposer.quantization.bias_correction import averaged_axes
 from interposer.quantization.calibration import Progress, Runs, observe_all, silent
 from interposer.quantization.decisions import Decisions, Means, Ranges, decide
+from interposer.quantization.equalization import equalize as equalized
 from interposer.quantization.evaluation import compared
 from interposer.quantization.files import read_samples
 from interposer.quantization.observers import Observer, observer_named
@@ -58,6 +59,7 @@ def quantize(
     percentile: float = 99.99,
     per_channel: bool | None = None,
     correct_bias: bool = True,
+    equalize: bool = False,
     block_size: int = 32,
     float_layers: Collection[str] = (),
     target: float | None = None,
@@ -92,6 +94,8 @@ def quantize(
             "uint8" with several scales become int8, which TensorFlow Lite does not combine with uint8 activations.
         correct_bias: subtract the mean error that rounded weights cause in an output channel from the bias. "armnn"
             does not do this.
+        equalize: scale the channels between convolutions in a row, so that weights have similar ranges (cross-layer
+            equalization). The float network stays the same. It helps where weights have one scale for all channels.
         block_size: the number of weights that share a scale, for the scheme "weights-int4".
         float_layers: names of layers, or names of operators such as "Softmax", that stay in float.
         target: the least signal-to-noise ratio of every output in dB. Layers stay in float until it is reached, those
@@ -116,6 +120,8 @@ def quantize(
     runs = Runs(None if backends is None else list(backends), runtime, progress)
     original = read_network(source, format, shapes)
     network = prepared(original, default_runtime() if runtime is None else runtime)
+    if equalize:
+        equalized(network)
     left = _left(network, float_layers)
     if scheme in STORAGE:
         return _stored(network, scheme, block_size, left, algorithm, _optional_samples(original, data), runs)
