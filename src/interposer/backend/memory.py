@@ -54,10 +54,8 @@ class TensorHandle(ABC):
     def __init__(self, info: TensorInfo) -> None:
         self.info = info
 
-    @property
-    def parent(self) -> TensorHandle | None:
-        """The handle of the tensor whose memory this one is a part of (`create_sub_tensor`); None for other tensors."""
-        return None
+    parent: TensorHandle | None = None
+    """The handle of the tensor whose memory this one is a part of (`create_sub_tensor`); None for other tensors."""
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -292,13 +290,8 @@ class _SubTensorHandle(ArrayHandle):
 
     def __init__(self, parent: ArrayHandle, origin: tuple[int, ...], info: TensorInfo) -> None:
         super().__init__(info)
-        self._parent = parent
+        self.parent = self._parent = parent
         self._place = tuple(slice(start, start + int(dim)) for start, dim in zip(origin, info.shape, strict=True))
-
-    @property
-    def parent(self) -> TensorHandle:
-        """The handle of the tensor that this one is a part of."""
-        return self._parent
 
     @property
     def strides(self) -> tuple[int, ...]:

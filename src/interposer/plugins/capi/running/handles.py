@@ -191,7 +191,7 @@ class NativeHandle(TensorHandle):
             raise BackendContractError(f"create_tensor gave {info} the number 0", backend=pool.handles.library.id)
         self.pool, self.number, self.kind = pool, number, kind
         self.imports = can_import  # type: ignore[misc] # a question of the kind of memory
-        self._whole, self._alone, self._mapped = whole, True, 0
+        self.parent, self._alone, self._mapped = whole, True, 0
         self._cached: Array | None = None
         library = pool.handles.library
         destroy = partial(pool.handles.functions["destroy_tensor"], library.self, pool.pool, number)
@@ -202,11 +202,6 @@ class NativeHandle(TensorHandle):
     def library(self) -> Library:
         """The library that owns the memory."""
         return self.pool.handles.library
-
-    @property
-    def parent(self) -> TensorHandle | None:
-        """The handle of the tensor that this one is a part of, or None."""
-        return self._whole
 
     def manage(self) -> None:
         """Begin the lifetime of the tensor in the memory plan."""
