@@ -278,8 +278,22 @@ def reduction_of_codes(draft: Draft, op: Mean | Reduce) -> Tensor:
         refuse("there is nothing to reduce")
     if operation is ReduceOperation.MEAN:
         factor = _divided(factor, count)
+    elif x.dtype is not DataType.UINT8:
+        sums = draft.reduce("ReduceSum", draft.cast(draft.operand(0), DataType.INT64), axes, keep=op.keep_dims)
+        return _sum_in_float(draft, sums, x, result, count)
     sums = draft.reduce("ReduceSum", offset(draft, draft.operand(0), x), axes, keep=op.keep_dims)
     return stored(draft, times(draft, sums, factor), result)
+
+
+def _sum_in_float(draft: Draft, sums: Tensor, x: TensorInfo, result: TensorInfo, count: int) -> Tensor:
+    """Rescale sums of `count` quantized values, their zero points included, in float32."""
+    old, new = _one_scale([x, result])
+    factor = np.float32(old.scale) / np.float32(new.scale)
+    bias = np.float32(-old.zero_point) * factor * np.float32(count)
+    real = draft.cast(sums, DataType.FLOAT32)
+    moved = draft.node("Add", draft.node("Mul", real, draft.like(float(factor), real)), draft.like(float(bias), real))
+    whole = rounded_away(draft, draft.cast(moved, DataType.FLOAT64))
+    return stored(draft, draft.cast(whole, DataType.INT64), result)
 
 
 def _divided(factor: Factor, count: int) -> Factor:
