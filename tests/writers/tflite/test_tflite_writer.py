@@ -355,7 +355,7 @@ def test_every_layer_that_cannot_be_written_is_named_with_the_reason():
     with pytest.raises(UnwritableError) as caught:
         write(network)
     assert caught.value.layers["odd"] == ("StandIn", "TFLite has no operators to make it of")
-    assert caught.value.layers["wide"] == ("Cast", "TFLite has no type float8_e5m2")
+    assert caught.value.layers["wide"] == ("Cast", "CAST gives no float8_e5m2")
 
 
 @pytest.mark.parametrize(

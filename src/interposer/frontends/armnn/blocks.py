@@ -25,7 +25,7 @@ def batch_to_space(node: Node) -> list[Value]:
 
 
 def _rescaled(node: Node, op: Op) -> list[Value]:
-    """Add a layer that moves elements, and quantize them anew if its output has another scale or zero point."""
+    """Add a layer that moves elements, and quantize them again if its output has another scale or zero point."""
     x, info = node.input(), node.infos[0]
     if not info.is_quantized or info.quantization == x.known.quantization:
         return node.result(op, x)
