@@ -100,6 +100,11 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "--equalize", action="store_true",
         help="scale the channels between convolutions in a row, so that their weights have similar ranges",
     )  # fmt: skip
+    _add_exceptions(parser)
+
+
+def _add_exceptions(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments that say what stays in float."""
     parser.add_argument(
         "--float", action="append", default=[], metavar="NAME,NAME", dest="float_layers",
         help="layers or operators that stay in float, by name; may be repeated",
