@@ -60,6 +60,18 @@ def _check_shapes(network: Network) -> None:
         )
 
 
+def _arguments(
+    method: str, file: str, shapes: Mapping[str, TensorShape], outputs: Sequence[str], absent: str
+) -> tuple[str, dict[str, list[int]], list[str] | None]:
+    """Return the checked arguments of a method that reads a graph; no outputs are None.
+
+    `absent` is the message of the RuntimeError for a file that does not exist.
+    """
+    path, known, requested = FILE(file, method, 2), SHAPES(shapes, method, 3), TEXTS(outputs, method, 4)
+    check_file(path, absent)
+    return path, known, requested or None
+
+
 class IOnnxParser(_NamedParser, module="pyarmnn._generated.pyarmnn_onnxparser", cpp="armnnOnnxParser::IOnnxParser"):
     """Creates networks from ONNX models.
 
@@ -140,10 +152,9 @@ class ICaffeParser(_NamedParser, module="pyarmnn._generated.pyarmnn_caffeparser"
         return self._read("CreateNetworkFromTextFile", graphFile, inputShapes, requestedOutputs)
 
     def _read(self, method: str, file: str, shapes: Mapping[str, TensorShape], outputs: Sequence[str]) -> INetwork:
-        name = f"ICaffeParser_{method}"
-        path, known, requested = FILE(file, name, 2), SHAPES(shapes, name, 3), TEXTS(outputs, name, 4)
-        check_file(path, "Failed to open graph file '{}': the file does not exist")
-        return self._created(lambda: frontends.caffe.template(path, shapes=known, outputs=requested or None))
+        absent = "Failed to open graph file '{}': the file does not exist"
+        path, known, requested = _arguments(f"ICaffeParser_{method}", file, shapes, outputs, absent)
+        return self._created(lambda: frontends.caffe.template(path, shapes=known, outputs=requested))
 
 
 class ITfParser(_NamedParser, module="pyarmnn._generated.pyarmnn_tfparser", cpp="armnnTfParser::ITfParser"):
@@ -184,7 +195,6 @@ class ITfParser(_NamedParser, module="pyarmnn._generated.pyarmnn_tfparser", cpp=
         return self._read("CreateNetworkFromTextFile", graphFile, inputShapes, requestedOutputs)
 
     def _read(self, method: str, file: str, shapes: Mapping[str, TensorShape], outputs: Sequence[str]) -> INetwork:
-        name = f"ITfParser_{method}"
-        path, known, requested = FILE(file, name, 2), SHAPES(shapes, name, 3), TEXTS(outputs, name, 4)
-        check_file(path, "Graph file '{}' failed to open: the file does not exist")
-        return self._created(lambda: frontends.tensorflow.template(path, shapes=known, outputs=requested or None))
+        absent = "Graph file '{}' failed to open: the file does not exist"
+        path, known, requested = _arguments(f"ITfParser_{method}", file, shapes, outputs, absent)
+        return self._created(lambda: frontends.tensorflow.template(path, shapes=known, outputs=requested))
