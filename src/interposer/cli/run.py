@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 import time
 from collections import Counter
@@ -25,7 +24,7 @@ from interposer.cli.network import (
     report_absent,
     sources_of,
 )
-from interposer.cli.numbers import number, positive, threads
+from interposer.cli.numbers import number, numbers, positive, spreads, threads
 from interposer.cli.outputs import Ranked, check_suffix, check_writable, figures, flat, has_classes, save, top
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.core.errors import InvalidArgumentError, did_you_mean
@@ -67,10 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layout", choices=("NHWC", "NCHW"), help="the layout of an image input, if its shape is ambiguous"
     )
-    parser.add_argument(
-        "--mean", type=_numbers, default=(), metavar="M", help="subtracted from an image's pixel values"
-    )
-    parser.add_argument("--std", type=_spreads, default=(), metavar="S", help="divisor of an image's pixel values")
+    parser.add_argument("--mean", type=numbers, default=(), metavar="M", help="subtracted from an image's pixel values")
+    parser.add_argument("--std", type=spreads, default=(), metavar="S", help="divisor of an image's pixel values")
     parser.add_argument("--labels", metavar="FILE", help="a file with a class name on each line")
     parser.add_argument("--top", type=positive, default=5, metavar="N", help="how many classes to show (default: 5)")
     parser.add_argument("--output", metavar="NAME", help="which output to show, where there are several")
@@ -106,23 +103,6 @@ def _add_timing_arguments(parser: argparse.ArgumentParser) -> None:
         "--threshold", type=number("milliseconds", zero=False), metavar="MS",
         help="end with status 1 if the median time of a run is longer than this",
     )  # fmt: skip
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    try:
-        result = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        result = ()
-    if not result or not all(map(math.isfinite, result)):
-        raise argparse.ArgumentTypeError(f"expected a number, or several with commas, not {text!r}")
-    return result
-
-
-def _spreads(text: str) -> tuple[float, ...]:
-    result = _numbers(text)
-    if not all(number > 0 for number in result):
-        raise argparse.ArgumentTypeError(f"expected positive numbers, not {text!r}")
-    return result
 
 
 def execute(args: argparse.Namespace) -> int:
