@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from interposer.frontends.onnx.order import names_in
+from interposer.frontends.onnx.order import needed_nodes
 from interposer.frontends.onnx.proto import Document, Message
 
 __all__ = ["cut"]
@@ -33,28 +33,15 @@ def _shorter(model: Message, added: Sequence[Message], ends: Sequence[str] | Non
     copy.CopyFrom(model)
     graph = copy.graph
     starts, declared = {value.name for value in added}, {value.name: value for value in model.graph.output}
-    needed_nodes = _needed(model.graph.node, starts, declared if ends is None else ends)
-    del graph.node[:]
-    graph.node.extend(needed_nodes)
-    graph.input.extend(added)
     for node in graph.node:  # a node that is needed for another of its results must not define the input as well
         node.output[:] = ["" if name in starts else name for name in node.output]
+    nodes = needed_nodes(graph.node, declared if ends is None else ends)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    graph.input.extend(added)
     if ends is not None:
         del graph.output[:]
         for name in ends:
             value = graph.output.add()
             value.CopyFrom(declared[name]) if name in declared else setattr(value, "name", name)
     return copy
-
-
-def _needed(nodes: Sequence[Message], starts: set[str], ends: Iterable[str]) -> list[Message]:
-    """Return the nodes on which the values `ends` depend, given the values `starts`, in the order of the file."""
-    producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    needed: set[int] = set()
-    pending = [name for name in ends if name not in starts]
-    while pending:
-        index = producers.get(pending.pop())
-        if index is not None and index not in needed:
-            needed.add(index)
-            pending += [name for name in names_in(nodes[index]) if name not in starts]
-    return [node for index, node in enumerate(nodes) if index in needed]

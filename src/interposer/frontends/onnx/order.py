@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from interposer.core.errors import ParseError
 from interposer.frontends.onnx.proto import Message
 
-__all__ = ["graphs_in", "graphs_of", "in_running_order", "names_in"]
+__all__ = ["graphs_in", "graphs_of", "in_running_order", "names_in", "needed_nodes"]
 
 _GRAPH: Final = 5
 _GRAPHS: Final = 10
@@ -50,12 +50,24 @@ def in_running_order(nodes: Sequence[Message], outputs: Sequence[str]) -> list[M
     Raises:
         ParseError: nodes that depend on themselves.
     """
-    producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    needs = [{producers[name] for name in names_in(node) if name in producers} for node in nodes]
+    producers, needs = _dependencies(nodes)
     sorted_already = all(need < index for index, group in enumerate(needs) for need in group)
     order = range(len(nodes)) if sorted_already else _sorted(needs, nodes)
     used = _reached([producers[name] for name in outputs if name in producers], needs)
     return [nodes[index] for index in order if index in used]
+
+
+def needed_nodes(nodes: Sequence[Message], outputs: Iterable[str]) -> list[Message]:
+    """Return the nodes that the outputs depend on, in the order of `nodes`."""
+    producers, needs = _dependencies(nodes)
+    used = _reached([producers[name] for name in outputs if name in producers], needs)
+    return [node for index, node in enumerate(nodes) if index in used]
+
+
+def _dependencies(nodes: Sequence[Message]) -> tuple[dict[str, int], list[set[int]]]:
+    """Return the position of the node that gives each value, and for each node the positions of those it depends on."""
+    producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    return producers, [{producers[name] for name in names_in(node) if name in producers} for node in nodes]
 
 
 def _reached(pending: list[int], needs: Sequence[set[int]]) -> set[int]:
