@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
 
-from interposer.core.constants import LEAST_MAPPED, mapped, share
-from interposer.core.errors import InvalidArgumentError, ParseError, memory_to
-from interposer.core.files import check_regular, reason_of
+from interposer.core.constants import share
+from interposer.core.errors import ParseError, memory_to
 from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.frontends.armnn import armnn_families  # noqa: F401 - they fill the table of layers
 from interposer.frontends.armnn.armnn_converters import find
@@ -20,6 +17,7 @@ from interposer.frontends.armnn.tensors import constant_array, quantization_of, 
 from interposer.frontends.flatbuffer import Record
 from interposer.frontends.missing import missing_operators
 from interposer.frontends.naming import keep_names
+from interposer.frontends.sources import Source, conversion_errors, read_file
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
@@ -27,8 +25,6 @@ from interposer.ops.control import Constant, Input, Output
 from interposer.ops.reshape import Reshape
 
 __all__ = ["Source", "load"]
-
-Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
 
 
 @memory_to("read the network")
@@ -46,26 +42,12 @@ def load(source: Source) -> Network:
         UnsupportedOperatorError: layers are not known; the message lists all of them with their counts.
         InvalidArgumentError: `source` is not a path or bytes.
     """
-    path, data = _read(source)
+    path, data = read_file(source)
     file = Path(path).name if path else ""
     try:
         return _Importer(read_content(data), file).network()
     except ParseError as error:
         raise error.at(path) if path else error from error.__cause__
-
-
-def _read(source: Source) -> tuple[str | None, bytes | bytearray | memoryview]:
-    if isinstance(source, bytes | bytearray | memoryview):
-        return None, source
-    if not isinstance(source, str | os.PathLike):
-        raise InvalidArgumentError(f"a model must be a path or the bytes of a file, not {type(source).__name__}")
-    path = os.fsdecode(source)
-    try:
-        check_regular(path)
-        file = Path(path)
-        return path, mapped(file).data if file.stat().st_size >= LEAST_MAPPED else file.read_bytes()
-    except (OSError, ValueError) as error:
-        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=path) from error
 
 
 class _Importer:
@@ -119,15 +101,9 @@ class _Importer:
         convert = find(layer.kind)
         assert convert is not None
         name = f"{layer.name}:{layer.kind}" if layer.name in self._titles else layer.name or layer.kind
-        try:
+        with conversion_errors(layer.where):
             node = Node(self, layer, name, self._source(layer), self._infos(layer))
             created = convert(node)
-        except ParseError:
-            raise
-        except InvalidArgumentError as error:
-            raise ParseError(str(error), where=layer.where) from error
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise ParseError(f"it is not as it should be ({error})", where=layer.where) from error
         self._values.update({(layer.index, number): value for number, value in enumerate(created)})
         if layer.name and layer.name not in self._titles and len(created) == 1:
             self._named.append((layer.name, created[0]))

@@ -22,6 +22,7 @@ from interposer.frontends.caffe.sources import declared_inputs, is_source, with_
 from interposer.frontends.missing import missing_operators
 from interposer.frontends.naming import keep_names
 from interposer.frontends.resizing import Resizes, resized
+from interposer.frontends.sources import conversion_errors
 from interposer.frontends.template import Template, Values, check_names, value_of
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
@@ -197,14 +198,8 @@ class _Importer:
 
     def _convert(self, number: int, layer: Layer) -> None:
         node = self._node(number, layer)
-        try:
+        with conversion_errors(layer.where):
             created = self._created(node)
-        except ParseError:
-            raise
-        except InvalidArgumentError as error:
-            raise ParseError(str(error), where=layer.where) from error
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise ParseError(f"it is not as it should be ({error})", where=layer.where) from error
         values = [created] if isinstance(created, Value) else created
         if len(values) != len(layer.tops):
             node.fail(f"it has {len(layer.tops)} tops; expected {len(values)}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from interposer.core.constants import LEAST_MAPPED, mapped, share
+from interposer.core.constants import share
 from interposer.core.errors import (
     InvalidArgumentError,
     ParseError,
@@ -17,12 +16,12 @@ from interposer.core.errors import (
     expect,
     memory_to,
 )
-from interposer.core.files import check_regular
 from interposer.core.types import UNRANKED, Array, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.missing import missing_operators
 from interposer.frontends.naming import keep_names
 from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.resizing import resized
+from interposer.frontends.sources import Source, conversion_errors, read_file
 from interposer.frontends.template import Template, Values, check_names, value_of
 from interposer.frontends.tflite import tflite_families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.tflite.blockwise import block_weights
@@ -46,7 +45,6 @@ from interposer.ops.control import Constant, Input, Output
 
 __all__ = ["Importer", "load", "template"]
 
-Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
 Shapes: TypeAlias = Mapping[str, Sequence[int | str | None] | int]
 
 _UNDEFINED: Final = {
@@ -122,7 +120,7 @@ def template(
         subgraph: the index of the subgraph to convert; 0 is the main one.
     """
     expect(signature, str | None, "the signature must be the key of one")
-    path, data = _read(source)
+    path, data = read_file(source)
     model = read_model(data, path=path)
     _check_subgraph(model, subgraph, signature)
     if inputs or outputs:
@@ -195,21 +193,6 @@ def _reported_of(path: str | None) -> Iterator[None]:
         yield
     except ParseError as error:
         raise error.at(path) if path else error from error.__cause__
-
-
-def _read(source: Source) -> tuple[str | None, bytes | bytearray | memoryview]:
-    if isinstance(source, bytes | bytearray | memoryview):
-        return None, source
-    if not isinstance(source, str | os.PathLike):
-        raise InvalidArgumentError(f"a model must be a path or the bytes of a file, not {type(source).__name__}")
-    path = os.fsdecode(source)
-    try:
-        check_regular(path)
-        file = Path(path)
-        return path, mapped(file).data if file.stat().st_size >= LEAST_MAPPED else file.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ParseError(f"the file cannot be read: {reason or error}", path=path) from error
 
 
 class Importer:
@@ -528,16 +511,10 @@ class Importer:
     def _convert(self, index: int, operator: Operator, entry: Entry) -> None:
         where = f"operators[{index}] {operator.name}"
         where = f"subgraphs[{self._number}].{where}" if self._number else where
-        try:
+        with conversion_errors(where):
             options = _options(operator, entry)
             node = Node(self, operator, options, f"{operator.name}:{self._number}:{index}", where, self._source(where))
             created = entry.convert(node)
-        except ParseError:
-            raise
-        except InvalidArgumentError as error:
-            raise ParseError(str(error), where=where) from error
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise ParseError(f"it is not as it should be ({error})", where=where) from error
         values = [created] if isinstance(created, Value) else created
         outputs = [index for index in operator.outputs if index not in self._handles]
         if len(values) != len(outputs):
