@@ -7,11 +7,11 @@ import struct
 import time
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Final
 
 from interposer.profiling.events import Counter, Instant
+from interposer.profiling.processes import process_name
 from interposer.profiling.recorder import Recording
 from interposer.profiling.tracks import THREADS, Slice, Timeline, Track, timeline
 
@@ -97,7 +97,7 @@ class _Writer:
     def descriptors(self) -> Iterator[bytes]:
         """Yield the packets that describe the process, the tracks and the counters."""
         pid = os.getpid()
-        process = _field(1, pid) + _field(6, _process_name())
+        process = _field(1, pid) + _field(6, process_name())
         yield _packet(_field(60, _field(1, self._process) + _field(3, process)))
         for group, number in self._groups.items():
             if group != THREADS:
@@ -169,10 +169,3 @@ def _annotated(value: Any) -> bytes:
 def _counter_fields(counter: Counter) -> bytes:
     unit = _field(3, _BYTES) if counter.units == "bytes" else _field(6, counter.units)
     return _field(2, f"{counter.backend} {counter.name}".lstrip()) + _field(8, unit)
-
-
-def _process_name() -> str:
-    try:
-        return Path("/proc/self/comm").read_text(encoding="utf-8").strip()
-    except OSError:
-        return "python"

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from pathlib import Path
 from time import monotonic, perf_counter_ns
 from typing import Final
 
@@ -38,6 +37,7 @@ from interposer.profiling.external.options import LEAST_PERIOD, ExternalProfilin
 from interposer.profiling.external.packets import HEADER, Kind, Packet, PacketReader
 from interposer.profiling.external.structure import NetworkOutline, Structure
 from interposer.profiling.external.timeline import Message, encode_messages, timeline_directory, well_known_labels
+from interposer.profiling.processes import process_name
 from interposer.profiling.recorder import Fields, Recorder, active, expanded
 
 __all__ = ["ProfilingClient", "State"]
@@ -46,6 +46,8 @@ _log: Final = logging.getLogger("interposer.profiling")
 _PACKET: Final = 4096
 """The most bytes of a packet with messages of the timeline, header included."""
 _LARGEST_COMMAND: Final = 1 << 18
+_NAME: Final = 60
+"""The most characters of the name of a process."""
 _RESEND: Final = 1.0
 _RETRY: Final = 1.0
 _IDLE: Final = 0.05
@@ -239,7 +241,7 @@ class _Conversation:
         sent = -_RESEND
         while True:
             if client._state is State.WAITING_FOR_ACK and monotonic() - sent >= _RESEND:
-                self._send(Kind.STREAM_METADATA, encode_metadata(StreamMetadata(os.getpid(), _process_name())))
+                self._send(Kind.STREAM_METADATA, encode_metadata(StreamMetadata(os.getpid(), process_name()[:_NAME])))
                 sent = monotonic()
             data = self._connection.receive(self._patience())
             if data == b"":
@@ -384,10 +386,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def _process_name() -> str:
-    try:
-        return Path("/proc/self/comm").read_text(encoding="ascii", errors="replace").strip()[:60]
-    except OSError:
-        return "python"

@@ -159,9 +159,7 @@ class Collector:
                 raise ParseError(f"programs have sent more than the {_MOST_STORED:,} bytes that are stored")
             session.data += data
         for packet in reader.feed(data):
-            if not session.stream.packets and reader.order is not None:
-                session.stream = Stream(reader.order, self._room)
-            content = session.stream.add(packet)
+            content = _decoded(session, reader, packet, self._room)
             if self._heard is not None:
                 with self._lock:
                     self._heard(session, packet, content)
@@ -212,6 +210,16 @@ class Collector:
         self.close()
 
 
+def _decoded(session: Session, reader: PacketReader, packet: Packet, room: Room | None = None) -> Any:
+    """Add a packet to the stream of a session, and return what it contains as of `Stream.add`.
+
+    The first packet gives the order of bytes. `room` limits what the stream stores.
+    """
+    if not session.stream.packets and reader.order is not None:
+        session.stream = Stream(reader.order, room)
+    return session.stream.add(packet)
+
+
 def read_stream(path: str | os.PathLike[str], heard: Heard | None = None) -> Session:
     """Return the session of a file that has the bytes of a client, as a capture or a collector writes it.
 
@@ -226,9 +234,7 @@ def read_stream(path: str | os.PathLike[str], heard: Heard | None = None) -> Ses
     session = Session(1, Stream(), len(data), "")
     try:
         for packet in reader.feed(data):
-            if not session.stream.packets and reader.order is not None:
-                session.stream = Stream(reader.order)
-            content = session.stream.add(packet)
+            content = _decoded(session, reader, packet)
             if heard is not None:
                 heard(session, packet, content)
     except ParseError as error:
