@@ -5,6 +5,7 @@ from interposer.frontends.onnx import (  # noqa: F401
     attention,
     choice,
     containers,
+    contrib_activation,
     control_flow,
     convolution,
     elementwise,

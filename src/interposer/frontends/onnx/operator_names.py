@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from interposer.frontends.onnx.proto import Message
 
-__all__ = ["domain_of", "title"]
+__all__ = ["MICROSOFT", "NCHWC", "domain_of", "title"]
+
+MICROSOFT: Final = "com.microsoft"
+"""The domain of ONNX Runtime's own operators."""
+NCHWC: Final = "com.microsoft.nchwc"
+"""The domain of ONNX Runtime's operators on images whose channels are in blocks."""
 
 
 def domain_of(message: Message) -> str:
