@@ -448,3 +448,58 @@ def test_a_loaded_network_has_as_many_memories_as_runs_went_side_by_side(runtime
     assert len(loaded.idle_memories) == 3
     loaded.release()
     assert not loaded.acquired
+
+
+def test_a_submitted_run_that_hangs_is_given_up_at_its_deadline(runtime: Runtime) -> None:
+    gates = OpenGates()
+    runtime.registry.register("OpenGates", lambda: gates)
+    network_id = load(runtime, chain(), "OpenGates")
+    late = "the run took longer than 1 seconds; it was at layer 'sum0'"
+    with pytest.raises(DeadlineExceededError, match=late):
+        runtime.submit(network_id, {0: X}, deadline=1).result()
+    gates.open.set()
+    assert runtime.submit(network_id, {0: X}, deadline=60).result()[0].all()
+
+
+def test_the_deadline_of_a_submitted_run_includes_the_wait_for_a_thread(gates: Gates) -> None:
+    with Runtime(ip.CreationOptions(num_threads=1)) as single:
+        single.registry.register("Gates", lambda: gates)
+        network_id = load(single, chain(), "Gates")
+        first = single.submit(network_id, {0: X})
+        gates.wait_for(1)
+        far, near = (single.submit(network_id, {0: X}, deadline=seconds) for seconds in (60, 0.05))
+        with pytest.raises(DeadlineExceededError) as caught:
+            near.result(timeout=30)
+        assert str(caught.value) == "the run took longer than 0.05 seconds; it waited for a free thread"
+        gates.open.set()
+        assert first.result()[0].all()
+        assert far.result()[0].all()
+
+
+def test_a_submitted_run_with_a_deadline_can_be_cancelled(runtime: Runtime, gates: Gates) -> None:
+    network_id = load(runtime, chain(), "Gates")
+    run = runtime.submit(network_id, {0: X}, deadline=600)
+    gates.wait_for(1)
+    assert run.cancel() is False
+    gates.open.set()
+    with pytest.raises(RunCancelledError, match="the run was cancelled before layer 'sum1'"):
+        run.result()
+
+
+@pytest.mark.parametrize("deadline", [0, -1.0, math.nan, "1"])
+def test_the_deadline_of_a_submitted_run_lies_ahead(runtime: Runtime, deadline: Any) -> None:
+    model = ip.load(mixed(), ["Sums", "Device"], runtime=runtime)
+    with pytest.raises(InvalidArgumentError, match="a deadline must be a number of seconds above 0, not "):
+        model.submit([X], deadline=deadline)
+
+
+def test_an_awaited_run_has_a_deadline(runtime: Runtime) -> None:
+    gates = OpenGates()
+    runtime.registry.register("OpenGates", lambda: gates)
+    model = ip.load(chain(), ["OpenGates"], runtime=runtime)
+    try:
+        with pytest.raises(DeadlineExceededError, match="the run took longer than 1 seconds"):
+            asyncio.run(model.run_async([X], deadline=1))
+    finally:
+        gates.open.set()
+    assert asyncio.run(model.run_async([X], deadline=60))[0].all()

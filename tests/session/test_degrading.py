@@ -129,6 +129,20 @@ def test_one_that_hangs_is_put_aside_when_the_time_is_over(inner: Callable[[], B
     assert "the run took longer than" in model.events[0].text
 
 
+def test_a_submitted_run_that_hangs_is_repeated_without_the_backend(
+    inner: Callable[[], Backend], runtime: Runtime
+) -> None:
+    let_go = threading.Event()
+    failing(runtime, "F", inner, at=5, how=let_go.wait)
+    model = ip.load(network(), ["F", "CpuRef"], runtime=runtime, fallback=True)
+    try:
+        for _ in range(8):
+            near(model.submit([X], deadline=4.0).result()[0])
+    finally:
+        let_go.set()
+    assert happened(model) == [("F", PLACED_ANEW)]
+
+
 def test_a_late_run_is_an_error_without_leave_to_do_it_elsewhere(runtime: Runtime) -> None:
     let_go = threading.Event()
     failing(runtime, "F", at=1, how=let_go.wait)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -38,6 +39,11 @@ class RunControl:
         self._at: dict[int, tuple[Layer, str]] = {}
         self.given_up = False
         self.thread = threading.get_ident()
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the deadline, 0 or less once it has passed; None if there is no deadline."""
+        return None if self._stops is None else self._stops - time.monotonic()
 
     def cancel(self) -> None:
         """Stop the run before its next layer."""
@@ -105,40 +111,84 @@ class PendingRun(Future[Any]):
     def __init__(self, control: RunControl) -> None:
         super().__init__()
         self._control = control
+        self._attempts = 0
+        self._is_unwanted = False
 
     def cancel(self) -> bool:
         """Cancel the run; return True if it had not begun, or False if it stops before its next layer."""
         if super().cancel():
             return True
+        self._is_unwanted = True
         self._control.cancel()
         return False
+
+    def next_control(self) -> RunControl:
+        """Return the control of the next attempt to run.
+
+        The deadline of the first attempt counts from the submission. Each further attempt, on fewer backends, has the
+        whole time again.
+        """
+        self._attempts += 1
+        if self._attempts > 1 and self._control.deadline is not None:
+            self._control = RunControl(self._control.deadline)
+            if self._is_unwanted:  # `cancel` may have stopped the attempt before
+                self._control.cancel()
+        return self._control
+
+    @property
+    def stops(self) -> float:
+        """The time of `time.monotonic` at which the deadline of the current attempt passes; infinite without one."""
+        remaining = self._control.remaining
+        return math.inf if remaining is None else time.monotonic() + remaining
+
+    def expire(self) -> None:
+        """End a run that has not begun with the error of a missed deadline."""
+        if self.set_running_or_notify_cancel():
+            seconds = self._control.deadline
+            self.set_exception(
+                DeadlineExceededError(f"the run took longer than {seconds:g} seconds; it waited for a free thread")
+            )
 
 
 class Workers:
     """A pool of daemon threads that run submitted tasks in order of submission. Thread-safe.
 
-    Threads are created on demand, `limit` at most. They do not keep the process alive.
+    Threads are created on demand, `limit` at most. They do not keep the process alive. One more thread ends tasks whose
+    deadline passes while they wait for a thread; it is created with the first deadline.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._tasks: deque[tuple[PendingRun, Callable[[], Any]]] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._earlier = threading.Condition(self._lock)
+        self._wakes: float | None = None
         self._threads = self._idle = 0
         self._closed = False
 
-    def submit(self, work: Callable[[RunControl], Any]) -> PendingRun:
+    @property
+    def limit(self) -> int:
+        """The largest number of tasks that run concurrently."""
+        return self._limit
+
+    def submit(self, work: Callable[[Callable[[], RunControl]], Any], deadline: float | None = None) -> PendingRun:
         """Schedule the work on a thread; return a future of its result.
 
+        Args:
+            work: called with a function that returns the control of the next attempt to run.
+            deadline: seconds from now after which the task fails, whether it has begun or not; None means no deadline.
+
         Raises:
-            InvalidArgumentError: the runtime is closed.
+            InvalidArgumentError: the runtime is closed, or the deadline is not a number of seconds above 0.
         """
-        control = RunControl()
-        run = PendingRun(control)
-        with self._changed:
+        run = PendingRun(RunControl(deadline))
+        with self._lock:
             if self._closed:
                 raise InvalidArgumentError("the runtime is closed, and runs nothing that is submitted")
-            self._tasks.append((run, lambda: work(control)))
+            self._tasks.append((run, lambda: work(run.next_control)))
+            if deadline is not None:
+                self._wake_by(run.stops)
             if self._idle < len(self._tasks) and self._threads < self._limit:
                 self._threads += 1
                 threading.Thread(target=self._serve, name="interposer-worker", daemon=True).start()
@@ -148,7 +198,31 @@ class Workers:
     def help(self, work: Callable[[], None]) -> None:
         """Schedule work on a thread without returning a result; do nothing if the runtime is closed."""
         with suppress(InvalidArgumentError):
-            self.submit(lambda control: work())
+            self.submit(lambda controls: work())
+
+    def _wake_by(self, stops: float) -> None:
+        """Let the thread that ends late tasks look at the queue at `stops`, or earlier. The lock must be held."""
+        if self._wakes is None:
+            threading.Thread(target=self._end_late_tasks, name="interposer-deadlines", daemon=True).start()
+        if self._wakes is None or stops < self._wakes:
+            self._wakes = stops
+            self._earlier.notify()
+
+    def _end_late_tasks(self) -> None:
+        while True:
+            with self._lock:
+                if self._closed and not self._tasks:
+                    return
+                now = time.monotonic()
+                late = [task for task in self._tasks if task[0].stops <= now]
+                for task in late:
+                    self._tasks.remove(task)
+                self._wakes = min((run.stops for run, _ in self._tasks), default=math.inf)
+                if not late:
+                    self._earlier.wait(min(self._wakes - now, threading.TIMEOUT_MAX))
+            for run, _ in late:
+                run.expire()
+            del late
 
     def _serve(self) -> None:
         while True:
@@ -168,6 +242,7 @@ class Workers:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+            self._earlier.notify_all()
 
 
 def _settle(run: Future[Any], work: Callable[[], Any]) -> None:
@@ -189,10 +264,13 @@ def run_within(control: RunControl, work: Callable[[], Any], give_up: Callable[[
     Raises:
         DeadlineExceededError: the deadline has passed. The thread continues, on memory that nothing else uses.
     """
+    remaining = control.remaining
+    if remaining is not None and remaining <= 0:
+        raise control.late()
     done: Future[Any] = Future()
     threading.Thread(target=_settle, args=(done, work), name="interposer-run", daemon=True).start()
     try:
-        return done.result(None if control.deadline is None else min(control.deadline, threading.TIMEOUT_MAX))
+        return done.result(None if remaining is None else min(remaining, threading.TIMEOUT_MAX))
     except TimeoutError as error:
         if done.done():  # just now, or it raised this itself
             return done.result()

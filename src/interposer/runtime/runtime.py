@@ -323,20 +323,25 @@ class Runtime:
         *,
         imported_inputs: Sequence[int] = (),
         imported_outputs: Sequence[int] = (),
+        deadline: float | None = None,
     ) -> PendingRun:
         """Schedule a run in a worker thread; like `enqueue_workload`, but return a future of the outputs.
 
-        At most `CreationOptions.num_threads` submitted runs execute concurrently; others wait.
+        At most `CreationOptions.num_threads` submitted runs execute concurrently; others wait. `deadline` is a number
+        of seconds from now, which includes the wait.
 
         Raises:
             UnknownNetworkError: the network is not loaded. All other errors are raised by the future.
+            InvalidArgumentError: the runtime is closed, or the deadline is not a number of seconds above 0.
         """
         loaded = self._loaded(network_id)
         numbers = imported_inputs, imported_outputs
         if _given(imported_inputs) or _given(imported_outputs):
-            return self.workers.submit(lambda control: run_imported(loaded, numbers, inputs, outputs, None, control))
+            return self.workers.submit(
+                lambda controls: run_imported(loaded, numbers, inputs, outputs, None, controls()), deadline
+            )
         return self.workers.submit(
-            lambda control: run(loaded, {} if inputs is None else inputs, outputs, None, control)
+            lambda controls: run_watched(loaded, {} if inputs is None else inputs, outputs, controls()), deadline
         )
 
     def create_working_mem_handle(self, network_id: NetworkId) -> WorkingMemHandle:

@@ -707,6 +707,7 @@ class Model:
         inputs: Inputs | None = None,
         outputs: Outputs | None = None,
         *,
+        deadline: float | None = None,
         signature: str | None = None,
         **named: Any,
     ) -> PendingRun:
@@ -716,38 +717,51 @@ class Model:
             inputs: inputs, as of `run`.
             outputs: outputs, as of `run`. If a name needs another variant of the network, the calling thread creates
                 it.
+            deadline: seconds from now after which the future fails with `DeadlineExceededError`. They include the wait
+                for a free thread. With ``fallback=True``, a backend that exceeds the deadline is disabled, and the run
+                is repeated without this backend, with the same deadline; a run that has not begun is not repeated.
             signature: the key of a signature, as of `run`.
             named: the inputs by name, as of `run`.
+
+        Raises:
+            InvalidArgumentError: the deadline is not a number of seconds above 0. Errors of the run are raised by the
+                future.
         """
         if signature is not None:
-            return self._of_signature(signature).submit(inputs, outputs, **named)
+            return self._of_signature(signature).submit(inputs, outputs, deadline=deadline, **named)
         if named or inputs is None:
-            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "signature"))
+            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline", "signature"))
         names = None if outputs is None else requested_names(outputs)
         if names is None:
-            return self.runtime.workers.submit(lambda control: self._run_watched(inputs, outputs, lambda: control))
+            return self.runtime.workers.submit(partial(self._run_watched, inputs, outputs), deadline)
         if set(names) <= self.outputs.keys():
             return self.runtime.workers.submit(
-                lambda control: self._in_order(names, self._run_watched(inputs, None, lambda: control))
+                lambda controls: self._in_order(names, self._run_watched(inputs, None, controls)), deadline
             )
         other, value = self._for(names), self._unbound(inputs)
-        return self.runtime.workers.submit(lambda control: other._run_watched(value, None, lambda: control))
+        return self.runtime.workers.submit(partial(other._run_watched, value, None), deadline)
 
     async def run_async(
         self,
         inputs: Inputs | None = None,
         outputs: Outputs | None = None,
         *,
+        deadline: float | None = None,
         signature: str | None = None,
         **named: Any,
     ) -> list[Any]:
         """Run once in a worker thread of the runtime, and await the result of `run` without blocking the event loop.
 
-        If the awaiting task is cancelled, the run stops before its next layer.
+        If the awaiting task is cancelled, the run stops before its next layer. The arguments are those of `submit`.
+
+        Raises:
+            InterposerError: any error that `run` raises.
         """
         import asyncio  # noqa: PLC0415 - who awaits has it already
 
-        values: list[Any] = await asyncio.wrap_future(self.submit(inputs, outputs, signature=signature, **named))
+        values: list[Any] = await asyncio.wrap_future(
+            self.submit(inputs, outputs, deadline=deadline, signature=signature, **named)
+        )
         return values
 
     def _run_watched(
