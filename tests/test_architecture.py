@@ -55,7 +55,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": EVERYTHING,
     "quantization": EVERYTHING,
     "analysis": EVERYTHING | {"quantization"},
-    "cli": EVERYTHING | {"include", "testing", "analysis", "quantization"},
+    "serving": EVERYTHING,
+    "cli": EVERYTHING | {"include", "testing", "analysis", "quantization", "serving"},
     "__main__": {"cli"},
     # public names of modules elsewhere, under the paths that the documentation gives
     "types": {"core"},

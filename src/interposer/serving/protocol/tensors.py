@@ -1,0 +1,226 @@
+"""Tensors from bytes, from JSON numbers and from typed contents, and back.
+
+All sizes are compared before an array is created, so that a small request cannot ask for a large array.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.types import MAX_RANK, Array, DataType
+from interposer.core.types import integer_range as range_of
+from interposer.serving.protocol.datatypes import BINARY_ONLY, data_type
+from interposer.serving.protocol.errors import ServingError, Status
+
+__all__ = ["checked_shape", "from_bytes", "from_contents", "from_json", "to_bytes", "to_json"]
+
+_MOST: Final = 1 << 48
+"""More elements than any memory holds; NumPy computes the sizes of larger shapes wrongly or refuses them."""
+_KINDS: Final[dict[str, set[type]]] = {"i": {int}, "u": {int}, "f": {int, float}, "b": {bool}, "O": {str}}
+_EXPECTED: Final = {"i": "integers", "u": "integers", "f": "numbers", "b": "true and false", "O": "strings"}
+
+
+def _refused(name: str, problem: str) -> ServingError:
+    return ServingError(Status.INVALID, f"input {name!r} {problem}")
+
+
+def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
+    """Return the shape of an input as a tuple.
+
+    Raises:
+        ServingError: it is not a list of whole numbers from 0 on, or it has too many dimensions or elements.
+    """
+    if not isinstance(shape, Sequence) or isinstance(shape, str) or any(type(size) is not int for size in shape):
+        raise _refused(name, "has a shape that is not a list of whole numbers")
+    if len(shape) > MAX_RANK:
+        raise _refused(name, f"has {len(shape)} dimensions; at most {MAX_RANK} are possible")
+    if any(size < 0 for size in shape):
+        raise _refused(name, f"has the shape {list(shape)}; sizes must not be negative")
+    if math.prod(max(size, 1) for size in shape) > _MOST:
+        raise _refused(name, "has a shape with too many elements")
+    return tuple(shape)
+
+
+def from_bytes(name: str, datatype: str, shape: tuple[int, ...], data: memoryview) -> Array:
+    """Return the tensor whose elements are in `data`, in row-major order and little-endian.
+
+    The array of a numeric type shares the memory of `data` if that is aligned.
+
+    Raises:
+        ServingError: the number of bytes does not fit the shape.
+    """
+    dtype = data_type(datatype)
+    if dtype is DataType.STRING:
+        return _strings(name, shape, data)
+    count = math.prod(shape)
+    size = count * dtype.itemsize
+    if len(data) != size:
+        raise _refused(name, f"has {len(data)} bytes; {datatype} with the shape {list(shape)} needs {size}")
+    array: Array = np.frombuffer(data, dtype.numpy, count).reshape(shape) if count else np.zeros(shape, dtype.numpy)
+    if dtype is DataType.BOOL and count and array.view(np.uint8).max() > 1:
+        raise _refused(name, "has bytes other than 0 and 1; BOOL has only these")
+    return array if array.flags.aligned else array.copy()
+
+
+def _strings(name: str, shape: tuple[int, ...], data: memoryview) -> Array:
+    """Return a tensor of texts, each of which has its length in bytes before it, as 4 bytes."""
+    count = math.prod(shape)
+    if len(data) < 4 * count:
+        raise _refused(name, f"has {len(data)} bytes, too few for the lengths of {count} strings")
+    texts, at = [], 0
+    for _ in range(count):
+        if at + 4 > len(data):
+            raise _refused(name, f"ends before its {count} strings")
+        size = int.from_bytes(data[at : at + 4], "little")
+        at += 4
+        if size > len(data) - at:
+            raise _refused(name, f"has a string of {size} bytes, of which only {len(data) - at} are there")
+        texts.append(_text(name, bytes(data[at : at + size])))
+        at += size
+    if at != len(data):
+        raise _refused(name, f"has {len(data) - at} bytes after its {count} strings")
+    return _objects(texts, shape)
+
+
+def _text(name: str, data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _refused(name, "has a string that is not UTF-8") from None
+
+
+def _objects(texts: Sequence[str], shape: tuple[int, ...]) -> Array:
+    array = np.empty(len(texts), object)
+    array[:] = texts
+    return array.reshape(shape)
+
+
+def from_json(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Array:
+    """Return the tensor whose elements are in a list, which is flat in row-major order or nested like the shape.
+
+    Raises:
+        ServingError: the elements have another type, do not fit the data type, or do not fit the shape; or the protocol
+            sends the data type as bytes only.
+    """
+    dtype = data_type(datatype)
+    if datatype in BINARY_ONLY:
+        raise _refused(name, f"is {datatype}, which JSON cannot express; send it as binary data")
+    if not isinstance(data, list):
+        raise _refused(name, "has data that is not a list")
+    flat = _flattened(name, shape, data)
+    if len(flat) != math.prod(shape):
+        raise _refused(name, f"has {len(flat)} elements; the shape {list(shape)} needs {math.prod(shape)}")
+    kind = "f" if dtype.is_float else dtype.numpy.kind
+    if not set(map(type, flat)) <= _KINDS[kind]:
+        raise _refused(name, f"has elements that are not {_EXPECTED[kind]}, as {datatype} needs")
+    return _filled(name, datatype, flat, shape)
+
+
+def _flattened(name: str, shape: tuple[int, ...], data: list[Any]) -> list[Any]:
+    """Return the elements of a list that is flat, or nested exactly like the shape."""
+    flat, level = data, 0
+    while flat and type(flat[0]) is list:
+        if level >= len(shape) - 1 or len(flat) != math.prod(shape[: level + 1]):
+            raise _refused(name, f"has lists that do not have the shape {list(shape)}")
+        size = shape[level + 1]
+        if not all(type(item) is list and len(item) == size for item in flat):
+            raise _refused(name, f"has lists that do not have the shape {list(shape)}")
+        flat = list(chain.from_iterable(flat))
+        level += 1
+    if level and level != len(shape) - 1 and flat:
+        raise _refused(name, f"has lists that do not have the shape {list(shape)}")
+    return flat
+
+
+def _filled(name: str, datatype: str, flat: Sequence[Any], shape: tuple[int, ...]) -> Array:
+    """Return an array of numbers, truth values or texts of the right Python type; check that they fit the data type."""
+    dtype = data_type(datatype)
+    if dtype is DataType.STRING:
+        if any(max(text, default="") >= "\ud800" for text in flat) and not _are_encodable(flat):
+            raise _refused(name, "has a string with half of a surrogate pair")
+        return _objects(flat, shape)
+    if dtype.is_integer and flat:
+        low, high = range_of(dtype)
+        bad = next((value for value in (min(flat), max(flat)) if not low <= value <= high), None)
+        if bad is not None:
+            raise _refused(name, f"has the element {_shown(bad)}; {datatype} has {low} to {high}")
+    if not dtype.is_float:
+        return np.array(flat, dtype.numpy).reshape(shape)
+    return _floats(name, datatype, flat, shape)
+
+
+def _are_encodable(texts: Sequence[str]) -> bool:
+    try:
+        "".join(texts).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _floats(name: str, datatype: str, flat: Sequence[Any], shape: tuple[int, ...]) -> Array:
+    try:
+        wide = np.array(flat, np.float64)
+    except OverflowError:
+        raise _refused(name, f"has an element that is too large for {datatype}") from None
+    with np.errstate(over="ignore"):
+        array: Array = wide.astype(data_type(datatype).numpy)
+    if not np.isfinite(array).all():
+        large = f"has an element that is too large for {datatype}, or not a number"
+        raise _refused(name, f"{large}; send infinities and NaN as binary data")
+    return array.reshape(shape)
+
+
+def _shown(value: int) -> str:
+    return str(value) if abs(value) < 1 << 64 else "of more than 64 bits"
+
+
+def from_contents(name: str, datatype: str, shape: tuple[int, ...], values: Iterable[Any]) -> Array:
+    """Return the tensor whose elements gRPC has sent in typed contents; `values` is the field for the data type.
+
+    Raises:
+        ServingError: the number of elements does not fit the shape, an element does not fit the data type, or the
+            protocol sends the data type as bytes only.
+    """
+    dtype = data_type(datatype)
+    if datatype in BINARY_ONLY:
+        raise _refused(name, f"is {datatype}, which has no typed contents; send it in raw_input_contents")
+    flat = list(values)
+    if len(flat) != math.prod(shape):
+        raise _refused(name, f"has {len(flat)} elements; the shape {list(shape)} needs {math.prod(shape)}")
+    if dtype is DataType.STRING:
+        return _objects([_text(name, item) for item in flat], shape)
+    if dtype.is_float:
+        return np.array(flat, dtype.numpy).reshape(shape)
+    return _filled(name, datatype, flat, shape)
+
+
+def to_bytes(array: Array) -> bytes:
+    """Return the elements in row-major order and little-endian; texts have their lengths before them."""
+    if array.dtype.kind != "O":
+        return array.tobytes()
+    parts = []
+    for item in array.reshape(-1):
+        text = str(item).encode("utf-8", "surrogatepass")
+        parts += [struct.pack("<I", len(text)), text]
+    return b"".join(parts)
+
+
+def to_json(name: str, datatype: str, array: Array) -> list[Any]:
+    """Return the elements as a flat list of Python objects that JSON can express.
+
+    Raises:
+        ServingError: JSON cannot express the data type or an element, and the client has to ask for binary data.
+    """
+    ask = "ask for it with the output parameter binary_data"
+    if datatype in BINARY_ONLY:
+        raise ServingError(Status.INVALID, f"output {name!r} is {datatype}, which JSON cannot express; {ask}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ServingError(Status.INVALID, f"output {name!r} has infinities or NaN, which JSON cannot express; {ask}")
+    flat: list[Any] = array.reshape(-1).tolist()
+    return flat
