@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.types import MAX_RANK, UNRANKED, Dim, ShapeLike, TensorInfo, TensorShape, differ
@@ -11,7 +12,7 @@ from interposer.frontends.onnx.proto import Message
 from interposer.frontends.resizing import LARGEST, resized
 from interposer.frontends.template import Shapes
 
-__all__ = ["Bindings", "declared_info"]
+__all__ = ["Bindings", "declared_info", "declared_shapes"]
 
 
 class Bindings:
@@ -60,6 +61,16 @@ def declared_info(value: Message) -> TensorInfo | None:
         return _info(value, UNRANKED if dims is None else dims)
     except ParseError:
         return None
+
+
+def declared_shapes(values: Sequence[Message]) -> dict[str, TensorShape]:
+    """Return the shapes that the model declares for some tensors by name; open dimensions have the model's names."""
+    shapes: dict[str, TensorShape] = {}
+    for value in values:
+        with suppress(ParseError, InvalidArgumentError):
+            dims = _declared(value)
+            shapes |= {} if dims is None else {value.name: TensorShape(dims)}
+    return shapes
 
 
 def _where(value: Message) -> str:

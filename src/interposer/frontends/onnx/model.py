@@ -10,7 +10,7 @@ import numpy as np
 
 from interposer.core.errors import InvalidArgumentError, ParseError, memory_to
 from interposer.core.types import Array, Quantization, TensorInfo
-from interposer.frontends.onnx.bindings import Bindings, declared_info
+from interposer.frontends.onnx.bindings import Bindings, declared_info, declared_shapes
 from interposer.frontends.onnx.claims import annotated_quantizations, claimed_quantizations
 from interposer.frontends.onnx.custom import overrides
 from interposer.frontends.onnx.cutting import cut
@@ -166,6 +166,7 @@ def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[st
     importer.define_constants(model.arrays(values))
     importer.annotate(annotated_quantizations(graph, importer.arrays))
     importer.reserve({output.name for output in graph.output})
+    importer.declared = declared_shapes([*graph.input, *graph.output])
     _add_inputs(importer, model, shapes, values)
     importer.convert(in_running_order(graph.node, [output.name for output in graph.output]))
     for number, output in enumerate(graph.output):

@@ -167,6 +167,17 @@ class Node(Attributes):
         """Return True if the node has an output with this index and gives it a name, so that its value may be used."""
         return index < len(self._outputs) and bool(self._outputs[index])
 
+    def keeps_size(self, index: int, output: int, axis: int) -> bool:
+        """Return True if the model declares the same size along an axis for an input and an output of the node.
+
+        Both have to be inputs and outputs of the model's graph. Open dimensions are the same if their names are.
+        """
+        if not (self.has(index) and self.wants(output)):
+            return False
+        shapes = [self._importer.declared.get(name) for name in (self._inputs[index], self._outputs[output])]
+        first, second = (shape[axis] if shape is not None and len(shape) > axis else None for shape in shapes)
+        return first is not None and first == second
+
     def add(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
         """Add a layer for a result of the node, and return its first output, whose `quantization` may be given.
 

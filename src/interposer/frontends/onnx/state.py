@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from interposer.core.errors import InvalidArgumentError, ParseError
-from interposer.core.types import Array, Quantization, TensorInfo
+from interposer.core.types import Array, Quantization, TensorInfo, TensorShape
 from interposer.frontends.folding import Folder
 from interposer.frontends.importing import NetworkImport
 from interposer.frontends.naming import keep_names
@@ -48,6 +48,8 @@ class ImportState(NetworkImport):
         self._refusals = Refusals()
         self._numbers: Counter[str] = Counter()
         self.converted_inside = 0
+        self.declared: Mapping[str, TensorShape] = {}
+        """The shapes that the model declares for the inputs and outputs of its graph, by name."""
 
     def define_constants(self, arrays: Mapping[str, Array]) -> None:
         """Define the initializers by name; an initializer becomes a constant of the network when it is first used."""

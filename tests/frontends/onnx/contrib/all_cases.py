@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tests.frontends.onnx.contrib import activations
+from tests.frontends.onnx.contrib import activations, attention_kinds, grouped_queries
 
 CASES = [
     *activations.CASES,
+    *attention_kinds.CASES,
+    *grouped_queries.CASES,
 ]

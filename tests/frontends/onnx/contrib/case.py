@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,6 +52,8 @@ class Case:
     """Interposer refuses the case on purpose; its reason is part of the operator's documentation."""
     overrides: bool = False
     """Interposer computes the case although ONNX Runtime refuses it."""
+    defined: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]] | None = None
+    """Returns the elements of the results that the operator defines; None if it defines all."""
 
     @property
     def id(self) -> str:

@@ -1,0 +1,269 @@
+"""ONNX converters for ONNX Runtime's Attention, MultiHeadAttention and their relatives.
+
+A masked key gets mask_filter_value, -10,000 unless the node says otherwise, in addition to its score. If all keys of a
+sample are masked, they all count. Keys after the position of a query of a unidirectional node never count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from interposer.core.errors import ParseError
+from interposer.core.types import differ
+from interposer.frontends.onnx.contrib_heads import (
+    added,
+    by_heads,
+    check_bias,
+    key_mask,
+    merged_heads,
+    pieces,
+    scale_of,
+    scattered,
+    split_bias,
+)
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.operator_names import MICROSOFT
+from interposer.frontends.onnx.shaping import reshaped
+from interposer.ir.graph import Value
+from interposer.ops.attention import Attention, AttentionScores
+from interposer.ops.elementwise import Addition
+from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.rearrange import Stack
+from interposer.ops.reshape import BroadcastTo
+
+__all__ = ["Operands", "attend", "merged_projection", "past_and_present"]
+
+_PACKED: Final = 5
+"""The rank of packed operands: (batch, length, heads, 2 or 3, size)."""
+
+
+class Operands(NamedTuple):
+    """Query, key and value, either all (batch, length, heads * size) or all (batch, heads, length, size)."""
+
+    query: Value
+    key: Value
+    value: Value
+
+    def by_heads(self, node: Node, heads: int) -> Operands:
+        """Return the operands with an axis of heads."""
+        return Operands(*(by_heads(node, x, heads) for x in self))
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """The numbers of queries and keys."""
+        axis = -2 if self.query.known.rank == 4 else 1
+        return self.query.known.shape[axis], self.key.known.shape[axis]
+
+
+class Cache(NamedTuple):
+    """Keys and values of earlier steps, (batch, heads, length, size), and the length of the past in a shared cache.
+
+    Without `used`, all keys are of the past, and the present ones are appended to them. With it, they are written to
+    the cache after that many keys of each sample.
+    """
+
+    key: Value | None = None
+    value: Value | None = None
+    used: Value | None = None
+
+
+def attend(
+    node: Node,
+    operands: Operands,
+    heads: int,
+    masks: Sequence[Value | None],
+    cache: Cache,
+    *,
+    present: bool,
+    qk: bool = False,
+) -> list[Value]:
+    """Add attention, and return its output of rank 3, the present keys and values, and the scores, as far as wanted.
+
+    `masks` are added to the scores.
+    """
+    lengths: Value | None = None
+    _check_direction(node, operands, cache)
+    if cache.used is not None and cache.key is not None and cache.value is not None:
+        operands, lengths = _with_shared_cache(node, operands.by_heads(node, heads), cache)
+    flat = operands.query.known.rank == 3
+    op = Attention(
+        scale=scale_of(node),
+        is_causal=node.flag("unidirectional"),
+        q_num_heads=heads if flat else 0,
+        kv_num_heads=heads if flat else 0,
+        present=present and lengths is None,
+        scores=AttentionScores.MASKED if qk else AttentionScores.NONE,
+    )
+    mask = added(node, *masks)
+    past = (cache.key, cache.value) if lengths is None else (None, None)
+    results = node.add_many(op, *operands, mask, *past, lengths)
+    if lengths is not None:
+        results = [results[0], operands.key, operands.value, *results[3:]]
+    return results if flat else [merged_heads(node, results[0]), *results[1:]]
+
+
+def _check_direction(node: Node, operands: Operands, cache: Cache) -> None:
+    queries, keys = operands.lengths
+    if node.flag("unidirectional") and cache.key is None and differ(queries, keys):
+        node.unsupported(f"it is unidirectional, but has {queries} queries for {keys} keys")
+
+
+def _with_shared_cache(node: Node, operands: Operands, cache: Cache) -> tuple[Operands, Value]:
+    """Return the operands with the whole cache after the new keys were written to it, and its valid lengths."""
+    batch, _, steps, _ = operands.key.known.shape
+    assert cache.used is not None
+    assert cache.key is not None
+    assert cache.value is not None
+    if not cache.used.known.shape.num_elements == 1:
+        raise ParseError(f"its past_sequence_length has shape {cache.used.known.shape}; expected one number")
+    start = node.step(BroadcastTo((batch,)), reshaped(node, cache.used, [1]))
+    key, value = (
+        scattered(node, old, new, start) for old, new in ((cache.key, operands.key), (cache.value, operands.value))
+    )
+    return Operands(operands.query, key, value), node.step(Addition(), start, node.scalar_like(steps, start))
+
+
+# ---- Attention -------------------------------------------------------------------------------------------------------
+
+
+@operator("Attention", domain=MICROSOFT)
+def attention(node: Node) -> Sequence[Value]:
+    """Convert Attention, which projects its input to query, key and value by one matrix.
+
+    The operands are input, weights, bias, mask, past, attention_bias and past_sequence_length.
+    """
+    if node.flag("do_rotary"):
+        node.unsupported("it rotates query and key; use MultiHeadAttention with RotaryEmbedding instead")
+    operands = merged_projection(node, node.value(0), node.value(1), node.optional(2))
+    share = node.flag("past_present_share_buffer")
+    used = node.value(6) if share and node.has(4) else None
+    return past_and_present(node, operands, node.optional(3), node.optional(4), node.optional(5), used)
+
+
+def merged_projection(node: Node, x: Value, weights: Value, bias: Value | None) -> Operands:
+    """Return query, key and value as pieces of the product of an input with weights, plus a bias."""
+    if x.known.rank != 3 or weights.known.rank != 2 or differ(x.known.shape[2], weights.known.shape[0]):
+        raise ParseError(f"its input has shape {x.known.shape} and its weights {weights.known.shape}")
+    sizes = _hidden_sizes(node, node.known(weights.known.shape[1], "width"))
+    if bias is not None and bias.known.shape != (sum(sizes),):
+        raise ParseError(f"its bias has shape {bias.known.shape}; expected [{sum(sizes)}]")
+    if weights.constant is not None and weights.known.shape[0] > 0:
+        product = node.step(FullyConnected(keep_dims=True), x, weights, bias)
+    else:
+        product = node.step(BatchMatMul(), x, weights)
+        product = product if bias is None else node.step(Addition(), product, bias)
+    return Operands(*pieces(node, product, sizes))
+
+
+def _hidden_sizes(node: Node, width: int) -> tuple[int, ...]:
+    """Return the widths of query, key and value."""
+    if not node.has_attribute("qkv_hidden_sizes"):
+        if width % 3:
+            raise ParseError(f"its weights have {width} columns, which are not divisible by 3")
+        return (width // 3,) * 3
+    sizes = node.integers("qkv_hidden_sizes")
+    if len(sizes) != 3 or sizes[0] != sizes[1] or sum(sizes) != width:
+        raise ParseError(f"its qkv_hidden_sizes is {sizes} for weights with {width} columns")
+    return sizes
+
+
+def past_and_present(
+    node: Node,
+    operands: Operands,
+    mask: Value | None,
+    past: Value | None,
+    bias: Value | None,
+    used: Value | None = None,
+) -> list[Value]:
+    """Add attention with the keys and values of the past in one tensor, (2, batch, heads, length, size).
+
+    Return the output, and the present keys and values in one tensor if they are wanted.
+    """
+    heads = node.integer("num_heads")
+    batch, (queries, keys) = operands.query.known.shape[0], operands.lengths
+    cache = Cache(*_unstacked(node, past), used)
+    total = keys if cache.key is None or used is not None else cache.key.known.shape[2] + keys
+    if used is not None and mask is not None:
+        total = mask.known.shape[-1]
+    if mask is not None and mask.known.rank == 2 and mask.known.shape == (batch, 1):
+        mask = None
+    check_bias(bias, (batch, heads, queries, total))
+    added_mask = key_mask(node, mask, (batch, queries, total), operands.query, starts=True)
+    output, *present = attend(node, operands, heads, (bias, added_mask), cache, present=node.wants(1))
+    return [output, node.step(Stack(), *present[:2])] if node.wants(1) else [output]
+
+
+def _unstacked(node: Node, past: Value | None) -> tuple[Value | None, Value | None]:
+    if past is None:
+        return None, None
+    if past.known.rank != 5 or differ(past.known.shape[0], 2):
+        raise ParseError(f"its past has shape {past.known.shape}; expected (2, batch, heads, length, size)")
+    key, value = pieces(node, past, (1, 1), 0)
+    return reshaped(node, key, past.known.shape[1:]), reshaped(node, value, past.known.shape[1:])
+
+
+# ---- MultiHeadAttention ----------------------------------------------------------------------------------------------
+
+
+@operator("MultiHeadAttention", domain=MICROSOFT)
+def multi_head_attention(node: Node) -> Sequence[Value]:
+    """Convert MultiHeadAttention.
+
+    The operands are query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value,
+    past_sequence_length and cache_indirection.
+    """
+    if node.has(9):
+        node.unsupported("its caches are shared by beams; expand the cache of each beam instead")
+    heads = node.integer("num_heads")
+    operands = _biased(node, _unpacked(node), node.optional(3))
+    cache = Cache(node.optional(6), node.optional(7), node.optional(8))
+    batch, (queries, keys) = operands.query.known.shape[0], operands.lengths
+    mask, bias = node.optional(4), node.optional(5)
+    total = keys if cache.key is None else cache.key.known.shape[2] + keys
+    if cache.used is not None:
+        total = (mask or bias or operands.key).known.shape[-1 if mask or bias else 1]
+    check_bias(bias, (batch, heads, queries, total))
+    added_mask = key_mask(node, mask, (batch, queries, total), operands.query)
+    present = node.wants(1) or node.wants(2)
+    return attend(node, operands, heads, (bias, added_mask), cache, present=present, qk=node.wants(3))
+
+
+def _unpacked(node: Node) -> Operands:
+    """Return query, key and value of one rank; those of rank 5 are packed, and keys of rank 4 have an axis of heads."""
+    heads, query = node.integer("num_heads"), node.value(0)
+    if query.known.rank == _PACKED:
+        return Operands(*_parts(node, query, 3))
+    if not node.has(1):
+        raise ParseError(f"it has no key, and its query of shape {query.known.shape} is not packed")
+    key = node.value(1)
+    if key.known.rank == _PACKED:
+        return Operands(query, *_parts(node, key, 2))
+    operands = Operands(query, key, node.value(2))
+    return operands.by_heads(node, heads) if key.known.rank == 4 else operands
+
+
+def _parts(node: Node, x: Value, count: int) -> list[Value]:
+    """Return the tensors that are packed in one of shape (batch, length, heads, count, size)."""
+    batch, length, heads, number, size = x.known.shape
+    if differ(number, count) or differ(heads, node.integer("num_heads")):
+        expected = f"(batch, length, {node.integer('num_heads')}, {count}, size)"
+        raise ParseError(f"a packed operand has shape {x.known.shape}; expected {expected}")
+    return [reshaped(node, part, [batch, length, heads * size]) for part in pieces(node, x, (1,) * count, 3)]
+
+
+def _biased(node: Node, operands: Operands, bias: Value | None) -> Operands:
+    """Return the operands plus their biases; keys and values with an axis of heads have been projected with theirs."""
+    if bias is None:
+        return operands
+    heads = node.integer("num_heads")
+    if operands.key.known.rank == 4:
+        sizes = [heads * node.known(x.known.shape[3], "size of a head") for x in operands]
+        part = split_bias(node, bias, sizes)[0]
+        assert part is not None
+        by_head = reshaped(node, part, [1, heads, 1, sizes[0] // heads])
+        return operands._replace(query=node.step(Addition(), operands.query, by_head))
+    sizes = [node.known(x.known.shape[-1], "width") for x in operands]
+    parts = split_bias(node, bias, sizes)
+    return Operands(*(node.step(Addition(), x, part) for x, part in zip(operands, parts, strict=True)))

@@ -1,0 +1,183 @@
+"""What the converters of ONNX Runtime's attention operators share: heads, biases, caches and masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.core.errors import ParseError
+from interposer.core.types import differ
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.shaping import final_reshape, reshaped
+from interposer.ir.graph import Value
+from interposer.ops.elementwise import Addition, Comparison, ComparisonOperation, LogicalBinary, LogicalBinaryOperation
+from interposer.ops.elementwise import Where as Select
+from interposer.ops.rearrange import Slice, Splitter, Transpose
+from interposer.ops.scatter import TensorScatter
+
+__all__ = [
+    "added",
+    "by_heads",
+    "check_bias",
+    "key_mask",
+    "merged_heads",
+    "pieces",
+    "scale_of",
+    "scattered",
+    "split_bias",
+    "steps_from",
+    "vector",
+]
+
+_HEADS_FIRST: Final = (0, 2, 1, 3)
+
+
+def by_heads(node: Node, x: Value, heads: int) -> Value:
+    """Return a tensor (batch, length, heads * size) as (batch, heads, length, size); one of rank 4 is unchanged."""
+    if x.known.rank == 4:
+        return x
+    batch, length, width = _sequence_of(x)
+    if heads < 1 or width % heads:
+        raise ParseError(f"a tensor of shape {x.known.shape} cannot be divided among {heads} heads")
+    size = width // heads
+    if length == 1:
+        return reshaped(node, x, [batch, heads, 1, size])
+    return node.step(Transpose(_HEADS_FIRST), reshaped(node, x, [batch, length, heads, size]))
+
+
+def merged_heads(node: Node, x: Value) -> Value:
+    """Return a tensor (batch, heads, length, size) as (batch, length, heads * size), the node's own result."""
+    batch, heads, length, size = x.known.shape
+    rows = x if length == 1 else node.step(Transpose(_HEADS_FIRST), x)
+    return final_reshape(node, rows, [batch, length, heads * size])
+
+
+def _sequence_of(x: Value) -> tuple[int, ...]:
+    if x.known.rank != 3:
+        raise ParseError(f"an operand has shape {x.known.shape}; expected (batch, length, width)")
+    return tuple(x.known.shape)
+
+
+def pieces(node: Node, x: Value, sizes: Sequence[int], axis: int = -1) -> list[Value]:
+    """Return pieces of these sizes along an axis."""
+    return node.importer.add(Splitter(axis, tuple(sizes)), [x], f"{node.name}/Splitter", node.source)
+
+
+def split_bias(node: Node, bias: Value | None, sizes: Sequence[int]) -> list[Value | None]:
+    """Return the pieces of a bias vector that belong to query, key and value; None for each if there is no bias."""
+    if bias is None:
+        return [None] * len(sizes)
+    if bias.known.rank != 1 or differ(bias.known.shape[0], sum(sizes)):
+        raise ParseError(f"its bias has shape {bias.known.shape}; expected [{sum(sizes)}]")
+    return list(pieces(node, bias, sizes, 0))
+
+
+def added(node: Node, x: Value | None, bias: Value | None) -> Value | None:
+    """Return the sum of the operands that are present, or None if both are absent."""
+    if x is None or bias is None:
+        return bias if x is None else x
+    return node.step(Addition(), x, bias)
+
+
+def scale_of(node: Node) -> float | None:
+    """Return the attribute scale, or None if the scale is 1 / sqrt(size of a head)."""
+    return node.number("scale", 0.0) or None
+
+
+def vector(node: Node, x: Value, batch: int, title: str) -> Value:
+    """Return one integer for each sample as a vector; the operand may have the shape (batch,) or (batch, 1)."""
+    shape = x.known.shape
+    if not 1 <= len(shape) <= 2 or differ(shape[0], batch) or (len(shape) == 2 and differ(shape[1], 1)):
+        raise ParseError(f"its {title} has shape {shape}; expected [{batch}]")
+    return x if len(shape) == 1 else reshaped(node, x, [batch])
+
+
+def steps_from(node: Node, start: Value, batch: int, steps: int) -> Value:
+    """Return the positions start, start + 1, ... of the steps of each sample, as a tensor (batch, steps).
+
+    `start` has one integer, or one for each sample.
+    """
+    count = np.broadcast_to(np.arange(steps, dtype=start.known.dtype.numpy), (batch, steps))
+    rows = 1 if start.known.shape.num_elements == 1 else batch
+    return node.step(Addition(), node.constant(np.array(count)), reshaped(node, start, [rows, 1]))
+
+
+def scattered(node: Node, cache: Value, rows: Value, start: Value | None) -> Value:
+    """Return a cache (batch, heads, length, size) after new rows are written to it, for each sample from its start."""
+    return node.step(TensorScatter(axis=2), cache, rows, start)
+
+
+# ---- Masks -----------------------------------------------------------------------------------------------------------
+
+
+def check_bias(bias: Value | None, sizes: Sequence[int]) -> None:
+    """Raise `ParseError` unless an attention_bias has these sizes; batch and heads may also be 1.
+
+    `sizes` are batch, heads, queries and keys.
+    """
+    if bias is None:
+        return
+    shape = bias.known.shape
+    fits = len(shape) == 4 and not any(differ(shape[n], sizes[n]) for n in (2, 3))
+    if not fits or any(differ(shape[n], sizes[n]) and differ(shape[n], 1) for n in (0, 1)):
+        batch, heads, queries, keys = sizes
+        raise ParseError(
+            f"its attention_bias has shape {shape}; expected [{batch} or 1, {heads} or 1, {queries}, {keys}]"
+        )
+
+
+def key_mask(
+    node: Node, mask: Value | None, sizes: Sequence[int], like: Value, *, starts: bool = False
+) -> Value | None:
+    """Return what a mask of keys adds to the scores: 0 for keys that count, and mask_filter_value for others.
+
+    Args:
+        node: the node that has the mask.
+        mask: the mask, in one of these forms. For each key of a sample, or for each of its queries and keys, an
+            integer that is above 0 if the key counts: (batch, keys), (batch, queries, keys), or (batch, 1, length,
+            length) for all positions. Or the number of keys of each sample that count: (batch,), or (3 * batch + 2,)
+            with cumulated lengths after it.
+        sizes: batch, queries and keys; keys of the past come before those at the queries.
+        like: a tensor of the type of the scores.
+        starts: whether (2 * batch,) is accepted, the number of keys followed by the first key of each sample.
+    """
+    if mask is None:
+        return None
+    shown = _shown(node, mask, sizes, starts)
+    low = node.number("mask_filter_value", -10000.0)
+    return node.step(Select(), shown, node.scalar_like(0.0, like), node.scalar_like(low, like))
+
+
+def _shown(node: Node, mask: Value, sizes: Sequence[int], starts: bool) -> Value:
+    batch, queries, keys = sizes
+    shape = mask.known.shape
+    if len(shape) == 1:
+        return _shown_by_length(node, mask, sizes, starts)
+    expected = {2: (batch, keys), 3: (batch, queries, keys), 4: (batch, 1, shape[-1], shape[-1])}.get(len(shape))
+    if expected is None or any(map(differ, shape, expected)):
+        raise ParseError(
+            f"its mask has shape {shape}, which does not fit {batch} samples of {queries} queries, {keys} keys"
+        )
+    if len(shape) == 4:
+        mask = node.step(Slice((0, 0, keys - queries, 0), (-1, -1, queries, keys)), mask)
+    else:
+        mask = reshaped(node, mask, [shape[0], 1, 1 if len(shape) == 2 else shape[1], shape[-1]])
+    return node.step(Comparison(ComparisonOperation.GREATER), mask, node.scalar_like(0, mask))
+
+
+def _shown_by_length(node: Node, mask: Value, sizes: Sequence[int], starts: bool) -> Value:
+    batch, _, keys = sizes
+    number = node.known(mask.known.shape[0], "mask's size")
+    batch = node.known(batch, "batch size")
+    parts = {batch: [batch], 3 * batch + 2: [batch, 2 * batch + 2], 2 * batch if starts else -1: [batch, batch]}
+    if number not in parts:
+        raise ParseError(f"its mask has {number} elements for {batch} samples")
+    limits = [reshaped(node, part, [-1, 1, 1, 1]) for part in pieces(node, mask, parts[number], 0)]
+    key = node.constant(np.arange(node.known(keys, "number of keys"), dtype=mask.known.dtype.numpy))
+    before_end = node.step(Comparison(ComparisonOperation.LESS), key, limits[0])
+    if parts[number] != [batch, batch]:
+        return before_end
+    from_start = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), key, limits[1])
+    return node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), before_end, from_start)
