@@ -51,7 +51,7 @@ def expected(case: Case, status: str) -> bool:
     """Return True if this status is what the case says."""
     if status == "refused by ONNX Runtime":
         return case.overrides
-    return status in ("refused by both", "refused here" if case.refused else "agrees")
+    return status in ("refused by both", "refused here" if case.refused else "differs" if case.known else "agrees")
 
 
 def results_of(cases: Sequence[Case]) -> list[Result]:
@@ -74,6 +74,7 @@ def page(results: Sequence[Result]) -> str:
         "| operator | supported | cases that agree | refused here | refused by ONNX Runtime |",
         "| --- | --- | ---: | ---: | ---: |",
         *_rows(results),
+        *_differences(results),
     ]
     return "\n".join(lines) + "\n"
 
@@ -103,6 +104,16 @@ def _rows(results: Sequence[Result]) -> Iterator[str]:
         )
         supported = "yes" if name in known or "." not in name else "no"
         yield f"| {name} | {supported} | {' | '.join(map(str, cells))} |"
+
+
+def _differences(results: Sequence[Result]) -> Iterator[str]:
+    """Yield the paragraphs that list cases in which ONNX Runtime does not follow the documentation of its operator."""
+    reasons = Counter((result.operator, result.case.known) for result in results if result.status == "differs")
+    known = [(operator, reason, count) for (operator, reason), count in sorted(reasons.items()) if reason]
+    if known:
+        yield from ("", "In these cases, ONNX Runtime does not do what the documentation of its operator says:", "")
+    for operator, reason, count in known:
+        yield from textwrap.wrap(f"- {operator}: {reason} ({count} cases).", 119, subsequent_indent="  ")
 
 
 def main(arguments: list[str] | None = None) -> int:

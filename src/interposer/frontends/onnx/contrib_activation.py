@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Final
 
 from interposer.core.errors import ParseError
-from interposer.core.types import differ
+from interposer.core.types import DataType, differ
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
+from interposer.frontends.onnx.quantization import as_type
+from interposer.frontends.onnx.shaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
-from interposer.ops.elementwise import Addition
+from interposer.ops.elementwise import Addition, Maximum, Minimum, Multiplication
+from interposer.ops.rearrange import Splitter
 
-__all__: list[str] = []
+__all__ = ["fused_activation"]
 
+_FUSED: Final = {
+    "Elu": (ActivationFunction.ELU, (1.0,)),
+    "HardSigmoid": (ActivationFunction.HARD_SIGMOID, (0.2, 0.5)),
+    "HardSwish": (ActivationFunction.HARD_SWISH, ()),
+    "LeakyRelu": (ActivationFunction.LEAKY_RELU, (0.01,)),
+    "Relu": (ActivationFunction.RELU, ()),
+    "Selu": (ActivationFunction.SELU, (1.67326319217681884765625, 1.05070102214813232421875)),
+    "Sigmoid": (ActivationFunction.SIGMOID, ()),
+    "Softplus": (ActivationFunction.SOFT_RELU, ()),
+    "Softsign": (ActivationFunction.SOFTSIGN, ()),
+    "Tanh": (ActivationFunction.TANH, (1.0, 1.0)),
+    "ThresholdedRelu": (ActivationFunction.THRESHOLDED_RELU, (1.0,)),
+}
+"""The functions that ONNX Runtime fuses with other operators, with the defaults of their parameters."""
+_UNPARAMETERIZED: Final = frozenset({"Tanh"})
 _GELU: Final = Activation(ActivationFunction.GELU)
 _GELU_TANH: Final = Activation(ActivationFunction.GELU_TANH)
 
@@ -50,3 +71,68 @@ def _biased(node: Node, bias: Value) -> Value:
 def quick_gelu(node: Node) -> Value:
     """Convert QuickGelu: x * sigmoid(alpha * x)."""
     return node.add(Activation(ActivationFunction.SWISH, node.number("alpha", 1.702)), node.value(0))
+
+
+def fused_activation(node: Node, value: Value) -> Value:
+    """Return the function that the attribute activation names, applied to `value`; without it, return `value`.
+
+    The attributes activation_alpha, activation_beta and activation_gamma are its parameters.
+    """
+    name = node.text("activation", "")
+    titles = [f"activation_{letter}" for letter in ("alpha", "gamma" if name == "Selu" else "beta")]
+    numbers = [node.number(title) if node.has_attribute(title) else None for title in titles]
+    return activated(node, value, name, numbers)
+
+
+def activated(node: Node, value: Value, name: str, numbers: Sequence[float | None]) -> Value:
+    """Return the function `name` applied to `value`, with parameters `numbers`, of which None is the default.
+
+    An empty name returns `value`.
+    """
+    if name in ("", "Clip"):
+        low, high = [*numbers, None, None][:2]
+        limits = (-math.inf if low is None else low, math.inf if high is None else high)
+        return value if not name else _bounded(node, value, *limits)
+    if name not in _FUSED:
+        raise ParseError(f"its activation is {name!r}; expected {', '.join(_FUSED)} or Clip")
+    function, defaults = _FUSED[name]
+    columns = zip_longest(defaults, numbers[: len(defaults)] if name not in _UNPARAMETERIZED else ())
+    parameters = [default if number is None else number for default, number in columns]
+    return node.step(Activation(function, *parameters), value)
+
+
+def _bounded(node: Node, value: Value, low: float, high: float) -> Value:
+    if math.isfinite(low) and math.isfinite(high) and low <= high:
+        return node.step(Activation(ActivationFunction.BOUNDED_RELU, high, low), value)
+    raised = node.step(Maximum(), value, node.scalar_like(low, value)) if low > -math.inf else value
+    return node.step(Minimum(), raised, node.scalar_like(high, raised)) if high < math.inf else raised
+
+
+@operator("ScaledSiLU", domain=MICROSOFT)
+def scaled_silu(node: Node) -> Value:
+    """Convert ScaledSiLU: Swish of the input times a number, which is the second operand or the attribute alpha."""
+    x, scale = node.value(0), node.optional(1)
+    wide = as_type(node, x, DataType.FLOAT32)
+    if scale is None:
+        factor = node.scalar_like(node.number("alpha", 1.0), wide)
+    else:
+        factor = reshaped(node, as_type(node, scale, DataType.FLOAT32), [])
+    z = as_type(node, node.step(Multiplication(), wide, factor), x.known.dtype)
+    return node.add(Activation(ActivationFunction.SWISH, 1.0), z)
+
+
+@operator("BiasSplitGelu", domain=MICROSOFT)
+def bias_split_gelu(node: Node) -> Value:
+    """Convert BiasSplitGelu: the sum with a vector is divided into halves; the first times the Gelu of the second."""
+    total = _biased(node, node.value(1))
+    if total.known.shape[-1] % 2:
+        raise ParseError(f"its input has shape {total.known.shape}, which cannot be divided into two halves")
+    size = node.known(total.known.shape[-1], "last dimension") // 2
+    left, right = node.add_many(Splitter(axis=-1, sizes=(size, size)), total)
+    return node.add(Multiplication(), left, node.step(_GELU, right))
+
+
+@operator("BiasAdd", domain=MICROSOFT)
+def bias_add(node: Node) -> Value:
+    """Convert BiasAdd: the sum of the input, a vector along the last axis, and a tensor of the input's shape."""
+    return node.add(Addition(), node.step(Addition(), node.value(0), node.value(1)), node.value(2))

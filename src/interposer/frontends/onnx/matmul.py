@@ -13,16 +13,16 @@ from interposer.ops.elementwise import Addition, Multiplication
 from interposer.ops.matmul import BatchMatMul, FullyConnected, IntegerMatMul
 from interposer.ops.rearrange import Transpose
 
-__all__: list[str] = []
+__all__ = ["gemm_of", "product"]
 
 
 @operator("MatMul")
 def matmul(node: Node) -> Value:
     """Convert MatMul; the operands are usually floats, but may have any type that both share."""
-    return _product(node, node.value(0), node.value(1))
+    return product(node, node.value(0), node.value(1))
 
 
-def _product(node: Node, a: Value, b: Value, quantization: Quantization | None = None) -> Value:
+def product(node: Node, a: Value, b: Value, quantization: Quantization | None = None) -> Value:
     """Return the product of `a` and `b`, by a fully connected layer if `b` is a constant matrix, else by BatchMatMul.
 
     `quantization` is that of the result, if any.
@@ -71,13 +71,18 @@ def quantized_matmul(node: Node) -> Value:
     )
     exact = a.known.quantization == qa and a.known.dtype is dtype and not qb.per_axis
     if exact and _is_layer(a, b):
-        return _product(node, a, with_quantization(node, b, qb), qy)
-    return requantized(node, _product(node, real(node, a, qa), real(node, b, qb)), dtype, qy)
+        return product(node, a, with_quantization(node, b, qb), qy)
+    return requantized(node, product(node, real(node, a, qa), real(node, b, qb)), dtype, qy)
 
 
 @operator("Gemm")
 def gemm(node: Node) -> Value:
-    """Convert Gemm, alpha * A * B + beta * C; the factors are multiplied into constant weights and bias."""
+    """Convert Gemm, alpha * A * B + beta * C."""
+    return gemm_of(node)
+
+
+def gemm_of(node: Node) -> Value:
+    """Return the result of a Gemm node; the factors are multiplied into constant weights and bias."""
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
     a, b, c = node.value(0), node.value(1), node.optional(2)
     if a.known.rank != 2 or b.known.rank != 2:

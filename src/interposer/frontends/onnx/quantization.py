@@ -48,7 +48,7 @@ from interposer.ops.quantization import (
     RoundingMethod,
 )
 
-__all__ = ["along", "centered", "quantization", "real", "requantized", "with_quantization"]
+__all__ = ["along", "as_type", "centered", "quantization", "real", "requantized", "with_quantization"]
 
 _SATURATING: Final = {
     DataType.FLOAT8_E4M3FN: 448.0,
@@ -89,9 +89,9 @@ def _cast(node: Node, dtype: DataType) -> Value:
     if DataType.STRING in (dtype, own):
         node.unsupported("it converts to or from texts")
     if dtype is DataType.FLOAT8_E8M0FNU:
-        x = _powers_of_two(node, _as(node, x, DataType.FLOAT32))
+        x = _powers_of_two(node, as_type(node, x, DataType.FLOAT32))
     elif dtype in _SATURATING and node.flag("saturate", True):
-        x = _clamped(node, x if own in FLOATS else _as(node, x, DataType.FLOAT32), dtype)
+        x = _clamped(node, x if own in FLOATS else as_type(node, x, DataType.FLOAT32), dtype)
     elif dtype.is_integer and dtype.bits < 8 and own.is_float:  # out of range, only the lowest bits count
         x = node.step(Cast(DataType.INT32), x)
     return node.add(Cast(dtype), x)
@@ -186,8 +186,8 @@ def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
     x, scale, zero = _number_operands(node, _division_type(node))
     codes = node.step(Division(), x, scale)
     if dtype in QUANTIZABLE:  # float16 does not represent every 16-bit integer
-        codes = _as(node, node.step(_ROUND, codes), DataType.FLOAT32)
-        zero = zero and _as(node, zero, DataType.FLOAT32)
+        codes = as_type(node, node.step(_ROUND, codes), DataType.FLOAT32)
+        zero = zero and as_type(node, zero, DataType.FLOAT32)
     codes = codes if zero is None else node.step(Addition(), codes, zero)
     if dtype in _SATURATING:
         codes = _clamped(node, codes, dtype) if node.flag("saturate", True) else codes
@@ -218,8 +218,8 @@ def _number_operands(node: Node, dtype: DataType) -> tuple[Value, Value, Value |
 
     With block scales, the tensor is reshaped so that each block has an axis of its own.
     """
-    x, scale = (_as(node, node.plain(node.value(i)), dtype) for i in (0, 1))
-    zero = _as(node, node.value(2), dtype) if node.has(2) else None
+    x, scale = (as_type(node, node.plain(node.value(i)), dtype) for i in (0, 1))
+    zero = as_type(node, node.value(2), dtype) if node.has(2) else None
     axis = _axis_of_blocks(node)
     if axis is None:
         return x, _spread(node, scale), zero and _spread(node, zero)
@@ -249,7 +249,8 @@ def _merged(node: Node, op: Op, *operands: Value) -> Value:
     return final_reshape(node, node.step(op, *operands), node.info(0).shape)
 
 
-def _as(node: Node, value: Value, dtype: DataType) -> Value:
+def as_type(node: Node, value: Value, dtype: DataType) -> Value:
+    """Return the value cast to `dtype`, or unchanged if it has this type."""
     return value if value.known.dtype is dtype else node.step(Cast(dtype), value)
 
 

@@ -8,4 +8,11 @@ CASES = [
     *activations.CASES,
     *attention_kinds.CASES,
     *grouped_queries.CASES,
+from tests.frontends.onnx.contrib import activations, few_bits, normalizations, products
+
+CASES = [
+    *activations.CASES,
+    *few_bits.CASES,
+    *normalizations.CASES,
+    *products.CASES,
 ]

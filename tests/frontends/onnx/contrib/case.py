@@ -50,6 +50,8 @@ class Case:
     """Declare all dimensions of the fed inputs as unknown."""
     refused: bool = False
     """Interposer refuses the case on purpose; its reason is part of the operator's documentation."""
+    known: str = ""
+    """The reason why the result of ONNX Runtime differs, if it does not follow the documentation of the operator."""
     overrides: bool = False
     """Interposer computes the case although ONNX Runtime refuses it."""
     defined: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]] | None = None

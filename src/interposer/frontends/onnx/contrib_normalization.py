@@ -1,0 +1,151 @@
+"""ONNX converters for normalizations of ONNX Runtime, some of which its optimizers write into the standard domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interposer.core.errors import ParseError
+from interposer.core.types import DataType, differ
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.normalization import layer_normalization
+from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.operator_names import MICROSOFT
+from interposer.frontends.onnx.quantization import as_type
+from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.elementwise import Addition, ElementwiseUnary, Multiplication, UnaryOperation
+from interposer.ops.normalization import GroupNormalization, LayerNormalization, RmsNormalization
+from interposer.ops.rearrange import Transpose
+from interposer.ops.reduction import Mean
+
+__all__: list[str] = []
+
+_SIGMOID = Activation(ActivationFunction.SIGMOID)
+_SILU = Activation(ActivationFunction.SWISH, 1.0)
+
+operator("LayerNormalization", since=1)(layer_normalization)
+
+
+@operator("SimplifiedLayerNormalization")
+@operator("SimplifiedLayerNormalization", domain=MICROSOFT)
+def simplified_layer_normalization(node: Node) -> Sequence[Value]:
+    """Convert SimplifiedLayerNormalization: divide by the root mean square, and multiply with a scale.
+
+    The second result is the inverse of the root mean square.
+    """
+    x, axis, epsilon = node.value(0), node.integer("axis", -1), node.number("epsilon", 1e-5)
+    scale = as_type(node, node.value(1), x.known.dtype)
+    result = node.add(RmsNormalization(axis, epsilon), x, scale)
+    if not node.wants(1):
+        return [result]
+    axes = tuple(range(checked_axis(axis, x.known.rank), x.known.rank))
+    return [result, _inverse_root(node, as_type(node, x, DataType.FLOAT32), axes, epsilon)]
+
+
+def _inverse_root(node: Node, x: Value, axes: tuple[int, ...], epsilon: float) -> Value:
+    """Return the inverse of the root of the mean of squares along `axes`, to which `epsilon` is added."""
+    mean = node.step(Mean(axes, keep_dims=True), node.step(Multiplication(), x, x))
+    return node.step(
+        ElementwiseUnary(UnaryOperation.RSQRT), node.step(Addition(), mean, node.scalar_like(epsilon, mean))
+    )
+
+
+@operator("SkipLayerNormalization", domain=MICROSOFT)
+def skip_layer_normalization(node: Node) -> Sequence[Value | None]:
+    """Convert SkipLayerNormalization: normalize the sum of the input, the skip tensor and the bias.
+
+    Output number 3 is the sum.
+    """
+    total = _skipped(node, node.optional(4))
+    op = LayerNormalization(-1, node.number("epsilon", 1e-12))
+    return [node.add(op, total, node.value(2), node.optional(3)), None, None, total]
+
+
+@operator("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
+def skip_simplified_layer_normalization(node: Node) -> Sequence[Value | None]:
+    """Convert SkipSimplifiedLayerNormalization: as SkipLayerNormalization, but divide by the root mean square."""
+    total = _skipped(node, node.optional(3))
+    op = RmsNormalization(-1, node.number("epsilon", 1e-12))
+    return [node.add(op, total, node.value(2)), None, None, total]
+
+
+def _skipped(node: Node, bias: Value | None) -> Value:
+    """Return the sum of the node's input, of its skip tensor and of `bias`, a vector, if it has one."""
+    x, skip, gamma = node.value(0), node.value(1), node.value(2)
+    shape, hidden = x.known.shape, x.known.shape[-1] if x.known.rank else 0
+    if x.known.rank not in (2, 3):
+        raise ParseError(f"its input has shape {shape}; expected rank 2 or 3")
+    _check_skip(x, skip)
+    for title, vector in {"gamma": gamma, "bias": bias, "beta": node.optional(3)}.items():
+        if vector is not None and (vector.known.rank != 1 or differ(vector.known.shape[0], hidden)):
+            raise ParseError(f"its {title} has shape {vector.known.shape}; expected {hidden} elements")
+    total = node.step(Addition(), x, skip)
+    return total if bias is None else node.step(Addition(), total, bias)
+
+
+def _check_skip(x: Value, skip: Value) -> None:
+    """Raise `ParseError` unless the skip tensor has the shape of the input, of which it may lack the batch."""
+    shape, other = x.known.shape, skip.known.shape
+    same = len(shape) == len(other) and not differ(*(s.shape[0] if s.rank else 0 for s in (x.known, skip.known)))
+    single = len(shape) == 3 and (len(other) == 2 or (len(other) == 3 and not differ(other[0], 1)))
+    if not (same or single) or any(map(differ, shape[-len(other) :][-2:], other[-2:])):
+        raise ParseError(f"its input has shape {shape}, but skip has {other}")
+
+
+@operator("GroupNorm", domain=MICROSOFT)
+def group_norm(node: Node) -> Value:
+    """Convert GroupNorm of images, by default with channels last, perhaps followed by SiLU."""
+    return _group_normalized(node, node.value(0))
+
+
+@operator("SkipGroupNorm", domain=MICROSOFT)
+def skip_group_norm(node: Node) -> Sequence[Value]:
+    """Convert SkipGroupNorm: as GroupNorm, of the sum of the input, the skip tensor and the bias; it returns both."""
+    x, skip, bias = node.value(0), node.value(3), node.optional(4)
+    last = node.flag("channels_last", True)
+    if skip.known.rank == 2:
+        batch, channels = skip.known.shape
+        skip = reshaped(node, skip, [batch, 1, 1, channels] if last else [batch, channels, 1, 1])
+    total = node.step(Addition(), x, skip)
+    if bias is not None:
+        total = node.step(Addition(), total, bias if last else reshaped(node, bias, [-1, 1, 1]))
+    return [_group_normalized(node, total), total]
+
+
+def _group_normalized(node: Node, x: Value) -> Value:
+    """Return the group normalization of images `x` with gamma and beta, followed by SiLU if the node says so."""
+    groups, activation, last = node.integer("groups"), node.integer("activation"), node.flag("channels_last", True)
+    if x.known.rank != 4 or groups < 1 or activation not in (0, 1):
+        raise ParseError(f"its input has shape {x.known.shape}, groups is {groups} and activation {activation}")
+    dtype = x.known.dtype
+    images = node.step(Transpose((0, 3, 1, 2)), x) if last else x
+    factors = [as_type(node, node.value(index), dtype) for index in (1, 2)]
+    result = node.step(GroupNormalization(groups, node.number("epsilon", 1e-5)), images, *factors)
+    result = node.step(_SILU, result) if activation else result
+    return node.step(Transpose((0, 2, 3, 1)), result) if last else result
+
+
+@operator("BranchwiseRMSNorm", domain=MICROSOFT)
+def branchwise_rms_norm(node: Node) -> Value:
+    """Convert BranchwiseRMSNorm: divide each branch by its root mean square.
+
+    The branches are the axis before the last one, or equal parts of the last one.
+    """
+    x, branches = node.value(0), node.integer("num_branches", 0)
+    shape, dtype = x.known.shape, x.known.dtype
+    if branches < 0 or not shape or (branches == 0 and len(shape) < 2) or (branches and shape[-1] % branches):
+        raise ParseError(f"its input has shape {shape}, which has no {branches or ''} branches".replace("  ", " "))
+    grouped = reshaped(node, x, [*shape[:-1], branches, shape[-1] // branches]) if branches else x
+    count, size = grouped.known.shape[-2:]
+    wide = as_type(node, grouped, DataType.FLOAT32)
+    axes = (grouped.known.rank - 1,)
+    inverse = _inverse_root(node, wide, axes, node.number("epsilon", 1e-5))
+    result = node.step(Multiplication(), wide, inverse)
+    scale = node.optional(1)
+    if scale is not None:
+        if scale.known.rank == 1 and differ(scale.known.shape[0], size):
+            scale = reshaped(node, scale, [count, size])
+        result = node.step(Multiplication(), result, as_type(node, scale, DataType.FLOAT32))
+    narrow = as_type(node, result, dtype)
+    return final_reshape(node, narrow, shape)

@@ -1,0 +1,351 @@
+"""ONNX converters for ONNX Runtime's operators on weights of few bits, which have a scale for each block.
+
+Weights become `BlockDequantize` layers. Backends multiply with the packed integers if they can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.core.errors import ParseError
+from interposer.core.types import Array, DataType, differ, from_bits
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.operator_names import MICROSOFT
+from interposer.frontends.onnx.quantization import as_type
+from interposer.frontends.onnx.shaping import checked_axis, reshaped
+from interposer.ir.graph import Value
+from interposer.ops.elementwise import (
+    Addition,
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    ElementwiseBinary,
+    LogicalBinary,
+    LogicalBinaryOperation,
+    Multiplication,
+    Subtraction,
+    Where,
+)
+from interposer.ops.gather import Gather
+from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.quantization import BlockDequantize
+from interposer.ops.rearrange import Slice, Stack
+
+__all__: list[str] = []
+
+_FEW: Final = {2: DataType.UINT2, 4: DataType.UINT4}
+_LARGEST: Final = 2**31 - 1
+_FP4: Final = (0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
+_NF4: Final = (
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+)  # fmt: skip
+_TABLES: Final = {0: (*_FP4, *(-number for number in _FP4)), 1: _NF4}
+"""The numbers of the 4-bit types FP4 and NF4 of the library bitsandbytes, by the attribute quant_type."""
+
+
+# --- MatMulNBits ------------------------------------------------------------------------------------------------------
+
+
+@operator("MatMulNBits", domain=MICROSOFT)
+def matmul_of_few_bits(node: Node) -> Value:
+    """Convert MatMulNBits: the product with weights of 2, 4 or 8 bits, which have a scale for each block of a column.
+
+    The input stays float at all values of accuracy_level, which asks for the least accuracy.
+    """
+    k, n, bits, size = _positive(node, "K"), _positive(node, "N"), node.integer("bits", 4), _block_size(node)
+    if bits not in (2, 4, 8):
+        node.unsupported(f"its weights have {bits} bits; 2, 4 and 8 are supported")
+    if node.integer("weight_prepacked", 0):
+        node.unsupported("its weights are packed for a GPU (weight_prepacked)")
+    a, counts = node.value(0), -(-k // size)
+    _check_columns(a, k, "K")
+    codes = _unpacked(node, _sized(node, 1, (n, counts, size * bits // 8)), bits)
+    codes = _first(node, reshaped(node, codes, [n, counts * size]), k)
+    scales = reshaped(node, _sized(node, 2, (n, counts)), [n, counts])
+    weights = _dequantized(node, codes, scales, _points(node, bits, n, counts), size, k)
+    return _with_bias(node, _product(node, a, weights, transposed=True), node.optional(5), n)
+
+
+def _positive(node: Node, name: str) -> int:
+    result = node.integer(name)
+    if not 0 < result <= _LARGEST:
+        raise ParseError(f"{name} is {result}; expected 1 to {_LARGEST}")
+    return result
+
+
+def _block_size(node: Node, default: int | None = None) -> int:
+    size = node.integer("block_size", default)
+    if not 16 <= size <= _LARGEST or size & (size - 1):
+        raise ParseError(f"block_size is {size}; expected a power of two, 16 or more")
+    return size
+
+
+def _check_columns(a: Value, size: int, title: str) -> None:
+    if not a.known.rank or differ(a.known.shape[-1], size):
+        raise ParseError(f"its input has shape {a.known.shape}; expected rows of {size} elements, as {title} says")
+
+
+def _sized(node: Node, index: int, shape: Sequence[int]) -> Value:
+    """Return an operand that has as many elements as a tensor of this shape; raise `ParseError` otherwise."""
+    value, count = node.value(index), math.prod(shape)
+    if differ(value.known.num_elements, count):
+        raise ParseError(f"its input number {index} has shape {value.known.shape}; expected {list(shape)}")
+    return value
+
+
+def _points(node: Node, bits: int, n: int, counts: int) -> Value:
+    """Return the zero points with the shape (n, counts): integers, or floats of the scales' type."""
+    if not node.has(3):
+        return _codes(node, np.full((n, counts), 1 << bits - 1, np.uint8), bits)
+    if node.info(3).dtype is not DataType.UINT8:
+        return reshaped(node, _sized(node, 3, (n, counts)), [n, counts])
+    packed = -(-counts * bits // 8)
+    return _first(node, _unpacked(node, reshaped(node, _sized(node, 3, (n, packed)), [n, packed]), bits), counts)
+
+
+def _unpacked(node: Node, value: Value, bits: int) -> Value:
+    """Return the integers of `bits` bits that the bytes of a tensor hold along its last axis, the lowest bits first.
+
+    Those of a constant get the type with this number of bits, others are uint8.
+    """
+    if value.known.dtype is not DataType.UINT8:
+        raise ParseError(f"it has packed integers of type {value.known.dtype}; expected uint8")
+    per_byte = 8 // bits
+    if value.constant is not None:
+        parts = np.stack([value.constant >> np.uint8(bits * i) for i in range(per_byte)], axis=-1)
+        return _codes(node, parts.reshape(*value.constant.shape[:-1], -1), bits)
+    if bits == 8:
+        return value
+    shift, mask = ElementwiseBinary(BinaryOperation.SHIFT_RIGHT), ElementwiseBinary(BinaryOperation.BITWISE_AND)
+    places = [node.step(shift, value, node.scalar_like(bits * i, value)) for i in range(per_byte)]
+    parts_of = [node.step(mask, place, node.scalar_like((1 << bits) - 1, place)) for place in places]
+    *axes, last = value.known.shape
+    return reshaped(node, node.step(Stack(-1), *parts_of), [*axes, last * per_byte])
+
+
+def _codes(node: Node, integers: Array, bits: int) -> Value:
+    """Return a constant with integers of `bits` bits, which are the lowest bits of bytes."""
+    return node.constant(from_bits(integers, _FEW[bits]) if bits in _FEW else integers)
+
+
+def _first(node: Node, value: Value, size: int) -> Value:
+    """Return the first `size` columns of a matrix."""
+    if value.known.shape[1] == size:
+        return value
+    if value.constant is not None:
+        return node.constant(np.ascontiguousarray(value.constant[:, :size]))
+    return node.step(Slice((0, 0), (-1, size)), value)
+
+
+def _dequantized(node: Node, codes: Value, scales: Value, points: Value, size: int, k: int) -> Value:
+    """Return the weights (n, k) as floats of the scales' type; `points` are the zero points, shaped as the scales."""
+    dtype = scales.known.dtype
+    groups = node.optional(4)
+    if groups is not None:
+        scales, points = (_by_group(node, groups, numbers, k) for numbers in (scales, points))
+        size = 1
+    if points.known.dtype.is_float:
+        integers = _whole(points, codes)
+        if integers is None:
+            return _shifted(node, codes, scales, points, size)
+        points = node.constant(integers)
+    elif points.known.dtype is not codes.known.dtype:
+        points = as_type(node, points, codes.known.dtype)
+    return node.step(BlockDequantize(size, 1, dtype), codes, scales, points)
+
+
+def _by_group(node: Node, groups: Value, numbers: Value, k: int) -> Value:
+    """Return the number of each column's group, of which `groups` has the index for each of the `k` columns."""
+    if groups.known.rank != 1 or groups.known.shape[0] < k:
+        raise ParseError(f"its g_idx has shape {groups.known.shape}; expected {k} elements")
+    indices = groups if groups.known.shape[0] == k else node.step(Slice((0,), (k,)), groups)
+    return node.step(Gather(1), numbers, indices)
+
+
+def _whole(points: Value, codes: Value) -> Array | None:
+    """Return float zero points as integers of the type of `codes`; None if they are not integers of this type."""
+    array = points.constant
+    if array is None:
+        return None
+    numbers, limit = array.astype(np.float64), (1 << codes.known.dtype.bits) - 1
+    if not bool(((numbers >= 0) & (numbers <= limit) & (numbers == np.floor(numbers))).all()):
+        return None
+    integers = numbers.astype(np.uint8)
+    return integers if codes.known.dtype is DataType.UINT8 else from_bits(integers, codes.known.dtype)
+
+
+def _shifted(node: Node, codes: Value, scales: Value, points: Value, size: int) -> Value:
+    """Return the weights for zero points that are floats: the products of integers and scales, less zero x scale."""
+    ones = node.constant(np.ones(tuple(scales.known.shape), np.float32))
+    wide = node.step(BlockDequantize(size, 1), codes, ones)
+    columns = node.constant(np.arange(wide.known.shape[1]) // size)
+    spread = [node.step(Gather(1), as_type(node, numbers, DataType.FLOAT32), columns) for numbers in (points, scales)]
+    weights = node.step(Multiplication(), node.step(Subtraction(), wide, spread[0]), spread[1])
+    return as_type(node, weights, scales.known.dtype)
+
+
+def _product(node: Node, a: Value, weights: Value, *, transposed: bool) -> Value:
+    """Return the product of `a` and a matrix, which is transposed before if `transposed`."""
+    weights = as_type(node, weights, a.known.dtype)
+    if a.known.rank < 2:
+        return node.add(BatchMatMul(transpose_y=transposed), a, weights)
+    return node.add(FullyConnected(transpose_weight_matrix=transposed, keep_dims=a.known.rank > 2), a, weights)
+
+
+def _with_bias(node: Node, result: Value, bias: Value | None, n: int) -> Value:
+    if bias is None:
+        return result
+    if bias.known.rank != 1 or differ(bias.known.shape[0], n):
+        raise ParseError(f"its bias has shape {bias.known.shape}; expected {n} elements")
+    return node.step(Addition(), result, bias)
+
+
+# --- 4-bit floats -----------------------------------------------------------------------------------------------------
+
+
+@operator("MatMulBnb4", domain=MICROSOFT)
+def matmul_of_four_bit_floats(node: Node) -> Value:
+    """Convert MatMulBnb4: the product with weights of the 4-bit types FP4 or NF4, in blocks of the flattened matrix."""
+    k, n, kind, size = _positive(node, "K"), _positive(node, "N"), node.integer("quant_type"), _block_size(node)
+    if kind not in _TABLES:
+        raise ParseError(f"quant_type is {kind}; expected 0 (FP4) or 1 (NF4)")
+    a, transposed = node.value(0), node.flag("transB", True)
+    _check_columns(a, k if transposed else n, "K" if transposed else "N")
+    packed, count, blocks = _sized(node, 1, (-(-n * k // 2),)), n * k, -(-n * k // size)
+    numbers = _by_table(node, reshaped(node, packed, [-1]), _TABLES[kind], count)
+    absmax = reshaped(node, _sized(node, 2, (blocks,)), [-1])
+    scales = node.step(Gather(0), as_type(node, absmax, DataType.FLOAT32), node.constant(np.arange(count) // size))
+    weights = reshaped(node, node.step(Multiplication(), numbers, scales), [n, k])
+    return _product(node, a, weights, transposed=transposed)
+
+
+def _by_table(node: Node, packed: Value, table: Sequence[float], count: int) -> Value:
+    """Return the first `count` numbers of a table by 4-bit indices, of which each byte has two, the high bits first."""
+    pairs = node.constant(np.array([(table[i >> 4], table[i & 15]) for i in range(256)], np.float32))
+    numbers = reshaped(node, node.step(Gather(0), pairs, as_type(node, packed, DataType.INT32)), [-1])
+    return numbers if numbers.known.shape[0] == count else node.step(Slice((0,), (count,)), numbers)
+
+
+@operator("MatMulFpQ4", domain=MICROSOFT)
+def matmul_of_packed_blocks(node: Node) -> Value:
+    """Convert MatMulFpQ4: the product with a constant that holds scales and 4-bit integers block by block."""
+    kind, a = node.integer("blk_quant_type", 1), node.value(0)
+    if kind not in (0, 1, 2):
+        raise ParseError(f"blk_quant_type is {kind}; expected 0, 1 or 2")
+    k, n = _matrix_shape(node)
+    _check_columns(a, k, "B_shape")
+    size, has_points = 64 if kind == 2 else 32, kind == 1
+    bytes_of = node.array(1, "weights")
+    blocks, length = -(-k // size), 4 + has_points + size // 2
+    if bytes_of.dtype != np.uint8 or bytes_of.size != n * blocks * length:
+        raise ParseError(
+            f"its weights are {bytes_of.dtype}{list(bytes_of.shape)}; expected {n * blocks * length} bytes"
+        )
+    parts = bytes_of.reshape(n, blocks, length)
+    scales = np.ascontiguousarray(parts[:, :, :4]).view(np.float32).reshape(n, blocks)
+    points = parts[:, :, 4] if has_points else np.full((n, blocks), 8, np.uint8)
+    nibbles = parts[:, :, 4 + has_points :].reshape(n, blocks, size // 32, 16)
+    integers = np.concatenate([nibbles & 15, nibbles >> 4], axis=-1).reshape(n, blocks * size)[:, :k]
+    operands = [_codes(node, integers, 4), node.constant(scales), _codes(node, points, 4)]
+    return _product(node, a, node.step(BlockDequantize(size, 1), *operands), transposed=True)
+
+
+def _matrix_shape(node: Node) -> tuple[int, int]:
+    shape = node.array_integers(2, "B_shape")
+    if len(shape) != 2 or not all(0 < size <= _LARGEST for size in shape):
+        raise ParseError(f"its B_shape is {list(shape)}; expected the two dimensions of a matrix")
+    return shape[0], shape[1]
+
+
+# --- GatherBlockQuantized ---------------------------------------------------------------------------------------------
+
+
+@operator("GatherBlockQuantized", domain=MICROSOFT)
+def gather_block_quantized(node: Node) -> Value:
+    """Convert GatherBlockQuantized: select from a tensor of few bits with a scale for each block, and dequantize.
+
+    Indices out of range select zeros.
+    """
+    data, bits = node.value(0), node.integer("bits", 4)
+    if data.known.dtype.is_float:
+        table = _scaled_floats(node)
+    else:
+        packed = data.known.dtype is DataType.UINT8
+        if packed:
+            _check_bytes(node, bits)
+        table = _dequantized_table(node, _unpacked(node, data, bits) if packed else data, bits if packed else 0)
+    axis = checked_axis(node.integer("gather_axis", 0), data.known.rank)
+    return _gathered_or_zero(node, table, node.value(1), axis)
+
+
+def _check_bytes(node: Node, bits: int) -> None:
+    """Raise `ParseError` unless bytes with integers of `bits` bits have scales along their last axis."""
+    rank = node.info(0).rank
+    axis, gathered = node.integer("quantize_axis", 1), node.integer("gather_axis", 0)
+    if bits not in (2, 4, 8):
+        raise ParseError(f"bits is {bits}; expected 2, 4 or 8")
+    if checked_axis(axis, rank) != rank - 1 or checked_axis(gathered, rank) != 0:
+        raise ParseError(
+            f"quantize_axis is {axis} and gather_axis {gathered}; expected the last and the first for bytes"
+        )
+
+
+def _dequantized_table(node: Node, codes: Value, bits: int) -> Value:
+    """Return integers with block scales dequantized; `bits` is the width of those in bytes, or 0 for 4-bit types."""
+    scales, size, rank = node.value(2), _block_size(node, 128), codes.known.rank
+    axis = checked_axis(node.integer("quantize_axis", 1), rank)
+    points = None
+    if node.has(3):
+        points = node.value(3)
+        if bits:
+            points = _unpacked(node, points, bits)
+            points = _first_along(node, points, scales.known.shape[-1])
+    elif bits:
+        shape = node.concrete(scales.known.shape, "scales")
+        points = _codes(node, np.full(shape, 1 << bits - 1, np.uint8), bits)
+    if points is not None:
+        points = as_type(node, points, codes.known.dtype)
+    return node.step(BlockDequantize(size, axis, scales.known.dtype), codes, scales, points)
+
+
+def _first_along(node: Node, value: Value, size: int) -> Value:
+    """Return the first `size` elements along the last axis of a tensor."""
+    shape = value.known.shape
+    if not differ(shape[-1], size):
+        return value
+    return node.step(Slice((0,) * len(shape), (*[-1] * (len(shape) - 1), node.known(size, "scales' dimension"))), value)
+
+
+def _scaled_floats(node: Node) -> Value:
+    """Return narrow floats times their block scales; a block_size of 0 is one block for the whole axis."""
+    data, scales, size = node.value(0), node.value(2), node.integer("block_size", 128)
+    if node.has(3):
+        raise ParseError("it has zero points, but its data are floats")
+    shape = node.concrete(data.known.shape, "data")
+    axis = checked_axis(node.integer("quantize_axis", 1), len(shape))
+    wide = as_type(node, data, DataType.FLOAT32)
+    places = np.arange(shape[axis]) // (_block_size(node) if size else max(1, shape[axis]))
+    spread = node.step(Gather(axis), as_type(node, scales, DataType.FLOAT32), node.constant(places))
+    return as_type(node, node.step(Multiplication(), wide, spread), scales.known.dtype)
+
+
+def _gathered_or_zero(node: Node, table: Value, indices: Value, axis: int) -> Value:
+    """Return slices of `table` along `axis`; indices out of range select zeros."""
+    size = node.known(table.known.shape[axis], "data's dimension")
+    if indices.constant is not None and bool(((indices.constant >= -size) & (indices.constant < size)).all()):
+        return node.add(Gather(axis), table, indices)
+    low = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), indices, node.scalar_like(-size, indices))
+    high = node.step(Comparison(ComparisonOperation.LESS), indices, node.scalar_like(size, indices))
+    valid = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), low, high)
+    places = node.step(Where(), valid, indices, node.scalar_like(0, indices))
+    slices = node.step(Gather(axis), table, places)
+    trailing = [1] * (table.known.rank - 1 - axis)
+    mask = reshaped(node, valid, [*indices.known.shape, *trailing]) if trailing else valid
+    return node.add(Where(), mask, slices, node.scalar_like(0, slices))
