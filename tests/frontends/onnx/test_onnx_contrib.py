@@ -17,9 +17,7 @@ FOUR_BITS = {"K": 32, "N": 8, "bits": 4, "block_size": 16}
 
 
 def operators(case):
-    return [
-        layer.op.op_name() for layer in load(case.file()).graph.topological() if not layer.op.op_name() == "Constant"
-    ]
+    return [layer.op.op_name() for layer in load(case.file()).graph.topological() if layer.op.op_name() != "Constant"]
 
 
 def refusal(case):

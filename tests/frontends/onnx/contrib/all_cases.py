@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from tests.frontends.onnx.contrib import activations, attention_kinds, grouped_queries
+from tests.frontends.onnx.contrib import attention_kinds, grouped_queries, other_cases
 
 CASES = [
-    *activations.CASES,
     *attention_kinds.CASES,
     *grouped_queries.CASES,
-from tests.frontends.onnx.contrib import activations, few_bits, normalizations, products
-
-CASES = [
-    *activations.CASES,
-    *few_bits.CASES,
-    *normalizations.CASES,
-    *products.CASES,
+    *other_cases.CASES,
 ]
