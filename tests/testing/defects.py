@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from interposer.backend import Backend
-from tests.testing import wrong, wrong_device, wrong_numbers
+from tests.testing import wrong, wrong_device, wrong_numbers, wrong_profiling
 from tests.testing.planted import Planted
 
 __all__ = ["PAGE", "PROBLEMS", "page_with_table", "table"]
@@ -133,7 +133,7 @@ def _left_behind() -> list[Planted]:
 
 PROBLEMS: tuple[Planted, ...] = (
     *_numbers(), *wrong_numbers.PROBLEMS, *_support(), *_substitution(), *_memory(), *_left_behind(),
-    *wrong_device.PLANTED,
+    *wrong_device.PLANTED, *wrong_profiling.PLANTED,
 )  # fmt: skip
 """Every planted defect, in the order of the table."""
 

@@ -23,13 +23,14 @@ PLAIN = ("-Wno-error",)
 def plugin(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Builds the plug-in that `new-backend` writes, after a change of its source, and gives its path."""
 
-    def plugin(right: str, wrong: str) -> str:
+    def plugin(right: str = "", wrong: str = "", name: str = "backend.c") -> str:
         folder = tmp_path / "project"
         assert main(["new-backend", "Npu", "--lang", "c", "--folder", str(folder)]) == 0
         source, target = folder / "src" / "backend.c", folder / "Local_Npu_backend.so"
-        text = source.read_text()
-        assert text.count(right) == 1
-        source.write_text(text.replace(right, wrong))
+        if right:
+            text = (folder / "src" / name).read_text()
+            assert text.count(right) == 1
+            (folder / "src" / name).write_text(text.replace(right, wrong))
         words = [compiler_for("c"), "-shared", "-fPIC", f"-I{folder / 'include'}", source, "-o", target]
         subprocess.run([str(word) for word in words], check=True)
         return str(target)
@@ -51,6 +52,65 @@ def test_a_write_to_an_input_is_reported_with_the_layer_and_the_input(plugin) ->
     path = plugin("sum[n] = a[n] + b[n]", "sum[n] = a[n] + b[n], ((float*)a)[n] = 0")
     results = check_backend(path, only=["results/Addition-float32", "inputs/Addition-float32"]).failures
     assert any("layer 'layer' (Addition)" in result.text and "input 0" in result.text for result in results), results
+
+
+PROFILING_ERRORS = {
+    "an interval has no end": (
+        ".end_ns = end,", ".end_ns = 0,", "intervals", "^the interval 'add' ends before it begins, or has no end",
+    ),
+    "the clock of the device is read wrongly": (
+        "out->device_ns = device_now()", "out->device_ns = host_now()",
+        "intervals", "^the interval 'add', on the clock of the device 'Npu 0', is not inside a run of the network",
+    ),
+    "events are counted twice": (
+        "  profile.added = 0; /*", "  /*", "counters", "^the counter 'elements added' has .* again in the next report",
+    ),
+    "values are not numbers": (
+        "out_values[n] = values[n]", "out_values[n] = 0.0 / 0.0", "counters",
+        "has the value nan; expected a finite number",
+    ),
+    "two counters have one name": (
+        '.name = TEXT("bandwidth"), .category = TEXT("memory")',
+        '.name = TEXT("elements added"), .category = TEXT("work")',
+        "ids", "^register_counters raised InvalidArgumentError: the counter 'elements added' cannot be registered: the "
+        "category 'work' has a counter of this name",
+    ),
+    "it measures while profiling is disabled": (
+        "  if (on) profile.first = profile.count = profile.lost = 0, profile.added = profile.rate = 0;\n"
+        "  profile.on = on;", "  profile.on = 1, (void)on;", "switching",
+        "^the interval 'add' is from before profiling was enabled",
+    ),
+    "disabling fails": (
+        "  profile.on = on;\n  pthread_mutex_unlock(&profile.mutex);\n  return IPR_OK;",
+        "  profile.on = on;\n  pthread_mutex_unlock(&profile.mutex);\n"
+        '  return on ? IPR_OK : ipr_fail(error, IPR_UNAVAILABLE, IPR_ITEM_NONE, -1, "no driver");',
+        "switching", "^enable_profiling raised .*no driver",
+    ),
+    "collecting never ends": (
+        "*out_count = n,", "*out_count = capacity,", "intervals",
+        "^report_counter_values raised BackendContractError: .*collect has filled the room",
+    ),
+    "more is collected than there is room for": (
+        "*out_count = n,", "*out_count = capacity + 1,", "intervals",
+        "^report_counter_values raised BackendContractError: .*collect wrote 4,097 intervals, but had room for 4,096",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "variant", "message"), one_in(3, PROFILING_ERRORS.values()), ids=PROFILING_ERRORS.keys()
+)
+def test_an_error_in_the_profiling_of_a_plugin_is_found(
+    right: str, wrong: str, variant: str, message: str, plugin
+) -> None:
+    path = plugin(right, wrong, "profiling.h")
+    failures = check_backend(path, only=f"profiling/{variant}", families=["elementwise"]).failures
+    assert any(re.search(message, failure.text) for failure in failures), [str(item) for item in failures]
+
+
+def test_the_plugin_itself_has_no_error_in_its_profiling(plugin) -> None:
+    report = check_backend(plugin(), only="profiling/*", families=["elementwise"])
+    assert [result.text for result in report.results if result.status is not Status.PASS] == []
 
 
 PRIVATE_ERRORS = {

@@ -29,7 +29,7 @@ from interposer.testing.patterns import VARIANTS
 from interposer.testing.tolerances import same
 from interposer.testing.trial import Outputs
 
-__all__: list[str] = []
+__all__ = ["at_once", "running"]
 
 _STATM: Final = Path("/proc/self/statm")
 _MEBIBYTE: Final = 1 << 20
@@ -200,7 +200,7 @@ def threads(bench: Bench, variant: str) -> Iterator[str]:
     """
     with ExitStack() as stack:
         jobs = {"networks": _networks, "one-network": _one_network, "optimizing": _optimizing}[variant](bench, stack)
-        yield from _at_once(jobs)
+        yield from at_once(jobs)
 
 
 class _Different(Exception):  # noqa: N818 - found, not raised by an error of the kit
@@ -212,7 +212,7 @@ def _networks(bench: Bench, stack: ExitStack) -> list[Job]:
     for number in range(VARIANTS):
         growth = grown(bench, f"chain-{number}")
         created = stack.enter_context(bench.loaded(bench.optimize(growth.network)))
-        jobs.append(_running(created, growth.feeds, created.run(growth.feeds)))
+        jobs.append(running(created, growth.feeds, created.run(growth.feeds)))
     return jobs
 
 
@@ -220,10 +220,12 @@ def _one_network(bench: Bench, stack: ExitStack) -> list[Job]:
     growth = grown(bench, "chain-0")
     created = stack.enter_context(bench.loaded(bench.optimize(growth.network)))
     several = [{key: np.roll(array, number) for key, array in growth.feeds.items()} for number in range(4)]
-    return [_running(created, feeds, created.run(feeds)) for feeds in several]
+    return [running(created, feeds, created.run(feeds)) for feeds in several]
 
 
-def _running(loaded: Loaded, feeds: Outputs, expected: Outputs) -> Job:
+def running(loaded: Loaded, feeds: Outputs, expected: Outputs) -> Job:
+    """Return a job that runs a network several times and compares its outputs with the expected ones."""
+
     def job() -> None:
         for _ in range(_ROUNDS):
             _compare(loaded.run(feeds), expected)
@@ -256,7 +258,7 @@ def _compare(outputs: Outputs, expected: Outputs) -> None:
             raise _Different(f"output {key} is not what it is when nothing else runs")
 
 
-def _at_once(jobs: Sequence[Job]) -> Iterator[str]:
+def at_once(jobs: Sequence[Job]) -> Iterator[str]:
     """Run all jobs concurrently, switching between threads as often as possible; yield the errors."""
     barrier, errors = threading.Barrier(len(jobs)), list[str]()
 

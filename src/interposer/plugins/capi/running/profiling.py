@@ -26,6 +26,10 @@ _FUNCTIONS: Final = {
 _ROOM: Final = 4096
 """The number of intervals that are collected by one call."""
 _MANY: Final = 1 << 16
+_MOST_CALLS: Final = 1 << 6
+"""The most calls of `collect` in turn; a plug-in that always fills the room would never end."""
+_CORRELATED: Final = 1_000_000_000
+"""Nanoseconds after which the clock of a device is read again, as it may drift."""
 _KINDS: Final = {
     abi.COUNTER_VALUE: CounterClass.VALUE,
     abi.COUNTER_RATE: CounterClass.RATE,
@@ -55,6 +59,7 @@ class DynamicProfilingContext(BackendProfilingContext):
         self._library, self._functions, self._profiling, self._owner = library, functions, profiling, owner
         self._numbers: list[int] = []
         self._clocks: dict[str, DeviceClock] = {}
+        self._correlated: dict[str, int] = {}
         self._texts: dict[tuple[int | None, int], str] = {}
         self._room = (abi.Interval * _ROOM)()
         self.lost = 0
@@ -108,7 +113,7 @@ class DynamicProfilingContext(BackendProfilingContext):
 
     def _collect(self) -> None:
         count, lost, size = ctypes.c_uint64(_ROOM), ctypes.c_uint64(), ctypes.sizeof(abi.Interval)
-        while count.value >= _ROOM:
+        for _ in range(_MOST_CALLS):
             addresses = ctypes.addressof(self._room), ctypes.addressof(count), ctypes.addressof(lost)
             self._call("collect", _ROOM, size, *addresses)
             if count.value > _ROOM:
@@ -117,6 +122,10 @@ class DynamicProfilingContext(BackendProfilingContext):
             self.lost += lost.value
             for row in self._room[: count.value]:
                 self._record(row)
+            if count.value < _ROOM:
+                return
+        text = f"collect has filled the room for {_ROOM:,} intervals {_MOST_CALLS} times in turn"
+        raise BackendContractError(text, backend=self._library.id)
 
     def _text(self, raw: Any) -> str:
         """Return a text of an interval, which the plug-in does not change as long as the library is open."""
@@ -140,15 +149,16 @@ class DynamicProfilingContext(BackendProfilingContext):
         )
 
     def _clock(self, device: str) -> DeviceClock:
-        """Return the clock of a device, which is correlated when the device is first seen."""
-        clock = self._clocks.get(device)
-        if clock is None:
-            clock, out = DeviceClock(), abi.Clock(struct_size=ctypes.sizeof(abi.Clock))
+        """Return the clock of a device, which is correlated when the device is first seen, and about each second."""
+        clock = self._clocks.setdefault(device, DeviceClock())
+        now = perf_counter_ns()
+        if now - self._correlated.get(device, now - _CORRELATED) >= _CORRELATED:
+            out = abi.Clock(struct_size=ctypes.sizeof(abi.Clock))
             text = ctypes.create_string_buffer(device.encode())
             self._call("correlate", abi.String(ctypes.addressof(text), len(text) - 1), ctypes.addressof(out))
             error = max(0, out.error_ns)
             clock.correlate(out.device_ns, out.host_ns - error, out.host_ns + error)
-            self._clocks[device] = clock
+            self._correlated[device] = now
         return clock
 
 
