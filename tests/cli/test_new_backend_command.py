@@ -21,8 +21,10 @@ from tests.plugins.install import install, python
 COMPILERS = {"c": "c", "cpp": "c++", "rust": "rust"}
 STRICT = ["CFLAGS=-O1 -Wall -Wextra -Wpedantic -Werror", "CXXFLAGS=-O1 -Wall -Wextra -Wpedantic -Werror"]
 FILES = {
-    "python": ["README.md", "npu_backend/__init__.py", "pyproject.toml", "tests/test_conformance.py"],
-    "c": ["CMakeLists.txt", "Makefile", "README.md", "include/interposer/backend.h", "src/backend.c"],
+    "python": ["README.md", "npu_backend/__init__.py", "npu_backend/profiling.py", "pyproject.toml",
+               "tests/test_conformance.py"],
+    "c": ["CMakeLists.txt", "Makefile", "README.md", "include/interposer/backend.h", "src/backend.c",
+          "src/profiling.h"],
     "cpp": ["CMakeLists.txt", "Makefile", "README.md", "include/interposer/backend.h", "include/interposer/backend.hpp",
             "src/backend.cpp"],
     "rust": ["Cargo.toml", "Makefile", "README.md", "src/interposer.rs", "src/lib.rs"],
@@ -99,7 +101,8 @@ def test_what_was_written_and_what_comes_next_is_told(tmp_path, monkeypatch, cap
     assert main(["new-backend", "Npu2", "--lang", "c"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "npu2-backend/CMakeLists.txt", "npu2-backend/Makefile", "npu2-backend/README.md", "npu2-backend/src/backend.c",
-        "npu2-backend/include/interposer/backend.h", "", "Now, in npu2-backend:", "  make", "  make check",
+        "npu2-backend/src/profiling.h", "npu2-backend/include/interposer/backend.h", "",
+        "Now, in npu2-backend:", "  make", "  make check",
         "See README.md there for the next steps.",
     ]  # fmt: skip
     assert "build/Local_Npu2_backend.so" in (tmp_path / "npu2-backend/README.md").read_text()

@@ -10,9 +10,9 @@ import pytest
 
 from interposer.cli.main import main
 from interposer.core.errors import ParseError
-from interposer.profiling import Category, Interval, Recording, Site
+from interposer.profiling import Category, Counter, CounterClass, Interval, Recording, Sample, Site
 from interposer.profiling.chrome import chrome_trace
-from interposer.profiling.comparison import compare_profiles
+from interposer.profiling.comparison import compare_counters, compare_profiles
 
 
 def written(path: Path, **times: list[int]) -> Path:
@@ -41,8 +41,39 @@ def test_the_command_shows_medians_differences_and_ratios(tmp_path: Path, capsys
     assert lines[1] == ["x", "Addition", "B", "10.00", "15.00", "+5.00", "1.50"]
     assert lines[2] == ["y", "Addition", "-", "->", "B", "-", "1.00", "+1.00", "-"]
     assert main(["profile", "--compare", str(before), str(after), "--json"]) == 0
-    [first, _] = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
+    [first, _] = result["layers"]
+    assert result["counters"] == []
     assert (first["layer"], first["difference_us"], first["ratio"]) == ("x", 5.0, 1.5)
+
+
+def with_a_backend(path: Path, us: int, *values: int, rate: float = 1.0) -> Path:
+    """Write a profile of one layer with a step on a device and two counters."""
+    layer = Interval(Site(Category.LAYER, "x", "Addition", layer="x", backend="B"), 0, 10**6, 7)
+    step = Interval(Site(Category.KERNEL, "kernel", backend="B", device="unit"), 0, 1000 * us, 0)
+    counter, other = Counter("sums", "sums", CounterClass.EVENT, backend="B"), Counter("heat", "K", backend="B")
+    samples = [Sample(counter, n, value) for n, value in enumerate(values)] + [Sample(other, 1, rate)]
+    path.write_text(chrome_trace(Recording((layer, step), (), tuple(samples))))
+    return path
+
+
+def test_steps_of_backends_and_counters_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = with_a_backend(tmp_path / "a.json", 10, 2, 3), with_a_backend(tmp_path / "b.json", 15, 4, 4, rate=3)
+    changes = {(item.layer, item.kind): item.difference_us for item in compare_profiles(before, after)}
+    assert changes == {("kernel", "step"): 5, ("x", "Addition"): 0}
+    counters = {item.counter: (item.before, item.after, item.units) for item in compare_counters(before, after)}
+    assert counters == {"B sums": (5, 8, "sums"), "B heat": (1, 3, "K")}
+    assert main(["profile", "--compare", str(before), str(after)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["kernel", "step", "B", "10.00", "15.00", "+5.00", "1.50"] in lines
+    assert ["B", "sums", "5", "8", "+3", "sums"] in lines
+
+
+def test_damaged_counters_are_left_out(tmp_path: Path) -> None:
+    wrong = [{"ph": "C", "name": 3, "args": {"x": 1}}, {"ph": "C", "args": [1]}, {"ph": "C", "args": {"x": 10**400}}]
+    (tmp_path / "x.json").write_text(json.dumps({"traceEvents": [*wrong, None], "otherData": {"counters": [3]}}))
+    [found] = compare_counters(tmp_path / "x.json", tmp_path / "x.json")
+    assert (found.counter, found.units, found.difference) == ("", "x", 0)
 
 
 @pytest.mark.parametrize(

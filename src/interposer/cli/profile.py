@@ -14,7 +14,7 @@ from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
-from interposer.profiling.comparison import LayerChange, compare_profiles
+from interposer.profiling.comparison import CounterChange, LayerChange, compare_counters, compare_profiles
 from interposer.profiling.external.collector import Collector, Orders, Session, read_stream
 from interposer.profiling.external.messages import Capture
 from interposer.profiling.external.options import DEFAULT_SOCKET
@@ -101,13 +101,21 @@ def execute(args: argparse.Namespace) -> None:
 def _compare(args: argparse.Namespace) -> None:
     if args.listen or args.file is not None or args.output is not None or args.store is not None:
         raise InvalidArgumentError("--compare takes two files and no further ones, and does not go with --listen")
-    changes = compare_profiles(*args.compare)
+    changes, counters = compare_profiles(*args.compare), compare_counters(*args.compare)
     if args.json:
-        write_json([item.to_dict() for item in changes])
+        write_json({"layers": [item.to_dict() for item in changes], "counters": [item.to_dict() for item in counters]})
         return
     rows = [_compared(item) for item in changes]
     right = "before us", "after us", "difference us", "ratio"
     show(Table(("layer", "operator", "backend", *right), rows, right))
+    if counters:
+        numeric = "before", "after", "difference"
+        show(Table(("counter", *numeric, "units"), [_compared_counter(item) for item in counters], numeric))
+
+
+def _compared_counter(item: CounterChange) -> list[str]:
+    values = ["-" if value is None else f"{value:,.6g}" for value in (item.before, item.after)]
+    return [item.counter, *values, f"{item.difference:+,.6g}", item.units]
 
 
 def _compared(item: LayerChange) -> list[str]:
@@ -182,6 +190,7 @@ def _facts(session: Session) -> dict[str, Any]:
         "packets": session.stream.packets,
         "counters": _counters(session),
         "layers": _layers(session),
+        "steps": _steps(session),
         "inferences": len(_inferences(session)),
         "dropped": session.stream.dropped,
     }
@@ -217,11 +226,24 @@ def _layers(session: Session) -> list[dict[str, Any]]:
             "layer": name if backend else "",
             "backend": backend,
             "count": len(values),
-            "median_us": round(statistics.median(values) / 1000, 3),
-            "total_us": round(sum(values) / 1000, 3),
+            **_microseconds(values),
         }
         for (network, name, backend), values in times.items()
     ]
+
+
+def _steps(session: Session) -> list[dict[str, Any]]:
+    times: dict[tuple[str, str, str], list[int]] = {}
+    for item in session.stream.steps():
+        times.setdefault((item.name, item.device, item.backend), []).append(item.end - item.begin)
+    return [
+        {"step": name, "device": device, "backend": backend, "count": len(values), **_microseconds(values)}
+        for (name, device, backend), values in times.items()
+    ]
+
+
+def _microseconds(values: Sequence[int]) -> dict[str, float]:
+    return {"median_us": round(statistics.median(values) / 1000, 3), "total_us": round(sum(values) / 1000, 3)}
 
 
 def _print(session: Session) -> None:
@@ -240,6 +262,11 @@ def _print(session: Session) -> None:
         (item["network"], item["layer"] or "(inference)", item["backend"], str(item["count"]),
          f"{item['median_us']:.2f}", f"{item['total_us']:.2f}")
         for item in _layers(session)
+    ])  # fmt: skip
+    _show(("step", "device", "backend", "count", "median us", "total us"), ("count", "median us", "total us"), [
+        (item["step"], item["device"], item["backend"], str(item["count"]), f"{item['median_us']:.2f}",
+         f"{item['total_us']:.2f}")
+        for item in _steps(session)
     ])  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from typing import Any, Final
 
 from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, seed_of, sized_inputs
 from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, report_absent, sources_of
@@ -11,7 +11,7 @@ from interposer.cli.numbers import positive
 from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
-from interposer.profiling import LayerTimes, Profile
+from interposer.profiling import CounterTotal, LayerTimes, Profile
 from interposer.profiling.profile import SUFFIXES
 from interposer.session.images import Preprocessing
 
@@ -55,20 +55,47 @@ def execute(args: argparse.Namespace) -> None:
             model.run(inputs)
         report_absent(model)
     if args.json:
-        layers = [item.to_dict() for item in profile.layers()]
-        write_json({"layers": layers, "runs": args.runs, "lost": profile.lost, "inputs": inputs_text(args)})
+        _write_json(args, profile)
         return
-    _print(profile.layers())
+    _print("layer", profile.layers())
+    _print("step", profile.steps())
+    _print_counters(profile.counters())
     say(f"written: {args.output}, with {args.runs} runs on: {inputs_text(args)}")
     if profile.lost:
         say(f"{profile.lost} events were lost, because the buffer was full; give fewer --runs")
 
 
-def _print(layers: list[LayerTimes]) -> None:
-    total = sum(item.total for item in layers) or 1
-    rows = [[*_named(item), f"{item.median / 1000:.2f}", f"{item.total / total:.1%}"] for item in layers]
-    show(Table(("layer", "operator", "backend", "count", "median us", "share"), rows, ("count", "median us", "share")))
+def _write_json(args: argparse.Namespace, profile: Profile) -> None:
+    layers, steps, counters = profile.layers(), profile.steps(), profile.counters()
+    facts: dict[str, Any] = {
+        "layers": [item.to_dict() for item in layers],
+        "steps": [item.to_dict() for item in steps],
+        "counters": [item.to_dict() for item in counters],
+    }
+    write_json(facts | {"runs": args.runs, "lost": profile.lost, "inputs": inputs_text(args)})
+
+
+def _print(title: str, items: list[LayerTimes]) -> None:
+    if not items and title != "layer":
+        return
+    total = sum(item.total for item in items) or 1
+    rows = [[*_named(item), f"{item.median / 1000:.2f}", f"{item.total / total:.1%}"] for item in items]
+    second = "operator" if title == "layer" else "device"
+    show(Table((title, second, "backend", "count", "median us", "share"), rows, ("count", "median us", "share")))
 
 
 def _named(item: LayerTimes) -> tuple[str, ...]:
-    return item.name, item.site.kind, item.site.backend, str(item.count)
+    return item.name, item.site.kind or item.site.device, item.site.backend, str(item.count)
+
+
+def _print_counters(items: list[CounterTotal]) -> None:
+    known = [item for item in items if item.counter.backend]
+    rows = [
+        [_title(item), item.counter.kind, str(item.count), f"{item.value:,.6g}", item.counter.units] for item in known
+    ]
+    if rows:
+        show(Table(("counter", "class", "count", "value", "units"), rows, ("count", "value")))
+
+
+def _title(item: CounterTotal) -> str:
+    return f"{item.counter.backend} {item.counter.name}"

@@ -11,7 +11,7 @@ from interposer.profiling.events import (
     TracedNetwork,
 )
 from interposer.profiling.external.options import ExternalProfilingOptions
-from interposer.profiling.profile import LayerTimes, Profile, profile
+from interposer.profiling.profile import CounterTotal, LayerTimes, Profile, profile
 from interposer.profiling.profiler import Profiler
 from interposer.profiling.recorder import Recorder, Recording
 
@@ -19,6 +19,7 @@ __all__ = [
     "Category",
     "Counter",
     "CounterClass",
+    "CounterTotal",
     "ExternalProfilingOptions",
     "Instant",
     "Interval",

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
-from interposer.profiling.events import Instant, Sample
+from interposer.profiling.events import Counter, Instant, Sample
 from interposer.profiling.recorder import Recording
 from interposer.profiling.tracks import BACKENDS, DEVICES, THREADS, Flow, Slice, Timeline, timeline
 
@@ -29,7 +29,8 @@ def chrome_trace(recording: Recording) -> str:
     for event in events:
         if "ts" in event:
             event["ts"] = (event["ts"] - origin) / 1000
-    other = {"origin_ns": origin, "lost_events": recording.lost, "writer": "interposer"}
+    counters = [_declared(item) for item in dict.fromkeys(sample.counter for sample in recording.samples)]
+    other = {"origin_ns": origin, "lost_events": recording.lost, "writer": "interposer", "counters": counters}
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "otherData": other}, indent=None)
 
 
@@ -90,7 +91,15 @@ def _instant(item: Instant, thread: int) -> dict[str, Any]:
     return {**event, "tid": thread, "s": "t", "args": {**site.to_dict(), **_numbers(item.run, item.inference)}}
 
 
+def _declared(counter: Counter) -> dict[str, Any]:
+    facts = {"name": _title(counter), "units": counter.units, "class": str(counter.kind), "backend": counter.backend}
+    return facts | {"device": counter.device, "description": counter.description}
+
+
+def _title(counter: Counter) -> str:
+    return f"{counter.backend} {counter.name}".lstrip()
+
+
 def _counter(item: Sample) -> dict[str, Any]:
-    counter = item.counter
-    name = f"{counter.backend} {counter.name}".lstrip()
-    return {"ph": "C", "name": name, "ts": item.at, "pid": _COUNTERS, "tid": 0, "args": {counter.units: item.value}}
+    name, values = _title(item.counter), {item.counter.units: item.value}
+    return {"ph": "C", "name": name, "ts": item.at, "pid": _COUNTERS, "tid": 0, "args": values}

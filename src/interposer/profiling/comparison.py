@@ -13,12 +13,20 @@ from typing import Any, Final
 from interposer.core.errors import ParseError
 from interposer.core.files import reason_of
 
-__all__ = ["LayerChange", "compare_profiles"]
+__all__ = ["CounterChange", "LayerChange", "compare_counters", "compare_profiles"]
 
 _LONGEST: Final = 1e15
 """Microseconds that no layer takes; a number like that is damaged."""
+_LARGEST: Final = 1e300
+"""The absolute value that the number of a counter is below."""
 _THREADS: Final = 1
-"""The process of a trace in Chrome's format that has the threads; other processes repeat their intervals."""
+_BACKENDS: Final = 2
+"""The processes of a trace in Chrome's format that have the threads, and the backends.
+
+Layers are repeated on the backends. Steps of devices are on no thread, but all steps are on the track of their backend.
+"""
+_LAYERS: Final = ("layer", "copy")
+_STEPS: Final = ("kernel", "backend")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +54,47 @@ class LayerChange:
         return {**asdict(self), "difference_us": self.difference_us, "ratio": self.ratio}
 
 
+@dataclass(frozen=True, slots=True)
+class CounterChange:
+    """A counter in two profiles: the sum of its events, or the median of other values; None if a profile lacks it."""
+
+    counter: str
+    units: str
+    before: float | None
+    after: float | None
+
+    @property
+    def difference(self) -> float:
+        """By how much the value grew; a counter that one profile lacks counts as 0 there."""
+        return (self.after or 0.0) - (self.before or 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change as JSON-compatible data."""
+        return {**asdict(self), "difference": self.difference}
+
+
+def compare_counters(before: str | os.PathLike[str], after: str | os.PathLike[str]) -> list[CounterChange]:
+    """Compare the counters of two profiles, files that were written with the suffix ``.json``.
+
+    Raises:
+        ParseError: a file cannot be read, or is not a trace in Chrome's format.
+    """
+    first, second = _counters(Path(before)), _counters(Path(after))
+    names = dict.fromkeys([*first, *second])
+    return [CounterChange(*name, first.get(name), second.get(name)) for name in names]
+
+
 def compare_profiles(before: str | os.PathLike[str], after: str | os.PathLike[str]) -> list[LayerChange]:
     """Compare the layers of two profiles, files that were written with the suffix ``.json``.
 
-    Returns the layers and copies, those that became slower by the largest amount first.
+    Returns the layers and copies, and the steps that backends have measured in them, whose `kind` is "step". Those that
+    became slower by the largest amount come first.
 
     Raises:
         ParseError: a file cannot be read, or is not a trace in Chrome's format with layers.
     """
     first, second = _layers(Path(before)), _layers(Path(after))
-    changes = [_change(name, first.get(name), second.get(name)) for name in first | second]
+    changes = [_change(key[0], first.get(key), second.get(key)) for key in first | second]
     return sorted(changes, key=lambda item: -item.difference_us)
 
 
@@ -74,34 +113,76 @@ def _change(name: str, before: _Layer | None, after: _Layer | None) -> LayerChan
     return LayerChange(name, kind, (backends[0], backends[1]), medians[0], medians[1])
 
 
-def _layers(path: Path) -> dict[str, _Layer]:
-    """Return the layers of a trace by name, with a duration in microseconds for each time that they ran."""
+def _layers(path: Path) -> dict[tuple[str, bool], _Layer]:
+    """Return the layers and steps of a trace by name, with a duration in microseconds for each time that they ran.
+
+    The second part of a key is True for a step.
+    """
+    result: dict[tuple[str, bool], _Layer] = {}
+    for event in _events(_trace(path)):
+        facts = _facts(event)
+        if facts is not None:
+            result.setdefault(*_named(event, facts)).durations.append(float(event["dur"]))
+    if not any(not is_step for _, is_step in result):
+        raise ParseError(f"{path}: it is no profile with layers; write one with interposer trace -o FILE.json")
+    return result
+
+
+def _trace(path: Path) -> Mapping[str, Any]:
     try:
         data = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         why = reason_of(error) if isinstance(error, OSError) else "it is not JSON"
         raise ParseError(f"{path}: the profile cannot be read: {why}") from error
-    events = data.get("traceEvents") if isinstance(data, Mapping) else None
-    result: dict[str, _Layer] = {}
-    for event in events if isinstance(events, list) else ():
-        facts = _facts(event)
-        if facts is not None:
-            layer = result.setdefault(facts["layer"], _Layer(_text(facts, "kind"), _text(facts, "backend"), []))
-            layer.durations.append(float(event["dur"]))
-    if not result:
-        raise ParseError(f"{path}: it is no profile with layers; write one with interposer trace -o FILE.json")
-    return result
+    return data if isinstance(data, Mapping) else {}
+
+
+def _events(trace: Mapping[str, Any]) -> list[Any]:
+    events = trace.get("traceEvents")
+    return events if isinstance(events, list) else []
+
+
+def _named(event: Mapping[str, Any], facts: Mapping[str, Any]) -> tuple[tuple[str, bool], _Layer]:
+    """Return what an event is the time of: its name, whether it is a step, and a new record for it."""
+    is_step = event["cat"] not in _LAYERS
+    name = _text(event, "name") if is_step else facts["layer"]
+    return (name, is_step), _Layer("step" if is_step else _text(facts, "kind"), _text(facts, "backend"), [])
+
+
+def _counters(path: Path) -> dict[tuple[str, str], float]:
+    """Return the value of each counter of a trace by its name and units."""
+    trace = _trace(path)
+    values: dict[tuple[str, str], list[float]] = {}
+    for event in _events(trace):
+        if isinstance(event, Mapping) and event.get("ph") == "C" and isinstance(event.get("args"), Mapping):
+            for units, value in event["args"].items():
+                if isinstance(value, int | float) and abs(value) < _LARGEST:
+                    values.setdefault((_text(event, "name"), units), []).append(float(value))
+    events = _counters_of_events(trace)
+    return {key: sum(items) if key[0] in events else statistics.median(items) for key, items in values.items()}
+
+
+def _counters_of_events(trace: Mapping[str, Any]) -> set[str]:
+    other = trace.get("otherData")
+    declared = other.get("counters") if isinstance(other, Mapping) else None
+    items = [item for item in declared if isinstance(item, Mapping)] if isinstance(declared, list) else []
+    return {_text(item, "name") for item in items if item.get("class") == "event"}
 
 
 def _facts(event: object) -> Mapping[str, Any] | None:
-    """Return the arguments of an event that is the time of a layer or copy; None for other events."""
-    if not isinstance(event, Mapping) or event.get("ph") != "X" or event.get("pid") != _THREADS:
+    """Return the arguments of an event that is the time of a layer, copy or step; None for other events."""
+    if not isinstance(event, Mapping) or event.get("ph") != "X":
         return None
-    facts, duration = event.get("args"), event.get("dur")
-    if event.get("cat") not in ("layer", "copy") or not isinstance(facts, Mapping):
+    facts, duration, category = event.get("args"), event.get("dur"), event.get("cat")
+    if not isinstance(facts, Mapping) or not _is_time(duration):
         return None
-    timed = isinstance(duration, int | float) and 0 <= duration < _LONGEST
-    return facts if timed and isinstance(facts.get("layer"), str) else None
+    if category in _LAYERS and event.get("pid") == _THREADS and isinstance(facts.get("layer"), str):
+        return facts
+    return facts if category in _STEPS and event.get("pid") == _BACKENDS else None
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < _LONGEST
 
 
 def _text(facts: Mapping[str, Any], name: str) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
@@ -15,11 +13,18 @@ from typing import Any, Final
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
 from interposer.profiling.chrome import chrome_trace
-from interposer.profiling.events import Category, Site
 from interposer.profiling.perfetto import perfetto_trace
 from interposer.profiling.recorder import CAPACITY, Recorder, Recording
+from interposer.profiling.summary import (
+    CounterTotal,
+    LayerTimes,
+    counter_totals,
+    layer_times,
+    step_times,
+    summary_text,
+)
 
-__all__ = ["SUFFIXES", "LayerTimes", "Profile", "profile"]
+__all__ = ["SUFFIXES", "CounterTotal", "LayerTimes", "Profile", "profile"]
 
 SUFFIXES: Final[Mapping[str, Callable[[Recording], str | bytes]]] = {
     ".json": chrome_trace,
@@ -27,33 +32,6 @@ SUFFIXES: Final[Mapping[str, Callable[[Recording], str | bytes]]] = {
     ".perfetto-trace": perfetto_trace,
 }
 """The functions that write a profile, by the suffix of the file."""
-
-
-@dataclass(frozen=True, slots=True)
-class LayerTimes:
-    """The times of one layer in all recorded runs, in nanoseconds; `count` is how often it ran."""
-
-    site: Site
-    count: int
-    total: int
-    median: float
-    least: int
-    most: int
-
-    @property
-    def name(self) -> str:
-        """The name of the layer."""
-        return self.site.name
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the times in microseconds and the facts about the layer, as JSON-compatible data."""
-        times = {"total": self.total, "median": self.median, "least": self.least, "most": self.most}
-        return {
-            "name": self.name,
-            **self.site.to_dict(),
-            "count": self.count,
-            **{f"{name}_us": value / 1000 for name, value in times.items()},
-        }
 
 
 class Profile:
@@ -90,12 +68,18 @@ class Profile:
 
     def layers(self) -> list[LayerTimes]:
         """Return the times of the layers and copies of all networks, those with the largest total first."""
-        durations: dict[Site, list[int]] = {}
-        for item in self.recording.intervals:
-            if item.site.category in (Category.LAYER, Category.COPY) and item.site.layer:
-                durations.setdefault(item.site, []).append(item.duration)
-        result = [_times(site, values) for site, values in durations.items()]
-        return sorted(result, key=lambda item: -item.total)
+        return layer_times(self.recording)
+
+    def steps(self) -> list[LayerTimes]:
+        """Return the times of the steps that backends and engines have measured, those with the largest total first.
+
+        Their `site` has the device, the bytes and the operations, as far as the backend reports them.
+        """
+        return step_times(self.recording)
+
+    def counters(self) -> list[CounterTotal]:
+        """Return the totals of all counters that have samples: those of backends, and those of memory."""
+        return counter_totals(self.recording)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the profile to a file, in the format that its suffix names.
@@ -128,7 +112,7 @@ class Profile:
             self.save(self.path)
 
     def __str__(self) -> str:
-        return layer_table(self.layers(), self.lost)
+        return summary_text(self.recording)
 
     def __repr__(self) -> str:
         return f"<Profile of {len(self.recording.intervals)} intervals>"
@@ -154,22 +138,3 @@ def _writer(path: Path) -> Any:
         raise InvalidArgumentError(
             f"a profile is written to a file with the suffix {known}, not {str(path)!r}"
         ) from None
-
-
-def _times(site: Site, values: Sequence[int]) -> LayerTimes:
-    return LayerTimes(site, len(values), sum(values), statistics.median(values), min(values), max(values))
-
-
-def layer_table(layers: Sequence[LayerTimes], lost: int = 0) -> str:
-    """Return a table of text of the times of layers, in microseconds."""
-    total = sum(item.total for item in layers) or 1
-    lines = [
-        f"{'layer':40} {'operator':24} {'backend':12} {'count':>6} {'median us':>11} {'total us':>12} {'share':>6}"
-    ]
-    for item in layers:
-        site = item.site
-        numbers = f"{item.count:6} {item.median / 1000:11.2f} {item.total / 1000:12.2f} {item.total / total:6.1%}"
-        lines.append(f"{item.name[:40]:40} {site.kind[:24]:24} {site.backend[:12]:12} {numbers}")
-    if lost:
-        lines.append(f"{lost} events were lost, because more were recorded than a thread's buffer holds")
-    return "\n".join(lines)

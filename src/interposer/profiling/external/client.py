@@ -35,7 +35,7 @@ from interposer.profiling.external.messages import (
 )
 from interposer.profiling.external.options import LEAST_PERIOD, ExternalProfilingOptions
 from interposer.profiling.external.packets import HEADER, Kind, Packet, PacketReader
-from interposer.profiling.external.structure import NetworkOutline, Structure
+from interposer.profiling.external.structure import NetworkOutline, Structure, is_step
 from interposer.profiling.external.timeline import Message, encode_messages, timeline_directory, well_known_labels
 from interposer.profiling.processes import process_name
 from interposer.profiling.recorder import Fields, Recorder, active, expanded
@@ -54,6 +54,9 @@ _IDLE: Final = 0.05
 _MOST_RUNS: Final = 1 << 12
 """The most runs that wait for being sent; later ones are dropped and counted."""
 
+
+_STEPS: Final = (Category.KERNEL, Category.BACKEND, Category.COPY)
+"""What backends report by themselves, outside of runs."""
 
 _clients: Final[weakref.WeakSet[ProfilingClient]] = weakref.WeakSet()
 
@@ -140,16 +143,21 @@ class ProfilingClient(Recorder):
         return network is None or network.number in self._loaded
 
     def add(self, fields: Fields, run: int = -1, inference: int = -1) -> None:
-        """Count a run that has ended, and pass its events on to the timeline; or take the value of a counter."""
-        if run < 0:
-            if isinstance(fields[0], Counter):
-                self.counting.sampled(fields[0], fields[2])
+        """Count a run that has ended, and pass its events on to the timeline; or take the value of a counter.
+
+        Steps that a backend has measured come without their run, if it reports them later.
+        """
+        if run >= 0:
+            self.counting.count(INFERENCES)
+        elif isinstance(fields[0], Counter):
+            self.counting.sampled(fields[0], fields[2])
             return
-        self.counting.count(INFERENCES)
+        elif fields[2] is None or fields[0].category not in _STEPS:
+            return
         if not self._timeline or self._state is not State.ACTIVE:
             return
-        if len(self._events) > _MOST_RUNS:
-            self._lost_runs += 1
+        if len(self._events) > (_MOST_RUNS if run >= 0 else _MOST_RUNS // 2):
+            self._lost_runs += run >= 0
             return
         self._events.append(("run", (fields, run, inference)))
 
@@ -227,6 +235,7 @@ class _Conversation:
     def __init__(self, client: ProfilingClient, connection: Connection) -> None:
         self._client, self._connection = client, connection
         self._reader = PacketReader("<", _LARGEST_COMMAND)
+        self._listed = 0
         self._answers = {
             Kind.CONNECTION_ACKNOWLEDGED: self._acknowledged,
             Kind.REQUEST_COUNTER_DIRECTORY: self._requested,
@@ -249,6 +258,7 @@ class _Conversation:
                 return
             for packet in self._reader.feed(data or b""):
                 self._answer(packet)
+            self._list_new_counters()
             self._capture_if_due()
             self._report()
             if client._closing.is_set() and not client._events:
@@ -283,14 +293,24 @@ class _Conversation:
         if client._state is State.ACTIVE:
             return
         client._state = State.ACTIVE
-        self._send(Kind.COUNTER_DIRECTORY, encode_directory(client.counting.directory))
+        self._send_directory()
         if client.options.timeline_enabled:
             self._begin_timeline()
         client._active.set()
 
     def _requested(self, body: bytes) -> None:
-        self._send(Kind.COUNTER_DIRECTORY, encode_directory(self._client.counting.directory))
+        self._send_directory()
         self._send(Kind.TIMELINE_DIRECTORY, timeline_directory())
+
+    def _send_directory(self) -> None:
+        directory = self._client.counting.directory
+        self._listed = sum(1 for _ in directory.counters())
+        self._send(Kind.COUNTER_DIRECTORY, encode_directory(directory))
+
+    def _list_new_counters(self) -> None:
+        """Send the directory again if a backend has registered counters, as the first one of a runtime may do later."""
+        if self._client._state is State.ACTIVE and self._client.counting.size > self._listed:
+            self._send_directory()
 
     def _selected(self, body: bytes) -> None:
         client, requested = self._client, decode_selection(body)
@@ -347,10 +367,15 @@ class _Conversation:
                 self._report_run(expanded(*subject))
 
     def _report_run(self, intervals: Sequence[Interval]) -> None:
+        structure = self._client._structure
         whole = next((item for item in intervals if item.site.category is Category.RUN), None)
-        if whole is None or whole.site.network is None:
+        if whole is None:
+            for item in filter(is_step, intervals):
+                self._send_messages(structure.step(item))
             return
-        for messages in self._client._structure.run(whole.site.network.number, intervals):
+        if whole.site.network is None:
+            return
+        for messages in structure.run(whole.site.network.number, intervals):
             self._send_messages(messages)
 
     def _send_messages(self, messages: Iterable[Message]) -> None:

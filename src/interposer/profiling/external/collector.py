@@ -54,7 +54,8 @@ class Session:
     """One client of a collector: its number from 1 on, what it has sent, and why its session ended.
 
     `error` is None while the client is connected, and empty if it has ended the connection itself. `size` is the number
-    of bytes that it has sent, and `data` has them if the collector keeps them.
+    of bytes that it has sent, and `data` has them if the collector keeps them. `requested` is the latest selection of
+    counters that it was sent.
     """
 
     number: int
@@ -62,6 +63,7 @@ class Session:
     size: int = 0
     error: str | None = None
     data: bytearray | None = None
+    requested: Selection | None = None
 
 
 Heard = Callable[[Session, Packet, Any], None]
@@ -169,10 +171,12 @@ class Collector:
         """Accept a client after its metadata, and ask for counters once their directory has come."""
         if packet.kind is Kind.STREAM_METADATA:
             connection.sendall(Packet(Kind.CONNECTION_ACKNOWLEDGED, b"").encode(order))
-        elif packet.kind is Kind.COUNTER_DIRECTORY and session.stream.packets[packet.kind.name] == 1:
-            body = encode_selection(self._selection(session), order)
-            connection.sendall(Packet(Kind.COUNTER_SELECTION, body).encode(order))
-            if self._orders.timeline:
+        elif packet.kind is Kind.COUNTER_DIRECTORY:
+            selection, is_first = self._selection(session), session.stream.packets[packet.kind.name] == 1
+            if is_first or selection != session.requested:  # a backend has registered its counters later
+                session.requested = selection
+                connection.sendall(Packet(Kind.COUNTER_SELECTION, encode_selection(selection, order)).encode(order))
+            if self._orders.timeline and is_first:
                 connection.sendall(Packet(Kind.ACTIVATE_TIMELINE, b"").encode(order))
 
     def _selection(self, session: Session) -> Selection:

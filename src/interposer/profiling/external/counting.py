@@ -64,6 +64,11 @@ class Counting:
             self._values[counter.number] = before + raw
 
     @property
+    def size(self) -> int:
+        """The number of counters."""
+        return len(_RUNTIME.counters) + len(self._of_backends)
+
+    @property
     def directory(self) -> Directory:
         """The counters of all categories, and the devices that they are of."""
         counters = list(self._of_backends.values())
@@ -91,7 +96,7 @@ class Counting:
         value = round(self._values.get(number, 0))
         if counter is None or counter.kind is events.CounterClass.EVENT:
             self._values[number] = 0
-        return value & _MOST
+        return min(value, _MOST) & _MOST
 
 
 def _name(text: str) -> str:

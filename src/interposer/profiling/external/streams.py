@@ -19,6 +19,7 @@ from interposer.profiling.external.messages import (
     decode_selection,
 )
 from interposer.profiling.external.packets import Kind, Packet
+from interposer.profiling.external.structure import DEVICE, STEP
 from interposer.profiling.external.timeline import (
     END_OF_LIFE,
     START_OF_LIFE,
@@ -61,9 +62,11 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One execution of a network or of a workload: what was executed, its begin and end in nanoseconds, and its thread.
+    """One execution of a network, a workload, or a step that a backend has measured.
 
-    `backend` is empty for a whole inference. `inference` numbers the inferences of the stream from 0.
+    It has what was executed, its begin and end in nanoseconds, and its thread. `backend` is empty for a whole
+    inference. `inference` numbers the inferences of the stream from 0. It is -1 for a step, which has no network, but
+    may have a device.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Execution:
     end: int
     thread: int
     backend: str = ""
+    device: str = ""
 
 
 @dataclass(slots=True)
@@ -185,6 +189,15 @@ class Stream:
     def _object(self, guid: int) -> _Object:
         return self._objects.setdefault(guid, _Object())
 
+    def steps(self) -> Iterator[Execution]:
+        """Yield the steps that backends have measured; streams of Arm NN have none."""
+        for guid in self._of_type(STEP):
+            item = self._objects[guid]
+            if item.begin is not None and item.end is not None:
+                name, device = self._label(item, _NAME) or STEP, self._label(item, static_guid(DEVICE))
+                begin, end, backend = item.begin.at, item.end.at, self._label(item, _BACKEND)
+                yield Execution(name, "", -1, begin, end, item.begin.thread, backend, device)
+
     # --- the recording ------------------------------------------------------------------------------------------------
 
     def executions(self) -> Iterator[Execution]:
@@ -244,8 +257,11 @@ class Stream:
             category = Category.LAYER if item.backend else Category.RUN
             site = Site(category, item.name, network=network, layer=item.name, backend=item.backend)
             intervals.append(Interval(site, item.begin, item.end, item.thread, item.inference, item.inference))
+        for item in self.steps():
+            site = Site(Category.KERNEL, item.name, backend=item.backend, device=item.device)
+            intervals.append(Interval(site, item.begin, item.end, item.thread))
         ordered = sorted(intervals, key=lambda item: (item.begin, -item.end))
-        threads = {item.thread: f"thread {item.thread}" for item in ordered}
+        threads = {item.thread: f"thread {item.thread}" for item in ordered if item.thread}
         return Recording(tuple(ordered), (), tuple(self._samples()), self.dropped, threads)
 
     def _samples(self) -> Iterator[Sample]:

@@ -23,10 +23,13 @@ from interposer.profiling.external.timeline import (
     Relationship,
 )
 
-__all__ = ["LayerOutline", "NetworkOutline", "Structure"]
+__all__ = ["DEVICE", "STEP", "LayerOutline", "NetworkOutline", "Structure", "is_step"]
 
 _CHILD, _EXECUTION_OF, _CONNECTION = (static_guid(text) for text in ("child", "execution_of", "connection"))
 _TYPE, _NAME, _BACKEND, _PROCESS = (static_guid(text) for text in ("type", "name", "backendId", "processId"))
+STEP: Final = "step"
+DEVICE: Final = "device"
+"""Labels that Arm NN does not have: the type of a step that a backend has measured, and the device of one."""
 _THREAD: Final = 0xFFFFFFFF
 
 
@@ -142,8 +145,19 @@ class Structure:
                 workload = self._guids.next()
                 copies.append(self._workload(workload, known.layers[position], backend))
                 copied.append((workload, share))
-        inside = [(known.workloads[item.site.layer], item) for item in intervals if item.site.layer in known.workloads]
-        return [*copies, self._inference(known.guid, whole, [*before, *inside, *after])]
+        inside = [(known.workloads[item.site.layer], item) for item in intervals if _is_workload(item, known)]
+        steps = [self.step(item) for item in intervals if is_step(item)]
+        return [*copies, self._inference(known.guid, whole, [*before, *inside, *after]), *steps]
+
+    def step(self, item: Interval) -> list[Message]:
+        """Return the messages about an interval that a backend has measured: its name, backend, device and times."""
+        guid, site = self._guids.next(), item.site
+        result = [Entity(guid), *self._labelled(guid, site.name, _NAME), *self._labelled(guid, STEP, _TYPE)]
+        result += self._labelled(guid, site.backend, _BACKEND)
+        if site.device:
+            result += [Label(static_guid(DEVICE), DEVICE), *self._labelled(guid, site.device, static_guid(DEVICE))]
+        result += self._event(guid, item.begin, item.thread, START_OF_LIFE)
+        return [*result, *self._event(guid, item.end, item.thread, END_OF_LIFE)]
 
     def _inference(self, network: int, whole: Interval, parts: Iterable[tuple[int, Interval]]) -> list[Message]:
         guid = self._guids.next()
@@ -175,6 +189,18 @@ class Structure:
     def _event(self, guid: int, at: int, thread: int, kind: int) -> list[Message]:
         event = Event(at, self._natives.get(thread, thread) & _THREAD, self._guids.next())
         return [event, self._relation(Relation.EXECUTION, guid, event.guid, kind)]
+
+
+def is_step(item: Interval) -> bool:
+    """Return True for an interval that a backend has measured, which is no layer and no copy of the runtime."""
+    category, site = item.site.category, item.site
+    if category is Category.COPY:
+        return bool(site.backend) and not site.layer
+    return bool(site.backend) and category in (Category.KERNEL, Category.BACKEND)
+
+
+def _is_workload(item: Interval, known: _Known) -> bool:
+    return item.site.layer in known.workloads and not is_step(item)
 
 
 def _phases(whole: Interval, intervals: Sequence[Interval]) -> tuple[Interval, Interval]:
