@@ -76,15 +76,21 @@ ANYWHERE = {"numpy"}
 HOMES: dict[str, set[str]] = {
     "ai_edge_litert": {"backends.engines.litert"},
     "flatbuffers": {"writers.tables"},
-    "google": {"frontends.caffe.proto"},
+    "google": {"frontends.caffe.proto", "serving.protocol.grpc_messages"},
+    "grpc": {"serving.grpc_service"},
     "ml_dtypes": {"core.types"},
+    "opentelemetry": {"serving.tracing"},
     "onnxruntime": {"backends.engines.onnxruntime"},
     "openvino": {"backends.engines.openvino"},
     "torch": {"backends.engines.torch"},
     "onnx": {"frontends.onnx", "session.onnx_backend", "writers.onnx"},
     "PIL": {"kernels.images", "session.images"},
+    "prometheus_client": {"serving.metrics"},
     "pytest": {"testing.conformance"},
     "rich": {"cli"},
+    "starlette": {"serving.http"},
+    "uvicorn": {"serving.server"},
+    "uvloop": {"serving.server"},
 }
 OPTIONAL = sorted(HOMES.keys() - {"ml_dtypes"})
 

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "profile": "collect the profiles that programs send in Arm NN's protocol, or read one",
     "bench": "measure a network on all backends, and compare their times",
     "compare": "run two backends layer by layer, and show where they differ",
+    "serve": "answer requests over HTTP and gRPC, with the Open Inference Protocol",
     "plan": "measure which backend should run which layer, and write a plan file",
     "convert": "write a network as an ONNX or a TensorFlow Lite model",
     "quantize": "quantize a float network with calibration data",

@@ -106,12 +106,15 @@ class PendingRun(Future[Any]):
 
     `cancel` prevents a run from beginning and returns True. A run that has begun stops before its next layer and ends
     with `RunCancelledError`; `cancel` returns False then.
+
+    `began` is the time of `time.monotonic` at which the run began; None while it waits for a thread.
     """
 
     def __init__(self, control: RunControl) -> None:
         super().__init__()
         self._control = control
         self._attempts = 0
+        self.began: float | None = None
         self._is_unwanted = False
 
     def cancel(self) -> bool:
@@ -234,6 +237,7 @@ class Workers:
                     self._threads -= 1
                     return
                 run, work = self._tasks.popleft()
+            run.began = time.monotonic()
             _settle(run, work)
             del run, work  # release their memory before waiting for the next task
 

@@ -20,7 +20,15 @@ from interposer.serving.protocol.messages import (
 )
 from interposer.serving.protocol.tensors import checked_shape, from_bytes, from_json, to_bytes, to_json
 
-__all__ = ["Regions", "checked_parameters", "object_of", "read_infer_request", "requested_output", "write_response"]
+__all__ = [
+    "Regions",
+    "checked_parameters",
+    "no_shared_memory",
+    "object_of",
+    "read_infer_request",
+    "requested_output",
+    "write_response",
+]
 
 _FIELDS: Final = ("id", "parameters", "inputs", "outputs")
 _MOST_TENSORS: Final = 4096
@@ -169,7 +177,7 @@ def _array(
     if "binary_data_size" in parameters:
         size = _whole(f"binary_data_size of input {name!r}", parameters["binary_data_size"])
         return from_bytes(name, datatype, shape, rest.take(name, size))
-    region = _region(name, parameters)
+    region = region_of(name, parameters)
     if regions is None:
         raise no_shared_memory()
     return from_bytes(name, datatype, shape, regions.read(*region))
@@ -180,7 +188,8 @@ def no_shared_memory() -> ServingError:
     return ServingError(Status.FORBIDDEN, "this server does not offer shared memory")
 
 
-def _region(name: str, parameters: Parameters) -> tuple[str, int, int]:
+def region_of(name: str, parameters: Parameters) -> tuple[str, int, int]:
+    """Return the name, the offset and the size of the shared memory in the parameters of a tensor."""
     region = _text("shared_memory_region", parameters["shared_memory_region"])
     offset = _whole(f"shared_memory_offset of {name!r}", parameters.get("shared_memory_offset", 0))
     size = _whole(f"shared_memory_byte_size of {name!r}", parameters.get("shared_memory_byte_size"))
@@ -203,7 +212,7 @@ def requested_output(name: str, parameters: Parameters) -> RequestedOutput:
     if not isinstance(binary, bool | None):
         raise ServingError(Status.INVALID, f"binary_data of output {name!r} is neither true nor false")
     classes = _whole(f"classification of output {name!r}", parameters.get("classification", 0))
-    region = _region(name, parameters) if "shared_memory_region" in parameters else None
+    region = region_of(name, parameters) if "shared_memory_region" in parameters else None
     return RequestedOutput(name, binary, min(classes, _MOST_CLASSES), region)
 
 

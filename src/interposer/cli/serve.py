@@ -1,0 +1,205 @@
+"""``interposer serve``: answer requests of the Open Inference Protocol for models."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import json
+import logging
+import os
+import re
+import sys
+from typing import Any, Final
+
+from interposer.cli.network import backend_ids
+from interposer.cli.numbers import positive, threads
+from interposer.cli.streams import printable
+from interposer.core.errors import InvalidArgumentError
+
+__all__ = ["configure", "execute"]
+
+TOKEN: Final = "INTERPOSER_SERVE_TOKEN"
+_HELP: Final = f"""\
+A folder has files such as kws.tflite, or models in Triton's form, kws/1/model.tflite.
+Clients speak the Open Inference Protocol, version 2, over HTTP and gRPC; a browser
+shows the models and live figures at the address itself. SIGTERM ends the server in
+order, a second one at once. The environment variable {TOKEN} has the
+token that requests for --control and --shared-memory must send.
+"""
+_TITLES: Final = {"grpc": "gRPC", "metrics": "metrics"}
+_SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0}
+_BYTES: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the command-line arguments of `interposer serve`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _HELP
+    parser.add_argument("model", nargs="+", help="files of models, or folders with models")
+    parser.add_argument("--name", metavar="N", help="the name of the model, if there is one file (default: its name)")
+    parser.add_argument("--backends", type=backend_ids, metavar="A,B", help="backends in order of preference, or auto")
+    parser.add_argument("--plan", metavar="FILE", help="place the network as this file says")
+    parser.add_argument("--isolate", type=backend_ids, metavar="A,B", help="run these backends in child processes")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=_port, default=8080, metavar="P", help="the port for HTTP (default: 8080)")
+    parser.add_argument("--grpc-port", type=_port, metavar="P", help="the port for gRPC (default: 8081)")
+    parser.add_argument("--no-grpc", action="store_true", help="do not offer gRPC")
+    parser.add_argument("--metrics-port", type=_port, metavar="P", help="a port of its own for /metrics")
+    parser.add_argument("--batch", type=positive, default=1, metavar="N", help="run up to N requests together")
+    parser.add_argument(
+        "--batch-delay", type=_seconds, default=0.002, metavar="T", help="how long to wait for them (default: 2ms)"
+    )
+    parser.add_argument("--threads", type=threads, metavar="N", help="how many threads runs may use in total")
+    parser.add_argument(
+        "--queue", type=positive, default=64, metavar="N", help="requests of a model that may wait (64)"
+    )
+    parser.add_argument("--max-body", type=_bytes, default=64 << 20, metavar="N", help="largest request (64MiB)")
+    parser.add_argument("--timeout", type=_seconds, default=30.0, metavar="T", help="longest request (default: 30s)")
+    parser.add_argument("--drain", type=_seconds, default=30.0, metavar="T", help="time to end at SIGTERM (30s)")
+    parser.add_argument(
+        "--control", choices=("none", "explicit"), default="none", help="whether clients may load and unload models"
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="a certificate, for TLS on all ports")
+    parser.add_argument("--tls-key", metavar="FILE", help="the private key of the certificate")
+    parser.add_argument(
+        "--tls-client-ca", metavar="FILE", help="authorities that must have signed clients' certificates"
+    )
+    parser.add_argument("--json-logs", action="store_true", help="write a line of JSON for each request and message")
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) < 65536):
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, not {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text)
+    if match is None or match[2] not in _SECONDS or float(match[1]) > 1e6:
+        raise argparse.ArgumentTypeError(f"expected a time such as 2ms, 30s or 5min, not {text!r}")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,15})\s*(?:([kmg]?)(?:i?b)?)", text.lower())
+    if match is None or int(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"expected a number of bytes such as 64MiB or 1G, not {text!r}")
+    return int(match[1]) * _BYTES[match[2] or ""]
+
+
+def execute(args: argparse.Namespace) -> None:
+    """Serve until a signal ends the server."""
+    _check(args)
+    from interposer.serving.server import run_server  # noqa: PLC0415 - optional dependencies
+
+    if args.json_logs:
+        _log_json()
+    run_server(lambda: _server(args))
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raise `InvalidArgumentError` for arguments that do not fit each other."""
+    files = [path for path in args.model if not os.path.isdir(path)]
+    missing = next((path for path in files if not os.path.exists(path)), None)
+    if missing is not None:
+        raise InvalidArgumentError(f"{missing}: there is no such file or folder")
+    if args.name is not None and (len(args.model) > 1 or not files):
+        raise InvalidArgumentError("--name is for one file; a folder has the names of its models")
+    if args.name is not None and ("/" in args.name or not args.name):
+        raise InvalidArgumentError(f"--name is part of a path, so it cannot be {args.name!r}")
+    if (args.tls_cert is None) != (args.tls_key is None) or (args.tls_client_ca and args.tls_cert is None):
+        raise InvalidArgumentError("TLS needs both --tls-cert and --tls-key")
+    for path in filter(None, (args.tls_cert, args.tls_key, args.tls_client_ca, args.plan)):
+        if not os.path.isfile(path):
+            raise InvalidArgumentError(f"{path}: there is no such file")
+    if args.timeout <= 0:
+        raise InvalidArgumentError("--timeout must be more than 0 seconds")
+    if args.no_grpc and args.grpc_port is not None:
+        raise InvalidArgumentError("--no-grpc and --grpc-port contradict each other")
+    if args.control == "explicit" and not is_loopback(args.host) and not os.environ.get(TOKEN):
+        raise InvalidArgumentError(
+            f"--control explicit on {args.host} lets every client load models; set {TOKEN} to a token for them"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if only processes of this host can reach an address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _server(args: argparse.Namespace) -> Any:
+    from interposer.serving.core import Core  # noqa: PLC0415 - optional dependencies
+    from interposer.serving.listen import Listen  # noqa: PLC0415
+    from interposer.serving.loading import Loader  # noqa: PLC0415
+    from interposer.serving.options import ServeOptions  # noqa: PLC0415
+    from interposer.serving.repository import Repository  # noqa: PLC0415
+    from interposer.serving.server import Server  # noqa: PLC0415
+
+    options = ServeOptions(
+        queue=args.queue, max_body=args.max_body, timeout=args.timeout, drain=args.drain,
+        control=args.control == "explicit", token=os.environ.get(TOKEN) or None,
+    )  # fmt: skip
+    listen = Listen(
+        args.host, args.port, None if args.no_grpc else 8081 if args.grpc_port is None else args.grpc_port,
+        args.metrics_port, args.tls_cert, args.tls_key, args.tls_client_ca,
+    )  # fmt: skip
+    core = Core(Repository(lambda: _sources(args), Loader(args.threads)), options)
+    return Server(core, listen, lambda addresses: _say(core, addresses))
+
+
+def _sources(args: argparse.Namespace) -> list[Any]:
+    """Return the models of all files and folders; raise `InvalidArgumentError` if two have the same name."""
+    from interposer.serving.folder import ModelSettings, found_in, source_of_file  # noqa: PLC0415
+
+    settings = ModelSettings(
+        backends=None if args.backends is None else tuple(args.backends), plan=args.plan,
+        isolate=tuple(args.isolate or ()), batch=args.batch, batch_delay=args.batch_delay,
+    )  # fmt: skip
+    sources: list[Any] = []
+    homes: dict[str, str] = {}
+    for path in args.model:
+        here = list(found_in(path, settings)) if _is_folder(path) else [source_of_file(path, args.name, settings)]
+        if not here:
+            raise InvalidArgumentError(f"{path}: the folder has no models, such as kws.tflite or kws/1/model.onnx")
+        for name in {source.name for source in here}:
+            if homes.setdefault(name, path) != path or len({(item.name, item.version) for item in here}) < len(here):
+                raise InvalidArgumentError(f"two models have the name {name!r}; a server needs different names")
+        sources += here
+    return sources
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not path.rstrip("/").endswith(".savedmodel")
+
+
+def _say(core: Any, addresses: dict[str, str]) -> None:
+    names = ", ".join(dict.fromkeys(item.name for item in core.repository.served))
+    others = [f"{_TITLES[key]} at {address}" for key, address in addresses.items() if key in _TITLES]
+    print(printable(", ".join([f"serving {names} at {addresses['http']}", *others])), flush=True)
+
+
+def _log_json() -> None:
+    """Write all log messages, and a line for each request, as JSON on standard error."""
+    logger = logging.getLogger("interposer")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json())
+    for other in tuple(logger.handlers):
+        logger.removeHandler(other)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+class _Json(logging.Formatter):
+    """One JSON object in a line: time, level, logger, message, and the fields of a request."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, "fields", None)
+        line = {"time": round(record.created, 6), "level": record.levelname.lower(), "logger": record.name}
+        line |= {"message": record.getMessage()} if fields is None else {"message": "request", **fields}
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)

@@ -1,0 +1,276 @@
+"""`Core`: what a server does with a request, the same for HTTP and gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from interposer._version import __version__
+from interposer.serving.metrics import Metrics
+from interposer.serving.options import ServeOptions
+from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
+from interposer.serving.protocol.http_messages import Regions, no_shared_memory
+from interposer.serving.protocol.messages import InferRequest, InferResponse
+from interposer.serving.repository import Repository
+from interposer.serving.served import ServedModel
+from interposer.serving.statistics import Timing
+
+__all__ = ["Call", "Core"]
+
+_log: Final = logging.getLogger("interposer.serving")
+_requests: Final = logging.getLogger("interposer.serving.requests")
+
+
+class Core:
+    """Accepts requests, runs models, and counts. Used from the thread of the event loop only.
+
+    Args:
+        repository: the models.
+        options: limits and behaviour.
+    """
+
+    def __init__(self, repository: Repository, options: ServeOptions | None = None) -> None:
+        self.repository = repository
+        self.options = ServeOptions() if options is None else options
+        self.metrics = Metrics()
+        self.is_draining = False
+        self.started = time.time()
+        self._calls: set[Call] = set()
+
+    def begin(self) -> None:
+        """Start what runs beside the requests; called in the thread of the event loop."""
+
+    def end(self) -> None:
+        """Stop what `begin` has started, and close the models."""
+        self.repository.close()
+
+    @property
+    def regions(self) -> Regions | None:
+        """The regions of shared memory; None if the server does not offer them."""
+        return None
+
+    def shared_memory(self) -> Any:
+        """Return the regions of shared memory; raise `ServingError` if the server does not offer them."""
+        raise no_shared_memory()
+
+    def check_control(self, authorization: str) -> None:
+        """Check that a client may load and unload models; raise `ServingError` if not."""
+        if not self.options.control:
+            raise ServingError(
+                Status.FORBIDDEN,
+                "this server does not load and unload models on request; start it with --control explicit",
+            )
+        self._check_token(authorization)
+
+    def check_shared_memory(self, authorization: str) -> None:
+        """Check that a client may use shared memory; raise `ServingError` if not."""
+        if not self.options.shared_memory:
+            raise no_shared_memory()
+        self._check_token(authorization)
+
+    def _check_token(self, authorization: str) -> None:
+        token = self.options.token
+        if token is None:
+            return
+        expected, sent = f"Bearer {token}".encode(), authorization.encode("utf-8", "surrogatepass")
+        if not hmac.compare_digest(expected, sent):
+            raise ServingError(Status.UNAUTHENTICATED, "the request needs the header Authorization: Bearer TOKEN")
+
+    async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
+        """Load a model, or load it again; raise `ServingError` if that fails, or if the request has parameters."""
+        if parameters:
+            raise ServingError(Status.INVALID, "models are loaded as the files say; parameters are not possible")
+        await self.repository.load(name)
+
+    def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
+        """Return the metadata of a model; raise `ServingError` if there is no such model."""
+        return self.repository.find(name, version).metadata(self.repository.versions(name))
+
+    def statistics(self, name: str = "", version: str = "") -> list[dict[str, Any]]:
+        """Return the statistics of a model, or of all models; raise `ServingError` if there is no such model."""
+        if not name:
+            items = self.repository.served
+        elif version:
+            items = [self.repository.find(name, version)]
+        else:
+            self.repository.find(name)
+            items = [item for item in self.repository.served if item.name == name]
+        return [item.statistics.to_dict(item.name, item.version) for item in items]
+
+    @contextmanager
+    def span(self, call: Call, carrier: Mapping[str, str]) -> Iterator[None]:
+        """Return a context in which a request has a span in a trace, if traces are recorded."""
+        yield
+
+    @property
+    def in_flight(self) -> int:
+        """The number of requests that have begun and not ended."""
+        return len(self._calls)
+
+    @property
+    def is_ready(self) -> bool:
+        """True if all models are loaded and the server is not stopping."""
+        return not self.is_draining and self.repository.is_ready
+
+    def server_metadata(self) -> dict[str, Any]:
+        """Return the name and the version of the server, and the extensions of the protocol that it offers."""
+        extensions = ["binary_tensor_data", "classification", "model_configuration", "parameters", "sequence"]
+        extensions += ["model_repository", "statistics"]
+        if self.options.shared_memory:
+            extensions.append("system_shared_memory")
+        return {"name": "interposer", "version": __version__, "extensions": extensions}
+
+    @contextmanager
+    def call(self, model: str, version: str, protocol: str, seconds: float | None = None) -> Iterator[Call]:
+        """Accept a request, and count it at the end of a ``with`` block.
+
+        Args:
+            model: the name of the model.
+            version: the version, or an empty text for the server's choice.
+            protocol: "http" or "grpc".
+            seconds: the time until the client's own deadline; None if there is none.
+
+        Raises:
+            ServingError: there is no such model, the server is stopping, or too many requests wait already. Every
+                exception in the block is turned into a `ServingError`, except the cancellation of the task.
+        """
+        call = Call(self, protocol, self.options.timeout if seconds is None else min(seconds, self.options.timeout))
+        try:
+            served = self._admitted(model, version)
+        except ServingError as refusal:
+            self.metrics.refused(protocol, refusal.status)
+            raise
+        call.served = served
+        served.in_flight += 1
+        self._calls.add(call)
+        failure: ServingError | None = None
+        try:
+            yield call
+        except asyncio.CancelledError:
+            failure = call.reason or ServingError(Status.CANCELLED, "the client has left")
+            if call.reason is None:
+                raise
+            raise failure from None
+        except Exception as error:
+            failure = as_serving_error(error)
+            if failure.status is Status.INTERNAL:
+                _log.error("a request for model %r failed: %s", served.name, error, exc_info=error)
+            raise failure from error
+        finally:
+            self._calls.discard(call)
+            served.in_flight -= 1
+            served.close_if_unused()
+            self._count(call, served, failure)
+
+    def _admitted(self, name: str, version: str) -> ServedModel:
+        if self.is_draining:
+            raise ServingError(Status.UNAVAILABLE, "the server is stopping", retry_after=1)
+        served = self.repository.find(name, version)
+        limit = served.runner.concurrency + self.options.queue
+        if served.in_flight >= limit:
+            raise ServingError(
+                Status.FULL, f"{served.in_flight} requests for model {name!r} run or wait already", retry_after=1
+            )
+        return served
+
+    def _count(self, call: Call, served: ServedModel, error: ServingError | None) -> None:
+        seconds = time.monotonic() - call.arrived
+        if error is None:
+            served.statistics.succeeded(seconds, call.timing)
+            if call.timing.batch == call.timing.rows:
+                served.statistics.executed(call.timing.rows, call.timing.compute)
+        else:
+            served.statistics.add("cancel" if error.status is Status.CANCELLED else "fail", seconds)
+        self.metrics.ended(served, call.protocol, error, seconds, call.timing)
+        if _requests.isEnabledFor(logging.INFO):
+            fields = {
+                "model": served.name, "version": served.version, "protocol": call.protocol,
+                "code": "OK" if error is None else error.status.grpc, "seconds": round(seconds, 6), "id": call.id,
+            }  # fmt: skip
+            _requests.info("%s", json.dumps(fields), extra={"fields": fields})
+
+    def cancel_all(self) -> None:
+        """Cancel the requests that still run, because the server stops."""
+        for call in tuple(self._calls):
+            call.cancel(ServingError(Status.UNAVAILABLE, "the server has stopped before the request ended"))
+
+
+class Call:
+    """One request from its arrival to its end."""
+
+    def __init__(self, core: Core, protocol: str, seconds: float) -> None:
+        self.core, self.protocol = core, protocol
+        self.arrived = time.monotonic()
+        self.seconds = seconds
+        self.served: ServedModel
+        self.timing = Timing()
+        self.reason: ServingError | None = None
+        self.id = ""
+        self._task: asyncio.Task[Any] | None = None
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the deadline of the request.
+
+        Raises:
+            ServingError: the deadline has passed.
+        """
+        left = self.arrived + self.seconds - time.monotonic()
+        if left <= 0:
+            raise ServingError(Status.LATE, f"the request took longer than {self.seconds:g} seconds")
+        return left
+
+    def cancel(self, reason: ServingError) -> None:
+        """End the request with this error, if it still runs."""
+        if self.reason is None:
+            self.reason = reason
+            if self._task is not None:
+                self._task.cancel()
+
+    async def run(self, request: InferRequest) -> InferResponse:
+        """Run the model for a request.
+
+        Raises:
+            InterposerError: the request does not fit the model, or the run failed.
+        """
+        served = self.served
+        self.id = request.id
+        inputs = served.check(request)
+        self.seconds = min(self.seconds, _timeout(request))
+        if self.reason is not None:
+            raise self.reason
+        self._task = asyncio.current_task()
+        try:
+            arrays = await served.runner.run(
+                inputs, served.output_names(request), self.remaining, request.parameters, self.timing
+            )
+        finally:
+            self._task = None
+        parameters = self._explained() if request.parameters.get("explain") is True else {}
+        outputs = served.results(request, arrays)
+        return InferResponse(served.name, served.version, outputs, request.id, parameters)
+
+    def _explained(self) -> dict[str, Any]:
+        layers = self.served.layers_by_backend()
+        return {
+            "backends": ", ".join(f"{backend}: {count}" for backend, count in layers.items()),
+            "queue_us": round(self.timing.queue * 1e6),
+            "compute_us": round(self.timing.compute * 1e6),
+            "batch_size": self.timing.batch,
+        }
+
+
+def _timeout(request: InferRequest) -> float:
+    """Return the seconds of the request parameter ``timeout``, which is in microseconds; 0 means none."""
+    value = request.parameters.get("timeout", 0)
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
+        value = int(value)  # clients send large numbers as texts
+    if isinstance(value, bool | str) or not 0 <= value < 1 << 64:
+        raise ServingError(Status.INVALID, "the parameter timeout is not a number of microseconds")
+    return value / 1e6 if value else float("inf")

@@ -1,0 +1,176 @@
+"""Folders of models: their files, versions and settings, in Triton's form and in a flat one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from interposer.core.errors import ConfigError, did_you_mean
+from interposer.serving.triton_config import TritonConfig, read_config
+
+__all__ = ["ModelSettings", "ModelSource", "found_in", "source_of_file"]
+
+_log: Final = logging.getLogger("interposer.serving")
+SUFFIXES: Final = (".tflite", ".onnx", ".ipn", ".armnn", ".pb", ".prototxt", ".savedmodel")
+"""The files of a folder that are models; other files are ignored."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """How a model is loaded and run.
+
+    Args:
+        backends: ids of backends in order of preference; None for all.
+        plan: the path of a plan file; None without a plan.
+        shapes: shapes of inputs by name.
+        isolate: ids of backends that run in child processes.
+        format: the format of the file; None detects it.
+        batch: the most rows that run together; 1 runs each request alone.
+        batch_delay: seconds that a request waits for others to run with.
+        versions: "latest", "all", or a tuple of versions.
+        latest: how many of the highest versions are loaded, if `versions` is "latest".
+    """
+
+    backends: tuple[str, ...] | None = None
+    plan: str | None = None
+    shapes: Mapping[str, Any] | None = None
+    isolate: tuple[str, ...] = ()
+    format: str | None = None
+    batch: int = 1
+    batch_delay: float = 0.002
+    versions: str | tuple[str, ...] = "latest"
+    latest: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """One version of a model that can be loaded from a file."""
+
+    name: str
+    version: str
+    path: str
+    settings: ModelSettings = field(default_factory=ModelSettings)
+
+
+def source_of_file(path: str, name: str | None = None, settings: ModelSettings | None = None) -> ModelSource:
+    """Return the only version of a model in one file; its name is that of the file without the ending."""
+    return ModelSource(name or Path(path).stem, "1", path, settings or ModelSettings())
+
+
+def found_in(folder: str, defaults: ModelSettings | None = None) -> Iterator[ModelSource]:
+    """Yield the models in a folder, by name and version.
+
+    A file such as ``kws.tflite`` is version 1 of the model ``kws``. A folder with ``1/model.tflite`` in it is a model
+    with versions, as Triton has them. A file ``kws.toml`` has settings of the model ``kws``.
+
+    Raises:
+        ConfigError: a file with settings is wrong.
+        OSError: the folder cannot be read.
+    """
+    settings = defaults or ModelSettings()
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        path = Path(entry.path)
+        if entry.name.startswith("."):
+            continue
+        if path.suffix in SUFFIXES:
+            yield ModelSource(path.stem, "1", entry.path, _with_toml(settings, path.with_suffix(".toml")))
+        elif entry.is_dir():
+            yield from _versions(path, settings)
+
+
+def _versions(folder: Path, defaults: ModelSettings) -> Iterator[ModelSource]:
+    numbers = sorted((int(item.name) for item in folder.iterdir() if _is_version(item)), reverse=True)
+    if not numbers:
+        return
+    config = read_config(folder / "config.pbtxt")
+    if config.ignored:
+        _log.warning("%s: these fields are ignored: %s", folder / "config.pbtxt", ", ".join(config.ignored))
+    settings = _with_toml(_with_config(defaults, config), folder.with_name(f"{folder.name}.toml"))
+    settings = _with_toml(settings, folder / f"{folder.name}.toml")
+    for number in _chosen(numbers, settings):
+        yield ModelSource(config.name or folder.name, str(number), str(_model_file(folder / str(number))), settings)
+
+
+def _is_version(path: Path) -> bool:
+    return path.is_dir() and path.name.isascii() and path.name.isdecimal() and path.name == str(int(path.name))
+
+
+def _chosen(numbers: list[int], settings: ModelSettings) -> list[int]:
+    if settings.versions == "all":
+        return numbers
+    if settings.versions == "latest":
+        return numbers[: settings.latest]
+    return [number for number in numbers if str(number) in settings.versions]
+
+
+def _model_file(folder: Path) -> Path:
+    known = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    named = [path for path in known if path.stem == "model"] or known
+    if not named:
+        raise ConfigError(f"the folder {folder} has no model, such as model.onnx or model.tflite")
+    if len(named) > 1:
+        names = ", ".join(path.name for path in named)
+        raise ConfigError(f"the folder {folder} has several models ({names}); call one of them model")
+    return named[0]
+
+
+def _with_config(settings: ModelSettings, config: TritonConfig) -> ModelSettings:
+    changes: dict[str, Any] = {"versions": config.versions, "latest": config.latest}
+    if config.is_batching and config.max_batch_size > 1:
+        changes["batch"] = config.max_batch_size
+        if config.delay_seconds is not None:
+            changes["batch_delay"] = config.delay_seconds
+    return replace(settings, **changes)
+
+
+def _with_toml(settings: ModelSettings, path: Path) -> ModelSettings:
+    if not path.is_file():
+        return settings
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    changes = {}
+    for key, value in values.items():
+        if key not in _KEYS:
+            raise ConfigError(f"{path}: unknown key {key!r}{did_you_mean(key, _KEYS)} (known: {', '.join(_KEYS)})")
+        changes[_KEYS[key][0]] = _checked(path, key, value)
+    return replace(settings, **changes)
+
+
+_KEYS: Final[dict[str, tuple[str, str]]] = {
+    "backends": ("backends", "a list of ids of backends"),
+    "plan": ("plan", "the path of a plan file"),
+    "shapes": ("shapes", "a table of shapes by input"),
+    "isolate": ("isolate", "a list of ids of backends"),
+    "format": ("format", "the name of a format"),
+    "batch": ("batch", "a whole number from 1 on"),
+    "batch_delay_ms": ("batch_delay", "a number of milliseconds"),
+    "versions": ("versions", '"latest", "all", or a list of numbers'),
+}
+
+
+def _checked(path: Path, key: str, value: Any) -> Any:
+    """Return the value of a key in the form of `ModelSettings`; raise `ConfigError` if it has another type."""
+    if key in ("backends", "isolate") and isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    if key == "plan" and isinstance(value, str):
+        return str(path.parent / value)
+    if key == "format" and isinstance(value, str):
+        return value
+    if key == "shapes" and isinstance(value, dict):
+        return value
+    if key == "batch" and type(value) is int and value >= 1:
+        return value
+    if key == "batch_delay_ms" and type(value) in (int, float) and 0 <= value < 60_000:
+        return value / 1e3
+    if key == "versions" and value in ("latest", "all"):
+        return value
+    if key == "versions" and isinstance(value, list) and all(type(item) is int for item in value):
+        return tuple(map(str, value))
+    raise ConfigError(f"{path}: {key} must be {_KEYS[key][1]}, not {value!r}")

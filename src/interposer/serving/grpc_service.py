@@ -1,0 +1,198 @@
+"""The Open Inference Protocol over gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from interposer.core.errors import ConfigError, MissingDependencyError
+from interposer.serving.core import Core
+from interposer.serving.listen import Listen
+from interposer.serving.protocol.errors import ServingError, as_serving_error
+from interposer.serving.protocol.grpc_messages import (
+    Message,
+    infer_response,
+    message,
+    methods,
+    parameters_of,
+    read_infer_request,
+)
+
+__all__ = ["start_grpc"]
+
+_SERVICE: Final = "inference.GRPCInferenceService"
+_ROOM: Final = 1 << 16
+"""Bytes of a message beside its tensors."""
+_LARGE: Final = 1 << 18
+"""Bytes of a message with typed contents from which on it is read in another thread."""
+
+
+async def start_grpc(core: Core, listen: Listen) -> Any:
+    """Start to answer gRPC requests; return the server, whose attribute `port` is the port that was opened.
+
+    Raises:
+        MissingDependencyError: the packages grpcio and protobuf are not installed.
+        ConfigError: the port is taken, or a file for TLS cannot be read.
+    """
+    try:
+        import grpc  # noqa: PLC0415 - an optional dependency
+        import grpc.aio  # noqa: PLC0415
+    except ImportError:
+        raise MissingDependencyError("grpcio", "grpc", "gRPC (which --no-grpc switches off)") from None
+    limit = core.options.max_body + _ROOM
+    options = [
+        ("grpc.max_receive_message_length", limit), ("grpc.max_send_message_length", -1),
+        ("grpc.so_reuseport", int(listen.is_shared)),
+    ]  # fmt: skip
+    server = grpc.aio.server(options=options)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, _handlers(grpc, core)),))
+    host = f"[{listen.host}]" if ":" in listen.host else listen.host
+    address = f"{host}:{listen.grpc_port}"
+    try:
+        credentials = _credentials(grpc, listen)
+        if credentials is None:
+            server.port = server.add_insecure_port(address)
+        else:
+            server.port = server.add_secure_port(address, credentials)
+        await server.start()
+    except (RuntimeError, OSError) as error:
+        raise ConfigError(f"the server cannot listen for gRPC on {address}: {error}") from None
+    return server
+
+
+def _credentials(grpc: Any, listen: Listen) -> Any:
+    if listen.certificate is None or listen.key is None:
+        return None
+    pair = Path(listen.key).read_bytes(), Path(listen.certificate).read_bytes()
+    authorities = None if listen.client_ca is None else Path(listen.client_ca).read_bytes()
+    return grpc.ssl_server_credentials([pair], authorities, authorities is not None)
+
+
+def _handlers(grpc: Any, core: Core) -> dict[str, Any]:
+    service = _Service(grpc, core)
+    result = {}
+    for name, (request, response) in methods().items():
+        codec = {"request_deserializer": request.FromString, "response_serializer": response.SerializeToString}
+        if name == "ModelStreamInfer":
+            result[name] = grpc.stream_stream_rpc_method_handler(service.stream, **codec)
+        else:
+            result[name] = grpc.unary_unary_rpc_method_handler(service.answering(name), **codec)
+    return result
+
+
+class _Service:
+    """The methods of the service. Each takes a message and the context of the call, and returns a message."""
+
+    def __init__(self, grpc: Any, core: Core) -> None:
+        self._grpc, self.core = grpc, core
+
+    def answering(self, name: str) -> Callable[[Message, Any], Awaitable[Message]]:
+        """Return the handler of the method `name`, whose errors become status codes."""
+        method = getattr(self, f"on_{name}")
+
+        async def handler(request: Message, context: Any) -> Message:
+            try:
+                return await method(request, context)
+            except asyncio.CancelledError:
+                raise
+            except Exception as caught:
+                error = as_serving_error(caught)
+            metadata = () if error.retry_after is None else (("retry-after", str(error.retry_after)),)
+            return await context.abort(getattr(self._grpc.StatusCode, error.status.grpc), str(error), metadata)
+
+        return handler
+
+    async def on_ServerLive(self, request: Message, context: Any) -> Message:  # noqa: N802 - names of the protocol
+        return message("ServerLiveResponse")(live=True)
+
+    async def on_ServerReady(self, request: Message, context: Any) -> Message:  # noqa: N802
+        return message("ServerReadyResponse")(ready=self.core.is_ready)
+
+    async def on_ModelReady(self, request: Message, context: Any) -> Message:  # noqa: N802
+        self.core.repository.find(request.name, request.version)
+        return message("ModelReadyResponse")(ready=not self.core.is_draining)
+
+    async def on_ServerMetadata(self, request: Message, context: Any) -> Message:  # noqa: N802
+        return message("ServerMetadataResponse")(**self.core.server_metadata())
+
+    async def on_ModelMetadata(self, request: Message, context: Any) -> Message:  # noqa: N802
+        fields = self.core.model_metadata(request.name, request.version)
+        fields.pop("parameters", None)
+        return message("ModelMetadataResponse")(**fields)
+
+    async def on_ModelConfig(self, request: Message, context: Any) -> Message:  # noqa: N802
+        config = self.core.repository.find(request.name, request.version).config()
+        return message("ModelConfigResponse")(config=config)
+
+    async def on_ModelStatistics(self, request: Message, context: Any) -> Message:  # noqa: N802
+        items = self.core.statistics(request.name, request.version)
+        for item in items:
+            del item["inference_stats"]["cancel"]
+        return message("ModelStatisticsResponse")(model_stats=items)
+
+    async def on_RepositoryIndex(self, request: Message, context: Any) -> Message:  # noqa: N802
+        return message("RepositoryIndexResponse")(models=self.core.repository.index(request.ready))
+
+    async def on_RepositoryModelLoad(self, request: Message, context: Any) -> Message:  # noqa: N802
+        self.core.check_control(_authorization(context))
+        await self.core.load(request.model_name, parameters_of(request.parameters))
+        return message("RepositoryModelLoadResponse")()
+
+    async def on_RepositoryModelUnload(self, request: Message, context: Any) -> Message:  # noqa: N802
+        self.core.check_control(_authorization(context))
+        await self.core.repository.unload(request.model_name)
+        return message("RepositoryModelUnloadResponse")()
+
+    async def on_SystemSharedMemoryStatus(self, request: Message, context: Any) -> Message:  # noqa: N802
+        self.core.check_shared_memory(_authorization(context))
+        regions = {item["name"]: item for item in self.core.shared_memory().status(request.name)}
+        return message("SystemSharedMemoryStatusResponse")(regions=regions)
+
+    async def on_SystemSharedMemoryRegister(self, request: Message, context: Any) -> Message:  # noqa: N802
+        self.core.check_shared_memory(_authorization(context))
+        self.core.shared_memory().register(request.name, request.key, request.offset, request.byte_size)
+        return message("SystemSharedMemoryRegisterResponse")()
+
+    async def on_SystemSharedMemoryUnregister(self, request: Message, context: Any) -> Message:  # noqa: N802
+        self.core.check_shared_memory(_authorization(context))
+        self.core.shared_memory().unregister(request.name)
+        return message("SystemSharedMemoryUnregisterResponse")()
+
+    async def on_ModelInfer(self, request: Message, context: Any) -> Message:  # noqa: N802
+        return await self._infer(request, context.time_remaining(), _metadata(context))
+
+    async def _infer(self, request: Message, seconds: float | None, metadata: Mapping[str, str]) -> Message:
+        core = self.core
+        is_raw = bool(request.raw_input_contents)
+        name, version = request.model_name, request.model_version
+        with core.call(name, version, "grpc", seconds) as call, core.span(call, metadata):
+            if is_raw or request.ByteSize() < _LARGE:
+                value = read_infer_request(request, core.regions)
+            else:
+                value = await asyncio.to_thread(read_infer_request, request, core.regions)
+            return infer_response(await call.run(value), is_raw or not value.inputs)
+
+    async def stream(self, requests: AsyncIterator[Message], context: Any) -> AsyncIterator[Message]:
+        """Answer the requests of a stream in order; an error is an answer too, and does not end the stream."""
+        metadata = _metadata(context)
+        async for request in requests:
+            try:
+                yield message("ModelStreamInferResponse")(
+                    infer_response=await self._infer(request, context.time_remaining(), metadata)
+                )
+            except ServingError as error:
+                failed = message("ModelInferResponse")(
+                    model_name=request.model_name, model_version=request.model_version, id=request.id
+                )
+                yield message("ModelStreamInferResponse")(error_message=str(error), infer_response=failed)
+
+
+def _metadata(context: Any) -> dict[str, str]:
+    pairs = context.invocation_metadata() or ()
+    return {key: value for key, value in pairs if isinstance(value, str)}
+
+
+def _authorization(context: Any) -> str:
+    return _metadata(context).get("authorization", "")

@@ -1,0 +1,294 @@
+"""The Open Inference Protocol over HTTP, as an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from interposer.core.errors import MissingDependencyError
+from interposer.serving.bodies import Receive, headers_of, read_body, whole_header
+from interposer.serving.core import Call, Core
+from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
+from interposer.serving.protocol.http_messages import object_of, read_infer_request, write_response
+from interposer.serving.protocol.messages import InferRequest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+__all__ = ["http_app", "metrics_app"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Handler: TypeAlias = Callable[[Any], Awaitable[Any]]
+_log: Final = logging.getLogger("interposer.serving")
+_LENGTH: Final = "Inference-Header-Content-Length"
+_LARGE: Final = 1 << 18
+"""Bytes of JSON from which on it is read and written in another thread, so that the event loop can go on."""
+_SMALL_BODY: Final = 1 << 20
+"""The largest body of a request that is no inference."""
+_SECONDS: Final = 10.0
+
+
+def http_app(core: Core, *, metrics: bool = True) -> Any:
+    """Return the ASGI application of a server. `metrics` says whether it answers at ``/metrics``.
+
+    Raises:
+        MissingDependencyError: the package starlette is not installed.
+    """
+    try:
+        from starlette.applications import Starlette  # noqa: PLC0415 - an optional dependency
+        from starlette.exceptions import HTTPException  # noqa: PLC0415
+        from starlette.routing import Route  # noqa: PLC0415
+    except ImportError:
+        raise MissingDependencyError("starlette", "serve", "the server") from None
+    api = _Api(core)
+    routes = [Route(path, _guarded(handler), methods=[method]) for method, path, handler in api.routes(metrics)]
+    infer = _Infer(core)
+    routes += [Route(f"{path}/infer", infer, methods=["POST"]) for path in _MODEL]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _wrong_path}, lifespan=_lifespan(core))
+
+
+_MODEL: Final = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
+
+
+def metrics_app(core: Core) -> Any:
+    """Return an ASGI application that answers at ``/metrics`` only."""
+    from starlette.applications import Starlette  # noqa: PLC0415 - an optional dependency
+    from starlette.routing import Route  # noqa: PLC0415
+
+    return Starlette(routes=[Route("/metrics", _guarded(_Api(core).metrics), methods=["GET"])])
+
+
+def _lifespan(core: Core) -> Any:
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        core.begin()
+        try:
+            yield
+        finally:
+            core.end()
+
+    return lifespan
+
+
+def answer(payload: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Any:
+    """Return a response with a JSON body."""
+    from starlette.responses import Response  # noqa: PLC0415 - an optional dependency
+
+    text = json.dumps(payload, separators=(",", ":"))
+    return Response(text, status, dict(headers or {}), "application/json")
+
+
+def refusal(error: ServingError) -> Any:
+    """Return the response for an error."""
+    return answer({"error": str(error)}, error.status.http, _headers_of(error))
+
+
+def _headers_of(error: ServingError) -> dict[str, str]:
+    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    if error.status is Status.UNAUTHENTICATED:
+        headers["WWW-Authenticate"] = "Bearer"
+    return headers
+
+
+async def _wrong_path(request: Any, error: Any) -> Any:
+    reason = "has no such path" if error.status_code == 404 else "does not offer this method for the path"
+    text = f"the server {reason}: {request.method} {request.url.path[:200]}"
+    return answer({"error": text}, error.status_code, error.headers)
+
+
+def _guarded(handler: Handler) -> Handler:
+    async def guarded(request: Any) -> Any:
+        try:
+            return await handler(request)
+        except ServingError as error:
+            return refusal(error)
+        except Exception as error:
+            _log.error("%s %s failed: %s", request.method, request.url.path, error, exc_info=error)
+            return refusal(as_serving_error(error))
+
+    return guarded
+
+
+class _Infer:
+    """The ASGI application for inference requests, which stops a run when its client leaves."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            parts, length = await self._answered(scope, receive)
+        except ServingError as error:
+            await _send_error(send, error)
+            return
+        headers = [(b"content-type", b"application/json" if length is None else b"application/octet-stream")]
+        if length is not None:
+            headers.append((_LENGTH.lower().encode(), str(length).encode()))
+        await _send(send, 200, headers, parts)
+
+    async def _answered(self, scope: Scope, receive: Receive) -> tuple[list[bytes], int | None]:
+        core, path = self.core, scope["path_params"]
+        headers = headers_of(scope)
+        with core.call(path["model"], path.get("version", ""), "http") as call, core.span(call, headers):
+            body = await read_body(receive, headers, core.options.max_body, call.remaining)
+            request = await self._read(body, whole_header(headers, _LENGTH))
+            watch = asyncio.create_task(_watch(receive, call))
+            try:
+                response = await call.run(request)
+            finally:
+                watch.cancel()
+            binary = request.parameters.get("binary_data_output") is True
+            if sum(item.array.size for item in response.outputs) * 8 < _LARGE:
+                return write_response(response, binary)
+            return await asyncio.to_thread(write_response, response, binary)
+
+    async def _read(self, body: bytes, length: int | None) -> InferRequest:
+        if (len(body) if length is None else length) < _LARGE:
+            return read_infer_request(body, length, self.core.regions)
+        return await asyncio.to_thread(read_infer_request, body, length, self.core.regions)
+
+
+async def _watch(receive: Receive, call: Call) -> None:
+    """Cancel a request when its client closes the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    call.cancel(ServingError(Status.CANCELLED, "the client has left"))
+
+
+async def _send_error(send: Send, error: ServingError) -> None:
+    headers = [(b"content-type", b"application/json")]
+    headers += [(name.lower().encode(), value.encode()) for name, value in _headers_of(error).items()]
+    with suppress(OSError):  # the client may be gone
+        await _send(send, error.status.http, headers, [json.dumps({"error": str(error)}).encode()])
+
+
+async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], parts: list[bytes]) -> None:
+    headers.append((b"content-length", str(sum(map(len, parts))).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": parts[0] if len(parts) == 1 else b"".join(parts)})
+
+
+class _Api:
+    """The requests that are no inference."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def routes(self, metrics: bool) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each request."""
+        routes: list[tuple[str, str, Handler]] = [
+            *([("GET", "/metrics", self.metrics)] if metrics else []),
+            ("GET", "/", self.page),
+            ("GET", "/v2", self.server),
+            ("GET", "/v2/health/live", self.live),
+            ("GET", "/v2/health/ready", self.ready),
+            ("GET", "/v2/models/stats", self.statistics),
+            ("POST", "/v2/repository/index", self.index),
+            ("POST", "/v2/repository/models/{model}/load", self.load),
+            ("POST", "/v2/repository/models/{model}/unload", self.unload),
+            ("GET", "/v2/systemsharedmemory/status", self.regions),
+            ("GET", "/v2/systemsharedmemory/region/{region}/status", self.regions),
+            ("POST", "/v2/systemsharedmemory/unregister", self.unregister),
+            ("POST", "/v2/systemsharedmemory/region/{region}/register", self.register),
+            ("POST", "/v2/systemsharedmemory/region/{region}/unregister", self.unregister),
+            ("GET", "/v2/cudasharedmemory/status", self.no_regions),
+        ]
+        for path in _MODEL:
+            routes += [
+                ("GET", path, self.model),
+                ("GET", f"{path}/ready", self.model_ready),
+                ("GET", f"{path}/config", self.config),
+                ("GET", f"{path}/stats", self.statistics),
+            ]
+        return routes
+
+    async def server(self, request: Any) -> Any:
+        return answer(self.core.server_metadata())
+
+    async def live(self, request: Any) -> Any:
+        return answer({"live": True})
+
+    async def ready(self, request: Any) -> Any:
+        return answer({"ready": self.core.is_ready}, 200 if self.core.is_ready else 503)
+
+    async def model(self, request: Any) -> Any:
+        return answer(self.core.model_metadata(*_name(request)))
+
+    async def model_ready(self, request: Any) -> Any:
+        name, version = _name(request)
+        self.core.repository.find(name, version)
+        is_ready = not self.core.is_draining
+        return answer({"name": name, "ready": is_ready}, 200 if is_ready else 503)
+
+    async def config(self, request: Any) -> Any:
+        return answer(self.core.repository.find(*_name(request)).config())
+
+    async def statistics(self, request: Any) -> Any:
+        return answer({"model_stats": self.core.statistics(*_name(request))})
+
+    async def index(self, request: Any) -> Any:
+        fields = await self._body(request)
+        return answer(self.core.repository.index(fields.get("ready") is True))
+
+    async def load(self, request: Any) -> Any:
+        self._check_control(request)
+        await self.core.load(request.path_params["model"], (await self._body(request)).get("parameters") or {})
+        return answer({})
+
+    async def unload(self, request: Any) -> Any:
+        self._check_control(request)
+        await self._body(request)
+        await self.core.repository.unload(request.path_params["model"])
+        return answer({})
+
+    async def regions(self, request: Any) -> Any:
+        self._check_memory(request)
+        return answer(self.core.shared_memory().status(request.path_params.get("region", "")))
+
+    async def no_regions(self, request: Any) -> Any:
+        return answer([])
+
+    async def register(self, request: Any) -> Any:
+        self._check_memory(request)
+        fields = await self._body(request)
+        key, offset, size = fields.get("key"), fields.get("offset", 0), fields.get("byte_size")
+        self.core.shared_memory().register(request.path_params["region"], key, offset, size)
+        return answer({})
+
+    async def unregister(self, request: Any) -> Any:
+        self._check_memory(request)
+        await self._body(request)
+        self.core.shared_memory().unregister(request.path_params.get("region", ""))
+        return answer({})
+
+    async def metrics(self, request: Any) -> Any:
+        from starlette.responses import Response  # noqa: PLC0415 - an optional dependency
+
+        text, kind = self.core.metrics.text(self.core.repository.served)
+        return Response(text, headers={"Content-Type": kind})
+
+    async def page(self, request: Any) -> Any:
+        from starlette.responses import HTMLResponse  # noqa: PLC0415 - an optional dependency
+
+        from interposer.serving.page import status_page  # noqa: PLC0415 - only where it is looked at
+
+        return HTMLResponse(status_page(self.core))
+
+    async def _body(self, request: Any) -> dict[str, Any]:
+        data = await read_body(request.receive, headers_of(request.scope), _SMALL_BODY, _SECONDS)
+        return object_of(data) if data.strip() else {}
+
+    def _check_control(self, request: Any) -> None:
+        self.core.check_control(request.headers.get("authorization", ""))
+
+    def _check_memory(self, request: Any) -> None:
+        self.core.check_shared_memory(request.headers.get("authorization", ""))
+
+
+def _name(request: Any) -> tuple[str, str]:
+    return request.path_params.get("model", ""), request.path_params.get("version", "")

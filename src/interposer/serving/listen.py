@@ -1,0 +1,50 @@
+"""`Listen`: the addresses of a server, and its sockets."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+from interposer.core.errors import ConfigError
+
+__all__ = ["Listen"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where a server listens; a port of 0 is chosen by the system.
+
+    Args:
+        host: the address, such as ``127.0.0.1`` or ``0.0.0.0``.
+        port: the port for HTTP.
+        grpc_port: the port for gRPC; None without gRPC.
+        metrics_port: the port for ``/metrics``; None for that of HTTP.
+        certificate: a file with the certificate for TLS; None without TLS.
+        key: a file with the private key of the certificate.
+        client_ca: a file with the authorities whose clients may connect; None lets all clients connect.
+        is_shared: whether several processes listen on the same ports.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    grpc_port: int | None = 8081
+    metrics_port: int | None = None
+    certificate: str | None = None
+    key: str | None = None
+    client_ca: str | None = None
+    is_shared: bool = False
+
+    def bound(self, port: int) -> socket.socket:
+        """Return a socket that is bound to a port; raise `ConfigError` if that is not possible."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        result = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            result.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self.is_shared:
+                result.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            result.bind((self.host, port))
+        except OSError as error:
+            result.close()
+            reason = error.strerror or str(error)
+            raise ConfigError(f"the server cannot listen on {self.host}, port {port}: {reason}") from None
+        return result

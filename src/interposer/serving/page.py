@@ -1,0 +1,78 @@
+"""The page that shows a server: its models, which backend runs what, and how many requests it answers."""
+
+from __future__ import annotations
+
+import html
+import time
+from typing import Any, Final
+
+from interposer._version import __version__
+from interposer.serving.core import Core
+
+__all__ = ["status_page"]
+
+_COLUMNS: Final = ("model", "version", "layers by backend", "requests", "failed", "running", "mean time", "last")
+_STYLE: Final = """
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1d2733; }
+h1 { font-size: 1.4rem; margin: 0 0 .2rem; } p { margin: .2rem 0 1.2rem; color: #5a6675; }
+table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: .45rem .8rem .45rem 0; }
+th { font-weight: 600; border-bottom: 2px solid #c9d2dc; } td { border-bottom: 1px solid #e4e9ee; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+.bar { display: flex; height: .55rem; width: 12rem; border-radius: .3rem; overflow: hidden; margin-top: .25rem; }
+.ready { color: #15703a; } .wait { color: #a04a00; } small { color: #5a6675; }
+@media (prefers-color-scheme: dark) { body { background: #14181d; color: #dde4eb; } p, small { color: #93a0ae; }
+th { border-color: #3a4552; } td { border-color: #28313b; } .ready { color: #5fd38d; } .wait { color: #f0a35e; } }
+"""
+_COLOURS: Final = ("#2f7ed8", "#e4862c", "#3a9d5d", "#b0509e", "#8a8f98", "#c9a227")
+
+
+def status_page(core: Core) -> str:
+    """Return the HTML of the page, which a browser reads again every two seconds."""
+    state = "stopping" if core.is_draining else "ready" if core.is_ready else "loading"
+    kind = "ready" if state == "ready" else "wait"
+    rows = "\n".join(_row(item) for item in core.repository.describe())
+    head = "".join(f'<th class="{_kind(name)}">{name}</th>' for name in _COLUMNS)
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(core.started))
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2">
+<meta name="viewport" content="width=device-width"><title>Interposer: {state}</title><style>{_STYLE}</style></head>
+<body><h1>Interposer {html.escape(__version__)} is <span class="{kind}">{state}</span></h1>
+<p>Since {since}; {core.in_flight} requests are running or waiting. <a href="/metrics">Metrics</a></p>
+<table><thead><tr>{head}</tr></thead><tbody>
+{rows or '<tr><td colspan="8">No model is loaded.</td></tr>'}
+</tbody></table></body></html>
+"""
+
+
+def _kind(name: str) -> str:
+    return "number" if name in ("requests", "failed", "running", "mean time") else ""
+
+
+def _row(item: dict[str, Any]) -> str:
+    stats = item["stats"]["inference_stats"]
+    count, spent = stats["success"]["count"], stats["success"]["ns"]
+    mean = f"{spent / count / 1e6:.2f} ms" if count else "–"
+    note = f"<br><small>{html.escape(item['note'])}</small>" if item["note"] else ""
+    last = item["stats"]["last_inference"]
+    when = time.strftime("%H:%M:%S", time.gmtime(last / 1e3)) if last else "–"
+    cells = [
+        ("", f"{html.escape(item['name'])}<br><small>{html.escape(item['platform'])}</small>{note}"),
+        ("", html.escape(item["version"])),
+        ("", _layers(item["layers"])),
+        ("number", f"{count:,}"),
+        ("number", f"{stats['fail']['count']:,}"),
+        ("number", f"{item['in_flight']}"),
+        ("number", mean),
+        ("", when),
+    ]
+    return "<tr>" + "".join(f'<td class="{kind}">{text}</td>' for kind, text in cells) + "</tr>"
+
+
+def _layers(layers: dict[str, int]) -> str:
+    """Return the names and numbers of layers by backend, above a bar with their shares."""
+    if not layers:
+        return "<small>known after the first request</small>"
+    pairs = list(zip(layers.items(), _COLOURS * len(layers), strict=False))
+    names = ", ".join(f'<span style="color:{colour}">■</span> {html.escape(name)} {n}' for (name, n), colour in pairs)
+    bars = "".join(f'<span style="flex:{count};background:{colour}"></span>' for (_, count), colour in pairs)
+    return f'{names}<span class="bar">{bars}</span>'

@@ -1,0 +1,176 @@
+"""`Repository`: the models of a server, which can be loaded, replaced and unloaded while requests run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from interposer.core.errors import InterposerError, did_you_mean
+from interposer.serving.folder import ModelSource
+from interposer.serving.protocol.errors import ServingError, Status
+from interposer.serving.served import ServedModel
+
+__all__ = ["Repository"]
+
+_log: Final = logging.getLogger("interposer.serving")
+
+
+class Repository:
+    """The models of a server by name and version. Used from the thread of the event loop only.
+
+    Args:
+        sources: called for the list of models that can be loaded.
+        load: loads one of them; called in another thread.
+        served: models that are loaded already.
+    """
+
+    def __init__(
+        self,
+        sources: Callable[[], Iterable[ModelSource]] = lambda: (),
+        load: Callable[[ModelSource], ServedModel] | None = None,
+        served: Iterable[ServedModel] = (),
+    ) -> None:
+        self._sources, self._load = sources, load
+        self._models: dict[str, dict[str, ServedModel]] = {}
+        self._reasons: dict[tuple[str, str], str] = {}
+        self._is_loading = False
+        self._lock = asyncio.Lock()
+        for item in served:
+            self._models.setdefault(item.name, {})[item.version] = item
+
+    @property
+    def is_ready(self) -> bool:
+        """True if every model that the server should have is loaded."""
+        return not self._is_loading
+
+    @property
+    def served(self) -> list[ServedModel]:
+        """All versions of all models that are loaded."""
+        return [item for versions in self._models.values() for item in versions.values()]
+
+    def versions(self, name: str) -> list[str]:
+        """Return the versions of a model that are ready, in ascending order."""
+        return sorted(self._models.get(name, {}), key=_number)
+
+    def find(self, name: str, version: str = "") -> ServedModel:
+        """Return a model that is ready; without a version, the one with the highest number.
+
+        Raises:
+            ServingError: no model of this name and version is ready.
+        """
+        versions = self._models.get(name)
+        if not versions:
+            raise self._absent(name)
+        result = versions.get(version or max(versions, key=_number))
+        if result is None:
+            ready = ", ".join(self.versions(name))
+            raise ServingError(
+                Status.NOT_FOUND, f"model {name!r} has no version {version[:40]!r} that is ready (ready: {ready})"
+            )
+        return result
+
+    def _absent(self, name: str) -> ServingError:
+        if any(known == name for known, _ in self._reasons):
+            return ServingError(Status.UNAVAILABLE, f"model {name!r} is not loaded")
+        return ServingError(Status.NOT_FOUND, f"unknown model {name[:200]!r}{did_you_mean(name, self._models)}")
+
+    def index(self, only_ready: bool = False) -> list[dict[str, str]]:
+        """Return name, version, state and reason of each version of each model that is known."""
+        rows = {(item.name, item.version): ("READY", "") for item in self.served}
+        if not only_ready:
+            rows = {key: ("UNAVAILABLE", reason) for key, reason in self._reasons.items()} | rows
+            for source in self._sources():
+                rows.setdefault((source.name, source.version), ("UNAVAILABLE", "not loaded"))
+        return [
+            {"name": name, "version": version, "state": state, "reason": reason}
+            for (name, version), (state, reason) in sorted(
+                rows.items(), key=lambda row: (row[0][0], _number(row[0][1]))
+            )
+        ]
+
+    async def load_all(self) -> None:
+        """Load every model; raise the error of the first one that cannot be loaded."""
+        self._is_loading = True
+        for name in dict.fromkeys(source.name for source in self._sources()):
+            await self._replace(name)
+        self._is_loading = False
+
+    async def load(self, name: str) -> None:
+        """Load a model, or load it again from its file.
+
+        Requests that run keep the model that they began with. If a version cannot be loaded, the versions that were
+        loaded before stay.
+
+        Raises:
+            ServingError: the folder has no such model, or it cannot be loaded.
+        """
+        try:
+            await self._replace(name)
+        except ServingError:
+            raise
+        except (InterposerError, OSError) as error:
+            _log.error("model %r cannot be loaded: %s", name, error)
+            reason = "the log of the server has the details"
+            raise ServingError(
+                Status.INVALID, f"model {name!r} cannot be loaded ({type(error).__name__}); {reason}"
+            ) from error
+
+    async def _replace(self, name: str) -> None:
+        async with self._lock:
+            sources = [source for source in await asyncio.to_thread(self._sources_list) if source.name == name]
+            if self._load is None or not sources:
+                raise ServingError(Status.NOT_FOUND, f"the server has no file for a model {name[:200]!r}")
+            created: dict[str, ServedModel] = {}
+            try:
+                for source in sources:
+                    created[source.version] = await asyncio.to_thread(self._load, source)
+            except BaseException as error:
+                self._reasons[name, source.version] = type(error).__name__
+                for item in created.values():
+                    item.retire()
+                raise
+            before = self._models.get(name, {})
+            self._models[name] = created
+            self._reasons = {key: reason for key, reason in self._reasons.items() if key[0] != name}
+            for item in before.values():
+                item.retire()
+
+    def _sources_list(self) -> list[ModelSource]:
+        return list(self._sources())
+
+    async def unload(self, name: str) -> None:
+        """Unload all versions of a model; requests that run end normally.
+
+        Raises:
+            ServingError: no model of this name is loaded.
+        """
+        async with self._lock:
+            versions = self._models.pop(name, None)
+            if versions is None:
+                raise self._absent(name)
+            for version, item in versions.items():
+                self._reasons[name, version] = "unloaded"
+                item.retire()
+
+    def close(self) -> None:
+        """Close all models that no request uses; the others are closed when their requests end."""
+        for item in self.served:
+            item.retire()
+        self._models = {}
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return what the status page shows of each model that is loaded."""
+        return [
+            {
+                "name": item.name, "version": item.version, "platform": item.platform,
+                "layers": item.layers_by_backend(), "in_flight": item.in_flight, "note": item.runner.describe(),
+                "stats": item.statistics.to_dict(item.name, item.version),
+            }
+            for item in self.served
+        ]  # fmt: skip
+
+
+def _number(version: str) -> tuple[int, str]:
+    return (int(version), "") if version.isdecimal() else (-1, version)

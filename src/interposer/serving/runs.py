@@ -1,0 +1,99 @@
+"""How a served model runs for a request: each request alone, in a thread of the model's runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from interposer.core.types import Array, TensorInfo, TensorShape
+from interposer.runtime import PendingRun
+from interposer.serving.protocol.messages import Parameters
+from interposer.serving.statistics import Timing
+from interposer.session import Model
+
+__all__ = ["Plain", "Runner", "awaited"]
+
+
+class Runner(ABC):
+    """Runs one model for requests."""
+
+    @abstractmethod
+    async def run(
+        self,
+        inputs: Mapping[str, Array],
+        outputs: Sequence[str],
+        seconds: float,
+        parameters: Parameters,
+        timing: Timing,
+    ) -> list[Array]:
+        """Return the arrays of these outputs, and set the times of the run in `timing`.
+
+        Args:
+            inputs: the inputs by name, which fit the model.
+            outputs: names of outputs.
+            seconds: the time until the deadline.
+            parameters: the parameters of the request.
+            timing: where to put the times.
+
+        Raises:
+            InterposerError: the run failed, or exceeded its deadline.
+        """
+
+    def accepts(self, name: str, info: TensorInfo, shape: tuple[int, ...]) -> bool:
+        """Return True if the input with this name and info may have this shape."""
+        return info.shape.accepts(TensorShape(shape))
+
+    @abstractmethod
+    def warm_up(self, inputs: Mapping[str, Array]) -> None:
+        """Run the model once; called in another thread, before the first request."""
+
+    @property
+    def concurrency(self) -> int:
+        """How many requests run at the same time; more of them wait."""
+        return 1
+
+    def describe(self) -> str:
+        """Return a sentence about how requests are run, or an empty text if each of them runs alone."""
+        return ""
+
+    def close(self) -> None:
+        """Release what the runner holds; the model itself stays open."""
+
+
+class Plain(Runner):
+    """Runs each request alone, in a thread of the model's runtime."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    @property
+    def concurrency(self) -> int:
+        return self.model.runtime.workers.limit
+
+    async def run(
+        self,
+        inputs: Mapping[str, Array],
+        outputs: Sequence[str],
+        seconds: float,
+        parameters: Parameters,
+        timing: Timing,
+    ) -> list[Array]:
+        names = None if list(outputs) == list(self.model.outputs) else list(outputs)
+        return await awaited(self.model.submit(inputs, names, deadline=seconds), timing)
+
+    def warm_up(self, inputs: Mapping[str, Array]) -> None:
+        self.model.run(dict(inputs))
+
+
+async def awaited(run: PendingRun, timing: Timing) -> list[Array]:
+    """Return the result of a submitted run, and set its times in `timing`; cancel the run if this task is cancelled."""
+    submitted = time.monotonic()
+    try:
+        result: list[Array] = await asyncio.wrap_future(run)
+        return result
+    finally:
+        now = time.monotonic()
+        began = run.began or now
+        timing.queue, timing.compute = max(0.0, began - submitted), max(0.0, now - began)

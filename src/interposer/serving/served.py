@@ -1,0 +1,217 @@
+"""`ServedModel`: one version of a model that a server runs, with checks of requests and forms of results."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.errors import BindingError, InterposerError, InvalidArgumentError, did_you_mean
+from interposer.core.types import Array, Dim, TensorInfo, TensorShape
+from interposer.serving.protocol.datatypes import data_type, wire_type
+from interposer.serving.protocol.errors import ServingError, Status
+from interposer.serving.protocol.messages import InferRequest, OutputTensor, RequestedOutput
+from interposer.serving.runs import Runner
+from interposer.serving.statistics import Statistics
+from interposer.session import Model
+from interposer.session.stopwatch import example_inputs
+
+__all__ = ["ServedModel"]
+
+_log: Final = logging.getLogger("interposer.serving")
+
+
+class ServedModel:
+    """One version of a model that is loaded. Used from the thread of the event loop only.
+
+    Args:
+        name: the name of the model in requests.
+        version: the number of the version, as text.
+        model: the model.
+        runner: runs the model for requests.
+        format: the format of the model's file, such as ``onnx``.
+        labels: the names of classes, for outputs that are requested as classes.
+        owned: whether `close` closes the model.
+
+    Raises:
+        InvalidArgumentError: the protocol cannot express an input or an output.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        model: Model,
+        runner: Runner,
+        *,
+        format: str = "network",
+        labels: tuple[str, ...] = (),
+        owned: bool = True,
+    ) -> None:
+        self.name, self.version, self.model, self.runner = name, version, model, runner
+        self.format, self.labels, self._owned = format, labels, owned
+        self.statistics = Statistics()
+        self.in_flight = 0
+        self.is_retired = False
+        self.inputs = {key: (info, _wire(f"input {key!r}", info)) for key, info in model.inputs.items()}
+        self.outputs = {key: (info, _wire(f"output {key!r}", info)) for key, info in self._output_infos().items()}
+
+    def _output_infos(self) -> dict[str, TensorInfo]:
+        infos = {key: info for key, info in self.model.outputs.items() if info is not None}
+        if len(infos) < len(self.model.outputs) and self.model.is_prepared:
+            return {layer.name: layer.values[0].known for layer in self.model.optimized.outputs}
+        return infos
+
+    def check(self, request: InferRequest) -> dict[str, Array]:
+        """Return the inputs of a request by name.
+
+        Raises:
+            ServingError: the names, data types or shapes of the inputs do not fit the model, or an output is unknown.
+        """
+        for item in request.inputs:
+            if item.name not in self.inputs:
+                hint = did_you_mean(item.name, self.inputs)
+                raise ServingError(Status.INVALID, f"model {self.name!r} has no input {item.name[:200]!r}{hint}")
+            self._check_input(item.name, item.datatype, item.array)
+        arrays = {item.name: item.array for item in request.inputs}
+        missing = [name for name in self.inputs if name not in arrays]
+        if missing:
+            raise ServingError(Status.INVALID, f"the request lacks the input {missing[0]!r} of model {self.name!r}")
+        for output in request.outputs:
+            if output.name not in self.model.outputs:
+                hint = did_you_mean(output.name, self.model.outputs)
+                raise ServingError(Status.INVALID, f"model {self.name!r} has no output {output.name[:200]!r}{hint}")
+        return arrays
+
+    def _check_input(self, name: str, datatype: str, array: Array) -> None:
+        info, expected = self.inputs[name]
+        if datatype != expected:
+            raise ServingError(Status.INVALID, f"input {name!r} is {datatype}; model {self.name!r} expects {expected}")
+        if not self.runner.accepts(name, info, array.shape):
+            shape = metadata_shape(info)
+            raise ServingError(
+                Status.INVALID, f"input {name!r} has the shape {list(array.shape)}; model {self.name!r} expects {shape}"
+            )
+
+    def output_names(self, request: InferRequest) -> list[str]:
+        """Return the names of the outputs that a request asks for."""
+        return [item.name for item in request.outputs] or list(self.model.outputs)
+
+    def results(self, request: InferRequest, arrays: list[Array]) -> tuple[OutputTensor, ...]:
+        """Return the outputs of a response, from the arrays of the outputs that the request asks for."""
+        asked = request.outputs or tuple(RequestedOutput(name) for name in self.model.outputs)
+        return tuple(self._result(item, array) for item, array in zip(asked, arrays, strict=True))
+
+    def _result(self, asked: RequestedOutput, array: Array) -> OutputTensor:
+        known = self.outputs.get(asked.name)
+        datatype = known[1] if known is not None else wire_type(TensorInfo(array.shape, array.dtype))
+        dtype = data_type(datatype).numpy
+        array = array if array.dtype == dtype else array.astype(dtype)
+        if asked.classes:
+            return OutputTensor(asked.name, "BYTES", _classes(asked, array, self.labels), asked)
+        return OutputTensor(asked.name, datatype, array, asked)
+
+    @property
+    def platform(self) -> str:
+        """The platform in the model's metadata, such as ``interposer_onnx``."""
+        return f"interposer_{self.format}"
+
+    def layers_by_backend(self) -> dict[str, int]:
+        """Return how many layers of the network each backend runs; empty while its shapes are not known."""
+        if not self.model.is_prepared:
+            return {}
+        return dict(Counter(str(item.backend) for item in self.model.optimized.placements))
+
+    def metadata(self, versions: list[str]) -> dict[str, Any]:
+        """Return the metadata of the model; `versions` are all versions that are ready."""
+        parameters = {f"layers_{backend}": count for backend, count in self.layers_by_backend().items()}
+        return {
+            "name": self.name,
+            "versions": versions,
+            "platform": self.platform,
+            "inputs": [_tensor(name, *item) for name, item in self.inputs.items()],
+            "outputs": [_tensor(name, *item) for name, item in self.outputs.items()],
+            **({"parameters": parameters} if parameters else {}),
+        }
+
+    def config(self) -> dict[str, Any]:
+        """Return the model's configuration, with the fields of Triton's that clients read."""
+        return {
+            "name": self.name,
+            "platform": self.platform,
+            "backend": "interposer",
+            "max_batch_size": 0,
+            "input": [_configured(name, *item) for name, item in self.inputs.items()],
+            "output": [_configured(name, *item) for name, item in self.outputs.items()],
+        }
+
+    def warm_up(self) -> None:
+        """Run the model once with example inputs, if the shapes of its inputs are known."""
+        if not self.model.is_prepared:
+            return
+        started = time.perf_counter()
+        with suppress(InvalidArgumentError, BindingError):  # inputs that cannot be made up
+            try:
+                self.runner.warm_up(example_inputs(self.model.optimized))
+            except InterposerError as error:
+                _log.warning("model %r failed in its first run, with example inputs: %s", self.name, error)
+        _log.debug("model %r ran once in %.3f s", self.name, time.perf_counter() - started)
+
+    def retire(self) -> None:
+        """Close the model as soon as no request uses it."""
+        self.is_retired = True
+        self.close_if_unused()
+
+    def close_if_unused(self) -> None:
+        """Close a retired model that no request uses."""
+        if self.is_retired and not self.in_flight:
+            self.runner.close()
+            if self._owned:
+                self.model.close()
+
+
+def metadata_shape(info: TensorInfo) -> list[int]:
+    """Return a shape with -1 for sizes that are not known."""
+    return [-1 if isinstance(size, Dim) else int(size) for size in info.shape] if info.is_ranked else [-1]
+
+
+def fits(info: TensorInfo, shape: tuple[int, ...]) -> bool:
+    """Return True if a tensor may have this shape."""
+    return info.shape.accepts(TensorShape(shape))
+
+
+def _wire(title: str, info: TensorInfo) -> str:
+    try:
+        return wire_type(info)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{title} cannot be served: {error}") from None
+
+
+def _tensor(name: str, info: TensorInfo, datatype: str) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": metadata_shape(info)}
+
+
+def _configured(name: str, info: TensorInfo, datatype: str) -> dict[str, Any]:
+    kind = "TYPE_STRING" if datatype == "BYTES" else f"TYPE_{datatype}"
+    return {"name": name, "data_type": kind, "dims": metadata_shape(info)}
+
+
+def _classes(asked: RequestedOutput, array: Array, labels: tuple[str, ...]) -> Array:
+    """Return texts ``value:index`` or ``value:index:label`` of the largest elements, for each index of the first axis.
+
+    Raises:
+        ServingError: the elements are not numbers.
+    """
+    if array.dtype.kind not in "iuf":
+        raise ServingError(Status.INVALID, f"output {asked.name!r} has no numbers, so it has no classes")
+    rows = array.reshape(1, -1) if array.ndim < 2 else array.reshape(array.shape[0], -1)
+    order = np.argsort(rows, axis=1, kind="stable")[:, ::-1][:, : asked.classes]
+    texts = np.empty(order.shape, object)
+    for place, index in np.ndenumerate(order):
+        label = f":{labels[index]}" if index < len(labels) else ""
+        texts[place] = f"{rows[place[0], index]}:{index}{label}"
+    return texts[0] if array.ndim < 2 else texts

@@ -1,0 +1,166 @@
+"""`Server`: HTTP and gRPC on their ports, from the first open port to an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
+
+from interposer.core.errors import MissingDependencyError
+from interposer.serving.core import Core
+from interposer.serving.http import http_app, metrics_app
+from interposer.serving.listen import Listen
+
+__all__ = ["Server", "run_server"]
+
+_log: Final = logging.getLogger("interposer.serving")
+_POLL: Final = 0.02
+_ANSWER: Final = 2.0
+"""Seconds in which cancelled requests can still be answered."""
+
+
+class Server:
+    """One process that answers requests until it is asked to stop.
+
+    Args:
+        core: the models and the options.
+        listen: the ports.
+        ready: called once with the addresses when all models are loaded.
+    """
+
+    def __init__(self, core: Core, listen: Listen, ready: Any = None) -> None:
+        self.core, self.listen, self._ready = core, listen, ready
+        self._signals = 0
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """End in order; called a second time, end at once."""
+        self._signals += 1
+        self.core.is_draining = True
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Open the ports, load the models, and answer requests until `stop` is called.
+
+        Raises:
+            InterposerError: a model cannot be loaded, a port is taken, or a package is missing.
+        """
+        web = self._web_servers()
+        rpc = await self._rpc_server()
+        tasks = [asyncio.ensure_future(work) for _, work in web]
+        stopping = asyncio.ensure_future(self._stop.wait())
+        loading = asyncio.ensure_future(self.core.repository.load_all())
+        try:
+            await asyncio.wait([*tasks, loading, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if loading.done():
+                loading.result()
+                if self._ready is not None and not self._stop.is_set():
+                    self._ready(self._addresses(web, rpc))
+            await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+            await self._drained()
+        finally:
+            self.core.is_draining = True
+            stopping.cancel()
+            await self._closed([server for server, _ in web], tasks, rpc)
+
+    async def _drained(self) -> None:
+        """Wait for the requests that run; cancel them after the time for draining, or at the second signal."""
+        end = asyncio.get_running_loop().time() + self.core.options.drain
+        while self.core.in_flight and self._signals < 2 and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(_POLL)
+        if self.core.in_flight:
+            _log.warning("%d requests were cancelled because the server stops", self.core.in_flight)
+            self.core.cancel_all()
+            end = asyncio.get_running_loop().time() + (_ANSWER if self._signals < 2 else 0)
+            while self.core.in_flight and asyncio.get_running_loop().time() < end:
+                await asyncio.sleep(_POLL)
+
+    async def _closed(self, servers: list[Any], tasks: Sequence[asyncio.Future[Any]], rpc: Any) -> None:
+        for server in servers:
+            server.should_exit = True
+            server.force_exit = self._signals > 1
+        if rpc is not None:
+            await rpc.stop(None if self._signals > 1 else 1.0)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _web_servers(self) -> list[tuple[Any, Coroutine[Any, Any, None]]]:
+        listen, core = self.listen, self.core
+        apps = [(http_app(core, metrics=listen.metrics_port is None), listen.bound(listen.port))]
+        if listen.metrics_port is not None:
+            apps.append((metrics_app(core), listen.bound(listen.metrics_port)))
+        return [self._web_server(app, bound) for app, bound in apps]
+
+    def _web_server(self, app: Any, bound: socket.socket) -> tuple[Any, Coroutine[Any, Any, None]]:
+        try:
+            import uvicorn  # noqa: PLC0415 - an optional dependency
+        except ImportError:
+            raise MissingDependencyError("uvicorn", "serve", "the server") from None
+        settings = self._tls()
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=3, **settings
+        )
+        server = uvicorn.Server(config)
+        server.capture_signals = contextlib.nullcontext
+        server.address = bound.getsockname()
+        return server, server.serve(sockets=[bound])
+
+    def _tls(self) -> dict[str, Any]:
+        listen = self.listen
+        if listen.certificate is None:
+            return {}
+        required = {} if listen.client_ca is None else {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+        return {
+            "ssl_certfile": listen.certificate, "ssl_keyfile": listen.key, "ssl_ca_certs": listen.client_ca, **required
+        }  # fmt: skip
+
+    async def _rpc_server(self) -> Any:
+        if self.listen.grpc_port is None:
+            return None
+        from interposer.serving.grpc_service import start_grpc  # noqa: PLC0415 - an optional dependency
+
+        return await start_grpc(self.core, self.listen)
+
+    def _addresses(self, web: list[tuple[Any, Any]], rpc: Any) -> dict[str, str]:
+        scheme = "http" if self.listen.certificate is None else "https"
+        names = ["http", "metrics"]
+        result = {
+            name: f"{scheme}://{_joined(*server.address[:2])}" for name, (server, _) in zip(names, web, strict=False)
+        }
+        return result if rpc is None else result | {"grpc": _joined(self.listen.host, rpc.port)}
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def run_server(create: Any) -> None:
+    """Run a server until a signal ends it: SIGTERM or Ctrl-C in order, a second one at once.
+
+    `create` is called in the event loop, and returns the `Server`. The loop is that of uvloop if it is installed.
+    """
+
+    async def main() -> None:
+        server = create()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.stop)
+        await server.run()
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(main())
+
+
+def _loop_factory() -> Any:
+    if sys.platform == "win32":
+        return None
+    try:
+        import uvloop  # noqa: PLC0415 - an optional dependency
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

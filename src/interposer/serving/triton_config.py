@@ -1,0 +1,174 @@
+"""The fields of Triton's ``config.pbtxt`` that have a meaning here, read from protobuf's text format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from interposer.core.errors import ConfigError
+
+__all__ = ["TritonConfig", "read_config"]
+
+_TOKEN: Final = re.compile(
+    r"""\s+|\#[^\n]*|(?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|(?P<word>[\w.+-]+)|(?P<sign>[{}\[\]<>:,;])"""
+)
+_READ: Final = {"name", "max_batch_size", "dynamic_batching", "version_policy"}
+_SILENT: Final = {"platform", "backend", "input", "output", "default_model_filename", "instance_group"}
+"""Fields whose facts come from the model's own file."""
+_DEEPEST: Final = 32
+Fields: TypeAlias = "dict[str, list[Any]]"
+
+
+@dataclass(frozen=True, slots=True)
+class TritonConfig:
+    """What a ``config.pbtxt`` says.
+
+    Args:
+        name: the name of the model; empty for that of the folder.
+        max_batch_size: the most rows that run together; 0 or 1 for none.
+        is_batching: whether requests are gathered in batches.
+        delay_seconds: seconds that a request waits for others; None for the default.
+        versions: "latest", "all", or the versions that are loaded.
+        latest: how many of the highest versions are loaded, if `versions` is "latest".
+        ignored: the names of fields that have no meaning here.
+    """
+
+    name: str = ""
+    max_batch_size: int = 0
+    is_batching: bool = False
+    delay_seconds: float | None = None
+    versions: str | tuple[str, ...] = "latest"
+    latest: int = 1
+    ignored: tuple[str, ...] = ()
+
+
+def read_config(path: Path) -> TritonConfig:
+    """Return what a file says; the defaults if there is no such file.
+
+    Raises:
+        ConfigError: the file is not in protobuf's text format, or a field has a wrong value.
+    """
+    if not path.is_file():
+        return TritonConfig()
+    try:
+        fields = _Parser(path.read_text(encoding="utf-8")).message()
+        return _config(fields)
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+
+
+def _config(fields: Fields) -> TritonConfig:
+    batching = _message(fields, "dynamic_batching")
+    versions, latest = _policy(_message(fields, "version_policy"))
+    ignored = [name for name in fields if name not in _READ | _SILENT]
+    ignored += [f"dynamic_batching.{name}" for name in batching or {} if name != "max_queue_delay_microseconds"]
+    delay = _number(batching or {}, "max_queue_delay_microseconds", None)
+    return TritonConfig(
+        name=str(fields.get("name", [""])[-1]),
+        max_batch_size=_number(fields, "max_batch_size", 0) or 0,
+        is_batching=batching is not None,
+        delay_seconds=None if delay is None else delay / 1e6,
+        versions=versions,
+        latest=latest,
+        ignored=tuple(ignored),
+    )
+
+
+def _policy(policy: Fields | None) -> tuple[str | tuple[str, ...], int]:
+    if not policy:
+        return "latest", 1
+    if "all" in policy:
+        return "all", 1
+    specific = _message(policy, "specific")
+    if specific is not None:
+        return tuple(str(_whole("versions", item)) for item in specific.get("versions", [])), 1
+    return "latest", _number(_message(policy, "latest") or {}, "num_versions", 1) or 1
+
+
+def _message(fields: Fields, name: str) -> Fields | None:
+    value = fields.get(name, [None])[-1]
+    if value is not None and not isinstance(value, dict):
+        raise ValueError(f"{name} is not a message in braces")
+    return value
+
+
+def _number(fields: Fields, name: str, default: int | None) -> int | None:
+    return _whole(name, fields[name][-1]) if name in fields else default
+
+
+def _whole(name: str, value: Any) -> int:
+    if not (isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19):
+        raise ValueError(f"{name} is not a whole number")
+    return int(value)
+
+
+class _Parser:
+    """Reads protobuf's text format into dictionaries with a list of values for each field; numbers stay texts."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = list(_tokens(text))
+        self._at = 0
+
+    def message(self, end: str = "", depth: int = 0) -> Fields:
+        if depth > _DEEPEST:
+            raise ValueError("messages are nested too deeply")
+        fields: Fields = {}
+        while self._peek() != end:
+            name = self._next()
+            if not name or not re.fullmatch(r"\w+", name):
+                raise ValueError(f"expected the name of a field, not {name or 'the end'!r}")
+            if self._peek() == ":":
+                self._next()
+            fields.setdefault(name, []).extend(self._values(depth))
+            while self._peek() in (",", ";"):
+                self._next()
+        self._next()
+        return fields
+
+    def _values(self, depth: int) -> list[Any]:
+        token = self._next()
+        if token in ("{", "<"):
+            return [self.message("}" if token == "{" else ">", depth + 1)]
+        if token != "[":
+            return [self._scalar(token)]
+        values: list[Any] = []
+        while self._peek() != "]":
+            values += self._values(depth + 1)
+            if self._peek() == ",":
+                self._next()
+        self._next()
+        return values
+
+    def _scalar(self, token: str) -> str:
+        if not token or token in "{}[]<>:,;":
+            raise ValueError(f"expected a value, not {token or 'the end'!r}")
+        text = _unquoted(token)
+        while token[0] in "\"'" and self._peek()[:1] in ("'", '"'):  # strings beside each other are one
+            text += _unquoted(self._next())
+        return text
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _next(self) -> str:
+        token = self._peek()
+        self._at += 1
+        return token
+
+
+def _unquoted(token: str) -> str:
+    return re.sub(r"\\(.)", r"\1", token[1:-1]) if token[0] in "\"'" else token
+
+
+def _tokens(text: str) -> Iterator[str]:
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise ValueError(f"unexpected character {text[at]!r} in line {text.count(chr(10), 0, at) + 1}")
+        at = match.end()
+        if match.lastgroup:
+            yield match[0]

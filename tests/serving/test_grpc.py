@@ -1,0 +1,200 @@
+"""The server over gRPC: metadata, inference in both forms, streams, status codes, deadlines and cancellation."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from interposer.serving.options import ServeOptions
+from tests.runtime.test_concurrency import OpenGates
+from tests.serving.running import Running, doubler, model, running, serving, slow, two_by_two, wait_until
+
+grpc = pytest.importorskip("grpc", reason="the package grpcio is not installed")
+pytest.importorskip("google.protobuf", reason="the package protobuf is not installed")
+pytest.importorskip("starlette", reason="the package starlette is not installed")
+pytest.importorskip("uvicorn", reason="the package uvicorn is not installed")
+pytest.importorskip("prometheus_client", reason="the package prometheus-client is not installed")
+pytestmark = pytest.mark.needs_cpuref
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    models = {
+        "doubler": model(doubler()),
+        "bytes": model(doubler("int8", (1, 4))),
+        "half": model(doubler("float16", (1, 4))),
+        "two": model(two_by_two()),
+    }
+    with running(serving(models), ServeOptions(max_body=100_000), grpc=True) as result:
+        yield result
+
+
+class Stub:
+    """Calls the methods of the service with the messages of the package."""
+
+    def __init__(self, address: str) -> None:
+        from interposer.serving.protocol.grpc_messages import message, methods
+
+        self.message = message
+        self._channel = grpc.insecure_channel(address)
+        self._methods = methods()
+
+    def call(self, name: str, request: Any, **options: Any) -> Any:
+        _, response = self._methods[name]
+        path = f"/inference.GRPCInferenceService/{name}"
+        function = self._channel.unary_unary(path, lambda item: item.SerializeToString(), response.FromString)
+        return function(request, **options)
+
+    def ask(self, name: str, /, **fields: Any) -> Any:
+        return self.call(name, self._methods[name][0](**fields))
+
+    def stream(self, requests: list[Any]) -> list[Any]:
+        _, response = self._methods["ModelStreamInfer"]
+        path = "/inference.GRPCInferenceService/ModelStreamInfer"
+        function = self._channel.stream_stream(path, lambda item: item.SerializeToString(), response.FromString)
+        return list(function(iter(requests)))
+
+    def request(self, name: str = "doubler", array: Any = None, datatype: str = "FP32", **fields: Any) -> Any:
+        array = np.array([[1, 2, 3, 4]], np.float32) if array is None else array
+        item = {"name": "x", "datatype": datatype, "shape": array.shape}
+        raw = {"raw_input_contents": [array.tobytes()]}
+        return self.message("ModelInferRequest")(model_name=name, inputs=[item], **{**raw, **fields})
+
+
+@pytest.fixture
+def stub(server: Running) -> Iterator[Stub]:
+    result = Stub(server.grpc)
+    yield result
+    result._channel.close()
+
+
+def test_health_and_metadata(stub):
+    assert stub.ask("ServerLive").live
+    assert stub.ask("ServerReady").ready
+    assert stub.ask("ModelReady", name="two").ready
+    assert stub.ask("ServerMetadata").name == "interposer"
+    said = stub.ask("ModelMetadata", name="doubler")
+    assert [(item.name, item.datatype, list(item.shape)) for item in said.inputs] == [("x", "FP32", [-1, 4])]
+    assert stub.ask("ModelConfig", name="bytes").config.input[0].data_type == 6
+    assert stub.ask("RepositoryIndex").models[0].state == "READY"
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "datatype"),
+    [("doubler", np.float32, "FP32"), ("bytes", np.int8, "INT8"), ("half", np.float16, "FP16")],
+)
+def test_raw_contents_go_in_and_out(stub, name, dtype, datatype):
+    x = np.array([[1, 2, 3, 4]], dtype)
+    answer = stub.call("ModelInfer", stub.request(name, x, datatype, id="7"))
+    assert (answer.id, answer.model_name, answer.model_version) == ("7", name, "1")
+    assert (answer.outputs[0].datatype, list(answer.outputs[0].shape)) == (datatype, [1, 4])
+    assert answer.raw_output_contents[0] == (x + x).tobytes()
+
+
+@pytest.mark.parametrize(("name", "datatype", "field"), [("doubler", "FP32", "fp32"), ("bytes", "INT8", "int")])
+def test_typed_contents_go_in_and_out(stub, name, datatype, field):
+    item = {"name": "x", "datatype": datatype, "shape": [1, 4], "contents": {f"{field}_contents": [1, 2, 3, 4]}}
+    answer = stub.ask("ModelInfer", model_name=name, inputs=[item])
+    assert list(getattr(answer.outputs[0].contents, f"{field}_contents")) == [2, 4, 6, 8]
+    assert not answer.raw_output_contents
+
+
+def test_classes_and_explanations(stub):
+    outputs = [{"name": "y", "parameters": {"classification": {"int64_param": 1}}}]
+    request = stub.request(outputs=outputs, parameters={"explain": {"bool_param": True}})
+    answer = stub.call("ModelInfer", request)
+    assert answer.raw_output_contents[0] == struct.pack("<I", 5) + b"8.0:3"
+    assert answer.parameters["backends"].string_param == "CpuRef: 1"
+
+
+def test_the_requests_of_a_stream_are_answered_in_order(stub):
+    wrong = stub.request("none", id="2")
+    answers = stub.stream([stub.request(id="1"), wrong, stub.request(id="3")])
+    assert [answer.error_message for answer in answers] == ["", "unknown model 'none'", ""]
+    assert [answer.infer_response.id for answer in answers] == ["1", "2", "3"]
+
+
+X = {"name": "x", "datatype": "FP32", "shape": [1, 4]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "text"),
+    [
+        ({"model_name": "none"}, "NOT_FOUND", "unknown model 'none'"),
+        ({"inputs": [X]}, "INVALID_ARGUMENT", "input 'x' has 0 elements; the shape [1, 4] needs 4"),
+        ({"inputs": [X, X]}, "INVALID_ARGUMENT", "'inputs' has 'x' more than once"),
+        ({"inputs": [X], "raw_input_contents": [b"", b""]}, "INVALID_ARGUMENT",
+         "raw_input_contents has 2 elements for 1 inputs"),
+        ({"inputs": [X | {"contents": {}}], "raw_input_contents": [bytes(16)]}, "INVALID_ARGUMENT",
+         "input 'x' has contents, but the request has raw_input_contents"),
+        ({"inputs": [X | {"datatype": "FP16"}]}, "INVALID_ARGUMENT",
+         "input 'x' is FP16, which has no typed contents; send it in raw_input_contents"),
+        ({"inputs": [X | {"shape": [-1, 4]}]}, "INVALID_ARGUMENT",
+         "input 'x' has the shape [-1, 4]; sizes must not be negative"),
+        ({"inputs": [X | {"shape": [1 << 40] * 3}]}, "INVALID_ARGUMENT",
+         "input 'x' has a shape with too many elements"),
+        ({"model_name": "bytes", "inputs": [{"name": "x", "datatype": "INT8", "shape": [1],
+          "contents": {"int_contents": [200]}}]}, "INVALID_ARGUMENT",
+         "input 'x' has the element 200; INT8 has -128 to 127"),
+        ({"inputs": [X], "raw_input_contents": [bytes(16)], "parameters": {"timeout": {"int64_param": 1}}},
+         "DEADLINE_EXCEEDED", "the request took longer than 1e-06 seconds"),
+        ({"inputs": [X | {"parameters": {"shared_memory_region": {"string_param": "r"}}}]}, "PERMISSION_DENIED",
+         "this server does not offer shared memory"),
+    ],
+)  # fmt: skip
+def test_a_wrong_request_gets_a_status_code_and_a_sentence(stub, fields, code, text):
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.ask("ModelInfer", **{"model_name": "doubler", **fields})
+    assert (caught.value.code().name, caught.value.details()) == (code, text)
+
+
+def test_other_methods_have_status_codes_too(stub):
+    for name, code in (("ModelMetadata", "NOT_FOUND"), ("ModelReady", "NOT_FOUND"), ("ModelStatistics", "NOT_FOUND")):
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.ask(name, name="none")
+        assert caught.value.code().name == code
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.ask("RepositoryModelLoad", model_name="two")
+    assert caught.value.code().name == "PERMISSION_DENIED"
+
+
+def test_a_message_that_is_too_large_is_refused(stub):
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.call("ModelInfer", stub.request(array=np.zeros((100_000, 4), np.float32)))
+    assert caught.value.code().name == "RESOURCE_EXHAUSTED"
+
+
+def test_requests_are_counted(stub):
+    before = stub.ask("ModelStatistics", name="two").model_stats[0].inference_stats.success.count
+    inputs = [{"name": name, "datatype": "FP32", "shape": [1, 3]} for name in "ab"]
+    stub.ask("ModelInfer", model_name="two", inputs=inputs, raw_input_contents=[bytes(12), bytes(12)])
+    after = stub.ask("ModelStatistics", name="two").model_stats[0]
+    assert after.inference_stats.success.count == before + 1
+    assert after.name == "two"
+
+
+def test_the_deadline_of_the_client_cancels_the_run(gates: OpenGates):
+    with running(serving({"slow": slow(gates)}), grpc=True) as server:
+        stub = Stub(server.grpc)
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.call("ModelInfer", stub.request("slow", np.ones((8, 16), np.float32)), timeout=1)
+        assert caught.value.code().name == "DEADLINE_EXCEEDED"
+        wait_until(lambda: server.core.in_flight == 0)
+        gates.open.set()
+        stub.call("ModelInfer", stub.request("slow", np.ones((8, 16), np.float32)))
+        stub._channel.close()
+
+
+def test_the_descriptor_is_that_of_the_proto_file():
+    pytest.importorskip("grpc_tools", reason="the package grpcio-tools is not installed")
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    from interposer.serving.protocol.descriptor import FILE
+    from tools.grpc_messages import base64, compiled
+
+    stored, created = (FileDescriptorProto.FromString(data) for data in (base64.b64decode(FILE), compiled()))
+    assert stored == created

@@ -1,0 +1,59 @@
+"""Write the descriptor of the gRPC messages from their .proto file, with the compiler in the package grpcio-tools.
+
+python tools/grpc_messages.py            # writes src/interposer/serving/protocol/descriptor.py
+python tools/grpc_messages.py --check    # exit status 1 if that file is out of date
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent.parent / "src" / "interposer" / "serving" / "protocol"
+SOURCE = FOLDER / "inference.proto"
+TARGET = FOLDER / "descriptor.py"
+HEAD = '''"""The descriptor of inference.proto; written by tools/grpc_messages.py."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["FILE"]
+
+FILE: Final = """
+'''
+
+
+def compiled() -> bytes:
+    """Return the serialized ``FileDescriptorProto`` of the .proto file."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet  # noqa: PLC0415 - --help needs no package
+    from grpc_tools import protoc  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "set")
+        if protoc.main(["protoc", f"-I{FOLDER}", f"--descriptor_set_out={target}", str(SOURCE)]):
+            raise SystemExit("the compiler refuses the file")
+        [file] = FileDescriptorSet.FromString(target.read_bytes()).file
+    return bytes(file.SerializeToString(deterministic=True))
+
+
+def text() -> str:
+    """Return the module with the descriptor."""
+    lines = textwrap.wrap(base64.b64encode(compiled()).decode(), 116)
+    return HEAD + "\n".join(lines) + '\n"""\n"""A serialized FileDescriptorProto, in Base64."""\n'
+
+
+def main() -> int:
+    """Write or check the module."""
+    result = text()
+    if "--check" in sys.argv[1:]:
+        return int(result != TARGET.read_text(encoding="utf-8"))
+    TARGET.write_text(result, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
