@@ -16,12 +16,13 @@ from interposer.core.errors import BackendContractError, BackendCrashedError, Ba
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.subgraph import SubgraphView
 from interposer.isolation.compilation import Compilation, packer_for
-from interposer.isolation.context import RemoteContext
+from interposer.isolation.context import RemoteContext, RemoteProfilingContext
 from interposer.isolation.network import RemoteFactory
 from interposer.isolation.settings import Isolation
 from interposer.isolation.supervisor import Supervisor
 from interposer.isolation.tensors import SharedMemory
 from interposer.isolation.wire import Replica, crossing_problem, reading
+from interposer.profiling.backends import BackendProfiling, BackendProfilingContext
 
 __all__ = ["IsolatedBackend"]
 
@@ -49,6 +50,7 @@ class IsolatedBackend(Backend):
         record: Callable[[BackendEvent], None] = lambda event: None,
     ) -> None:
         self.supervisor = Supervisor(backend_id, factory, Isolation() if how is None else how, record)
+        self._profiles = False
         try:
             said = self.supervisor.begin()
             with reading("what it says of itself"):
@@ -85,6 +87,15 @@ class IsolatedBackend(Backend):
         context = RemoteContext(self.supervisor, options)
         return context if context.made else None
 
+    def create_backend_profiling_context(
+        self, options: Options, profiling: BackendProfiling
+    ) -> BackendProfilingContext | None:
+        """Return the context in the child; None if the backend has none or is disabled."""
+        if not self._profiles or self.supervisor.quarantine_reason is not None:
+            return None
+        context = RemoteProfilingContext(self.supervisor, options, profiling)
+        return context if context.made else None
+
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
         """Return the result of the child. Compiled objects stay in the child; a restarted child compiles them again."""
         return Compilation(self.supervisor, view, options).views(view)
@@ -108,6 +119,7 @@ def _description(backend_id: str, said: Mapping[str, Any]) -> dict[str, Any]:
         "capabilities": Capabilities(*described),
         "api_version": (major, minor),
         "version": str(said["version"]),
+        "_profiles": said["profiles"] is True,
     }
 
 

@@ -1,17 +1,21 @@
-"""The proxy of the context of a backend in a child process."""
+"""The proxies of the contexts of a backend in a child process."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from interposer.backend.base import BackendContext
 from interposer.backend.capabilities import Options
 from interposer.core.errors import BackendCrashedError
 from interposer.isolation.life import Life
+from interposer.isolation.profiling import Reported, counter_of
 from interposer.isolation.supervisor import Supervisor
+from interposer.isolation.wire import reading
+from interposer.profiling.backends import BackendProfiling, BackendProfilingContext, CounterTimestamp
 
-__all__ = ["RemoteContext"]
+__all__ = ["RemoteContext", "RemoteProfilingContext"]
 
 _numbers: Final = itertools.count(1)
 
@@ -79,3 +83,73 @@ class RemoteContext(BackendContext):
             return self.supervisor.once(lambda life: self._notice(what, network, life))
         except BackendCrashedError:  # recorded as an event
             return True
+
+
+class RemoteProfilingContext(BackendProfilingContext):
+    """The host's proxy of a profiling context in the child process, which records with the others of the child.
+
+    A restarted child gets a new context with the same counters.
+    """
+
+    def __init__(self, supervisor: Supervisor, options: Options, profiling: BackendProfiling) -> None:
+        self.supervisor, self._profiling = supervisor, profiling
+        self._events = Reported(next(_numbers))
+        self.made = False
+        self._request = {"do": "profiling_context", "context": self._events.number, "options": dict(options)}
+        self._greatest: int | None = None
+        self._described: list[Any] = []
+        self._life: Life | None = None
+        supervisor.call(self.ensure)
+        if self.made:
+            supervisor.stream.add_context(self._events)
+            supervisor.first.add(self)
+            supervisor.forget(self, "profiling context", self._events.number)
+
+    def ensure(self, life: Life) -> None:
+        """Create the context in the child process `life` with its counters, unless it exists there already."""
+        if self._life is life:
+            return
+        seconds = self.supervisor.how.deadline_seconds
+        self.supervisor.stream.connect(life, seconds)
+        self.made = life.ask(self._request, "create_backend_profiling_context", seconds).get("made") is True
+        if self.made and self._greatest is not None:
+            described = self._registered(life, self._greatest)
+            if described != self._described:
+                raise life.garbage("it registers other counters than before", "register_counters")
+        self._life = life
+
+    def _registered(self, life: Life, greatest: int) -> list[Any]:
+        reported = {"do": "counters", "context": self._events.number, "greatest": greatest}
+        answer = life.ask(reported, "register_counters", self.supervisor.how.deadline_seconds)
+        return list(answer.get("counters", ()))
+
+    def register_counters(self, current_max_counter_id: int) -> int:
+        """Register the counters of the context in the child; they have the same numbers here."""
+
+        def action(life: Life) -> list[Any]:
+            self.ensure(life)
+            return self._registered(life, current_max_counter_id)
+
+        self._described = self.supervisor.call(action)
+        self._greatest = current_max_counter_id
+        with reading("the answer of register_counters"):
+            counters = [counter_of(item) for item in self._described]
+        self._events.counters = self._profiling.adopt(current_max_counter_id, counters)
+        return max([current_max_counter_id, *self._events.counters])
+
+    def activate_counters(self, capture_period: int, counter_ids: Sequence[int]) -> str | None:
+        """Choose the counters that the context in the child captures."""
+        self.supervisor.stream.select(self._events.number, capture_period, counter_ids)
+        return None
+
+    def report_counter_values(self) -> Iterable[CounterTimestamp]:
+        """Return the values that the child has sent since the previous call."""
+        reported = self._events.reported
+        return [reported.popleft() for _ in range(len(reported))]
+
+    def enable_profiling(self, enable: bool) -> bool:
+        """Take the last values of counters; the stream of the child begins and ends the profiling there."""
+        if not enable:
+            self.supervisor.stream.flush()
+            self._profiling.report_counters(self.report_counter_values())
+        return True

@@ -115,6 +115,11 @@ class Life:
             raise BackendCrashedError(text, backend=self.backend, reason=reason) from error
 
     @property
+    def next_number(self) -> int:
+        """The number of the next message."""
+        return (self._number + 1) & 0xFFFFFFFF
+
+    @property
     def pid(self) -> int:
         """The process id."""
         return self._process.pid
@@ -187,7 +192,7 @@ class Life:
     ) -> Message:
         if self.ended:
             raise self._error()
-        self._number = (self._number + 1) & 0xFFFFFFFF
+        self._number = self.next_number
         try:
             self._channel.wait_at_most(seconds)
             self._channel.send(kind, self._number, body, fds)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter_ns
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +23,7 @@ from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.subgraph import SubgraphView
+from interposer.isolation.profiled import ServedProfiling
 from interposer.isolation.regions import array_at, map_region
 from interposer.isolation.wire import Packer, Plain, Reader, is_described
 from interposer.ops.control import PreCompiled
@@ -46,6 +49,9 @@ class Served:
         self.compiled: dict[int, list[Op]] = {}
         self.constants: dict[int, TensorHandle] = {}
         self.results: list[Array] = []
+        self.profiling: ServedProfiling | None = None
+        self.number = 0
+        """The number of the message that is being answered."""
 
     def map(self, number: int, fd: int, size: int, writable: bool) -> None:
         """Map the region of shared memory with this number, and close `fd`.
@@ -79,6 +85,8 @@ class Served:
             "api_version": list(backend.api_version),
             "version": backend.version,
             "unavailable": backend.unavailable(),
+            "profiles": getattr(backend.create_backend_profiling_context, "__func__", None)
+            is not Backend.create_backend_profiling_context,
         }
 
     # --- what messages are made of ------------------------------------------------------------------------------------
@@ -165,6 +173,22 @@ class Served:
         answer = getattr(self.contexts[reported["context"]], reported["notice"])(reported["network"])
         return {"agrees": answer in (True, None)}
 
+    # --- profiles -----------------------------------------------------------------------------------------------------
+
+    def profile(self, fd: int) -> None:
+        """Send the events of this process to the host by the socket `fd` while the host records."""
+        self.profiling = ServedProfiling(self.backend, socket.socket(fileno=fd))
+
+    def do_profiling_context(self, reported: Plain) -> Plain:
+        """Create a profiling context under the number in the request; return whether the backend has one."""
+        assert self.profiling is not None
+        return {"made": self.profiling.create_context(reported["context"], reported["options"])}
+
+    def do_counters(self, reported: Plain) -> Plain:
+        """Let a profiling context register its counters, and return them."""
+        assert self.profiling is not None
+        return {"counters": self.profiling.register_counters(reported["context"], reported["greatest"])}
+
     # --- networks -----------------------------------------------------------------------------------------------------
 
     def do_factory(self, reported: Plain) -> Plain:
@@ -238,7 +262,10 @@ class Served:
         network.bring(reported["bring"])
         inputs = [self._late_input(network, reader, item) for item in reported["inputs"]]
         outputs = [_late_output(network, reader, item) for item in reported["outputs"]]
+        begin = perf_counter_ns()
         self.workloads[reported["workload"]].execute(inputs, outputs)
+        if self.profiling is not None and self.profiling.is_on:
+            self.profiling.ran(self.number, (begin, perf_counter_ns()))
         network.fetch([slot for slot in reported["outputs"] if isinstance(slot, int)])
         result = [
             output
@@ -267,6 +294,9 @@ class Served:
             "constant": self.constants,
         }
         for kind, number in reported["gone"]:
+            if kind == "profiling context" and self.profiling is not None:
+                self.profiling.drop_context(number)
+                continue
             gone = cached[kind].pop(number, None)
             if isinstance(gone, ServedNetwork | TensorHandle):
                 gone.destroy()
@@ -404,11 +434,23 @@ class ServedNetwork:
         state = self._served.state
         if brought:
             self.bring(brought)
+        profiling = self._served.profiling
+        if profiling is not None and profiling.is_on:
+            self._run_timed(plan, profiling)
+        else:
+            for number, (workload, inputs, outputs, _) in enumerate(self.plans[plan]):
+                state[0] = number
+                workload.execute(inputs, outputs)
+        if fetched:
+            self.fetch(fetched)
+
+    def _run_timed(self, plan: int, profiling: ServedProfiling) -> None:
+        state, times = self._served.state, [perf_counter_ns()]
         for number, (workload, inputs, outputs, _) in enumerate(self.plans[plan]):
             state[0] = number
             workload.execute(inputs, outputs)
-        if fetched:
-            self.fetch(fetched)
+            times.append(perf_counter_ns())
+        profiling.ran(self._served.number, tuple(times))
 
     def bring(self, slots: Sequence[int]) -> None:
         """Copy the tensors with these slots from the shared memory into the backend's memory."""

@@ -88,6 +88,7 @@ class _Server:
                 return
 
     def _answer(self, message: Message) -> tuple[int, bytes]:
+        self.served.number = message.number
         try:
             if message.kind == RUN:
                 self.served.run(message.body)
@@ -108,6 +109,9 @@ class _Server:
             self.shared += reported["size"]
             self.limit(self.shared)
             self.served.map(reported["region"], message.fds[0], reported["size"], reported["writable"])
+            return {}
+        if do == "profile":
+            self.served.profile(message.fds[0])
             return {}
         if do == "make":
             self.served.make(reported["backend"], pickle.loads(base64.b64decode(reported["factory"])))

@@ -18,10 +18,12 @@ from interposer.backend.memory import TensorHandle
 from interposer.core.errors import BackendError
 from interposer.core.types import Array, TensorInfo, TensorShape
 from interposer.isolation.life import Life
+from interposer.isolation.profiling import Mark, mark
 from interposer.isolation.regions import Region, aligned, array_at, info_bytes
 from interposer.isolation.supervisor import Supervisor
 from interposer.isolation.tensors import GIVEN, MADE, ConstantHandle, SharedHandle, SharedMemory
 from interposer.isolation.wire import Packer, Plain, reading
+from interposer.profiling.recorder import active
 
 __all__ = ["Step", "Steps", "steps_of"]
 
@@ -113,6 +115,7 @@ class Steps:
     def __init__(self, factory: Network) -> None:
         self._factory, self._memory = factory, factory.memory
         self._queue: list[Step] = []
+        self._marks: list[Mark | None] = []  # of the steps in the queue, while something records
         self._known: dict[tuple[Any, ...], Step] = {}
         self._plans: dict[tuple[int, ...], Plan] = {}
         self._sent: set[int] = set()
@@ -161,6 +164,9 @@ class Steps:
 
     def add(self, step: Step) -> None:
         """Enqueue a step."""
+        if active:
+            self._marks += [None] * (len(self._queue) - len(self._marks))
+            self._marks.append(mark())
         self._queue.append(step)
         if len(self._queue) >= MOST_STEPS:
             self.flush()
@@ -191,8 +197,9 @@ class Steps:
             BackendError: the backend raised an exception.
         """
         steps, self._queue = self._queue, []
+        marks, self._marks = self._marks, []
         plan = self._plan(steps)
-        self._factory.supervisor.call(lambda life: self._run(life, plan))
+        self._factory.supervisor.call(lambda life: self._run(life, plan, marks))
         if not self._logged.isdisjoint(plan.numbers):
             self._forget_log()
         self._log.append(plan)
@@ -209,9 +216,9 @@ class Steps:
             plan = self._plans[key] = Plan(next(self._numbers), steps)
         return plan
 
-    def _run(self, life: Life, plan: Plan) -> None:
+    def _run(self, life: Life, plan: Plan, marks: Sequence[Mark | None]) -> None:
         self._catch_up(life)
-        self._execute(life, plan)
+        self._execute(life, plan, marks)
 
     def _catch_up(self, life: Life) -> None:
         """Send changed locations of tensors to the child process `life`.
@@ -244,7 +251,7 @@ class Steps:
         life.ask(reported, "the getting of memory", seconds)
         self._version = memory.version
 
-    def _execute(self, life: Life, plan: Plan) -> None:
+    def _execute(self, life: Life, plan: Plan, marks: Sequence[Mark | None] = ()) -> None:
         seconds = self._factory.supervisor.how.deadline_seconds
         if plan.number not in self._sent:
             for factory in {step.workload.factory for step in plan.steps}:
@@ -253,7 +260,11 @@ class Steps:
             life.ask(reported | {"alone": not self._sent}, "the run", seconds)
             self._sent.add(plan.number)
         brought = self._to_bring(life, plan.reads)
+        stream = self._factory.supervisor.stream
+        window = stream.begin(life.next_number, marks) if active else None
         life.run(_body(self._factory.number, plan.number, brought, ()), plan.layer_of, seconds)
+        if window is not None:
+            stream.end(window)
         if self._factory.own_memory:
             self._there |= dict.fromkeys([*brought, *plan.writes], life)
             self._host_lacks |= plan.writes
@@ -296,6 +307,7 @@ class Steps:
     def release(self) -> None:
         """Release the memory in the child, if it is running; queued steps are dropped."""
         self._queue.clear()
+        self._marks.clear()
         self._forget_log()
         self._there.clear()
         self._host_lacks.clear()
@@ -342,7 +354,11 @@ class Steps:
         }
         own = {item.slot for item in inputs if isinstance(item, SharedHandle) and self._is_own(item)}
         reported["bring"] = self._to_bring(life, own)
+        stream = self._factory.supervisor.stream
+        window = stream.begin(life.next_number, [mark()]) if active else None
         answer = life.ask(reported, what, seconds)
+        if window is not None:
+            stream.end(window)
         self._note_late([item.slot for item in outputs if isinstance(item, SharedHandle) and self._is_own(item)])
         open_ones = [item for item in outputs if not self._is_own(item)]
         with reading(f"the answer of layer {workload.title}"):

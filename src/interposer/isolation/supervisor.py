@@ -17,8 +17,10 @@ from interposer.backend.events import CRASHED, QUARANTINED, RESTARTED, BackendEv
 from interposer.core.errors import BackendCrashedError, BackendError, BackendUnavailableError
 from interposer.core.types import Array
 from interposer.isolation.life import Life
+from interposer.isolation.profiling import Stream
 from interposer.isolation.regions import Place, Region, aligned, array_bytes
 from interposer.isolation.settings import Isolation
+from interposer.profiling.recorder import active
 
 __all__ = ["Lasting", "Supervisor"]
 
@@ -50,6 +52,8 @@ class Supervisor:
         self.quarantine_reason: str | None = None
         self.first: weakref.WeakSet[Any] = weakref.WeakSet()
         self.constants = Constants(self)
+        self.stream = Stream(backend)
+        """The events of the child process for recorders."""
         self._pickled = _pickled(backend, factory)
         self._record = record
         self._life: Life | None = None
@@ -82,6 +86,8 @@ class Supervisor:
         life = self._living()
         try:
             self._drop(life)
+            if active:
+                self.stream.connect(life, self.how.deadline_seconds)
             return action(life)
         except BackendCrashedError as error:
             self._note_crash(error)
@@ -226,6 +232,7 @@ class Supervisor:
         life, self._life = self._life, None
         if life is not None:
             life.abandon()
+        self.stream.forked()
 
 
 class Constants:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.profiling.events import Category, Counter, CounterClass, Site
-from interposer.profiling.recorder import active, add_interval, sample_at
+from interposer.profiling.recorder import active, add_interval, note_lost, sample_at
 
 __all__ = [
     "FIRST_COUNTER",
@@ -230,6 +230,20 @@ class BackendProfiling:
         """Return what registers counters, for `BackendProfilingContext.register_counters`."""
         return CounterRegistration(self.backend, current_max_counter_id, self._counters)
 
+    def adopt(self, greatest: int, counters: Iterable[Counter]) -> dict[int, Counter]:
+        """Register counters that the backend has numbered in another process, and return them by number.
+
+        Raises:
+            InvalidArgumentError: the numbers do not follow each other from `greatest` on, or are too large.
+        """
+        result: dict[int, Counter] = {}
+        for number, counter in enumerate(counters, greatest + 1):
+            if counter.number != number or number >= _MOST_COUNTERS or not counter.multiplier:
+                raise InvalidArgumentError(f"the counter {counter.name!r} has the number {counter.number}")
+            result[number] = replace(counter, backend=self.backend)
+        self._counters.update(result)
+        return result
+
     def counter_status(self, number: int) -> CounterStatus:
         """Return whether a counter is captured now."""
         period = self._status.get(number, 0)
@@ -251,6 +265,10 @@ class BackendProfiling:
                 counter = self._counters.get(number)
                 if counter is not None and counter.backend == self.backend:
                     sample_at(counter, stamp.at, value * counter.multiplier)
+
+    def report_lost(self, count: int) -> None:
+        """Let recorders count intervals that the backend has lost, such as in a full buffer of its own."""
+        note_lost(count)
 
     def interval(
         self,

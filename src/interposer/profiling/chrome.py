@@ -40,9 +40,12 @@ def _events(line: Timeline) -> Iterator[dict[str, Any]]:
         title = f"{group} of process {os.getpid()}" if group == THREADS else group
         if any(track.group == group for track in line.tracks):
             yield _named("process_name", title, process)
+    children = {track.foreign.process: track.foreign.process_name for track in line.tracks if track.foreign}
+    for process, title in children.items():
+        yield _named("process_name", f"{title}, {process}", process)
     places: dict[Slice, tuple[int, int]] = {}
     for number, track in enumerate(line.tracks, 1):
-        place = _PROCESSES[track.group], number
+        place = track.foreign.process if track.foreign else _PROCESSES[track.group], number
         yield _named("thread_name", track.name, *place)
         places |= dict.fromkeys(track.slices, place)
         yield from (_slice(item, *place) for item in track.slices)

@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Category", "Counter", "CounterClass", "Instant", "Interval", "Sample", "Site", "TracedNetwork"]
+__all__ = [
+    "Category",
+    "Counter",
+    "CounterClass",
+    "ForeignThread",
+    "Instant",
+    "Interval",
+    "Sample",
+    "Site",
+    "TracedNetwork",
+]
 
 
 class Category(StrEnum):
@@ -87,10 +97,25 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignThread:
+    """A thread of another process, such as the child process of an isolated backend.
+
+    `process` is the id of that process, and `process_name` describes it. `native_id` is the number by which the
+    operating system knows the thread.
+    """
+
+    process: int
+    process_name: str
+    name: str
+    native_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Interval:
     """Something that took time: from `begin` to `end`, in nanoseconds of `time.perf_counter_ns` on the host.
 
-    `thread` is the id of the thread (`threading.get_ident`). `run` is unique in the process, and `inference` counts
+    `thread` is the id of the thread (`threading.get_ident`), or the key in `Recording.foreign` of a thread of another
+    process. `run` is unique in the process, and `inference` counts
     the recorded runs of the network from 0; both are -1 if the interval belongs to no run. The times of a device are
     converted to the host's clock.
     """

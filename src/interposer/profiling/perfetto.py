@@ -88,6 +88,8 @@ class _Writer:
         self._ids = count(1)
         self._process = next(self._ids)
         self._groups = {group: next(self._ids) for group in dict.fromkeys(track.group for track in line.tracks)}
+        children = {track.foreign.process: track.foreign.process_name for track in line.tracks if track.foreign}
+        self._children = {process: (next(self._ids), name) for process, name in children.items()}
         self._tracks = {track: next(self._ids) for track in line.tracks}
         self._threads = {track.thread: number for track, number in self._tracks.items() if track.thread}
         self._counters: dict[Counter, int] = {}
@@ -99,11 +101,19 @@ class _Writer:
         pid = os.getpid()
         process = _field(1, pid) + _field(6, process_name())
         yield _packet(_field(60, _field(1, self._process) + _field(3, process)))
+        for process_id, (number, name) in self._children.items():
+            child = _field(1, process_id) + _field(6, name)
+            yield _packet(_field(60, _field(1, number) + _field(3, child)))
         for group, number in self._groups.items():
             if group != THREADS:
                 yield self._descriptor(number, _field(2, group), self._process)
         for track, number in self._tracks.items():
-            if track.thread:
+            if track.foreign is not None:
+                owner = track.foreign.process
+                thread = _field(1, owner) + _field(2, track.foreign.native_id) + _field(5, track.name)
+                content = _field(4, thread) if track.thread else _field(2, track.name)
+                yield self._descriptor(number, content, self._children[owner][0])
+            elif track.thread:
                 thread = _field(1, pid) + _field(2, track.thread) + _field(5, track.name)
                 yield self._descriptor(number, _field(4, thread), self._process)
             else:

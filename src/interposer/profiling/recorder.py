@@ -16,10 +16,21 @@ from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError
-from interposer.profiling.events import Category, Counter, Instant, Interval, Sample, Site, TracedNetwork
+from interposer.profiling.children import Executed, Execution, told_by_children
+from interposer.profiling.events import (
+    Category,
+    Counter,
+    ForeignThread,
+    Instant,
+    Interval,
+    Sample,
+    Site,
+    TracedNetwork,
+)
 
 __all__ = [
     "CAPACITY",
+    "Fields",
     "Gauge",
     "Recorder",
     "Recording",
@@ -30,8 +41,10 @@ __all__ = [
     "begin_run",
     "current",
     "expanded",
+    "foreign_thread",
     "instant",
     "interval",
+    "note_lost",
     "on_this_thread",
     "record_run",
     "sample",
@@ -58,6 +71,9 @@ _changes: Final = threading.RLock()
 _runs: Final = itertools.count()
 _gauges: Final[weakref.WeakSet[Gauge]] = weakref.WeakSet()
 _listeners: Final[list[weakref.WeakMethod[Callable[[int], object]]]] = []
+_foreign: Final[dict[int, ForeignThread]] = {}
+_FOREIGN: Final = 1 << 31
+"""The number of threads of one process that have different keys."""
 
 
 _Batch: TypeAlias = tuple[Fields, int, int]
@@ -100,7 +116,8 @@ class _Ring:
 class Recording:
     """The events of a recorder, ordered by their begin.
 
-    `lost` is the number of events that did not fit into the ring buffers. `threads` has the names of threads by id.
+    `lost` is the number of events that did not fit into the ring buffers. `threads` has the names of threads by id, and
+    `foreign` those of other processes.
     """
 
     intervals: tuple[Interval, ...] = ()
@@ -108,6 +125,7 @@ class Recording:
     samples: tuple[Sample, ...] = ()
     lost: int = 0
     threads: dict[int, str] = field(default_factory=dict)
+    foreign: dict[int, ForeignThread] = field(default_factory=dict)
 
 
 class Recorder:
@@ -191,24 +209,45 @@ class Recorder:
         """The number of events that were dropped, because a ring buffer was full."""
         return sum(ring.lost for ring in list(self._rings.values()))
 
+    def note_lost(self, count: int) -> None:
+        """Count events that something else has lost before it could add them."""
+        (self._rings.get(get_ident()) or self._new_ring()).lost += count
+
     def clear(self) -> None:
         """Drop all events, and count lost events from 0."""
         self._rings = {}
 
+    def taken(self) -> Recorder:
+        """Return a stopped recorder with the events until now, which this one forgets.
+
+        Threads that add events at this moment may still do so for a short time.
+        """
+        result = Recorder(self.capacity, self.network, self.thread)
+        result._rings, self._rings = self._rings, {}
+        return result
+
+    @property
+    def batches(self) -> Iterator[tuple[Fields, int, int]]:
+        """The events as they were added, with the numbers of their run and inference."""
+        for ring in list(self._rings.values()):
+            yield from ring.copied()
+
     def recording(self) -> Recording:
         """Return the events that have been recorded until now."""
         rings = list(self._rings.items())
-        result: tuple[list[Interval], list[Instant], list[Sample]] = [], [], []
+        result: tuple[list[Interval], list[Instant], list[Sample], list[Executed]] = [], [], [], []
         for _, ring in rings:
             for batch in ring.copied():
                 _expand(batch, *result)
-        intervals, instants, samples = result
+        intervals, instants, samples, executed = result
+        intervals = told_by_children(intervals, executed)
         return Recording(
             tuple(sorted(_with_runs(intervals), key=lambda item: (item.begin, -item.end))),  # stable for equal times
             tuple(sorted(instants, key=lambda item: item.at)),
             tuple(sorted(samples, key=lambda item: item.at)),
             sum(ring.lost for _, ring in rings),
             {ident: ring.name for ident, ring in rings},
+            {ident: _foreign[ident] for ident in {item.thread for item in intervals} & _foreign.keys()},
         )
 
     def __enter__(self) -> Recorder:
@@ -247,7 +286,13 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _expand(batch: _Batch, intervals: list[Interval], instants: list[Instant], samples: list[Sample]) -> None:
+def _expand(
+    batch: _Batch,
+    intervals: list[Interval],
+    instants: list[Instant],
+    samples: list[Sample],
+    executed: list[Executed],
+) -> None:
     recorded, run, inference = batch
     fields = iter(recorded)
     for what, begin, value, thread in zip(fields, fields, fields, fields, strict=True):
@@ -255,6 +300,8 @@ def _expand(batch: _Batch, intervals: list[Interval], instants: list[Instant], s
             samples.append(Sample(what, begin, value, thread))
         elif isinstance(what, Together):
             intervals += [Interval(site, begin, value, thread, run, inference) for site in what]
+        elif isinstance(what, Execution):
+            executed.append(Executed(what, begin, value, thread, run))
         elif value is None:
             instants.append(Instant(what, begin, thread, run, inference))
         else:
@@ -264,7 +311,7 @@ def _expand(batch: _Batch, intervals: list[Interval], instants: list[Instant], s
 def expanded(fields: Fields, run: int = -1, inference: int = -1) -> list[Interval]:
     """Return the intervals in a list of fields, which a recorder was given with these numbers, in their order."""
     result: list[Interval] = []
-    _expand((fields, run, inference), result, [], [])
+    _expand((fields, run, inference), result, [], [], [])
     return result
 
 
@@ -272,16 +319,17 @@ class RunTrace:
     """Collects the events of one run in `fields`, which several threads may extend, until `finish`.
 
     A trace without `finish` is dropped. `inferences` numbers the recorded runs of the network, in the order of their
-    ends.
+    ends; `inference` is the number of this one, or -1 before the end.
     """
 
-    __slots__ = ("begin", "fields", "inferences", "recorders", "run", "thread")
+    __slots__ = ("begin", "fields", "inference", "inferences", "recorders", "run", "thread")
 
     def __init__(self, recorders: list[Recorder], inferences: Iterator[int]) -> None:
         self.begin = perf_counter_ns()
         self.recorders, self.inferences = recorders, inferences
         self.fields: Fields = []
         self.run = next(_runs)
+        self.inference = -1
         self.thread = get_ident()
 
     def add(self, site: Site, begin: int) -> int:
@@ -292,9 +340,9 @@ class RunTrace:
 
     def finish(self) -> None:
         """Add the events to the recorders that were active when the run began."""
-        inference = next(self.inferences)
+        self.inference = next(self.inferences)
         for recorder in self.recorders:
-            recorder.add(self.fields, self.run, inference)
+            recorder.add(self.fields, self.run, self.inference)
 
 
 @contextmanager
@@ -418,6 +466,23 @@ def add_interval(site: Site, begin: int, end: int, thread: int) -> None:
     for recorder in tuple(active):
         if recorder.wants(None, thread or me):
             recorder.add([site, begin, end, thread])
+
+
+def foreign_thread(thread: ForeignThread, number: int) -> int:
+    """Return the key of a thread of another process, by which events refer to it.
+
+    `number` distinguishes the threads of one process, from 0 on.
+    """
+    key = thread.process * _FOREIGN + number
+    _foreign[key] = thread
+    return key
+
+
+def note_lost(count: int) -> None:
+    """Let all recorders count events that a backend lost before it could report them."""
+    for recorder in tuple(active):
+        if count > 0:
+            recorder.note_lost(count)
 
 
 def sample_at(counter: Counter, at: int, value: float) -> None:

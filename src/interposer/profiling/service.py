@@ -22,14 +22,18 @@ _log: Final = logging.getLogger("interposer.profiling")
 
 
 class ProfilingService:
-    """The counters of a runtime, and the profiling contexts of its backends, which recorders begin and end."""
+    """The counters of a runtime, and the profiling contexts of its backends, which recorders begin and end.
 
-    def __init__(self) -> None:
-        self.counters: dict[int, Counter] = {}
+    `counters` gets the registered counters by number; the numbers are above `greatest`.
+    """
+
+    def __init__(self, counters: dict[int, Counter] | None = None, greatest: int = FIRST_COUNTER - 1) -> None:
+        self.counters: dict[int, Counter] = {} if counters is None else counters
         self._contexts: dict[str, tuple[BackendProfiling, BackendProfilingContext]] = {}
-        self._greatest = FIRST_COUNTER - 1
+        self._greatest = greatest
         self._lock = threading.RLock()
         self._enabled = self._is_polling = False
+        self._recorders = 0
         self._over = threading.Event()
         when_changed(self._changed)
 
@@ -53,6 +57,11 @@ class ProfilingService:
             if context is not None:
                 _log.warning("backend %s: its profiling context is a %s", backend, type(context).__name__)
             return
+        self.attach(profiling, context)
+
+    def attach(self, profiling: BackendProfiling, context: BackendProfilingContext) -> None:
+        """Let a context register its counters, and begin its profiling if something records."""
+        backend = profiling.backend
         with self._lock:
             self._register(backend, profiling, context)
             if self._enabled:
@@ -107,8 +116,11 @@ class ProfilingService:
         return result
 
     def _changed(self, recorders: int) -> None:
-        """Begin or end the profiling of all backends; called before the last recorder stops."""
+        """Begin or end the profiling of all backends; called before a recorder stops, which gets all events first."""
         with self._lock:
+            fewer, self._recorders = recorders < self._recorders, recorders
+            if fewer and recorders and self._enabled:
+                self.capture()
             if bool(recorders) == self._enabled or not self._contexts:
                 return
             if recorders:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from interposer.profiling.events import Category, Instant, Interval, Sample
+from interposer.profiling.events import Category, ForeignThread, Instant, Interval, Sample
 from interposer.profiling.recorder import Recording
 
 __all__ = ["BACKENDS", "DEVICES", "THREADS", "Flow", "Slice", "Timeline", "Track", "timeline"]
@@ -35,13 +36,15 @@ class Slice:
 class Track:
     """A row of the timeline. `group` is `THREADS`, `BACKENDS` or `DEVICES`.
 
-    `thread` is the id of the thread for a track of `THREADS`. `slices` are ordered, the outer ones first.
+    `thread` is the id of the thread for a track of `THREADS`, and `foreign` describes a thread of another process.
+    `slices` are ordered, the outer ones first.
     """
 
     group: str
     name: str
     slices: list[Slice]
     thread: int = 0
+    foreign: ForeignThread | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def timeline(recording: Recording) -> Timeline:
     those of devices on that of the device. Concurrent intervals of one backend are on several tracks.
     """
     tracks = [
-        *_tracks(THREADS, _by_thread(recording)),
+        *_tracks(THREADS, _by_thread(recording), recording.foreign),
         *_tracks(BACKENDS, _by_backend(recording)),
         *_tracks(DEVICES, _by_device(recording)),
     ]
@@ -83,7 +86,8 @@ def _by_thread(recording: Recording) -> dict[tuple[str, int], list[Interval]]:
     result: dict[tuple[str, int], list[Interval]] = {}
     for item in recording.intervals:
         if item.thread:
-            name = recording.threads.get(item.thread) or f"thread {item.thread}"
+            foreign = recording.foreign.get(item.thread)
+            name = foreign.name if foreign else recording.threads.get(item.thread) or f"thread {item.thread}"
             result.setdefault((name, item.thread), []).append(item)
     return result
 
@@ -104,10 +108,15 @@ def _by_device(recording: Recording) -> dict[tuple[str, int], list[Interval]]:
     return dict(sorted(result.items()))
 
 
-def _tracks(group: str, intervals: Mapping[tuple[str, int], Sequence[Interval]]) -> Iterator[Track]:
+def _tracks(
+    group: str,
+    intervals: Mapping[tuple[str, int], Sequence[Interval]],
+    foreign: Mapping[int, ForeignThread] = MappingProxyType({}),
+) -> Iterator[Track]:
     for (name, thread), items in intervals.items():
         for number, slices in enumerate(_lanes(items)):
-            yield Track(group, f"{name} ({number + 1})" if number else name, slices, thread if not number else 0)
+            title = f"{name} ({number + 1})" if number else name
+            yield Track(group, title, slices, thread if not number else 0, foreign.get(thread))
 
 
 def _lanes(items: Sequence[Interval]) -> list[list[Slice]]:

@@ -120,6 +120,7 @@ class DynamicProfilingContext(BackendProfilingContext):
                 text = f"collect wrote {count.value:,} intervals, but had room for {_ROOM:,}"
                 raise BackendContractError(text, backend=self._library.id)
             self.lost += lost.value
+            self._profiling.report_lost(lost.value)
             for row in self._room[: count.value]:
                 self._record(row)
             if count.value < _ROOM:

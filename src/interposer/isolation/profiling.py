@@ -1,0 +1,402 @@
+"""The host's side of the profiles of a child process: its events become events of the host's recorders.
+
+A thread of the host reads the events, so that runs do not wait for them. Times are converted to the host's clock. The
+events of a run of the child belong to the run of the network that the host was executing.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+import threading
+import weakref
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Mapping, Sequence
+from threading import get_ident
+from time import perf_counter_ns
+from typing import Any, Final, NamedTuple
+
+from interposer.core.types import Array
+from interposer.isolation import events
+from interposer.isolation.life import Life
+from interposer.profiling.backends import CounterTimestamp, DeviceClock
+from interposer.profiling.children import Execution, waiting
+from interposer.profiling.events import Category, Counter, CounterClass, ForeignThread, Site
+from interposer.profiling.recorder import Fields, RunTrace, active, current, foreign_thread, note_lost, when_changed
+
+__all__ = ["Mark", "Reported", "Stream", "counter_of", "mark"]
+
+_log: Final = logging.getLogger("interposer.profiling")
+_PATIENCE: Final = 1.0
+"""Seconds to wait for an answer of the child before profiling goes on without it."""
+_NO_NATIVE_ID: Final = 1 << 22
+"""The least number of a thread whose native id is not known; native ids are smaller."""
+_MOST_WINDOWS: Final = 1 << 12
+_MOST_PENDING: Final = 1 << 18
+"""The number of events that wait for the end of their run; more are lost."""
+
+
+class Mark(NamedTuple):
+    """The moment at which a thread of the host sent a layer to the child, in a run that is recorded."""
+
+    trace: RunTrace
+    execution: Execution
+
+
+def mark() -> Mark | None:
+    """Return the mark of a layer that this thread sends now; None if it executes no recorded run."""
+    me = get_ident()
+    trace = current.get(me)
+    return None if trace is None else Mark(trace, Execution(me, perf_counter_ns()))
+
+
+class _Window:
+    """One message that lets the child run layers: the marks of these, and the times of the message on the host."""
+
+    __slots__ = ("begin", "end", "marks", "trace")
+
+    def __init__(self, marks: Sequence[Mark | None], trace: RunTrace | None) -> None:
+        self.marks, self.trace = marks, trace
+        self.begin, self.end = perf_counter_ns(), 0
+
+
+class Reported:
+    """What a child process reports to one context: samples of its `counters`, which are known by their numbers."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.counters: dict[int, Counter] = {}
+        self.reported: deque[CounterTimestamp] = deque(maxlen=1 << 16)
+
+
+class Stream:
+    """The events of a backend's child process, which are read while something records. Thread-safe."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        self._site = waiting(backend)
+        self._connection: _Connection | None = None
+        self._contexts: weakref.WeakValueDictionary[int, Reported] = weakref.WeakValueDictionary()
+        self._lock = threading.Lock()
+        self._recorders = 0
+        when_changed(self._changed)
+
+    def add_context(self, context: Reported) -> None:
+        """Let a context get the samples of its counters."""
+        self._contexts[context.number] = context
+
+    def connect(self, life: Life, seconds: float | None) -> None:
+        """Let a child process send its events from now on; it does so only while something records.
+
+        The caller has the right to use `life`. A failure is logged.
+        """
+        connection = self._connection
+        if connection is not None and connection.is_on and connection.life() is life:
+            return
+        with self._lock:
+            if self._connection is not None and self._connection.life() is life:
+                self._switch(bool(active))
+                return
+            try:
+                here, there = socket.socketpair()
+            except OSError as error:
+                _log.warning("the events of backend %s are not recorded: %s", self.backend, error)
+                return
+            try:
+                life.ask({"do": "profile"}, "the begin of profiling", seconds, fds=[there.fileno()])
+            except BaseException:
+                here.close()
+                raise
+            finally:
+                there.close()
+            self._connection = _Connection(self.backend, life, here, self._contexts)
+            self._switch(bool(active))
+
+    def _switch(self, on: bool) -> None:
+        connection = self._connection
+        if connection is not None and connection.is_on != on:
+            connection.command(events.ON if on else events.OFF)
+            connection.is_on = on
+
+    def begin(self, number: int, marks: Sequence[Mark | None]) -> _Window | None:
+        """Note that the child gets a message with this number, which runs these layers; None if nothing records."""
+        connection = self._connection
+        if connection is None or not connection.is_on:
+            return None
+        return connection.begin(number, _Window(marks, current.get(get_ident())))
+
+    def end(self, window: _Window) -> None:
+        """Note that the child has answered."""
+        window.end = perf_counter_ns()
+        if window.trace is not None:
+            window.trace.fields += (self._site, window.begin, window.end, get_ident())
+
+    def select(self, number: int, period: int, counters: Sequence[int]) -> None:
+        """Choose the counters that the context with this number captures."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.command(events.SELECT, [number, period, list(counters)])
+
+    def _changed(self, recorders: int) -> None:
+        """Begin or end to record; called before a recorder stops, which gets all events first."""
+        with self._lock:
+            fewer, self._recorders = recorders < self._recorders, recorders
+            if self._connection is None:
+                return
+            if fewer and recorders:
+                self._connection.command(events.FLUSH)
+            else:
+                self._switch(bool(recorders))
+            if not recorders:
+                self._connection.forget()
+
+    def flush(self) -> None:
+        """Wait until the recorders have all events of the child until now."""
+        with self._lock:
+            if self._connection is not None and self._connection.is_on:
+                self._connection.command(events.FLUSH)
+
+    def forked(self) -> None:
+        """Forget the connection in a fork of the host: the child process belongs to the parent."""
+        self._lock = threading.Lock()
+        connection, self._connection = self._connection, None
+        self._recorders = 0
+        if connection is not None:
+            connection.close()
+
+
+class _Connection:
+    """The connection to one child process, and the thread that reads from it."""
+
+    def __init__(self, backend: str, life: Life, end: socket.socket, contexts: Mapping[int, Reported]) -> None:
+        self.backend, self.life, self.pid = backend, weakref.ref(life), life.pid
+        self.is_on = False
+        self._end, self._contexts = end, contexts
+        self._clock: DeviceClock | None = None
+        self._sites: dict[int, Site] = {}
+        self._counters: dict[int, tuple[Counter, Reported | None]] = {}
+        self._threads: dict[int, int] = {}
+        self._windows: deque[tuple[int, _Window]] = deque(maxlen=_MOST_WINDOWS)
+        self._steps: list[_Steps] = []
+        self._pending: dict[RunTrace, list[Fields]] = {}
+        self._held = 0
+        self._lock = threading.Lock()
+        self._answered = threading.Event()
+        self._sent = 0
+        self.is_over = False
+        threading.Thread(target=self._read, name="interposer-events", daemon=True).start()
+
+    def command(self, kind: int, body: bytes | list[Any] = b"") -> None:
+        """Send a command and wait for the answer, so that all earlier events are in the recorders.
+
+        If the child does not answer in time, this is logged.
+        """
+        if self.is_over:
+            self._settle()
+            return
+        self._answered.clear()
+        self._sent = perf_counter_ns()
+        try:
+            events.send(self._end, kind, body)
+        except OSError:
+            return
+        if not self._answered.wait(_PATIENCE) and not self.is_over:
+            _log.warning("the child process of backend %s does not send its events in time", self.backend)
+        self._settle()
+
+    def begin(self, number: int, window: _Window) -> _Window:
+        """Note a message of the host."""
+        self._windows.append((number, window))
+        return window
+
+    def forget(self) -> None:
+        """Drop the events of runs that have not ended, when nothing records any more."""
+        with self._lock:
+            self._drop()
+            self._steps.clear()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.is_over = True
+        self._end.close()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self._take(events.receive(self._end))
+        except EOFError:
+            pass
+        except (events.WrongEventsError, KeyError, TypeError, ValueError, struct.error) as error:
+            text = "the child process of backend %s sends events that make no sense (%s: %s); they are not recorded"
+            _log.warning(text, self.backend, type(error).__name__, error)
+        self.is_over = True
+        self._answered.set()
+        self._end.close()
+
+    def _take(self, part: events.Part) -> None:
+        match part.kind:
+            case events.SITE:
+                described = dict(part.plain)
+                number = int(described.pop("number"))
+                self._sites[number] = _site(described)
+            case events.COUNTER:
+                self._add_counter(part.plain)
+            case events.THREAD:
+                self._add_thread(part.plain)
+            case events.EVENTS:
+                self._add_rows(part.numbers(events.WIDTH))
+            case events.STEPS:
+                number, thread, *times = part.numbers()[:, 0].tolist()
+                self._steps.append(_Steps(number, thread, times))
+            case events.LOST:
+                note_lost(int(part.numbers()[0, 0]))
+            case events.DONE:
+                _, now = part.numbers()[:, 0].tolist()
+                self._correlate(now)
+                self._answered.set()
+                return
+            case _:
+                raise events.WrongEventsError(f"a message of kind {part.kind}")
+        self._settle()
+
+    def _correlate(self, now: int) -> None:
+        """Relate the child's clock to the host's, by a time that it read between a command and its answer.
+
+        Both normally read the same clock. Then the child's time is between the two of the host, and is used unchanged.
+        """
+        received = perf_counter_ns()
+        if self._sent <= now <= received and self._clock is None:
+            return
+        if self._clock is None:
+            self._clock = DeviceClock()
+        self._clock.correlate(now, min(self._sent, received), received)
+
+    def _to_host(self, at: int) -> int:
+        return at if self._clock is None else self._clock.to_host(at)
+
+    def _add_counter(self, plain: Any) -> None:
+        context = self._contexts.get(int(plain["context"]))
+        counter = counter_of(plain["counter"])
+        if context is not None:
+            counter = context.counters.get(counter.number, counter)
+        self._counters[int(plain["number"])] = counter, context
+
+    def _add_thread(self, plain: Any) -> None:
+        name, native = str(plain["name"]), int(plain["native"])
+        place = len(self._threads)
+        thread = ForeignThread(self.pid, f"child process of {self.backend}", name, native or _NO_NATIVE_ID + place)
+        self._threads[int(plain["thread"])] = foreign_thread(thread, place)
+
+    def _add_rows(self, rows: Array) -> None:
+        windows = [window for _, window in _copied(self._windows)]
+        with self._lock:
+            for number, begin, value, thread in rows.tolist():
+                if number in self._counters:
+                    self._add_sample(*self._counters[number], begin, value)
+                    continue
+                end = None if value == events.INSTANT else self._to_host(value)
+                begin = self._to_host(begin)
+                fields = [self._sites[number], begin, end, self._threads[thread] if thread else 0]
+                self._give(fields, _trace_at(begin, windows))
+
+    def _add_sample(self, counter: Counter, context: Reported | None, at: int, bits: int) -> None:
+        [value] = struct.unpack("<d", struct.pack("<q", bits))
+        if context is not None:
+            stamp = CounterTimestamp(self._to_host(at), {counter.number: value / counter.multiplier})
+            context.reported.append(stamp)
+            return
+        for recorder in tuple(active):
+            if recorder.wants_all:
+                recorder.add([counter, self._to_host(at), value, get_ident()])
+
+    # --- belonging to runs --------------------------------------------------------------------------------------------
+
+    def _give(self, fields: Fields, trace: RunTrace | None) -> None:
+        """Add an event to the recorders of its run, which may not have ended yet; else to all that want it."""
+        if trace is not None:
+            self._pending.setdefault(trace, []).append(fields)
+            self._held += 1
+            if self._held > _MOST_PENDING:
+                note_lost(self._held)
+                self._drop()
+            return
+        for recorder in tuple(active):
+            if recorder.wants(None, fields[3]):
+                recorder.add(fields)
+
+    def _drop(self) -> None:
+        self._pending.clear()
+        self._held = 0
+
+    def _settle(self) -> None:
+        """Give all events whose runs have ended to the recorders of these runs."""
+        with self._lock:
+            for trace in [item for item in self._pending if item.inference >= 0]:
+                events_of_run = self._pending.pop(trace)
+                self._held -= len(events_of_run)
+                for fields in events_of_run:
+                    _add(trace, fields)
+            if self._steps:
+                windows = dict(_copied(self._windows))
+                self._steps = [item for item in self._steps if not self._give_steps(item, windows.get(item.number))]
+
+    def _give_steps(self, item: _Steps, window: _Window | None) -> bool:
+        """Add the layers that the child has run; return False if this has to wait for the end of the run."""
+        if window is None:
+            return True
+        if not window.end or any(sent is not None and sent.trace.inference < 0 for sent in window.marks):
+            return False
+        times = [min(max(self._to_host(at), window.begin), window.end) for at in item.times]
+        for sent, begin, end in zip(window.marks, times, times[1:], strict=False):
+            if sent is not None:
+                _add(sent.trace, [sent.execution, begin, end, self._threads[item.thread]])
+        return True
+
+
+def _add(trace: RunTrace, fields: Fields) -> None:
+    for recorder in trace.recorders:
+        recorder.add(fields, trace.run, trace.inference)
+
+
+def _copied(windows: deque[tuple[int, _Window]]) -> list[tuple[int, _Window]]:
+    while True:
+        try:
+            return list(windows)
+        except RuntimeError:  # another thread has added a window concurrently
+            continue
+
+
+class _Steps(NamedTuple):
+    """The begins of the layers that the child ran for one message, and the end of the last one, on its own clock."""
+
+    number: int
+    thread: int
+    times: Sequence[int]
+
+
+def _trace_at(at: int, windows: Sequence[_Window]) -> RunTrace | None:
+    """Return the run in which the child was at a moment, or None. The windows are in the order of their times."""
+    place = bisect_right(windows, at, key=lambda window: window.begin) - 1
+    if place < 0 or windows[place].end and windows[place].end < at:
+        return None
+    return windows[place].trace
+
+
+def _site(plain: Mapping[str, Any]) -> Site:
+    known = {
+        **plain,
+        "category": Category(plain["category"]),
+        "layers": tuple(map(str, plain["layers"])),
+        "details": tuple((str(name), str(value)) for name, value in plain["details"]),
+    }
+    return Site(**known)
+
+
+def counter_of(plain: Mapping[str, Any]) -> Counter:
+    """Return the counter that a child process has described."""
+    details = tuple((str(name), str(value)) for name, value in plain["details"])
+    return Counter(**{**plain, "kind": CounterClass(plain["kind"]), "details": details})

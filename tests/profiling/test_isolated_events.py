@@ -1,0 +1,259 @@
+"""Events of backends in child processes: they cross the process border, and belong to the runs of the host."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from time import perf_counter_ns
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer import Network, Runtime, TensorInfo
+from interposer.isolation import events
+from interposer.isolation.profiling import _Connection
+from interposer.profiling import Category, Interval, Recording
+from interposer.profiling.chrome import chrome_trace
+from interposer.runtime import CreationOptions
+from tests.counting import Counting
+from tests.isolating import needs_linux
+
+pytestmark = needs_linux
+X = np.ones((2, 3), np.float32)
+
+
+def adding() -> Network:
+    network = Network("adding")
+    x = network.add_input_layer(0, TensorInfo((2, 3)), name="x")
+    total = network.add_addition_layer(x, x, name="add")
+    network.add_output_layer(0, network.add_multiplication_layer(total, total, name="mul"), name="y")
+    return network
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    with Runtime(CreationOptions(isolate=["Counting"])) as created:
+        created.registry.register("Counting", Counting)
+        yield created
+
+
+@pytest.fixture
+def model(runtime: Runtime) -> ip.Model:
+    return ip.load(adding(), ["Counting"], runtime=runtime, fallback=False)
+
+
+def of(recording: Recording, category: Category) -> list[Interval]:
+    return [item for item in recording.intervals if item.site.category is category]
+
+
+def test_each_layer_has_the_time_and_the_thread_of_the_child(model: ip.Model) -> None:
+    with ip.profile() as profile:
+        for _ in range(3):
+            model.run([X])
+    recording = profile.recording
+    layers = of(recording, Category.LAYER)
+    assert [(item.site.name, item.run - layers[0].run) for item in layers] == [
+        (name, run) for run in range(3) for name in ("add", "mul")
+    ]
+    assert profile.lost == 0
+    [key] = {item.thread for item in layers}
+    thread = recording.foreign[key]
+    assert thread.process != os.getpid()
+    assert (thread.name, thread.process_name) == ("MainThread", "child process of Counting")
+    runs = {item.run: item for item in of(recording, Category.RUN)}
+    for item in layers:
+        assert runs[item.run].begin <= item.begin <= item.end <= runs[item.run].end
+
+
+def test_intervals_of_the_child_are_inside_of_their_layers_and_belong_to_their_runs(model: ip.Model) -> None:
+    with ip.profile() as profile:
+        for _ in range(3):
+            model.run([X])
+    recording = profile.recording
+    kernels = of(recording, Category.KERNEL)
+    assert Counter(item.site.name for item in kernels) == {"add call": 3, "add kernel": 3, "multiply call": 3}
+    layers = {(item.run, item.site.name): item for item in of(recording, Category.LAYER)}
+    for item in kernels:
+        layer = layers[item.run, "mul" if item.site.name == "multiply call" else "add"]
+        assert layer.inference == item.inference
+        slack = 2_000_000 if item.site.device else 0  # of the relation between the clocks
+        assert layer.begin - slack <= item.begin <= item.end <= layer.end + slack
+        assert item.site.backend == "Counting"
+    assert {(item.site.name, item.thread == 0, item.site.bytes) for item in kernels if item.site.device} == {
+        ("add kernel", True, None)
+    }
+    multiplied = {item.thread for item in kernels if item.site.name == "multiply call"}
+    assert {recording.foreign[thread].process for thread in multiplied} == {
+        recording.foreign[item.thread].process for item in layers.values()
+    }
+    assert multiplied.isdisjoint({item.thread for item in layers.values()})
+
+
+def test_counters_of_the_child_have_the_numbers_units_and_values_of_the_runtime(
+    model: ip.Model, runtime: Runtime
+) -> None:
+    with ip.profile() as profile:
+        for _ in range(3):
+            model.run([X])
+    samples = [item for item in profile.recording.samples if item.counter.name == "additions"]
+    assert sum(item.value for item in samples) == 3
+    assert samples[0].counter is runtime.profiling.counters[5]
+    counter = samples[0].counter
+    assert (counter.units, counter.backend, counter.device, counter.multiplier) == (
+        "additions", "Counting", "unit 0", 0.5,
+    )  # fmt: skip
+
+
+def test_a_copy_that_waits_for_the_child_begins_when_the_wait_is_over(model: ip.Model) -> None:
+    with ip.profile() as profile:
+        model.run([X])
+    recording = profile.recording
+    [wait] = [item for item in recording.intervals if item.site.name == "wait for Counting"]
+    [given] = [item for item in recording.intervals if item.site.name == "give out outputs"]
+    assert max(item.end for item in of(recording, Category.LAYER)) <= wait.end <= given.begin
+
+
+def test_nothing_crosses_the_border_when_nothing_records(model: ip.Model, runtime: Runtime) -> None:
+    model.run([X])
+    with ip.profile() as profile:
+        pass
+    assert of(profile.recording, Category.KERNEL) == of(profile.recording, Category.LAYER) == []
+
+
+def test_a_profile_of_one_call_has_the_events_of_this_call_alone(model: ip.Model) -> None:
+    first, second = ip.Profile(), ip.Profile()
+    with ip.profile() as around:
+        model.run([X], profile=first)
+        model.run([X], profile=second)
+    for profile in (first, second):
+        assert [item.site.name for item in of(profile.recording, Category.LAYER)] == ["add", "mul"]
+        assert len(of(profile.recording, Category.KERNEL)) == 3
+    assert len(of(around.recording, Category.LAYER)) == 4
+
+
+def test_the_profiler_of_a_network_has_the_steps_of_the_child(model: ip.Model, runtime: Runtime) -> None:
+    [number] = runtime.loaded_networks
+    profiler = runtime.get_profiler(number)
+    profiler.enable_profiling(True)
+    model.run([X])
+    profiler.enable_profiling(False)
+    assert "add call" in profiler.as_json()
+
+
+def test_a_child_that_dies_loses_only_its_own_events_and_its_successor_is_recorded(
+    model: ip.Model, runtime: Runtime
+) -> None:
+    with ip.profile() as profile:
+        model.run([X], profile=ip.Profile())  # at its end, the child has sent all events
+        os.kill(runtime.registry.get("Counting").supervisor.life.pid, signal.SIGKILL)
+        model.run([X])
+        model.run([X])
+    recording = profile.recording
+    names = [item.site.name for item in of(recording, Category.LAYER)]
+    assert names == ["add", "mul"] * 3
+    first, *_, last = of(recording, Category.RUN)
+    processes = {
+        run: {recording.foreign[item.thread].process for item in of(recording, Category.LAYER) if item.run == run}
+        for run in (first.run, last.run)
+    }
+    assert len(processes[first.run]) == len(processes[last.run]) == 1
+    assert processes[first.run] != processes[last.run]
+
+
+def test_a_child_of_many_events_loses_some_and_counts_them(model: ip.Model) -> None:
+    many = X.copy()
+    many[0, 0] = 1000
+    with ip.profile() as profile:
+        model.run([many])
+    found = sum(item.site.name == "many" for item in profile.recording.intervals)
+    assert found + profile.lost >= 200_000
+    assert [item.site.name for item in of(profile.recording, Category.LAYER)] == ["add", "mul"]
+
+
+def test_threads_of_the_child_are_in_a_process_of_their_own_in_a_chrome_trace(model: ip.Model) -> None:
+    with ip.profile() as profile:
+        model.run([X])
+    items = json.loads(chrome_trace(profile.recording))["traceEvents"]
+    [foreign] = {thread.process for thread in profile.recording.foreign.values()}
+    assert {item["name"] for item in items if item.get("pid") == foreign and item["ph"] == "X"} == {
+        "add", "mul", "add call", "multiply call",
+    }  # fmt: skip
+    names = [item["args"]["name"] for item in items if item["name"] == "process_name"]
+    assert f"child process of Counting, {foreign}" in names
+
+
+def test_two_runtimes_with_one_isolated_backend_record_each_event_once() -> None:
+    with Runtime(CreationOptions(isolate=["Counting"])) as one, Runtime(CreationOptions(isolate=["Counting"])) as two:
+        for runtime in (one, two):
+            runtime.registry.register("Counting", Counting)
+        models = [ip.load(adding(), ["Counting"], runtime=runtime) for runtime in (one, two)]
+        with ip.profile() as profile:
+            for model in models:
+                model.run([X])
+    assert len(of(profile.recording, Category.LAYER)) == 4
+    assert len(of(profile.recording, Category.KERNEL)) == 6
+
+
+def test_runs_on_several_threads_keep_their_own_events(model: ip.Model) -> None:
+    with ip.profile() as profile:
+        workers = [threading.Thread(target=lambda: [model.run([X]) for _ in range(5)]) for _ in range(3)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    layers = Counter((item.run, item.site.name) for item in of(profile.recording, Category.LAYER))
+    assert len(layers) == 30
+    assert set(layers.values()) == {1}
+    runs = {item.run: item for item in of(profile.recording, Category.RUN)}
+    for item in [*of(profile.recording, Category.LAYER), *of(profile.recording, Category.KERNEL)]:
+        assert item.run in runs
+        if not item.site.device:
+            assert runs[item.run].begin <= item.begin <= item.end <= runs[item.run].end
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"nonsense" * 8, b"iprE\x04\x00\x00\x00\x07\x00\x00\x00" + b"1234567", b"iprE\x01\x00\x00\x00\x02\x00\x00\x00{}"],
+)
+def test_a_child_that_sends_nonsense_is_not_recorded_and_runs_go_on(
+    damage: bytes, model: ip.Model, runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, there = socket.socketpair()
+    with there, caplog.at_level(logging.WARNING, "interposer.profiling"):
+        connection = _Connection("Counting", runtime.registry.get("Counting").supervisor.life, here, {})
+        there.sendall(damage)
+        while not connection.is_over:
+            time.sleep(0.001)
+    [result] = model.run([X])
+    np.testing.assert_array_equal(result, 4 * X)
+    assert any("events that make no sense" in item.getMessage() for item in caplog.records)
+
+
+def test_a_clock_that_differs_from_the_hosts_is_related_to_it(model: ip.Model, runtime: Runtime) -> None:
+    connection = runtime.registry.get("Counting").supervisor.stream._connection
+    connection._sent = perf_counter_ns()
+    connection._correlate(perf_counter_ns() + 10**12)
+    assert abs(connection._to_host(perf_counter_ns() + 10**12) - perf_counter_ns()) < 10**9
+
+
+def test_messages_of_all_lengths_arrive_whole() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        sender = threading.Thread(target=events.send, args=(here, events.EVENTS, bytes(800_000)))
+        sender.start()
+        assert events.receive(there).numbers(events.WIDTH).shape == (25_000, 4)
+        sender.join()
+        here.close()
+        with pytest.raises(EOFError):
+            events.receive(there)
