@@ -278,6 +278,7 @@ class BackendProfiling:
         *,
         clock: DeviceClock | None = None,
         category: Category = Category.KERNEL,
+        kind: str = "",
         layer: str = "",
         device: str = "",
         bytes: int | None = None,
@@ -294,6 +295,7 @@ class BackendProfiling:
             end: the end in nanoseconds.
             clock: the clock of the device that measured the times; None for the host's.
             category: what the interval is about.
+            kind: the operator of the step, as the backend calls it.
             layer: the name of the layer that it computes, if it is known.
             device: the device that it ran on; it gets a track of its own.
             bytes: the bytes that were moved.
@@ -302,10 +304,10 @@ class BackendProfiling:
         """
         if not active:
             return
-        key = category, name, layer, device, bytes, flops
+        key = category, name, kind, layer, device, bytes, flops
         site = self._sites.get(key)
         if site is None:
-            facts = Site(category, name, "", None, layer, "", self.backend, device, (), (), bytes, flops)
+            facts = Site(category, name, kind, None, layer, "", self.backend, device, (), (), bytes, flops)
             site = self._sites.setdefault(key, facts)
         if clock is not None:
             begin, end = clock.to_host(begin), clock.to_host(end)

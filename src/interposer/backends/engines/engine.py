@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -14,6 +15,8 @@ import numpy as np
 
 from interposer.backend import (
     Backend,
+    BackendProfiling,
+    BackendProfilingContext,
     LayerSupport,
     MemoryManager,
     OptimizationViews,
@@ -28,6 +31,7 @@ from interposer.backend import (
 )
 from interposer.backends.engines.engine_options import Chosen, Option, chosen
 from interposer.backends.engines.memory import bytes_of, largest_moment
+from interposer.backends.engines.profiles import EngineProfiles, EngineStep
 from interposer.core.errors import BackendContractError, OptionError
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer, Value
@@ -35,6 +39,7 @@ from interposer.ops import PreCompiled
 
 __all__ = ["Engine", "Executable", "RefusedError", "shortened"]
 
+_log: Final = logging.getLogger("interposer.profiling")
 _CACHED: Final = 8192
 """The number of cached trial verdicts per engine; the oldest are evicted first."""
 _MOST_TEXT: Final = 1000
@@ -62,6 +67,10 @@ class Executable(ABC):
     """The number of copies of the weights that the engine makes, for the memory estimate; most engines repack them."""
     held: int = 0
     """The memory of the executable in bytes, as estimated by `Engine`."""
+    layers: frozenset[str] = frozenset()
+    """The names of the network's layers that the executable computes."""
+    profiles: EngineProfiles | None = None
+    """Where measured steps are reported."""
 
     def held_weights(self, view: SubgraphView) -> int:
         """Return the size of the engine's copies of the weights, in bytes."""
@@ -70,6 +79,15 @@ class Executable(ABC):
     @abstractmethod
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Compute the subgraph's outputs from its inputs, in place into `outputs`; all arrays are contiguous."""
+
+    def run_measured(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[EngineStep]:
+        """Do what `run` does while a profile records, and return the steps that the engine measured in this run."""
+        self.run(inputs, outputs)
+        return ()
+
+    def end_measuring(self) -> Sequence[EngineStep]:
+        """Return the steps of all measured runs that `run_measured` did not return; called when recording ends."""
+        return ()
 
 
 class _Unread(Executable):
@@ -100,6 +118,7 @@ class Engine(Backend):
 
     def __init__(self) -> None:
         self._reasons = _Reasons()
+        self._profiles = EngineProfiles()
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -150,6 +169,7 @@ class Engine(Backend):
         except RefusedError as refusal:
             return OptimizationViews.all_failed(view, str(refusal))
         created.held = created.held_weights(view) + largest_moment(view)
+        created.layers, created.profiles = frozenset(layer.name for layer in view), self._profiles
         whole = PreCompiled(object=created, num_outputs=len(view.outputs))
         return OptimizationViews(view, substitutions=[Substitution(view, whole)])
 
@@ -162,6 +182,12 @@ class Engine(Backend):
         chosen(self.id, self.options, options)
         for name in options:
             raise OptionError(f"option {name!r} of backend {self.id} is given for a network, not for a runtime")
+
+    def create_backend_profiling_context(
+        self, options: Options, profiling: BackendProfiling
+    ) -> BackendProfilingContext:
+        """Return an object that reports the steps which the engine measures inside of its subgraphs."""
+        return self._profiles.context(profiling)
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
         """Return a factory of workloads that run executables on tensors in host memory."""
@@ -307,13 +333,27 @@ class _EngineWorkload(Workload):
             read = [_without_gaps(array) for array in _mapped(inputs, mapped)]
             written = list(_mapped(outputs, mapped))
             into = [array if array.flags.c_contiguous else np.empty(array.shape, array.dtype) for array in written]
-            self.executable.run(read, into)
+            self._run(read, into)
             for array, own in zip(written, into, strict=True):
                 if own is not array:
                     np.copyto(array, own)
         finally:
             for handle in mapped:
                 handle.unmap()
+
+    def _run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        executable, profiles = self.executable, self.executable.profiles
+        if profiles is None or not profiles.is_on:
+            executable.run(inputs, outputs)
+            return
+        try:
+            steps = executable.run_measured(inputs, outputs)
+        except RefusedError as refusal:
+            _log.warning("the layers of a subgraph cannot be measured: %s", refusal)
+            executable.profiles = None
+            executable.run(inputs, outputs)
+            return
+        profiles.add(executable, steps)
 
 
 def _without_gaps(array: Array) -> Array:

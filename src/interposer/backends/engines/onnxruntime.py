@@ -7,6 +7,7 @@ outputs in the caller's memory. Other providers copy the data to their device.
 from __future__ import annotations
 
 import re
+import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
@@ -17,7 +18,9 @@ from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError, shortened
 from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.models import OnnxPart, onnx_part, onnx_reasons
+from interposer.backends.engines.onnxruntime_profiles import MeasuredSession
 from interposer.backends.engines.onnxruntime_rules import RULES
+from interposer.backends.engines.profiles import EngineStep
 from interposer.core.errors import UnwritableError, did_you_mean
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer
@@ -33,6 +36,7 @@ _OPTIONS: Final = (
     Option("graph_optimization", "all", "the level of graph optimization", ("all", "extended", "basic", "disabled")),
     Option("exact", False, "round quantized layers exactly as the reference does, which is slower than QDQ"),
     Option("spinning", True, "idle threads spin before they sleep, which reduces latency and takes power"),
+    Option("layer_times", True, "create the session again for each recording, to measure its layers"),
 )
 _TYPES: Final = frozenset(dtype for dtype in DataType if dtype is DataType.BOOL or dtype.bits >= 8)
 _PREFIX: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : ")
@@ -78,12 +82,17 @@ def _unknown_provider(name: str) -> list[str]:
 class _Session(Executable):
     """An ONNX Runtime session of a compiled subgraph, with a `_Binding` of arrays for each concurrent run."""
 
-    def __init__(self, part: OnnxPart, options: dict[str, Any]) -> None:
+    def __init__(self, part: OnnxPart, options: dict[str, Any], profile: str = "") -> None:
         import onnxruntime  # noqa: PLC0415
 
+        self._part, self._options = part, options
+        self._measured: MeasuredSession[_Session] | None = None
+        self._turn = threading.Lock()
         self.inputs = _signature(part.model.graph.input)
         self.outputs = _signature(part.model.graph.output)
         settings = _settings(onnxruntime, options)
+        if profile:
+            settings.enable_profiling, settings.profile_file_prefix = True, profile
         providers = list(dict.fromkeys([options["provider"], _ON_PROCESSOR]))
         try:
             constants = {name: _shared(onnxruntime, part.model, name, array) for name, array in part.constants.items()}
@@ -106,6 +115,23 @@ class _Session(Executable):
             binding = _Binding(self)
         binding.run(inputs, outputs)
         self._free.append(binding)
+
+    def run_measured(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[EngineStep]:
+        """Run the model as `run` does, in a session that measures its nodes until `end_measuring`."""
+        if not self._options["layer_times"]:
+            return super().run_measured(inputs, outputs)
+        with self._turn:
+            if self._measured is None:
+                self._measured = MeasuredSession(lambda prefix: _Session(self._part, self._options, prefix))
+            measured = self._measured
+        measured.run(inputs, outputs)
+        return ()
+
+    def end_measuring(self) -> Sequence[EngineStep]:
+        """Return the nodes that ran since recording began, and end the session that measured them."""
+        with self._turn:
+            measured, self._measured = self._measured, None
+        return () if measured is None else measured.end()
 
 
 class _Binding:

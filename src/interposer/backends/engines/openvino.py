@@ -6,9 +6,12 @@ repacks them. Inputs and outputs stay in the caller's memory.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from functools import cache
+from time import perf_counter_ns
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -19,6 +22,7 @@ from interposer.backends.engines.engine_options import MOST_THREADS, Option, cap
 from interposer.backends.engines.memory import shareable
 from interposer.backends.engines.models import OnnxPart, constants_as_inputs, onnx_part, onnx_reasons
 from interposer.backends.engines.openvino_rules import RULES
+from interposer.backends.engines.profiles import EngineStep, in_turn
 from interposer.core.errors import UnwritableError, did_you_mean
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer
@@ -31,6 +35,7 @@ _OPTIONS: Final = (
     Option("precision", "f32", "the data type in which floats may be computed", ("f32", "f16", "bf16")),
     Option("hint", "LATENCY", "the goal of optimization", ("LATENCY", "THROUGHPUT")),
     Option("exact", False, "round quantized layers exactly as the reference does, which is slower than QDQ"),
+    Option("layer_times", True, "compile the subgraph again in the first recorded run, to measure its layers"),
 )
 _TYPES: Final = frozenset(
     DataType.of(name) for name in ("float32", "float16", "int32", "int64", "int16", "uint16", "int8", "uint8", "bool")
@@ -162,23 +167,47 @@ def _check(part: OnnxPart, model: Any) -> None:
 class _Compiled(Executable):
     """A compiled model with infer requests: one for each concurrent run."""
 
-    def __init__(self, part: OnnxPart, options: dict[str, Any]) -> None:
+    def __init__(self, part: OnnxPart, options: dict[str, Any], measures: bool = False) -> None:
         model = _read(part)
+        self._part, self._options, self._measures = part, options, measures
+        self._measured: _Compiled | None = None
+        self._turn = threading.Lock()
         self.constants = tuple(part.constants.values())
+        properties = dict(_properties(options)) | ({"PERF_COUNT": True} if measures else {})
         with _own_errors("cannot compile it"):
-            self.model = _core().compile_model(model, options["device"], dict(_properties(options)))
+            self.model = _core().compile_model(model, options["device"], properties)
         places = {name: index for index, port in enumerate(model.inputs) for name in port.get_names()}
         self.inputs = [places.get(name) for name in part.inputs]
         self._free: deque[_Request] = deque()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run the model on the memory of `inputs` and `outputs` without copies."""
-        try:
-            request = self._free.pop()
-        except IndexError:
-            request = _Request(self.model, self.inputs)
+        request = self._request()
         request.run(inputs, outputs)
         self._free.append(request)
+
+    def run_measured(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[EngineStep]:
+        """Run the model as `run` does, compiled with performance counters, and return the operators that ran.
+
+        OpenVINO reports their durations. They are placed one after the other.
+        """
+        if not self._options["layer_times"]:
+            return super().run_measured(inputs, outputs)
+        with self._turn:
+            if self._measured is None:
+                self._measured = _Compiled(self._part, self._options, measures=True)
+        request = self._measured._request()
+        begin = perf_counter_ns()
+        request.run(inputs, outputs)
+        steps = in_turn(request.durations(), begin, perf_counter_ns())
+        self._measured._free.append(request)
+        return steps
+
+    def _request(self) -> _Request:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return _Request(self.model, self.inputs)
 
 
 def _properties(options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -207,6 +236,13 @@ class _Request:
             self._set(inputs, outputs)
             self.places = places
         self.request.infer(share_outputs=True)
+
+    def durations(self) -> Iterator[tuple[str, str, int]]:
+        """Yield the name, the operator and the nanoseconds of each operator of the last run."""
+        for item in self.request.profiling_info:
+            duration = round(item.real_time / timedelta(microseconds=1)) * 1000
+            if duration or item.status == type(item).Status.EXECUTED:
+                yield item.node_name, item.node_type, duration
 
     def _set(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         import openvino  # noqa: PLC0415

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar, Final
@@ -12,7 +12,9 @@ from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError
 from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.memory import shareable
+from interposer.backends.engines.profiles import EngineStep
 from interposer.backends.engines.torch import convolutions, elements, moves, sums  # noqa: F401 - they fill the table
+from interposer.backends.engines.torch.marked import Marked
 from interposer.backends.engines.torch.package import fx, torch
 from interposer.backends.engines.torch.table import ANY, refusals
 from interposer.backends.engines.torch.traced import LAYER, traced
@@ -112,6 +114,7 @@ class Traced(Executable):
         with torch.inference_mode():
             self.module = _module(view).to(self.device)
         self._forward = self.module.forward
+        self._marked: Marked | None = None
 
     def held_weights(self, view: SubgraphView) -> int:
         """Return the bytes of the buffers that do not share the memory of the network."""
@@ -120,10 +123,23 @@ class Traced(Executable):
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run on tensors that share the memory of the inputs; copy the results into the outputs."""
+        self._run(self._forward, inputs, outputs)
+
+    def run_measured(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[EngineStep]:
+        """Run as `run` does, and return the layers with their times; on a device, nothing is measured."""
+        if self.device.type != "cpu":
+            return super().run_measured(inputs, outputs)
+        if self._marked is None:
+            self._marked = Marked(self.module)
+        with self._marked.measured() as steps:
+            self._run(self._marked.forward, inputs, outputs)
+        return steps
+
+    def _run(self, forward: Callable[..., Any], inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         with _threads.set(self.threads), torch.inference_mode():
             tensors = [_tensor(array).to(self.device) for array in inputs]
             try:
-                result = self._forward(*tensors)
+                result = forward(*tensors)
             except Exception as error:
                 named = _named(self.module, tensors)
                 if named is None:

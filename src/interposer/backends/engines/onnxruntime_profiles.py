@@ -1,0 +1,101 @@
+"""Profiles of ONNX Runtime: sessions that measure their nodes, and the files that they write at their end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from interposer.backend import DeviceClock
+from interposer.backends.engines.profiles import EngineStep
+from interposer.core.types import Array
+
+__all__ = ["MeasuredSession"]
+
+_SUFFIX: Final = "_kernel_time"
+_log: Final = logging.getLogger("interposer.profiling")
+
+
+class _Runs(Protocol):
+    """A session of ONNX Runtime, and how it runs on arrays."""
+
+    session: Any
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run once."""
+
+
+_S = TypeVar("_S", bound=_Runs)
+
+
+class _Run(NamedTuple):
+    """A run on a thread, by its native id and its id in Python, in nanoseconds of the host's clock."""
+
+    native: int
+    thread: int
+    begin: int
+    end: int
+
+
+class MeasuredSession(Generic[_S]):
+    """A session that measures its nodes from its begin to `end`. Runs may be concurrent.
+
+    `create` returns the session that writes its profile to files with a prefix.
+    """
+
+    def __init__(self, create: Callable[[str], _S]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="interposer-", ignore_cleanup_errors=True)
+        self._owner = create(f"{self._folder.name}/profile")
+        self._runs: list[_Run] = []
+        self._clock = DeviceClock()
+        self._correlate()
+
+    def _correlate(self) -> None:
+        before, now = perf_counter_ns(), time.time_ns()  # ONNX Runtime's times are on the clock of the time of day
+        self._clock.correlate(now, before, perf_counter_ns())
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run once."""
+        begin = perf_counter_ns()
+        self._owner.run(inputs, outputs)
+        self._runs.append(_Run(threading.get_native_id(), threading.get_ident(), begin, perf_counter_ns()))
+
+    def end(self) -> list[EngineStep]:
+        """End the session, and return the nodes of all runs; empty if its file cannot be read."""
+        session = self._owner.session
+        self._correlate()
+        start = session.get_profiling_start_time_ns()
+        try:
+            rows = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+            return list(self._steps(rows, start))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            _log.warning("the profile of ONNX Runtime cannot be read: %s: %s", type(error).__name__, error)
+            return []
+        finally:
+            self._folder.cleanup()
+
+    def _steps(self, rows: Sequence[dict[str, Any]], start: int) -> Iterator[EngineStep]:
+        """Yield the nodes that ran within a run of their thread; `start` is the moment to which their times relate."""
+        by_thread: dict[int, list[_Run]] = {}
+        for run in sorted(self._runs, key=lambda run: run.begin):
+            by_thread.setdefault(run.native, []).append(run)
+        for row in rows:
+            if row.get("cat") != "Node" or not str(row["name"]).endswith(_SUFFIX):
+                continue
+            runs = by_thread.get(int(row["tid"]), [])
+            begin = self._clock.to_host(start + int(row["ts"]) * 1000)
+            end = begin + int(row["dur"]) * 1000
+            place = bisect_right(runs, (begin + end) // 2, key=lambda run: run.begin) - 1
+            if place < 0 or runs[place].end < begin:
+                continue
+            run = runs[place]
+            name, kind = str(row["name"]).removesuffix(_SUFFIX), str(row.get("args", {}).get("op_name", ""))
+            limits = sorted((run.begin, begin, run.end))[1], sorted((run.begin, end, run.end))[1]
+            yield EngineStep(name, kind, *limits, run.thread)
