@@ -15,6 +15,8 @@ from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import DataType
 from interposer.ops import ActivationFunction
 from interposer.report.explanation import Explanation, Times
+from interposer.report.facts import Facts, LayerFacts
+from interposer.report.times import Clock
 from interposer.session.placement import Plan
 from tests.devices import Device, Sums
 from tests.graphs import random_networks
@@ -251,3 +253,47 @@ def test_layers_of_conversion_have_their_part_too(runtime):
     known = {item["layer"] for item in reported["layers"]} | {"x", ""}
     assert {tensor["layer"] for item in reported["layers"] for tensor in item["inputs"]} <= known
     assert all(item["part"] is not None for item in reported["layers"])
+
+
+# --- times of layers inside of units ----------------------------------------------------------------------------------
+
+
+def dense() -> Network:
+    network = Network("dense")
+    x = network.add_input_layer(0, TensorInfo((8, 16)), name="x")
+    weights = network.add_constant_layer(np.full((16, 16), 0.01, np.float32))
+    y = network.add_batch_mat_mul_layer(x, weights, name="product")
+    y = network.add_activation_layer(y, function=ActivationFunction.RELU, name="positive")
+    network.add_output_layer(0, network.add_softmax_layer(y, name="share"), name="y")
+    return network
+
+
+@pytest.mark.parametrize("backend", ["CpuAcc", "OnnxRuntime", "OpenVino", "Torch"])
+def test_layers_that_a_backend_measures_inside_of_a_unit_have_measured_times(
+    backend: str, request: pytest.FixtureRequest
+) -> None:
+    if backend == "CpuAcc":
+        request.getfixturevalue("cpuacc")
+    if ip.default_runtime().registry.reason_absent(backend) is not None:
+        pytest.skip(f"needs {backend}")
+    result = ip.load(dense(), [backend]).explain(measure=True, budget_seconds=0.01).to_dict()
+    times = {layer["layer"]: layer["time"] for layer in result["layers"]}
+    assert times["product"]["how"] == times["share"]["how"] == "measured"
+    assert times["product"]["ms"] > 0
+    [part] = result["parts"]
+    assert part["time"]["how"] == "measured"
+    assert sum(time["ms"] for time in times.values()) <= 1.5 * part["time"]["ms"]
+
+
+def test_a_layer_without_a_step_shares_only_the_steps_of_no_layer() -> None:
+    tensors = {"attributes": {}, "inputs": (), "outputs": (), "operations": 0, "bytes": 8}
+    layers = {name: LayerFacts(name, "Addition", **tensors) for name in "abc"}
+    facts = Facts(layers=layers, units=dict.fromkeys("abc", ("unit",)))
+    clock = Clock(facts, Times(10.0, {"unit": 9.0}, "measured", 1, layers={"a": 5.0}, others={"unit": 3.0}))
+    assert [(clock.layer(name).ms, clock.layer(name).measured) for name in "abc"] == [
+        (5.0, True), (1.5, False), (1.5, False),
+    ]  # fmt: skip
+    whole = Clock(facts, Times(10.0, {"unit": 9.0}, "measured", 1, layers={"a": 5.0}))
+    assert [whole.layer(name).ms for name in "abc"] == [5.0, 0.0, 0.0]
+    none = Clock(facts, Times(10.0, {"unit": 9.0}, "measured", 1))
+    assert [none.layer(name).ms for name in "abc"] == [3.0, 3.0, 3.0]

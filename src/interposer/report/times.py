@@ -20,6 +20,8 @@ class Times:
     `whole` is the time of a run from input arrays to output arrays. `units` has the times of the running layers, copies
     included, by name; it is empty if only the whole run was measured, as for a plan. `source` says what measured them,
     and `runs` how many runs were measured. `candidates` has the times of whole runs with other placements, by name.
+    `layers` has the times of layers that backends measured inside of running layers, by name, and `others` the times of
+    the steps in a running layer that belong to no layer of the network.
     """
 
     whole: float | None = None
@@ -27,6 +29,8 @@ class Times:
     source: str = ""
     runs: int = 0
     candidates: Mapping[str, float] = field(default_factory=dict)
+    layers: Mapping[str, float] = field(default_factory=dict)
+    others: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,8 @@ class Clock:
         for name, units in facts.units.items():
             for unit in units:
                 self._inside.setdefault(unit, []).append(name)
-        self._unit_work = {unit: sum(self._work.get(name, 0.0) for name in them) for unit, them in self._inside.items()}
+        self._rest = {unit: [name for name in them if not self._is_inside(name)] for unit, them in self._inside.items()}
+        self._rest_work = {unit: sum(self._work.get(name, 0.0) for name in them) for unit, them in self._rest.items()}
         measured = sum(map(self._of_unit, self._inside))
         self._total_work = sum(self._work.values()) or 1.0
         self._total = measured or self._times.whole
@@ -79,21 +84,38 @@ class Clock:
     def layer(self, name: str) -> Time:
         """Return the time of the layer with this name.
 
-        It is exact if the layer runs by itself, else its share of the running layers that contain it.
+        It is exact if the layer runs by itself, or if its backend measured it. Else it is a share of the time of
+        the running layers that contain it.
         """
         units = self._facts.units.get(name, ())
         if not self._times.units:
             return self._estimated([name])
-        ms = sum(self._of_unit(unit) * self._share_in(unit, name) for unit in units)
+        if self._is_inside(name):
+            return self._known(self._times.layers[name], True)
+        ms = sum(self._rest_of(unit) * self._share_in(unit, name) for unit in units)
         return self._known(ms, all(len(self._inside[unit]) == 1 for unit in units))
+
+    def _is_inside(self, name: str) -> bool:
+        """Return True if a backend measured the layer inside of a running layer with several."""
+        units = self._facts.units.get(name, ())
+        return name in self._times.layers and any(len(self._inside[unit]) > 1 for unit in units)
 
     def _of_unit(self, unit: str) -> float:
         """Return the measured milliseconds of a running layer; 0 if it did not run, as in a branch not taken."""
         return self._times.units.get(unit, 0.0)
 
+    def _rest_of(self, unit: str) -> float:
+        """Return the milliseconds of a running layer that are divided among those of its layers that are not measured.
+
+        If the backend measured some layers, the others were computed in the steps of these, or in steps of no layer.
+        """
+        if any(map(self._is_inside, self._inside[unit])):
+            return self._times.others.get(unit, 0.0)
+        return self._of_unit(unit)
+
     def _share_in(self, unit: str, name: str) -> float:
-        together = self._unit_work[unit]
-        return self._work.get(name, 0.0) / together if together else 1 / len(self._inside[unit])
+        together = self._rest_work[unit]
+        return self._work.get(name, 0.0) / together if together else 1 / len(self._rest[unit])
 
     def part(self, part: Part) -> Time:
         """Return the time of a part: the sum of its running layers if these were timed, else an estimate.

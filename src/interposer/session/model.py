@@ -396,13 +396,13 @@ class Model:
         if not measure:
             return self.optimized.explain(self._planned_time())
         check_seconds("budget_seconds", budget_seconds)
-        from interposer.session.stopwatch import example_inputs, measured_times  # noqa: PLC0415 - seldom needed
+        from interposer.session.stopwatch import example_inputs, recorded_times  # noqa: PLC0415 - seldom needed
 
         value = example_inputs(self.optimized) if inputs is None else inputs
         with self._states.preserved():
             while True:  # every retry has one backend less
                 disabled = self._choice.disabled
-                times = measured_times(lambda control: self._run_watched(value, None, lambda: control), budget_seconds)
+                times = recorded_times(lambda: self._run_watched(value, None, lambda: None), budget_seconds)
                 if self._choice.disabled == disabled:
                     return self.optimized.explain(times)
 

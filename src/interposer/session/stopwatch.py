@@ -6,21 +6,26 @@ import math
 import statistics
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
-from typing import Any, Final
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import Array
+from interposer.profiling import Category, Interval, Recorder, Recording, Site
 from interposer.report.optimized import OptimizedNetwork
 from interposer.report.times import Times
 from interposer.runtime import RunControl
 from interposer.session.placement.cuts import example
 
-__all__ = ["example_inputs", "measured_times"]
+__all__ = ["example_inputs", "measured_times", "recorded_times"]
 
 FEWEST: Final = 5
 MOST: Final = 1000
+TURNS: Final = 4
+"""The number of turns of whole runs, and of runs that are recorded."""
+_LEAST_IN_TURN: Final = 2
 
 
 class _Stopwatch(RunControl):
@@ -51,8 +56,7 @@ def measured_times(run: Callable[[RunControl | None], Any], budget_seconds: floa
         InvalidArgumentError: `budget_seconds` is not positive and finite.
         InterposerError: any error that a run raises.
     """
-    if not (budget_seconds > 0 and math.isfinite(budget_seconds)):
-        raise InvalidArgumentError(f"budget_seconds must be more than 0, not {budget_seconds}")
+    _check_budget(budget_seconds)
     run(None)
     whole: list[float] = []
     watched: list[_Stopwatch] = []
@@ -66,6 +70,106 @@ def measured_times(run: Callable[[RunControl | None], Any], budget_seconds: floa
     names = dict.fromkeys(name for item in watched for name in item.seconds)
     units = {name: statistics.median(item.seconds[name] for item in watched) * 1e3 for name in names}
     return Times(statistics.median(whole) * 1e3, units, "measured", len(whole))
+
+
+def _check_budget(budget_seconds: float) -> None:
+    if not (budget_seconds > 0 and math.isfinite(budget_seconds)):
+        raise InvalidArgumentError(f"budget_seconds must be more than 0, not {budget_seconds}")
+
+
+def recorded_times(run: Callable[[], Any], budget_seconds: float) -> Times:
+    """Time whole runs, in turns with runs that a profile records, with the layers inside of compiled layers.
+
+    `run` runs the network once in this thread; the other argument and the exceptions are those of `measured_times`. The
+    first run of each recording is not counted, because engines may compile again in it.
+    """
+    _check_budget(budget_seconds)
+    run()
+    whole: list[float] = []
+    recorded: list[_Recorded] = []
+    end = time.perf_counter() + budget_seconds
+    while len(whole) < FEWEST or (len(whole) < MOST and time.perf_counter() < end):
+        for _ in _turn(budget_seconds / TURNS / 2):
+            start = time.perf_counter()
+            run()
+            whole.append(time.perf_counter() - start)
+        with Recorder(thread=threading.get_ident()) as recorder:
+            run()
+            for _ in _turn(budget_seconds / TURNS / 2):
+                run()
+        recorded += _recorded_runs(recorder.recording())[1:]
+    units, layers, others = map(_medians, zip(*recorded, strict=True))
+    return Times(statistics.median(whole) * 1e3, units, "measured", len(whole), layers=layers, others=others)
+
+
+def _turn(seconds: float) -> Iterator[int]:
+    """Yield numbers until the time is over, but at least `_LEAST_IN_TURN` and at most `MOST` of a turn."""
+    end = time.perf_counter() + seconds
+    for number in range(MOST // TURNS):
+        if number >= _LEAST_IN_TURN and time.perf_counter() >= end:
+            return
+        yield number
+
+
+class _Recorded(NamedTuple):
+    """The milliseconds of the layers and copies of one run by name, and of the steps inside of them.
+
+    Steps are in `layers` by the names of their layers, or in `others` by the layer that runs them.
+    """
+
+    units: Mapping[str, float]
+    layers: Mapping[str, float]
+    others: Mapping[str, float]
+
+
+def _medians(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for item in runs for name in item)
+    return {name: statistics.median(item.get(name, 0.0) for item in runs) for name in names}
+
+
+def _recorded_runs(recording: Recording) -> list[_Recorded]:
+    """Return the runs of a recording, in the order of their begins."""
+    runs: dict[int, list[Interval]] = {}
+    for item in recording.intervals:
+        if item.run >= 0:
+            runs.setdefault(item.run, []).append(item)
+    return [_recorded_run(items) for items in runs.values()]
+
+
+def _recorded_run(intervals: Sequence[Interval]) -> _Recorded:
+    units, layers, others = (defaultdict[str, float](float) for _ in range(3))
+    running = [item for item in intervals if item.site.category in (Category.LAYER, Category.COPY) and item.site.layer]
+    for item in running:
+        units[item.site.layer] += item.duration / 1e6
+    for item in intervals:
+        unit = _unit_of(item, running) if item.site.category is Category.KERNEL else None
+        if unit is not None:
+            layer = _layer_of(item.site, unit.site.layers)
+            group, name = (layers, layer) if layer else (others, unit.site.layer)
+            group[name] += item.duration / 1e6
+    return _Recorded(units, layers, others)
+
+
+def _unit_of(step: Interval, running: Sequence[Interval]) -> Interval | None:
+    """Return the running layer in which a backend measured a step, or None."""
+    place = bisect_right(running, step.begin, key=lambda item: item.begin) - 1
+    return running[place] if place >= 0 and step.end <= running[place].end + _ROUNDING else None
+
+
+def _layer_of(step: Site, layers: Sequence[str]) -> str:
+    """Return which of these layers a step computes, or "".
+
+    The name of a step of CpuAcc is its operator and the layer that it computes, such as ``conv features/0``.
+    """
+    for name in filter(None, (step.layer, step.name, step.name.partition(" ")[2])):
+        for layer in layers:
+            if layer == name or layer.endswith(f"/{name}"):
+                return layer
+    return ""
+
+
+_ROUNDING: Final = 1000
+"""Nanoseconds by which a step may end after its unit."""
 
 
 def example_inputs(optimized: OptimizedNetwork) -> dict[str, Array]:

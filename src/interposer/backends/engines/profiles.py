@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from interposer.backend import BackendProfiling, BackendProfilingContext
-
-if TYPE_CHECKING:
-    from interposer.backends.engines.engine import Executable
 
 __all__ = ["EngineProfiles", "EngineStep", "in_turn"]
 
@@ -27,12 +24,21 @@ class EngineStep(NamedTuple):
     thread: int | None = None
 
 
+class Measured(Protocol):
+    """The interface of an executable that measures its steps."""
+
+    layers: frozenset[str]
+
+    def end_measuring(self) -> Sequence[EngineStep]:
+        """Return the steps that were measured and not reported yet."""
+
+
 class EngineProfiles:
     """Reports the steps of an engine, for all runtimes that use it. Thread-safe."""
 
     def __init__(self) -> None:
         self._profiling: BackendProfiling | None = None
-        self._measuring: weakref.WeakSet[Executable] = weakref.WeakSet()
+        self._measuring: weakref.WeakSet[Measured] = weakref.WeakSet()
 
     @property
     def is_on(self) -> bool:
@@ -44,7 +50,7 @@ class EngineProfiles:
         self._profiling = profiling
         return _Context(self)
 
-    def add(self, executable: Executable, steps: Iterable[EngineStep]) -> None:
+    def add(self, executable: Measured, steps: Iterable[EngineStep]) -> None:
         """Report steps of a run of an executable, whose other steps are asked for when recording ends."""
         self._measuring.add(executable)
         self._report(executable, steps)
@@ -55,7 +61,7 @@ class EngineProfiles:
             self._measuring.discard(executable)
             self._report(executable, executable.end_measuring())
 
-    def _report(self, executable: Executable, steps: Iterable[EngineStep]) -> None:
+    def _report(self, executable: Measured, steps: Iterable[EngineStep]) -> None:
         profiling, known = self._profiling, executable.layers
         if profiling is None:
             return
