@@ -97,6 +97,30 @@ AttentionOperands operands_of(const State& state, const Step& step, const Run& r
   return one;
 }
 
+/// The keys that some query of a head sees by its position and by their number, at least one.
+Range seen_keys(const AttentionHead& h, const AttentionOperands& one) {
+  int64_t begin = 0, end = std::min<int64_t>(one.valid, h.keys);
+  if (h.left >= 0) begin = std::max<int64_t>(begin, one.position - h.left);
+  if (h.right >= 0) end = std::min(end, one.position + h.queries + h.right);
+  if (one.mask) end = std::min<int64_t>(end, h.mask_keys);
+  return begin < end ? Range{begin, end} : Range{0, 1};
+}
+
+/// Leave out keys before and after those that any query sees. The keys of a cache may be many more.
+void crop(AttentionHead& h, AttentionOperands* heads, int64_t count) {
+  if (!h.excludes || h.terms || h.past > 0 || h.keys == 0) return;
+  const Range seen = seen_keys(h, heads[0]);
+  if (seen.first == 0 && seen.last == h.keys) return;
+  for (int64_t n = 0; n < count; ++n) {
+    AttentionOperands& one = heads[n];
+    one.key += seen.first * h.key_row, one.value += seen.first * h.value_row;
+    one.position -= seen.first, one.valid = std::min(one.valid, seen.last) - seen.first;
+    if (one.mask) one.mask = static_cast<const char*>(one.mask) + seen.first * h.mask_key * (h.mask_is_bool ? 1 : 4);
+  }
+  h.keys = int32_t(seen.last - seen.first);
+  h.mask_keys = int32_t(std::min<int64_t>(h.mask_keys, seen.last) - seen.first);
+}
+
 void run_attention(const Step& step, const Run& run, int part, int parts) {
   const State& state = step.as<State>();
   const Fused& f = state.fused;
@@ -104,11 +128,13 @@ void run_attention(const Step& step, const Run& run, int part, int parts) {
   const float *last_key = nullptr, *last_value = nullptr;
   for (int64_t n = range.first; n < range.last; ++n) {
     int64_t head = n / state.chunks, chunk = n % state.chunks;
-    const AttentionOperands one = operands_of(state, step, run, head);
+    AttentionOperands one = operands_of(state, step, run, head);
+    AttentionHead size = f.head;
+    crop(size, &one, 1);
     Range rows = split(f.head.queries, int(chunk), int(state.chunks));
     bool same = one.key == last_key && one.value == last_value;
     last_key = one.key, last_value = one.value;
-    state.kernels->attend(f.head, one, run.at<float>(step.out[0]) + f.places[size_t(head)].out,
+    state.kernels->attend(size, one, run.at<float>(step.out[0]) + f.places[size_t(head)].out,
                           run.part_scratch<float>(part), int(rows.first), int(rows.last), same);
   }
 }
@@ -140,8 +166,9 @@ void run_few_queries(const Step& step, const Run& run, int part, int parts) {
       heads[head - group.first] = operands_of(state, step, run, head);
       outs[head - group.first] = run.at<float>(step.out[0]) + state.fused.places[size_t(head)].out;
     }
-    state.kernels->attend_few(state.fused.head, heads, outs, int(group.last - group.first),
-                              run.part_scratch<float>(part));
+    AttentionHead size = state.fused.head;
+    crop(size, heads, group.last - group.first);
+    state.kernels->attend_few(size, heads, outs, int(group.last - group.first), run.part_scratch<float>(part));
     const Place& first = state.fused.places[size_t(group.first)];
     if (first.keeps_cache) keep_cache(state, step, run, first, heads[0]);
   }
