@@ -21,7 +21,9 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 import interposer.frontends.onnx.onnx_families  # noqa: E402, F401 - fills the table of operators
+from interposer.frontends.onnx.contrib_refused import REFUSED  # noqa: E402
 from interposer.frontends.onnx.onnx_converters import operators, title  # noqa: E402
+from interposer.frontends.onnx.operator_names import MICROSOFT  # noqa: E402
 from tests.frontends.onnx.contrib.all_cases import CASES  # noqa: E402
 from tests.frontends.onnx.contrib.case import Case  # noqa: E402
 from tests.frontends.onnx.contrib.comparison import compared  # noqa: E402
@@ -74,6 +76,7 @@ def page(results: Sequence[Result]) -> str:
         "| operator | supported | cases that agree | refused here | refused by ONNX Runtime |",
         "| --- | --- | ---: | ---: | ---: |",
         *_rows(results),
+        *_refused(),
         *_differences(results),
     ]
     return "\n".join(lines) + "\n"
@@ -92,6 +95,7 @@ def _summary(counts: Counter[str], total: int) -> str:
 def _rows(results: Sequence[Result]) -> Iterator[str]:
     counts = Counter((result.operator, result.status) for result in results)
     known = {name.replace(":", ".") for name in operators() if name.startswith("com.microsoft")}
+    refused = {title(MICROSOFT, name) for name in REFUSED}
     for name in sorted({*known, *(result.operator for result in results)}):
         agreed, differing, here, there, both = (
             counts[name, status]
@@ -102,8 +106,17 @@ def _rows(results: Sequence[Result]) -> Iterator[str]:
             here + both or "",
             there + both or "",
         )
-        supported = "yes" if name in known or "." not in name else "no"
+        supported = "yes" if name in known - refused or "." not in name else "no"
         yield f"| {name} | {supported} | {' | '.join(map(str, cells))} |"
+
+
+def _refused() -> Iterator[str]:
+    """Yield the paragraphs that say why operators are refused."""
+    reasons = sorted(set(REFUSED.values()))
+    yield from ("", "Some operators are refused by name:", "")
+    for reason in reasons:
+        names = ", ".join(sorted(name for name, other in REFUSED.items() if other == reason))
+        yield from textwrap.wrap(f"- {names}: {reason}.", 119, subsequent_indent="  ")
 
 
 def _differences(results: Sequence[Result]) -> Iterator[str]:

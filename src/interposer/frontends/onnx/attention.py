@@ -19,7 +19,7 @@ from interposer.ops.linear_attention import LinearAttention
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat, Pad, Slice, StridedSlice, Transpose
 
-__all__: list[str] = []
+__all__ = ["UPDATE_RULES", "convolved_with_state"]
 
 _SCORES: Final = (
     AttentionScores.SCALED,
@@ -29,7 +29,12 @@ _SCORES: Final = (
 )
 
 
-_RULES: Final = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
+UPDATE_RULES: Final = {
+    "linear": (False, False),
+    "gated": (True, False),
+    "delta": (False, True),
+    "gated_delta": (True, True),
+}
 """For each update rule: whether the operands decay and beta are present."""
 
 
@@ -87,9 +92,9 @@ def rotary_embedding(node: Node) -> Value:
 def linear_attention(node: Node) -> Sequence[Value]:
     """Convert LinearAttention; the update rule must agree with whether the operands decay and beta are present."""
     rule = node.text("update_rule", "gated_delta")
-    if rule not in _RULES:
-        raise ParseError(f"its update_rule is {rule!r}; expected {', '.join(_RULES)}")
-    if (node.has(4), node.has(5)) != _RULES[rule]:
+    if rule not in UPDATE_RULES:
+        raise ParseError(f"its update_rule is {rule!r}; expected {', '.join(UPDATE_RULES)}")
+    if (node.has(4), node.has(5)) != UPDATE_RULES[rule]:
         raise ParseError(f"its update_rule is {rule!r}, which does not go with the operands decay and beta that it has")
     op = LinearAttention(node.integer("q_num_heads"), node.integer("kv_num_heads"), node.number("scale", 0.0) or None)
     return node.add_many(op, *(node.value(i) for i in range(3)), *(node.optional(i) for i in (3, 4, 5)))
@@ -101,21 +106,29 @@ def causal_convolution(node: Node) -> Sequence[Value]:
 
     The last steps of the input are the second result, the state for the next call.
     """
-    x, weights, activation = node.value(0), node.value(1), node.text("activation", "none")
+    return convolved_with_state(node, node.value(0), node.optional(3), 1)
+
+
+def convolved_with_state(node: Node, x: Value, past: Value | None, dilation: int) -> Sequence[Value]:
+    """Return the causal convolution of a tensor (batch, channels, steps), and the last steps of the input.
+
+    The weights are operand 1, and the bias is operand 2. `past` has the steps before, which are zeros by default.
+    """
+    weights, activation = node.value(1), node.text("activation", "none")
     if activation not in {"none", "silu", "swish"}:
         raise ParseError(f"its activation is {activation!r}; expected none, silu or swish")
     channels, size = weights.known.shape[0], node.known(weights.known.shape[2], "kernel's size")
-    before = ((0, 0), (0, 0), (size - 1, 0))
-    whole = node.step(Concat(2), node.value(3), x) if node.has(3) else node.step(Pad(before), x)
+    before = (size - 1) * dilation
+    whole = node.step(Concat(2), past, x) if past is not None else node.step(Pad(((0, 0), (0, 0), (before, 0))), x)
     image = reshaped(node, whole, [whole.known.shape[0], channels, 1, whole.known.shape[2]])
     kernels = node.step(Transpose((1, 2, 3, 0)), reshaped(node, weights, [channels, 1, 1, size]))
-    convolved = node.step(DepthwiseConvolution2d(), image, kernels, node.optional(2))
+    convolved = node.step(DepthwiseConvolution2d(dilation_x=dilation), image, kernels, node.optional(2))
     if activation == "none":
         result = final_reshape(node, convolved, x.known.shape)
     else:
         swish = Activation(ActivationFunction.SWISH, 1.0)
         result = node.add(swish, reshaped(node, convolved, x.known.shape))
-    return [result, node.step(_last(size - 1), whole)]
+    return [result, node.step(_last(before), whole)]
 
 
 def _last(count: int) -> Op:

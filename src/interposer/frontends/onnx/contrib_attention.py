@@ -28,12 +28,13 @@ from interposer.frontends.onnx.operator_names import MICROSOFT
 from interposer.frontends.onnx.shaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.attention import Attention, AttentionScores
-from interposer.ops.elementwise import Addition
-from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.elementwise import Addition, Multiplication
+from interposer.ops.matmul import BatchMatMul, FullyConnected, IntegerMatMul
+from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Stack
 from interposer.ops.reshape import BroadcastTo
 
-__all__ = ["Operands", "attend", "merged_projection", "past_and_present"]
+__all__: list[str] = []
 
 _PACKED: Final = 5
 """The rank of packed operands: (batch, length, heads, 2 or 3, size)."""
@@ -69,7 +70,7 @@ class Cache(NamedTuple):
     used: Value | None = None
 
 
-def attend(
+def _attend(
     node: Node,
     operands: Operands,
     heads: int,
@@ -136,13 +137,13 @@ def attention(node: Node) -> Sequence[Value]:
     """
     if node.flag("do_rotary"):
         node.unsupported("it rotates query and key; use MultiHeadAttention with RotaryEmbedding instead")
-    operands = merged_projection(node, node.value(0), node.value(1), node.optional(2))
+    operands = _projected(node, node.value(0), node.value(1), node.optional(2))
     share = node.flag("past_present_share_buffer")
     used = node.value(6) if share and node.has(4) else None
-    return past_and_present(node, operands, node.optional(3), node.optional(4), node.optional(5), used)
+    return _with_past(node, operands, node.optional(3), node.optional(4), node.optional(5), used)
 
 
-def merged_projection(node: Node, x: Value, weights: Value, bias: Value | None) -> Operands:
+def _projected(node: Node, x: Value, weights: Value, bias: Value | None) -> Operands:
     """Return query, key and value as pieces of the product of an input with weights, plus a bias."""
     if x.known.rank != 3 or weights.known.rank != 2 or differ(x.known.shape[2], weights.known.shape[0]):
         raise ParseError(f"its input has shape {x.known.shape} and its weights {weights.known.shape}")
@@ -169,7 +170,7 @@ def _hidden_sizes(node: Node, width: int) -> tuple[int, ...]:
     return sizes
 
 
-def past_and_present(
+def _with_past(
     node: Node,
     operands: Operands,
     mask: Value | None,
@@ -191,7 +192,7 @@ def past_and_present(
         mask = None
     check_bias(bias, (batch, heads, queries, total))
     added_mask = key_mask(node, mask, (batch, queries, total), operands.query, starts=True)
-    output, *present = attend(node, operands, heads, (bias, added_mask), cache, present=node.wants(1))
+    output, *present = _attend(node, operands, heads, (bias, added_mask), cache, present=node.wants(1))
     return [output, node.step(Stack(), *present[:2])] if node.wants(1) else [output]
 
 
@@ -227,7 +228,7 @@ def multi_head_attention(node: Node) -> Sequence[Value]:
     check_bias(bias, (batch, heads, queries, total))
     added_mask = key_mask(node, mask, (batch, queries, total), operands.query)
     present = node.wants(1) or node.wants(2)
-    return attend(node, operands, heads, (bias, added_mask), cache, present=present, qk=node.wants(3))
+    return _attend(node, operands, heads, (bias, added_mask), cache, present=present, qk=node.wants(3))
 
 
 def _unpacked(node: Node) -> Operands:
@@ -267,3 +268,70 @@ def _biased(node: Node, operands: Operands, bias: Value | None) -> Operands:
     sizes = [node.known(x.known.shape[-1], "width") for x in operands]
     parts = split_bias(node, bias, sizes)
     return Operands(*(node.step(Addition(), x, part) for x, part in zip(operands, parts, strict=True)))
+
+
+@operator("DecoderMaskedMultiHeadAttention", domain=MICROSOFT)
+def decoder_masked_multi_head_attention(node: Node) -> Sequence[Value]:
+    """Convert DecoderMaskedMultiHeadAttention: MultiHeadAttention of one step, whose cache is shared.
+
+    The operands are query, key, value, mask_index, attention_bias, past_key, past_value, past_sequence_length,
+    beam_width, cache_indirection and bias.
+    """
+    if node.has(9) or node.has(8):
+        node.unsupported("its caches are shared by beams; expand the cache of each beam instead")
+    heads, key = node.integer("num_heads"), node.optional(1)
+    if key is None:
+        width = node.known(node.info(0).shape[-1], "width")
+        operands = Operands(*pieces(node, node.value(0), (width // 3,) * 3))
+    else:
+        operands = Operands(node.value(0), key, node.value(2))
+        operands = operands.by_heads(node, heads) if key.known.rank == 4 else operands
+    queries, keys = operands.lengths
+    if differ(queries, 1):
+        raise ParseError(f"its query has {queries} steps; expected 1")
+    share = node.flag("past_present_share_buffer")
+    if node.has(5) and not share:
+        raise ParseError("it has a past, but past_present_share_buffer is not 1")
+    operands = _biased(node, operands, node.optional(10))
+    cache = Cache(node.optional(5), node.optional(6), node.value(7) if node.has(5) else None)
+    mask, bias = node.optional(3), node.optional(4)
+    total = keys if cache.used is None or not (mask or bias) else (mask or bias or operands.key).known.shape[-1]
+    batch = operands.query.known.shape[0]
+    check_bias(bias, (batch, heads, queries, total))
+    added_mask = key_mask(node, mask, (batch, queries, total), operands.query)
+    present = node.wants(1) or node.wants(2)
+    return _attend(node, operands, heads, (bias, added_mask), cache, present=present, qk=node.wants(3))
+
+
+# ---- QAttention ------------------------------------------------------------------------------------------------------
+
+
+@operator("QAttention", domain=MICROSOFT)
+def quantized_attention(node: Node) -> Sequence[Value]:
+    """Convert QAttention: Attention whose projection multiplies 8-bit integers.
+
+    The operands are input, weight, bias, input_scale, weight_scale, mask_index, input_zero_point, weight_zero_point
+    and past.
+    """
+    if node.flag("do_rotary"):
+        node.unsupported("it rotates query and key; use MultiHeadAttention with RotaryEmbedding instead")
+    x, weights = node.value(0), node.value(1)
+    if x.known.rank != 3 or weights.known.rank != 2 or differ(x.known.shape[2], weights.known.shape[0]):
+        raise ParseError(f"its input has shape {x.known.shape} and its weights {weights.known.shape}")
+    sizes = _hidden_sizes(node, node.known(weights.known.shape[1], "width"))
+    point, x_scale = node.optional(6), reshaped(node, node.value(3), [])
+    sums = node.step(IntegerMatMul(), x, weights, point and reshaped(node, point, []), _columns(node, 7, sum(sizes)))
+    factor = node.step(Multiplication(), x_scale, _columns(node, 4, sum(sizes)))
+    product = node.step(Multiplication(), node.step(Cast(x_scale.known.dtype), sums), factor)
+    operands = Operands(*pieces(node, node.step(Addition(), product, node.value(2)), sizes))
+    return _with_past(node, operands, node.optional(5), node.optional(8), None)
+
+
+def _columns(node: Node, index: int, width: int) -> Value | None:
+    """Return an operand with one number, or with one for each column of the weights."""
+    value = node.optional(index)
+    if value is None or value.known.shape == (width,):
+        return value
+    if differ(value.known.num_elements, 1):
+        raise ParseError(f"a scale or zero point has shape {value.known.shape}; expected one number, or [{width}]")
+    return reshaped(node, value, [])

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from interposer.core.errors import ParseError
 from interposer.core.types import differ
 from interposer.frontends.onnx.contrib_heads import steps_from
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
+from interposer.frontends.onnx.shaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.attention import RotaryEmbedding
+from interposer.ops.elementwise import Where
+from interposer.ops.embedding import EmbeddingLookup
+from interposer.ops.rearrange import Splitter
 
 __all__: list[str] = []
 
@@ -53,3 +61,52 @@ def _positions(node: Node, x: Value) -> Value:
         raise ParseError(f"its position_ids has shape {ids.known.shape}; expected one number, or (batch, steps)")
     batch, steps = x.known.shape[0], x.known.shape[-2]
     return steps_from(node, ids, node.known(batch, "batch size"), node.known(steps, "number of steps"))
+
+
+@operator("MRotaryEmbedding", domain=MICROSOFT)
+def multimodal_rotary_embedding(node: Node) -> Value:
+    """Convert MRotaryEmbedding: each rotated pair takes its angle at the position in time, height or width.
+
+    The operands are input, position_ids (3, batch, steps), cos_cache and sin_cache.
+    """
+    x, cos = node.value(0), node.value(2)
+    size = node.integer("rotary_embedding_dim", 0)
+    if size and not node.integer("num_heads", 0):
+        raise ParseError("it needs the attribute num_heads, as it has rotary_embedding_dim")
+    if x.known.rank == 3 and not node.integer("num_heads", 0):
+        raise ParseError("it needs the attribute num_heads, as its input has rank 3")
+    streams = _streams(node, node.known(cos.known.shape[-1], "size of a head"))
+    op = RotaryEmbedding(
+        interleaved=node.integer("interleaved", 0) == 1,
+        num_heads=_heads(node, x, cos) if x.known.rank == 3 else 0,
+        rotary_embedding_dim=size,
+    )
+    return node.add(op, x, *(_of_streams(node, node.value(index), streams) for index in (2, 3)))
+
+
+def _streams(node: Node, pairs: int) -> list[int]:
+    """Return for each rotated pair which position it takes: 0 is that in time, 1 in height, 2 in width."""
+    sections = node.integers("mrope_section")
+    layout = node.integer("mrope_layout", 0)
+    if len(sections) != 3 or min(sections) < 0 or sum(sections) != pairs:
+        raise ParseError(f"its mrope_section is {sections}; expected three numbers, {pairs} in all")
+    if layout == 0:
+        return [stream for stream, count in enumerate(sections) for _ in range(count)]
+    if layout != 1:
+        raise ParseError(f"its mrope_layout is {layout}; expected 0 or 1")
+    return [pair % 3 if pair < 3 * sections[pair % 3] else 0 for pair in range(pairs)]
+
+
+def _of_streams(node: Node, cache: Value, streams: Sequence[int]) -> Value:
+    """Return the rows of a cache for each step, (batch, steps, pairs)."""
+    ids = node.value(1)
+    if ids.known.rank != 3 or differ(ids.known.shape[0], 3) or cache.known.rank != 2:
+        expected = "expected (3, batch, steps) and (positions, pairs)"
+        raise ParseError(f"its position_ids has shape {ids.known.shape}, a cache {cache.known.shape}; {expected}")
+    batch, steps = ids.known.shape[1:]
+    flat = node.step(EmbeddingLookup(), reshaped(node, ids, [-1]), cache)
+    rows = reshaped(node, flat, [3, batch, steps, cache.known.shape[1]])
+    parts = node.importer.add(Splitter(0, (1, 1, 1)), [rows], f"{node.name}/Splitter", node.source)
+    time, height, width = (reshaped(node, part, [batch, steps, cache.known.shape[1]]) for part in parts)
+    others = node.step(Where(), node.constant(np.array(streams) == 1), height, width)
+    return node.step(Where(), node.constant(np.array(streams) == 0), time, others)

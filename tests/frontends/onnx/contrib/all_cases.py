@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tests.frontends.onnx.contrib import attention_kinds, grouped_queries, other_cases
+from tests.frontends.onnx.contrib import attention_kinds, embeddings, grouped_queries, other_cases, sequence_models
 
 CASES = [
     *attention_kinds.CASES,
+    *embeddings.CASES,
     *grouped_queries.CASES,
     *other_cases.CASES,
+    *sequence_models.CASES,
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.frontends.onnx.contrib.case import Case, Operand, fed, fixed, forms, integers, normal
+from tests.frontends.onnx.contrib.case import Case, Operand, fed, fixed, forms, integers, normal, whole
 
 FLOAT = np.float32
 
@@ -167,4 +167,82 @@ def rotations() -> Iterator[Case]:
     yield rotary("positions of other steps", flat, fed([[3, 4], [1, 2]]))
 
 
-CASES = [*attentions(), *multi_heads(), *rotations()]
+def multimodal_rotations() -> Iterator[Case]:
+    ids, tables = integers((3, 2, 5), high=19), [fixed(normal((20, 8), seed=n)) for n in (1, 2)]
+
+    def case(label: str, *shape: int, ids: Any = ids, **attributes: Any) -> Case:
+        given = {"mrope_section": [4, 2, 2], "num_heads": 2, **attributes}
+        return Case("MRotaryEmbedding", label, [numbers(*shape), fed(ids), *tables], (), given)
+
+    for layout in (0, 1):
+        for interleaved in (0, 1):
+            title = f"layout {layout}{', interleaved' if interleaved else ''}"
+            form = {"mrope_layout": layout, "interleaved": interleaved}
+            yield from forms(case(f"{title}, flat", 2, 5, 32, **form))
+            yield case(f"{title}, heads", 2, 2, 5, 16, **form)
+            yield case(f"{title}, partial", 2, 5, 64, rotary_embedding_dim=16, **form)
+        for sections in ([3, 3, 2], [8, 0, 0], [0, 0, 8], [2, 3, 3], [3, 3, 3], [9, -1, 0], [8]):
+            yield case(f"layout {layout}, sections {sections}", 2, 5, 32, mrope_section=sections, mrope_layout=layout)
+    yield case("unknown layout", 2, 5, 32, mrope_layout=2)
+    yield case("without heads", 2, 5, 32, num_heads=0)
+    yield case("position too large", 2, 5, 32, ids=ids + 19)
+    yield case("positions of rank 2", 2, 5, 32, ids=ids[0])
+
+
+# ---- DecoderMaskedMultiHeadAttention and QAttention ------------------------------------------------------------------
+
+
+def steps() -> Iterator[Case]:
+    one = [numbers(2, 1, 16, seed=n) for n in range(3)]
+    caches, used, all_results = past(10), fed([4], np.int32), (FLOAT,) * 3
+
+    def case(label: str, *operands: Operand | None, outputs: Sequence[Any] = (FLOAT,), **attributes: Any) -> Case:
+        given = {"num_heads": 2, **attributes}
+        return Case("DecoderMaskedMultiHeadAttention", label, list(operands), outputs, given, defined=_of_five_keys)
+
+    share = {"outputs": all_results, "past_present_share_buffer": 1}
+    yield case("no past", *one)
+    yield case("cache", *one, None, None, *caches, used, **share)
+    yield case("full cache", *one, None, None, *caches, fed([9], np.int32), **share)
+    yield case("beyond the cache", *one, None, None, *caches, fed([10], np.int32), **share)
+    yield case("cache and bias", *one, None, None, *caches, used, None, None, fixed(normal((48,))), **share)
+    mask = fed([[1, 1, 0, 1, 1], [0, 0, 1, 1, 1]], np.int32)
+    yield case("cache and mask", *one, mask, None, *caches, used, **share)
+    yield case("cache and attention_bias", *one, None, numbers(1, 2, 1, 5), *caches, used, **share)
+    yield case("cache that grows", *one, None, None, *past(4), outputs=all_results)
+    across = (one[0], numbers(2, 2, 5, 8), numbers(2, 2, 5, 8, seed=3))
+    yield case("across", *across)
+    yield case("across with mask", *across, mask)
+    yield case("across with scale", *across, scale=0.5)
+    yield case("several steps", *(numbers(2, 3, 16, seed=n) for n in range(3)))
+
+
+def _of_five_keys(results: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [results[0], *(cache[:, :, :5] for cache in results[1:])]
+
+
+def quantized() -> Iterator[Case]:
+    x, bias, scale = fed(whole((2, 3, 12))), fixed(normal((48,))), fixed(0.02, FLOAT)
+    for dtype in (np.int8, np.uint8):
+        weights = fixed(whole((12, 48), dtype, 1))
+        middle = 128 if dtype is np.uint8 else 0
+        points = [fixed(120, np.uint8), fixed(middle + 3, dtype)]
+
+        def case(label: str, *rest: Operand | None, outputs: Sequence[Any] = (FLOAT,), **attributes: Any) -> Case:
+            title, given = f"{np.dtype(dtype).name}, {label}", {"num_heads": 2, **attributes}  # noqa: B023
+            operands = [x, weights, bias, scale, *rest]  # noqa: B023
+            return Case("QAttention", title, operands, outputs, given, tolerance=1e-4)
+
+        yield from forms(case("plain", scale, None, *points))
+        yield case("no zero points", scale)
+        columns = fixed(0.001 * np.arange(10, 58), FLOAT)
+        yield case("scales of columns", columns, None, points[0], fixed(np.full(48, middle), dtype))
+        yield case("wrong scales", fixed(np.ones(5), FLOAT), None, *points)
+        yield case("unidirectional", scale, None, *points, unidirectional=1)
+        yield case("lengths", scale, fed([2, 3], np.int32), *points)
+        yield case("mask", scale, fed([[1, 0, 1], [0, 1, 1]], np.int32), *points)
+        state = fed(normal((2, 2, 2, 4, 8), seed=4))
+        yield case("past", scale, None, *points, state, outputs=(FLOAT, FLOAT), unidirectional=1)
+
+
+CASES = [*attentions(), *multi_heads(), *rotations(), *multimodal_rotations(), *steps(), *quantized()]

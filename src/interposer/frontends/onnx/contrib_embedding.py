@@ -1,0 +1,122 @@
+"""ONNX converters for ONNX Runtime's embeddings of tokens, positions and segments with a layer normalization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from interposer.core.errors import ParseError
+from interposer.core.types import DataType, differ
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.operator_names import MICROSOFT
+from interposer.frontends.onnx.shaping import reshaped
+from interposer.ir.graph import Value
+from interposer.ops.elementwise import Addition, Comparison, ComparisonOperation, Multiplication, Subtraction
+from interposer.ops.embedding import EmbeddingLookup
+from interposer.ops.normalization import LayerNormalization
+from interposer.ops.quantization import Cast
+from interposer.ops.reduction import Reduce, ReduceOperation
+
+__all__: list[str] = []
+
+
+@operator("EmbedLayerNormalization", domain=MICROSOFT)
+def embed_layer_normalization(node: Node) -> Sequence[Value]:
+    """Convert EmbedLayerNormalization: the normalized sum of the rows of up to three tables.
+
+    The operands are input_ids, segment_ids, word_embedding, position_embedding, segment_embedding, gamma, beta, mask
+    and position_ids. Without segment_ids, all tokens are of segment 0. The results are the output, the number of ones
+    in each row of the mask, and the sum of the rows.
+    """
+    if node.has(1) and not node.has(4):
+        raise ParseError("it has segment_ids, but no segment_embedding")
+    tables = [node.value(2), node.value(3), node.optional(4)]
+    total = _embedded(node, tables, node.optional(8))
+    op = LayerNormalization(-1, node.number("epsilon", 1e-12))
+    return [node.add(op, total, node.value(5), node.value(6)), _mask_index(node, node.optional(7)), total]
+
+
+@operator("QEmbedLayerNormalization", domain=MICROSOFT)
+def quantized_embed_layer_normalization(node: Node) -> Sequence[Value]:
+    """Convert QEmbedLayerNormalization, whose tables, gamma and beta are quantized.
+
+    The operands are input_ids, segment_ids, the tables of words, positions and segments, gamma, beta, mask, the five
+    scales, and the five zero points.
+    """
+    if len({node.has(index) for index in (1, 4, 10, 15)}) == 2:
+        raise ParseError("it has only some of segment_ids and the table, the scale and the zero point of segments")
+    tables = [node.value(2), node.value(3), node.optional(4)]
+    total = _embedded(node, tables, None, [_dequantizer(node, n) for n in range(3)])
+    gamma, beta = (_dequantizer(node, n)(node.value(n + 2)) for n in (3, 4))
+    op = LayerNormalization(-1, node.number("epsilon", 1e-12))
+    return [node.add(op, total, gamma, beta), _mask_index(node, node.optional(7))]
+
+
+def _dequantizer(node: Node, number: int) -> Callable[[Value], Value]:
+    """Return a function that dequantizes elements of the operand with this number among tables and factors."""
+
+    def dequantize(stored: Value) -> Value:
+        scale, point = node.value(8 + number), node.value(13 + number)
+        if scale.known.num_elements != 1 or point.known.num_elements != 1:
+            raise ParseError(
+                f"a scale has shape {scale.known.shape}, its zero point {point.known.shape}; expected one number"
+            )
+        centered = node.step(Subtraction(), _float(node, stored), _float(node, reshaped(node, point, [])))
+        return node.step(Multiplication(), centered, reshaped(node, scale, []))
+
+    return dequantize
+
+
+def _float(node: Node, x: Value) -> Value:
+    return node.step(Cast(DataType.FLOAT32), x)
+
+
+def _embedded(
+    node: Node,
+    tables: Sequence[Value | None],
+    position_ids: Value | None,
+    steps: Sequence[Callable[[Value], Value]] = (lambda rows: rows,) * 3,
+) -> Value:
+    """Return the sum of the rows of the tables of words, positions and segments, (batch, steps, width).
+
+    `steps` has a function for each table, by which its rows become floats.
+    """
+    words, positions, segments = tables
+    assert words is not None
+    assert positions is not None
+    ids = node.value(0)
+    if ids.known.rank != 2:
+        raise ParseError(f"its input_ids has shape {ids.known.shape}; expected (batch, steps)")
+    for table in tables:
+        if table is not None and (table.known.rank != 2 or differ(table.known.shape[1], words.known.shape[1])):
+            raise ParseError(f"a table has shape {table.known.shape}; expected (rows, {words.known.shape[1]})")
+    places = position_ids or _positions(node, ids)
+    total = node.step(Addition(), steps[0](_rows(node, words, ids)), steps[1](_rows(node, positions, places)))
+    if segments is None:
+        return total
+    ids_of_segments = node.optional(1) or node.constant(np.zeros((1, 1), np.int32))
+    return node.step(Addition(), total, steps[2](_rows(node, segments, ids_of_segments)))
+
+
+def _positions(node: Node, ids: Value) -> Value:
+    """Return the positions 0, 1, ... of the tokens, (1, steps)."""
+    return node.constant(np.arange(node.known(ids.known.shape[1], "number of steps"), dtype=np.int32)[np.newaxis])
+
+
+def _rows(node: Node, table: Value, ids: Value) -> Value:
+    """Return the rows of a table, (batch, steps, width); an index out of range is an error at run time."""
+    if ids.known.rank != 2:
+        raise ParseError(f"its position_ids or segment_ids has shape {ids.known.shape}; expected (batch, steps)")
+    batch, count = ids.known.shape
+    flat = node.step(EmbeddingLookup(), reshaped(node, ids, [-1]), table)
+    return reshaped(node, flat, [batch, count, table.known.shape[1]])
+
+
+def _mask_index(node: Node, mask: Value | None) -> Value:
+    """Return the number of ones in each row of the mask; zeros if there is no mask."""
+    if mask is None:
+        return node.constant(np.zeros(node.known(node.info(0).shape[0], "batch size"), np.int32))
+    ones = node.step(Comparison(ComparisonOperation.EQUAL), mask, node.scalar_like(1, mask))
+    return node.step(Reduce((1,), operation=ReduceOperation.SUM), node.step(Cast(DataType.INT32), ones))

@@ -1,0 +1,107 @@
+"""ONNX converters for ONNX Runtime's mixture of experts."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from interposer.core.errors import ParseError
+from interposer.core.types import differ
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.operator_names import MICROSOFT
+from interposer.frontends.onnx.shaping import final_reshape, reshaped
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction, Softmax
+from interposer.ops.choice import TopK
+from interposer.ops.elementwise import Addition, Division, Multiplication
+from interposer.ops.embedding import OneHot
+from interposer.ops.matmul import BatchMatMul
+from interposer.ops.rearrange import Splitter, Transpose
+from interposer.ops.reduction import Reduce
+
+__all__: list[str] = []
+
+_ACTIVATIONS: Final = {
+    "relu": Activation(ActivationFunction.RELU),
+    "gelu": Activation(ActivationFunction.GELU_TANH),
+    "silu": Activation(ActivationFunction.SWISH, 1.0),
+    "identity": None,
+}
+
+
+@operator("MoE", domain=MICROSOFT)
+def mixture_of_experts(node: Node) -> Value:
+    """Convert MoE: the sum of the results of the k experts with the largest router_probs, weighted by them.
+
+    All experts are computed for all tokens. The operands are input, router_probs, and weights and biases of the first
+    and the second layer of the experts.
+    """
+    if node.has(6) or node.has(7):
+        node.unsupported("its experts have a third layer (fc3); fuse it with the first one")
+    if node.flag("use_sparse_mixer"):
+        node.unsupported("it chooses experts by a sparse mixer")
+    x, router = node.value(0), node.value(1)
+    if x.known.rank not in (2, 3) or router.known.rank != 2:
+        raise ParseError(f"its input has shape {x.known.shape} and its router_probs {router.known.shape}")
+    tokens = reshaped(node, x, [1, -1, x.known.shape[-1]])
+    first = _layer(node, tokens, 2)
+    results = _layer(node, _activated(node, first), 4)
+    shares = reshaped(node, node.step(Transpose((1, 0)), _shares(node, router)), [router.known.shape[1], -1, 1])
+    total = node.step(Reduce((0,)), node.step(Multiplication(), results, shares))
+    return final_reshape(node, total, x.known.shape)
+
+
+def _layer(node: Node, x: Value, index: int) -> Value:
+    """Return the products of tokens with the weights of each expert, (experts, tokens, width), plus the bias."""
+    weights, bias = node.value(index), node.optional(index + 1)
+    if weights.known.rank != 3 or differ(weights.known.shape[2], x.known.shape[2]):
+        raise ParseError(f"weights have shape {weights.known.shape}; expected (experts, width, {x.known.shape[2]})")
+    product = node.step(BatchMatMul(transpose_y=True), x, weights)
+    if bias is None:
+        return product
+    experts, width = weights.known.shape[:2]
+    return node.step(Addition(), product, reshaped(node, bias, [experts, 1, width]))
+
+
+def _activated(node: Node, x: Value) -> Value:
+    kind = node.text("activation_type", "relu")
+    if kind == "swiglu":
+        return _swiglu(node, x)
+    if kind not in _ACTIVATIONS:
+        raise ParseError(f"its activation_type is {kind!r}; expected {', '.join(_ACTIVATIONS)} or swiglu")
+    op = _ACTIVATIONS[kind]
+    return x if op is None else node.step(op, x)
+
+
+def _swiglu(node: Node, x: Value) -> Value:
+    """Return g * sigmoid(alpha * g) * (l + beta), where g and l are pairs of neighbours, limited in magnitude."""
+    if node.integer("swiglu_fusion", 0) != 1:
+        node.unsupported("its gates are not next to what they gate (swiglu_fusion is not 1)")
+    experts, tokens, width = x.known.shape
+    split = Splitter(3, (1, 1))
+    pair = node.importer.add(
+        split, [reshaped(node, x, [experts, tokens, width // 2, 2])], f"{node.name}/Splitter", node.source
+    )
+    gate, linear = (reshaped(node, part, [experts, tokens, width // 2]) for part in pair)
+    limit = node.number("swiglu_limit", math.inf)
+    if limit < math.inf:
+        gate = node.step(Activation(ActivationFunction.BOUNDED_RELU, limit, -math.inf), gate)
+        linear = node.step(Activation(ActivationFunction.BOUNDED_RELU, limit, -limit), linear)
+    swish = node.step(Activation(ActivationFunction.SWISH, node.number("activation_alpha", 1.0)), gate)
+    beta = node.scalar_like(node.number("activation_beta", 0.0), linear)
+    return node.step(Multiplication(), swish, node.step(Addition(), linear, beta))
+
+
+def _shares(node: Node, router: Value) -> Value:
+    """Return the share of each expert in the result of each token, (tokens, experts); 0 for those not chosen."""
+    experts = node.known(router.known.shape[1], "number of experts")
+    shares = node.step(Softmax(), router)
+    top = TopK(node.integer("k", 1))
+    values, indices = node.importer.add(top, [shares], f"{node.name}/TopK", node.source)
+    if node.flag("normalize_routing_weights"):
+        values = node.step(Division(), values, node.step(Reduce((1,), keep_dims=True), values))
+    chosen = node.step(OneHot(experts, dtype=values.known.dtype), indices)
+    tokens = values.known.shape[0]
+    weighted = node.step(Multiplication(), chosen, reshaped(node, values, [tokens, top.k, 1]))
+    return node.step(Reduce((1,)), weighted)
