@@ -82,7 +82,7 @@ HOMES: dict[str, set[str]] = {
     "opentelemetry": {"serving.tracing"},
     "onnxruntime": {"backends.engines.onnxruntime"},
     "openvino": {"backends.engines.openvino"},
-    "torch": {"backends.engines.torch"},
+    "torch": {"backends.engines.torch", "frontends.torch"},
     "onnx": {"frontends.onnx", "session.onnx_backend", "writers.onnx"},
     "PIL": {"kernels.images", "session.images"},
     "prometheus_client": {"serving.metrics"},

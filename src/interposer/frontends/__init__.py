@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interposer.frontends import armnn, caffe, nnapi, onnx, tensorflow, tflite
+    from interposer.frontends import armnn, caffe, nnapi, onnx, tensorflow, tflite, torch
 
-__all__ = ["armnn", "caffe", "nnapi", "onnx", "tensorflow", "tflite"]
+__all__ = ["armnn", "caffe", "nnapi", "onnx", "tensorflow", "tflite", "torch"]
 
 
 def __getattr__(name: str) -> Any:

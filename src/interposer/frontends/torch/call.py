@@ -1,0 +1,328 @@
+"""One node of an fx graph as a converter sees it: its operands' types, its result's type, and layers to add."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataType, Dim, Quantization, TensorShape
+from interposer.frontends.importing import NetworkImport
+from interposer.frontends.needs import Needs
+from interposer.frontends.reshaping import reshape_to
+from interposer.frontends.torch.package import torch
+from interposer.frontends.torch.sizes import is_symbolic
+from interposer.frontends.torch.tensors import data_type
+from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
+from interposer.ir.graph import Graph, Value
+from interposer.ops.control_flow import ControlFlow
+from interposer.ops.dynamic import DynamicBroadcastTo, DynamicReshape
+from interposer.ops.elementwise import (
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    LogicalBinary,
+    LogicalBinaryOperation,
+    UnaryOperation,
+    Where,
+)
+from interposer.ops.gather import Gather
+from interposer.ops.quantization import Cast
+from interposer.ops.rearrange import Concat, Slice, Transpose
+from interposer.ops.reshape import BroadcastTo, Reshape, Shape
+
+__all__ = ["Call", "Number", "Operand", "Size"]
+
+Number: TypeAlias = "bool | int | float"
+Operand: TypeAlias = "Value | bool | int | float"
+Size: TypeAlias = "int | Value"
+"""A size: an integer, an unknown dimension, or a tensor of rank 0 that holds it at run time."""
+
+
+class Call:
+    """A node of an fx graph while it is converted; converters read types and add layers through its methods.
+
+    Methods that add layers return the value of the first output. Operands that are Python numbers become constants.
+
+    Raises from all methods:
+        ParseError: an operator does not accept its operands.
+        UnsupportedFormError: the node has a form that is not supported.
+        UnboundFormError: it is supported once the shapes of the program's inputs are known.
+    """
+
+    def __init__(self, importer: NetworkImport, node: Any, name: str, source: str) -> None:
+        self.importer, self.node, self.name, self.source = importer, node, name, source
+
+    # --- types --------------------------------------------------------------------------------------------------------
+
+    @property
+    def val(self) -> Any:
+        """The example result that the export recorded: a fake tensor, a symbolic number, or a list of these."""
+        return self.node.meta.get("val")
+
+    @property
+    def result(self) -> Any:
+        """The first fake tensor of the result."""
+        return self.val[0] if isinstance(self.val, list | tuple) else self.val
+
+    @property
+    def dtype(self) -> DataType:
+        """The data type of the first result; that of the parts if it is complex."""
+        return data_type(self.result.dtype)
+
+    def promoted(self, *operands: Any) -> DataType:
+        """Return the type to which PyTorch promotes operands, given as nodes, fake tensors or Python numbers."""
+        values = [item.meta["val"] if isinstance(item, torch.fx.Node) else item for item in operands]
+        return data_type(_common([_example(item) if is_symbolic(item) else item for item in values]))
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def constant(self, array: Array) -> Value:
+        """Return a new constant with this array."""
+        return self.importer.constant(array, f"{self.name}/constant", self.source)
+
+    def scalar(self, number: Operand, dtype: DataType) -> Value:
+        """Return a constant scalar of this type."""
+        return self.constant(np.asarray(number).astype(dtype.numpy))
+
+    def cast(self, operand: Operand, dtype: DataType) -> Value:
+        """Return a tensor or number as a tensor of type `dtype`; a tensor that has the type is returned itself."""
+        if not isinstance(operand, Value):
+            return self.scalar(operand, dtype)
+        return operand if operand.known.dtype is dtype else self.add(Cast(dtype), operand)
+
+    def pair(self, a: Operand, b: Operand) -> tuple[Value, Value]:
+        """Return two operands as tensors; a Python number gets the type of the other operand."""
+        dtype = next(item.known.dtype for item in (a, b) if isinstance(item, Value))
+        return self.cast(a, dtype), self.cast(b, dtype)
+
+    # --- shapes -------------------------------------------------------------------------------------------------------
+
+    def shape(self, value: Value) -> tuple[int, ...]:
+        """Return the shape of a value; refuse the node if a dimension is unknown."""
+        shape = value.known.shape
+        if not shape.is_concrete:
+            self.open_shape(f"an operand has the shape {shape}")
+        return tuple(map(int, shape))
+
+    def size(self, value: Value, axis: int) -> int:
+        """Return one size of a value; refuse the node if it is unknown."""
+        size = value.known.shape[axis]
+        if isinstance(size, Dim):
+            self.open_shape(f"an operand has the shape {value.known.shape}")
+        return int(size)
+
+    def sizes(self, value: Value) -> list[Size]:
+        """Return the sizes of a value, with a tensor of rank 0 for each unknown dimension."""
+        return [self.runtime_size(value, i) if isinstance(d, Dim) else d for i, d in enumerate(value.known.shape)]
+
+    def runtime_size(self, value: Value, axis: int) -> Value:
+        """Return a tensor of rank 0 (int64) with a size that is only known at run time."""
+        whole = self.add(Shape(DataType.INT64), value)
+        return self.add(Gather(0), whole, self.constant(np.array(axis)))
+
+    def axis(self, dim: int, rank: int) -> int:
+        """Return an axis counted from the front; a tensor of rank 0 has the axes 0 and -1."""
+        return dim % max(rank, 1)
+
+    def axes(self, dims: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
+        """Return axes counted from the front, in ascending order; None or no axes stand for all of them."""
+        if dims is None or (not isinstance(dims, int) and not dims):
+            return tuple(range(rank))
+        listed = [dims] if isinstance(dims, int) else list(dims)
+        return tuple(sorted(dim % rank for dim in listed)) if rank else ()
+
+    def size_vector(self, sizes: Sequence[Size]) -> Value:
+        """Return sizes as a vector of type int64."""
+        items = [
+            self.add(_reshape((1,)), self.cast(size, DataType.INT64))
+            if isinstance(size, Value)
+            else self.constant(np.array([size], np.int64))
+            for size in sizes
+        ]
+        if not items:
+            return self.constant(np.zeros(0, np.int64))
+        return items[0] if len(items) == 1 else self.add(Concat(0), *items)
+
+    # --- layers -------------------------------------------------------------------------------------------------------
+
+    def add(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
+        """Add a layer, and return its first output. If all operands are constants, the result may be one too."""
+        return self.add_many(op, *operands, quantization=quantization)[0]
+
+    def add_many(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> list[Value]:
+        """Add a layer, and return all its outputs."""
+        name = f"{self.name}/{op.op_name().lower()}"
+        return self.importer.add(op, operands, name, self.source, quantization)
+
+    def control(self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph]) -> list[Value]:
+        """Add a control-flow layer with the regions `graphs`, and return all outputs."""
+        return self.importer.add_control(op, operands, graphs, self.name, self.source)
+
+    def unary(self, operation: UnaryOperation, x: Value) -> Value:
+        """Apply a function to each element."""
+        return self.add(ElementwiseUnary(operation), x)
+
+    def binary(self, operation: BinaryOperation, a: Operand, b: Operand) -> Value:
+        """Combine two operands, which broadcast; one of them may be a number."""
+        return self.add(ElementwiseBinary(operation), *self.pair(a, b))
+
+    def plus(self, a: Operand, b: Operand) -> Value:
+        """Add two operands."""
+        return self.binary(BinaryOperation.ADD, a, b)
+
+    def minus(self, a: Operand, b: Operand) -> Value:
+        """Subtract `b` from `a`."""
+        return self.binary(BinaryOperation.SUB, a, b)
+
+    def times(self, a: Operand, b: Operand) -> Value:
+        """Multiply two operands."""
+        return self.binary(BinaryOperation.MUL, a, b)
+
+    def over(self, a: Operand, b: Operand) -> Value:
+        """Divide `a` by `b`."""
+        return self.binary(BinaryOperation.DIV, a, b)
+
+    def compare(self, operation: ComparisonOperation, a: Operand, b: Operand) -> Value:
+        """Compare two operands."""
+        return self.add(Comparison(operation), *self.pair(a, b))
+
+    def both(self, a: Value, b: Value) -> Value:
+        """Return the logical and of two tensors of bool."""
+        return self.add(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), a, b)
+
+    def either(self, a: Value, b: Value) -> Value:
+        """Return the logical or of two tensors of bool."""
+        return self.add(LogicalBinary(LogicalBinaryOperation.LOGICAL_OR), a, b)
+
+    def negated(self, a: Value) -> Value:
+        """Return the logical not of a tensor of bool."""
+        return self.unary(UnaryOperation.LOGICAL_NOT, a)
+
+    def where(self, condition: Value, a: Operand, b: Operand) -> Value:
+        """Select elements of `a` where the condition is True, and of `b` elsewhere."""
+        return self.add(Where(), condition, *self.pair(a, b))
+
+    def reshape(self, value: Value, sizes: Sequence[Size]) -> Value:
+        """Reshape a value; a size may be unknown or a tensor, and one may be -1."""
+        shape = value.known.shape
+        if not any(isinstance(size, Dim | Value) for size in sizes):
+            if shape.is_concrete and tuple(shape) == tuple(sizes):
+                return value
+            return self.add(_reshape(_filled(shape, sizes)), value)
+        if not any(isinstance(size, Value) for size in sizes):
+            op = reshape_to(shape, [size for size in sizes if not isinstance(size, Value)])
+            if op is not None:
+                return self.add(op, value)
+            self.open_shape("the dimensions of its result depend on several unknown ones")
+        if any(isinstance(size, Dim) for size in sizes):
+            self.open_shape("its result has unknown dimensions")
+        return self.add(DynamicReshape(), value, self.size_vector(sizes))
+
+    def broadcast(self, value: Value, sizes: Sequence[Size]) -> Value:
+        """Broadcast a value to a shape; a size may be a tensor."""
+        if any(isinstance(size, Dim) for size in sizes):
+            if value.known.rank == len(sizes) and all(
+                a is b or a == b for a, b in zip(value.known.shape, sizes, strict=True)
+            ):
+                return value
+            self.open_shape(f"its result has the sizes {list(sizes)}")
+        if any(isinstance(size, Value) for size in sizes):
+            return self.add(DynamicBroadcastTo(), value, self.size_vector(sizes))
+        if tuple(value.known.shape) == tuple(sizes):
+            return value
+        return self.add(BroadcastTo(tuple(int(size) for size in sizes if not isinstance(size, Value))), value)
+
+    def transpose(self, value: Value, permutation: Sequence[int]) -> Value:
+        """Return a value with its axes in another order."""
+        if list(permutation) == list(range(len(permutation))):
+            return value
+        return self.add(Transpose(tuple(permutation)), value)
+
+    def swapped(self, value: Value, first: int, second: int) -> Value:
+        """Swap two axes of a value."""
+        order = list(range(value.known.rank))
+        order[first], order[second] = order[second], order[first]
+        return self.transpose(value, order)
+
+    def unsqueezed(self, value: Value, *axes: int) -> Value:
+        """Insert axes of size 1, which are counted from the front in the result, in ascending order."""
+        sizes = list(value.known.shape)
+        for axis in axes:
+            sizes.insert(axis, 1)
+        return self.reshape(value, sizes)
+
+    def squeezed(self, value: Value, *axes: int) -> Value:
+        """Remove axes, which have size 1."""
+        return self.reshape(value, [size for axis, size in enumerate(value.known.shape) if axis not in axes])
+
+    def cut(self, value: Value, axis: int, start: int, length: int) -> Value:
+        """Return `length` elements along an axis from `start` on; a length of -1 takes all that follow."""
+        rank = value.known.rank
+        if (start, length) in {(0, value.known.shape[axis]), (0, -1)}:
+            return value
+        begin = tuple(start if i == axis else 0 for i in range(rank))
+        return self.add(Slice(begin, tuple(length if i == axis else -1 for i in range(rank))), value)
+
+    def gather(self, value: Value, places: Array | Sequence[int] | int, axis: int) -> Value:
+        """Return the elements at constant indices along an axis; indices of rank 0 remove the axis."""
+        return self.add(Gather(axis), value, self.constant(np.asarray(places, np.int64)))
+
+    def joined(self, values: Sequence[Value], axis: int) -> Value:
+        """Concatenate values along an axis."""
+        return values[0] if len(values) == 1 else self.add(Concat(axis), *values)
+
+    # --- refusals -----------------------------------------------------------------------------------------------------
+
+    def unsupported(self, reason: str) -> NoReturn:
+        """Refuse the node with a reason."""
+        raise UnsupportedFormError(reason)
+
+    def open_shape(self, reason: str) -> NoReturn:
+        """Refuse the node with a reason; the error asks the caller for the shapes of the program's inputs."""
+        raise UnboundFormError(reason, Needs(shapes=True))
+
+
+def _example(number: Any) -> Number:
+    """Return a plain number of the same kind as a symbolic one."""
+    return {torch.SymFloat: 1.0, torch.SymBool: True}.get(type(number), 1)
+
+
+def _common(items: Sequence[Any]) -> Any:
+    """Return the ``torch.dtype`` to which tensors and numbers are promoted together."""
+    tensors = [item for item in items if isinstance(item, torch.Tensor)]
+    numbers = [item for item in items if not isinstance(item, torch.Tensor)]
+    result: Any = None
+    for item in sorted(tensors, key=lambda tensor: tensor.dim() == 0):
+        result = (
+            item if result is None else _probe(torch.result_type(result, _probe(item.dtype, item.dim())), result.dim())
+        )
+    for number in numbers:
+        result = number if result is None else _probe(torch.result_type(result, number), _rank(result))
+    return torch.result_type(result, result)
+
+
+def _probe(dtype: Any, rank: int) -> Any:
+    return torch.empty((1,) * rank, dtype=dtype, device="meta")
+
+
+def _rank(item: Any) -> int:
+    return int(item.dim()) if isinstance(item, torch.Tensor) else 0
+
+
+def _reshape(sizes: Sequence[int]) -> Op:
+    return Reshape(tuple(sizes))
+
+
+def _filled(shape: TensorShape, sizes: Sequence[Any]) -> tuple[int, ...]:
+    """Return the sizes of a reshape, with the number that -1 stands for if the sizes of the input are known."""
+    known = [int(size) for size in sizes]
+    if -1 in known and shape.is_concrete:
+        rest = math.prod(size for size in known if size != -1)
+        known[known.index(-1)] = math.prod(shape) // rest if rest else 0
+    return tuple(known)

@@ -1,0 +1,156 @@
+"""Converters for convolutions with one to three spatial axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from interposer.core.schema import Op
+from interposer.core.types import DataLayout
+from interposer.frontends.torch.call import Call
+from interposer.frontends.torch.registry import aten
+from interposer.frontends.windows import Windows
+from interposer.ir.graph import Value
+from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops.convolution3d import Convolution3d
+from interposer.ops.matmul import BatchMatMul
+from interposer.ops.rearrange import Transpose
+from interposer.ops.windowed import Col2Im
+
+__all__ = ["of_axes"]
+
+Sizes = Sequence[int] | int
+
+
+def of_axes(numbers: Sizes, axes: int) -> tuple[int, ...]:
+    """Return one number for each axis; a single one is for all axes."""
+    listed = [numbers] if isinstance(numbers, int) else list(numbers)
+    return tuple(listed * axes if len(listed) == 1 else listed)
+
+
+@aten("conv1d", "conv2d", "conv3d", "conv1d.padding", "conv2d.padding", "conv3d.padding")
+def convolution_of_functional(
+    c: Call, x: Value, weight: Value, bias: Value | None = None, stride: Sizes = 1, padding: Any = 0,
+    dilation: Sizes = 1, groups: int = 1,
+) -> Value:  # fmt: skip
+    """Convert convolutions; the padding may be "same" or "valid"."""
+    axes = weight.known.rank - 2
+    before, after = _pads(padding, c.shape(weight)[2:], of_axes(dilation, axes))
+    windows = Windows(c.shape(weight)[2:], of_axes(stride, axes), of_axes(dilation, axes), before, after)
+    return _batched(c, x, axes, lambda image: _convolved(c, image, weight, bias, windows, groups))
+
+
+def _pads(padding: Any, kernel: Sequence[int], dilations: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if isinstance(padding, str):
+        total = [(size - 1) * gap if padding == "same" else 0 for size, gap in zip(kernel, dilations, strict=True)]
+        return tuple(pad // 2 for pad in total), tuple(pad - pad // 2 for pad in total)
+    pads = of_axes(padding, len(kernel))
+    return pads, pads
+
+
+def _batched(c: Call, x: Value, axes: int, convert: Callable[[Value], Value]) -> Value:
+    """Convert an operator on images, which may lack the axis of the batch."""
+    if x.known.rank == axes + 2:
+        return convert(x)
+    return c.squeezed(convert(c.unsqueezed(x, 0)), 0)
+
+
+@aten("convolution", "_convolution")
+def convolution(
+    c: Call, x: Value, weight: Value, bias: Value | None, stride: Sizes, padding: Sizes, dilation: Sizes,
+    transposed: bool, output_padding: Sizes, groups: int, *_: Any,
+) -> Value:  # fmt: skip
+    """Convert the general convolution, which may be transposed."""
+    axes = weight.known.rank - 2
+    pads = of_axes(padding, axes)
+    windows = Windows(c.shape(weight)[2:], of_axes(stride, axes), of_axes(dilation, axes), pads, pads)
+    if transposed:
+        extra = of_axes(output_padding, axes)
+        return _batched(c, x, axes, lambda image: _transposed(c, image, weight, bias, windows, extra, groups))
+    return _batched(c, x, axes, lambda image: _convolved(c, image, weight, bias, windows, groups))
+
+
+@aten("conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input")
+def transposed_convolution(
+    c: Call, x: Value, weight: Value, bias: Value | None = None, stride: Sizes = 1, padding: Sizes = 0,
+    output_padding: Sizes = 0, groups: int = 1, dilation: Sizes = 1,
+) -> Value:  # fmt: skip
+    """Convert transposed convolutions."""
+    return convolution(c, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+# --- what they become -------------------------------------------------------------------------------------------------
+
+
+def _image_windows(windows: Windows) -> Windows:
+    """Return windows along one axis as windows over images of height 1."""
+    if windows.axes != 1:
+        return windows
+    first = (1, 1, 1, 0, 0)
+    return Windows(*((start, *column) for start, column in zip(first, windows, strict=True)))
+
+
+def _as_image(c: Call, x: Value) -> Value:
+    return c.unsqueezed(x, 2) if x.known.rank == 3 else x
+
+
+def _convolved(c: Call, x: Value, weight: Value, bias: Value | None, windows: Windows, groups: int) -> Value:
+    rank = x.known.rank
+    result = _image_windows(windows)
+    x, weight = _as_image(c, x), _as_image(c, weight)
+    op: Op
+    if rank == 5:
+        op = Convolution3d(**result.pads(), **result.steps(), groups=groups, data_layout=DataLayout.NCDHW)
+        weight = c.add(Transpose((2, 3, 4, 1, 0)), weight)
+    elif groups > 1 and x.known.shape[1] == groups and weight.known.shape[1] == 1:
+        op = DepthwiseConvolution2d(**result.pads(), **result.steps())
+        weight = c.add(Transpose((1, 2, 3, 0)), weight)
+    else:
+        op = Convolution2d(**result.pads(), **result.steps(), groups=groups)
+    image = c.add(op, x, weight, bias)
+    return c.squeezed(image, 2) if rank == 3 else image
+
+
+def _transposed(
+    c: Call, x: Value, weight: Value, bias: Value | None, windows: Windows, extra: Sequence[int], groups: int
+) -> Value:
+    if windows.axes == 3:
+        return _transposed_volume(c, x, weight, bias, windows, extra, groups)
+    rank = x.known.rank
+    extra = (0, *extra) if windows.axes == 1 else tuple(extra)
+    result = _image_windows(windows)
+    x, weight = _as_image(c, x), _as_image(c, weight)
+    after = tuple(pad - more for pad, more in zip(result.after, extra, strict=True))
+    result = result._replace(after=after)
+    weight = c.add(Transpose((1, 0, 2, 3)), weight)
+    shape = None
+    if min(after) < 0:
+        sizes = _sizes(result, c.shape(x)[2:])
+        shape = (c.size(x, 0), weight.known.shape[0] * groups, *sizes)
+        result = result._replace(after=tuple(max(0, pad) for pad in after))
+    op = TransposeConvolution2d(**result.pads(), **result.steps(), groups=groups, output_shape=shape)
+    image = c.add(op, x, weight, bias)
+    return c.squeezed(image, 2) if rank == 3 else image
+
+
+def _sizes(windows: Windows, image: Sequence[int]) -> tuple[int, ...]:
+    """Return the spatial sizes of a transposed convolution's result: what the windows cover, less their pads."""
+    columns = zip(image, windows.along(), strict=True)
+    return tuple(window.covered(size) - window.pad_before - window.pad_after for size, window in columns)
+
+
+def _transposed_volume(
+    c: Call, x: Value, weight: Value, bias: Value | None, windows: Windows, extra: Sequence[int], groups: int
+) -> Value:
+    """Return a transposed convolution over volumes, as a matrix product followed by Col2Im."""
+    batch, channels, *volume = c.shape(x)
+    after = tuple(pad - more for pad, more in zip(windows.after, extra, strict=True))
+    sizes = _sizes(windows._replace(after=after), volume)
+    flat = c.reshape(x, [batch, groups, channels // groups, math.prod(volume)])
+    kernels = c.reshape(weight, [groups, channels // groups, math.prod(c.shape(weight)[1:])])
+    products = c.add(BatchMatMul(transpose_x=True), kernels, flat)
+    columns = c.reshape(products, [batch, groups * math.prod(c.shape(weight)[1:]), math.prod(volume)])
+    covered = windows._replace(after=tuple(max(0, pad) for pad in after))
+    result = c.add(Col2Im(**covered.lists(), image_shape=sizes), columns)
+    return result if bias is None else c.plus(result, c.reshape(bias, [c.size(bias, 0), 1, 1, 1]))

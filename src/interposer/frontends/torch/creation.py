@@ -1,0 +1,94 @@
+"""Converters for operators that create tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from interposer.core.types import DataType, Dim
+from interposer.frontends.torch.call import Call, Operand, Size
+from interposer.frontends.torch.registry import aten
+from interposer.ir.graph import Value
+from interposer.ops.dynamic import DynamicBroadcastTo
+from interposer.ops.randomness import Distribution, RandomFill
+from interposer.ops.reshape import Shape
+
+__all__: list[str] = []
+
+
+def filled(c: Call, sizes: Sequence[Size], number: Operand) -> Value:
+    """Return a tensor of the node's result type with one number in all elements."""
+    value = c.cast(number, c.dtype)
+    if any(isinstance(size, Dim) for size in sizes):
+        c.open_shape("its sizes are not known")
+    return c.broadcast(value, sizes)
+
+
+@aten("full", "new_full")
+def full(c: Call, *args: Any, **_: Any) -> Value:
+    """Convert full and new_full."""
+    *_first, sizes, number = args
+    return filled(c, sizes, number)
+
+
+@aten("zeros", "empty.memory_format", "new_zeros", "new_empty", "empty_permuted", "empty_strided", "new_empty_strided")
+def zeros(c: Call, *args: Any, **_: Any) -> Value:
+    """Convert zeros; the contents of an empty tensor are not defined, and are zeros here."""
+    sizes = next(item for item in args if isinstance(item, list))
+    return filled(c, sizes, 0)
+
+
+@aten("ones", "new_ones")
+def ones(c: Call, *args: Any, **_: Any) -> Value:
+    """Convert ones."""
+    sizes = next(item for item in args if isinstance(item, list))
+    return filled(c, sizes, 1)
+
+
+def _like(c: Call, x: Value, number: Operand) -> Value:
+    """Return a number, repeated in the shape of a value, whose sizes may be known at run time only."""
+    value = c.cast(number, c.dtype)
+    if x.known.shape.is_concrete:
+        return c.broadcast(value, list(c.shape(x)))
+    return c.add(DynamicBroadcastTo(), value, c.add(Shape(DataType.INT64), x))
+
+
+@aten("full_like", "fill.Scalar", "fill.Tensor", open_sizes=True)
+def full_like(c: Call, x: Value, number: Operand, **_: Any) -> Value:
+    """Convert full_like and fill."""
+    return _like(c, x, number)
+
+
+@aten("zeros_like", "empty_like", "zero", open_sizes=True)
+def zeros_like(c: Call, x: Value, **_: Any) -> Value:
+    """Convert zeros_like and empty_like."""
+    return _like(c, x, 0)
+
+
+@aten("ones_like", open_sizes=True)
+def ones_like(c: Call, x: Value, **_: Any) -> Value:
+    """Convert ones_like."""
+    return _like(c, x, 1)
+
+
+@aten("scalar_tensor")
+def scalar_tensor(c: Call, number: Operand, **_: Any) -> Value:
+    """Convert scalar_tensor."""
+    return c.cast(number, c.dtype)
+
+
+@aten("eye", "eye.m")
+def eye(c: Call, rows: int, columns: int | None = None, **_: Any) -> Value:
+    """Convert eye."""
+    return c.constant(np.eye(rows, rows if columns is None else columns).astype(c.dtype.numpy))
+
+
+@aten("rand", "randn", "rand_like", "randn_like")
+def random(c: Call, first: Any, **_: Any) -> Value:
+    """Convert rand and randn, whose numbers differ from PyTorch's and from run to run."""
+    sizes = list(c.shape(first)) if isinstance(first, Value) else first
+    normal = "randn" in str(c.node.target)
+    kind = Distribution.NORMAL if normal else Distribution.UNIFORM
+    return c.add(RandomFill(kind, 0.0, 1.0, dtype=c.dtype), c.size_vector(sizes))

@@ -1,0 +1,454 @@
+"""Converters for arithmetic, comparisons, logic and functions of single elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from interposer.core.types import DataType
+from interposer.frontends.torch.call import Call, Number, Operand
+from interposer.frontends.torch.registry import aten
+from interposer.ir.graph import Value
+from interposer.ops.elementwise import BinaryOperation, ComparisonOperation, LogicalBinary, LogicalBinaryOperation
+from interposer.ops.elementwise import UnaryOperation as Unary
+
+__all__ = ["bounded", "scaled", "truncated", "two"]
+
+
+def two(c: Call, operation: BinaryOperation, a: Operand, b: Operand) -> Value:
+    """Combine two operands after a cast to the type of the node's result."""
+    return c.binary(operation, c.cast(a, c.dtype), c.cast(b, c.dtype))
+
+
+def scaled(c: Call, x: Operand, factor: Number) -> Operand:
+    """Multiply an operand of the result's type by a number, unless it is 1."""
+    return x if factor == 1 else c.times(c.cast(x, c.dtype), c.cast(factor, c.dtype))
+
+
+# --- arithmetic -------------------------------------------------------------------------------------------------------
+
+
+@aten("add.Tensor", "add.Scalar")
+def add(c: Call, x: Operand, other: Operand, alpha: Number = 1) -> Value:
+    """Convert add; the sum of bools is their or."""
+    if c.dtype is DataType.BOOL:
+        other = other if alpha else False
+        return two(c, BinaryOperation.BITWISE_OR, x, other)
+    return two(c, BinaryOperation.ADD, x, scaled(c, other, alpha))
+
+
+@aten("sub.Tensor", "sub.Scalar")
+def subtract(c: Call, x: Operand, other: Operand, alpha: Number = 1) -> Value:
+    """Convert sub."""
+    return two(c, BinaryOperation.SUB, x, scaled(c, other, alpha))
+
+
+@aten("rsub.Tensor", "rsub.Scalar")
+def reverse_subtract(c: Call, x: Operand, other: Operand, alpha: Number = 1) -> Value:
+    """Convert rsub: other - alpha * x."""
+    return two(c, BinaryOperation.SUB, other, scaled(c, x, alpha))
+
+
+@aten("mul.Tensor", "mul.Scalar")
+def multiply(c: Call, x: Operand, other: Operand) -> Value:
+    """Convert mul; the product of bools is their and."""
+    product = BinaryOperation.BITWISE_AND if c.dtype is DataType.BOOL else BinaryOperation.MUL
+    return two(c, product, x, other)
+
+
+@aten("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar")
+def divide(c: Call, x: Operand, other: Operand) -> Value:
+    """Convert div; the quotient of integers is a float."""
+    return two(c, BinaryOperation.DIV, x, other)
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode")
+def divide_in_mode(c: Call, x: Operand, other: Operand, rounding_mode: str | None = None) -> Value:
+    """Convert div with a rounding mode: none, towards zero ("trunc") or down ("floor")."""
+    if rounding_mode == "floor":
+        return two(c, BinaryOperation.FLOOR_DIV, x, other)
+    quotient = two(c, BinaryOperation.DIV, x, other)
+    return truncated(c, quotient) if rounding_mode == "trunc" else quotient
+
+
+@aten("floor_divide", "floor_divide.Scalar")
+def floor_divide(c: Call, x: Operand, other: Operand) -> Value:
+    """Convert floor_divide."""
+    return two(c, BinaryOperation.FLOOR_DIV, x, other)
+
+
+def truncated(c: Call, x: Value) -> Value:
+    """Round towards zero; integers stay as they are."""
+    if not x.known.dtype.is_float:
+        return x
+    return c.where(c.compare(ComparisonOperation.LESS, x, 0), c.unary(Unary.CEIL, x), c.unary(Unary.FLOOR, x))
+
+
+_BINARY: Final = {
+    "remainder": BinaryOperation.MOD,
+    "fmod": BinaryOperation.FMOD,
+    "bitwise_and": BinaryOperation.BITWISE_AND,
+    "bitwise_or": BinaryOperation.BITWISE_OR,
+    "bitwise_xor": BinaryOperation.BITWISE_XOR,
+    "bitwise_left_shift": BinaryOperation.SHIFT_LEFT,
+    "bitwise_right_shift": BinaryOperation.SHIFT_RIGHT,
+    "__lshift__": BinaryOperation.SHIFT_LEFT,
+    "__rshift__": BinaryOperation.SHIFT_RIGHT,
+    "__and__": BinaryOperation.BITWISE_AND,
+    "__or__": BinaryOperation.BITWISE_OR,
+    "__xor__": BinaryOperation.BITWISE_XOR,
+}
+_BINARY_OF_TENSORS: Final = {
+    "atan2": BinaryOperation.ATAN2,
+    "maximum": BinaryOperation.MAXIMUM,
+    "minimum": BinaryOperation.MINIMUM,
+}
+
+
+def _binary(operation: BinaryOperation) -> Callable[[Call, Operand, Operand], Value]:
+    def convert(c: Call, a: Operand, b: Operand) -> Value:
+        """Convert an operator of two operands that has an operation of its own."""
+        return two(c, operation, a, b)
+
+    return convert
+
+
+for _name, _operation in _BINARY.items():
+    aten(f"{_name}.Tensor", f"{_name}.Scalar", f"{_name}.Scalar_Tensor", f"{_name}.Tensor_Scalar")(_binary(_operation))
+for _name, _operation in _BINARY_OF_TENSORS.items():
+    aten(_name)(_binary(_operation))
+aten("max.other")(_binary(BinaryOperation.MAXIMUM))
+aten("min.other")(_binary(BinaryOperation.MINIMUM))
+
+
+@aten("fmax", "fmin")
+def without_nan(c: Call, a: Value, b: Value) -> Value:
+    """Convert fmax and fmin, which ignore NaN."""
+    is_max = "fmax" in str(c.node.target)
+    a, b = c.cast(a, c.dtype), c.cast(b, c.dtype)
+    result = c.binary(BinaryOperation.MAXIMUM if is_max else BinaryOperation.MINIMUM, a, b)
+    if not c.dtype.is_float:
+        return result
+    return c.where(c.unary(Unary.IS_NAN, a), b, c.where(c.unary(Unary.IS_NAN, b), a, result))
+
+
+@aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def power(c: Call, x: Operand, exponent: Operand) -> Value:
+    """Convert pow; squares, roots and their reciprocals have operators of their own."""
+    special = {2: Unary.SQUARE, 0.5: Unary.SQRT, -0.5: Unary.RSQRT, -1: Unary.RECIPROCAL}
+    dtype = c.dtype
+    base = c.cast(x, dtype)
+    if not isinstance(exponent, Value) and dtype.is_float and exponent in special:
+        return c.unary(special[exponent], base)
+    if not isinstance(exponent, Value) and exponent == 1:
+        return base
+    if dtype is DataType.BOOL:
+        return c.either(base, c.negated(c.cast(exponent, dtype)))
+    return c.binary(BinaryOperation.POWER, base, c.cast(exponent, dtype))
+
+
+@aten("addcmul", "addcdiv")
+def add_combined(c: Call, x: Value, a: Value, b: Value, value: Number = 1) -> Value:
+    """Convert addcmul and addcdiv: x + value * (a * b), or a / b."""
+    combined = two(c, BinaryOperation.DIV if "div" in str(c.node.target) else BinaryOperation.MUL, a, b)
+    return two(c, BinaryOperation.ADD, x, scaled(c, combined, value))
+
+
+# --- comparisons and logic --------------------------------------------------------------------------------------------
+
+_COMPARISONS: Final = {
+    "eq": ComparisonOperation.EQUAL,
+    "ne": ComparisonOperation.NOT_EQUAL,
+    "lt": ComparisonOperation.LESS,
+    "le": ComparisonOperation.LESS_OR_EQUAL,
+    "gt": ComparisonOperation.GREATER,
+    "ge": ComparisonOperation.GREATER_OR_EQUAL,
+}
+_ORDERED_BOOLS: Final = DataType.UINT8
+
+
+def _comparison(operation: ComparisonOperation) -> Callable[[Call, Operand, Operand], Value]:
+    def convert(c: Call, a: Operand, b: Operand) -> Value:
+        """Convert a comparison, which is computed in the common type of the operands."""
+        dtype = c.promoted(*c.node.args[:2])
+        dtype = _ORDERED_BOOLS if dtype is DataType.BOOL else dtype
+        return c.compare(operation, c.cast(a, dtype), c.cast(b, dtype))
+
+    return convert
+
+
+for _name, _comparison_operation in _COMPARISONS.items():
+    aten(f"{_name}.Tensor", f"{_name}.Scalar")(_comparison(_comparison_operation))
+
+_LOGIC: Final = {
+    "logical_and": LogicalBinaryOperation.LOGICAL_AND,
+    "logical_or": LogicalBinaryOperation.LOGICAL_OR,
+    "logical_xor": LogicalBinaryOperation.LOGICAL_XOR,
+}
+
+
+def _logic(operation: LogicalBinaryOperation) -> Callable[[Call, Value, Value], Value]:
+    def convert(c: Call, a: Value, b: Value) -> Value:
+        """Convert a logical operator; numbers are True unless they are 0."""
+        return c.add(LogicalBinary(operation), c.cast(a, DataType.BOOL), c.cast(b, DataType.BOOL))
+
+    return convert
+
+
+for _name, _logical in _LOGIC.items():
+    aten(_name)(_logic(_logical))
+
+
+@aten("logical_not")
+def logical_not(c: Call, x: Value) -> Value:
+    """Convert logical_not."""
+    return c.negated(c.cast(x, DataType.BOOL))
+
+
+@aten("bitwise_not")
+def bitwise_not(c: Call, x: Value) -> Value:
+    """Convert bitwise_not, which for bools is the logical not."""
+    return c.negated(x) if x.known.dtype is DataType.BOOL else c.unary(Unary.BITWISE_NOT, x)
+
+
+@aten("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def where(c: Call, condition: Value, x: Operand, other: Operand) -> Value:
+    """Convert where."""
+    return c.where(c.cast(condition, DataType.BOOL), c.cast(x, c.dtype), c.cast(other, c.dtype))
+
+
+@aten("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(c: Call, x: Value, mask: Value, value: Operand) -> Value:
+    """Convert masked_fill."""
+    return c.where(c.cast(mask, DataType.BOOL), c.cast(value, c.dtype), c.cast(x, c.dtype))
+
+
+# --- functions of one element -----------------------------------------------------------------------------------------
+
+_FUNCTIONS: Final = {
+    "abs": Unary.ABS, "acos": Unary.ACOS, "acosh": Unary.ACOSH, "asin": Unary.ASIN, "asinh": Unary.ASINH,
+    "atan": Unary.ATAN, "atanh": Unary.ATANH, "ceil": Unary.CEIL, "cos": Unary.COS, "cosh": Unary.COSH,
+    "erf": Unary.ERF, "exp": Unary.EXP, "floor": Unary.FLOOR, "log": Unary.LOG, "neg": Unary.NEG,
+    "reciprocal": Unary.RECIPROCAL, "round": Unary.ROUND, "rsqrt": Unary.RSQRT, "sign": Unary.SIGN, "sin": Unary.SIN,
+    "sinh": Unary.SINH, "sqrt": Unary.SQRT, "square": Unary.SQUARE, "tan": Unary.TAN,
+}  # fmt: skip
+_WHOLE: Final = frozenset({Unary.CEIL, Unary.FLOOR, Unary.ROUND})
+
+
+def _function(operation: Unary) -> Callable[[Call, Value], Value]:
+    def convert(c: Call, x: Value) -> Value:
+        """Convert a function of one element; integers are cast to the type of the result first."""
+        if not c.dtype.is_float and operation in _WHOLE:
+            return x
+        if c.dtype is DataType.BOOL:  # abs, sign and square leave truth values as they are
+            return x
+        return c.unary(operation, c.cast(x, c.dtype))
+
+    return convert
+
+
+for _name, _unary in _FUNCTIONS.items():
+    aten(_name)(_function(_unary))
+
+_TESTS: Final = {
+    "isnan": Unary.IS_NAN,
+    "isinf": Unary.IS_INF,
+    "isposinf": Unary.IS_POSITIVE_INF,
+    "isneginf": Unary.IS_NEGATIVE_INF,
+}
+
+
+def _test(operation: Unary) -> Callable[[Call, Value], Value]:
+    def convert(c: Call, x: Value) -> Value:
+        """Convert a test for special values, which integers never are."""
+        return c.unary(operation, x if x.known.dtype.is_float else c.cast(x, DataType.FLOAT32))
+
+    return convert
+
+
+for _name, _unary in _TESTS.items():
+    aten(_name)(_test(_unary))
+
+
+@aten("trunc", "fix")
+def trunc(c: Call, x: Value) -> Value:
+    """Convert trunc."""
+    return truncated(c, x)
+
+
+@aten("round.decimals")
+def round_to_decimals(c: Call, x: Value, decimals: int = 0) -> Value:
+    """Convert round to a number of decimal places."""
+    if not c.dtype.is_float:
+        return x
+    factor = 10.0 ** abs(decimals)
+    if decimals < 0:
+        return c.times(c.unary(Unary.ROUND, c.over(x, factor)), factor)
+    return c.over(c.unary(Unary.ROUND, c.times(x, factor)), factor)
+
+
+def _wide(c: Call, x: Value, function: Callable[[Value], Value]) -> Value:
+    """Apply a function in float64, and return the result in the type of the node's result."""
+    return c.cast(function(c.cast(x, DataType.FLOAT64)), c.dtype)
+
+
+@aten("log2")
+def log2(c: Call, x: Value) -> Value:
+    """Convert log2, in float64 so that powers of 2 have exact logarithms."""
+    return _wide(c, x, lambda wide: c.over(c.unary(Unary.LOG, wide), math.log(2)))
+
+
+@aten("log10")
+def log10(c: Call, x: Value) -> Value:
+    """Convert log10, in float64."""
+    return _wide(c, x, lambda wide: c.over(c.unary(Unary.LOG, wide), math.log(10)))
+
+
+@aten("exp2")
+def exp2(c: Call, x: Value) -> Value:
+    """Convert exp2."""
+    return c.binary(BinaryOperation.POWER, c.scalar(2, c.dtype), c.cast(x, c.dtype))
+
+
+@aten("erfc")
+def erfc(c: Call, x: Value) -> Value:
+    """Convert erfc, as 1 - erf in float64."""
+    return _wide(c, x, lambda wide: c.minus(1, c.unary(Unary.ERF, wide)))
+
+
+@aten("log1p")
+def log1p(c: Call, x: Value) -> Value:
+    """Convert log1p, exact near 0: x * log(u) / (u - 1) with u = 1 + x."""
+    x = c.cast(x, c.dtype)
+    u = c.plus(x, 1)
+    logarithm = c.unary(Unary.LOG, u)
+    exact = c.times(x, c.over(logarithm, c.minus(u, 1)))
+    is_one = c.compare(ComparisonOperation.EQUAL, u, 1)
+    usual = c.either(
+        c.compare(ComparisonOperation.EQUAL, u, math.inf), c.compare(ComparisonOperation.LESS_OR_EQUAL, u, 0)
+    )
+    return c.where(is_one, x, c.where(usual, logarithm, exact))
+
+
+@aten("expm1")
+def expm1(c: Call, x: Value) -> Value:
+    """Convert expm1, exact near 0: (u - 1) * x / log(u) with u = exp(x)."""
+    x = c.cast(x, c.dtype)
+    u = c.unary(Unary.EXP, x)
+    less = c.minus(u, 1)
+    exact = c.times(less, c.over(x, c.unary(Unary.LOG, u)))
+    is_one = c.compare(ComparisonOperation.EQUAL, u, 1)
+    near = c.compare(ComparisonOperation.LESS, c.unary(Unary.ABS, x), 1)
+    return c.where(is_one, x, c.where(near, exact, less))
+
+
+@aten("sgn")
+def sgn(c: Call, x: Value) -> Value:
+    """Convert sgn of floats and integers."""
+    return x if c.dtype is DataType.BOOL else c.unary(Unary.SIGN, x)
+
+
+@aten("signbit")
+def signbit(c: Call, x: Value) -> Value:
+    """Convert signbit; a negative zero counts as negative."""
+    if x.known.dtype is DataType.BOOL:
+        return c.cast(c.minus(c.cast(x, DataType.INT8), c.cast(x, DataType.INT8)), DataType.BOOL)
+    negative = c.compare(ComparisonOperation.LESS, x, 0)
+    if not x.known.dtype.is_float:
+        return negative
+    inverse = c.compare(ComparisonOperation.EQUAL, c.unary(Unary.RECIPROCAL, x), -math.inf)
+    return c.either(negative, inverse)
+
+
+@aten("copysign.Tensor", "copysign.Scalar")
+def copysign(c: Call, x: Operand, other: Operand) -> Value:
+    """Convert copysign; a negative zero makes the result negative."""
+    size, sign = c.unary(Unary.ABS, c.cast(x, c.dtype)), c.cast(other, c.dtype)
+    below = c.compare(ComparisonOperation.LESS, sign, 0)
+    zero = c.compare(ComparisonOperation.EQUAL, c.unary(Unary.RECIPROCAL, sign), -math.inf)
+    return c.where(c.either(below, zero), c.unary(Unary.NEG, size), size)
+
+
+@aten("hypot")
+def hypot(c: Call, a: Value, b: Value) -> Value:
+    """Convert hypot, without an overflow of the squares."""
+    a, b = (c.unary(Unary.ABS, c.cast(x, c.dtype)) for x in (a, b))
+    large, small = c.binary(BinaryOperation.MAXIMUM, a, b), c.binary(BinaryOperation.MINIMUM, a, b)
+    ratio = c.over(small, large)
+    root = c.times(large, c.unary(Unary.SQRT, c.plus(c.unary(Unary.SQUARE, ratio), 1)))
+    plain = c.either(
+        c.compare(ComparisonOperation.EQUAL, large, 0), c.compare(ComparisonOperation.EQUAL, large, math.inf)
+    )
+    return c.where(plain, large, root)
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def bounded(c: Call, x: Value, low: Operand | None, high: Operand | None) -> Value:
+    """Return the minimum of `high` and the maximum of `low` and x; None is no limit."""
+    result = c.cast(x, c.dtype)
+    if low is not None:
+        result = c.binary(BinaryOperation.MAXIMUM, result, c.cast(low, c.dtype))
+    return result if high is None else c.binary(BinaryOperation.MINIMUM, result, c.cast(high, c.dtype))
+
+
+@aten("clamp", "clamp.Tensor", "clip", "clip.Tensor")
+def clamp(c: Call, x: Value, low: Operand | None = None, high: Operand | None = None) -> Value:
+    """Convert clamp."""
+    return bounded(c, x, low, high)
+
+
+@aten("clamp_min", "clamp_min.Tensor")
+def clamp_min(c: Call, x: Value, low: Operand) -> Value:
+    """Convert clamp_min."""
+    return bounded(c, x, low, None)
+
+
+@aten("clamp_max", "clamp_max.Tensor")
+def clamp_max(c: Call, x: Value, high: Operand) -> Value:
+    """Convert clamp_max."""
+    return bounded(c, x, None, high)
+
+
+# --- copies and casts -------------------------------------------------------------------------------------------------
+
+
+@aten(
+    "alias", "detach", "clone", "contiguous", "lift_fresh_copy", "lift_fresh", "lift", "dropout", "resolve_conj",
+    "resolve_neg", "detach_copy", "alias_copy", "alpha_dropout", "feature_dropout", "_conj_physical", "conj_physical",
+    open_sizes=True,
+)  # fmt: skip
+def identity(c: Call, x: Value, *_: Any, **__: Any) -> Value:
+    """Convert operators that return their operand, such as clone, detach, and dropout in inference."""
+    if "dropout" in str(c.node.target) and _[-1]:
+        c.unsupported("it is in training mode; call eval() on the module before the export")
+    return x
+
+
+@aten("_to_copy", "to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as", "_cast_Float", "_cast_Int",
+      "to.prim_dtype")  # fmt: skip
+def to_copy(c: Call, x: Value, *_: Any, **__: Any) -> Value:
+    """Convert a cast; the type is that of the recorded result."""
+    return cast_as_torch(c, x, c.dtype)
+
+
+def cast_as_torch(c: Call, x: Value, dtype: DataType) -> Value:
+    """Cast a value as PyTorch does."""
+    return c.cast(x, dtype)
+
+
+@aten("copy", open_sizes=True)
+def copy(c: Call, x: Value, source: Value, *_: Any) -> Value:
+    """Convert copy: the source in the shape and type of the first operand."""
+    return c.broadcast(c.cast(source, x.known.dtype), c.sizes(x) if not x.known.is_concrete else list(x.known.shape))
+
+
+@aten("native_dropout")
+def native_dropout(c: Call, x: Value, p: float, train: bool | None) -> list[Value | None]:
+    """Convert native_dropout in inference, which returns its operand and a mask of ones."""
+    if train and p:
+        c.unsupported("it is in training mode; call eval() on the module before the export")
+    ones = c.broadcast(c.scalar(True, DataType.BOOL), list(c.shape(x)))
+    return [x, ones]

@@ -1,0 +1,371 @@
+"""The conversion of an fx graph of ATen operators to a network, node by node."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.errors import (
+    InterposerError,
+    InvalidArgumentError,
+    ParseError,
+    UnboundInputError,
+    UnknownRankError,
+)
+from interposer.core.types import DataType, Dim, TensorInfo
+from interposer.frontends.folding import Folder
+from interposer.frontends.importing import NetworkImport
+from interposer.frontends.naming import keep_names
+from interposer.frontends.refusals import Refusals
+from interposer.frontends.torch import torch_families  # noqa: F401 - its modules register the converters
+from interposer.frontends.torch.call import Call
+from interposer.frontends.torch.package import torch
+from interposer.frontends.torch.places import layer_name, place_of
+from interposer.frontends.torch.registry import Entry, find, refusal
+from interposer.frontends.torch.sizes import is_symbolic, number_of, shape_of, size_of, symbols_of
+from interposer.frontends.torch.sources import (
+    Fixed,
+    Imported,
+    Produced,
+    Result,
+    Source,
+    StateBuffer,
+    UserInput,
+    Weight,
+)
+from interposer.frontends.torch.tensors import array_of, data_type, key_of
+from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
+from interposer.ir.graph import Value
+from interposer.ir.network import Network
+from interposer.ops.control import Constant
+
+__all__ = ["GraphImport", "import_graph", "missing_operators", "title_of"]
+
+# The Python exceptions that a converter raises for a malformed node.
+_SLIPS: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+_IGNORED: Final = frozenset({"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"})
+_WITHOUT_RESULT: Final = frozenset(
+    {
+        "aten._assert_tensor_metadata.default", "aten._assert_scalar.default", "aten._assert_async.msg",
+        "aten._assert_async.default", "aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default",
+        "aten._functional_assert_async.msg", "aten._functional_assert_scalar.default",
+        "aten._functional_sym_constrain_range.default", "aten._functional_sym_constrain_range_for_size.default",
+        "aten._print.default",
+    }
+)  # fmt: skip
+
+
+class _Missing:
+    """The value of a node that cannot be converted."""
+
+
+_MISSING: Final = _Missing()
+
+
+def import_graph(
+    graph: Any,
+    sources: Mapping[str, Source],
+    *,
+    name: str = "network",
+    sizes: Mapping[str, int] | None = None,
+    output_names: Sequence[str] = (),
+    states: Mapping[int, str] | None = None,
+) -> Imported:
+    """Return the network of a functional ATen graph, and what each output of the graph became.
+
+    Args:
+        graph: a ``torch.fx.GraphModule`` whose nodes have ``meta["val"]``, as of an exported program after
+            ``run_decompositions``, or of ``aot_autograd``.
+        sources: for each placeholder, by its node's name, what it stands for.
+        name: the network's name.
+        sizes: values of symbolic sizes by the symbol's name, such as ``{"s0": 4}``. Other symbols become unknown
+            dimensions with their name.
+        output_names: a name for each output of the graph; by default ``output_0`` and so on.
+        states: which outputs of the graph set a state instead of being returned: the name of the state by the index of
+            the output. They are `Fixed` in the result.
+
+    Raises:
+        UnsupportedOperatorError: operators are not supported; the error lists all of them.
+        UnboundInputError: operators require sizes that `sizes` does not have.
+        ParseError: the graph violates the format, or a constant cannot be read.
+    """
+    importer = GraphImport(Network(name), graph, sizes or {})
+    importer.bind(sources)
+    results = importer.convert()
+    outputs = importer.finish(results, output_names, states or {})
+    return Imported(importer.network, outputs)
+
+
+class GraphImport(NetworkImport):
+    """Converts the nodes of one fx graph; `sizes` are the known symbols by name."""
+
+    def __init__(
+        self, network: Network, module: Any, sizes: Mapping[str, int], outer: GraphImport | None = None
+    ) -> None:
+        super().__init__(network)
+        self.module, self.graph, self.known = module, module.graph, dict(sizes)
+        self.values: dict[Any, Any] = {}
+        self.refusals: Refusals = Refusals() if outer is None else outer.refusals
+        self._weights: dict[tuple[Any, ...], Value] = {}
+        self._kept: list[Any] = []
+
+    # --- placeholders -------------------------------------------------------------------------------------------------
+
+    def bind(self, sources: Mapping[str, Source]) -> None:
+        """Define the placeholders of the graph from what they stand for."""
+        placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
+        budget = sum(_bytes(source) for source in sources.values())
+        self._folder = Folder(budget)
+        self.reserve({source.name for source in sources.values() if isinstance(source, UserInput)})
+        for node in placeholders:
+            source = sources.get(node.name)
+            if source is None:
+                raise InvalidArgumentError(f"the placeholder {node.name!r} of the graph has no source")
+            self.values[node] = self._bound(node, source)
+
+    def _bound(self, node: Any, source: Source) -> Any:
+        if isinstance(source, Fixed):
+            return source.value
+        if isinstance(source, Weight):
+            return self.weight(source.tensor, source.name)
+        if isinstance(source, StateBuffer):
+            array = array_of(source.tensor, f"the buffer {source.name!r}")
+            return self.network.add_state(source.name, TensorInfo.of(array), np.array(array)).output
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            info = TensorInfo(shape_of(value, self.known), data_type(value.dtype))
+        else:
+            number = number_of(value, self.known)
+            if number is not None:
+                return number
+            kinds = {torch.SymFloat: DataType.FLOAT64, torch.SymBool: DataType.BOOL}
+            info = TensorInfo((), kinds.get(type(value), DataType.INT64))
+        layer = self.network.add_input_layer(len(self.network.graph.inputs), info, source.name)
+        self._inputs.add(layer)
+        return layer.output
+
+    def weight(self, tensor: Any, name: str) -> Value:
+        """Return the constant for a tensor, whose memory is shared; tied weights are one constant."""
+        key = key_of(tensor)
+        if key is not None and key in self._weights:
+            return self._weights[key]
+        array = array_of(tensor, f"the tensor {name!r}")  # not shared with equal constants, as it may change in place
+        value = self.network.add_layer(Constant(array), name=self._name(name), source=f"tensor {name!r}").output
+        if key is not None:
+            self._weights[key] = value
+        return value
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def convert(self) -> list[Any]:
+        """Convert all nodes, and return the outputs of the graph: values, numbers or None."""
+        results = self.run()
+        self.refusals.check()
+        return results
+
+    def run(self) -> list[Any]:
+        """Convert all nodes without raising for unsupported ones, and return the outputs of the graph."""
+        results: list[Any] = []
+        with np.errstate(all="ignore"):
+            for node in self.graph.nodes:
+                if node.op == "output":
+                    results = _flat(self.resolved(node.args[0]))
+                elif node.op == "get_attr":
+                    self.values[node] = self._attribute(node)
+                elif node.op == "call_function":
+                    self._convert_node(node)
+                elif node.op != "placeholder":
+                    self._refuse(node, node.op, UnsupportedFormError("the graph must have ATen operators only"))
+        return results
+
+    def _attribute(self, node: Any) -> Any:
+        target: Any = self.module
+        for part in node.target.split("."):
+            target = getattr(target, part)
+        if isinstance(target, torch.Tensor):
+            return self.weight(target, node.target)
+        return target
+
+    def resolved(self, argument: Any) -> Any:
+        """Return an argument of a node with values of the network instead of nodes."""
+        if isinstance(argument, torch.fx.Node):
+            return self.values[argument]
+        if isinstance(argument, list | tuple):
+            return [self.resolved(item) for item in argument]
+        if isinstance(argument, dict):
+            return {key: self.resolved(item) for key, item in argument.items()}
+        if is_symbolic(argument):
+            number = number_of(argument, self.known)
+            return size_of(argument, self.known) if number is None else number
+        return argument
+
+    def _convert_node(self, node: Any) -> None:
+        title = title_of(node.target)
+        if title in _WITHOUT_RESULT:
+            self.values[node] = None
+            return
+        if any(self.values.get(item) is _MISSING for item in node.all_input_nodes):
+            self._survey(node, title)
+            return
+        number = self._number(node)
+        if number is not None:
+            self.values[node] = number
+            return
+        try:
+            self.values[node] = self._converted(node, title)
+        except UnsupportedFormError as error:
+            self._refuse(node, title, error)
+        except UnknownRankError:
+            self._refuse(node, title, UnsupportedFormError("the rank of a tensor is not known before running"))
+        except InterposerError as error:
+            if isinstance(error, ParseError) and error.where:
+                raise
+            text = error.message if isinstance(error, ParseError) else str(error)
+            raise ParseError(text, where=place_of(node)) from error
+        except _SLIPS as error:
+            text = f"it cannot be converted ({type(error).__name__}: {error})"
+            raise ParseError(text, where=place_of(node)) from error
+
+    def _number(self, node: Any) -> Any:
+        """Return the result of a node that is a symbolic number of known value, else None."""
+        value = node.meta.get("val")
+        return number_of(value, self.known) if is_symbolic(value) else None
+
+    def _converted(self, node: Any, title: str) -> Any:
+        if node.target is operator.getitem:
+            return self.resolved(node.args[0])[node.args[1]]
+        entry = find(title, _is_complex(node))
+        if entry is None:
+            raise UnsupportedFormError("it has complex operands" if find(title) else refusal(title))
+        call = Call(self, node, layer_name(node), place_of(node))
+        before = self.mark()
+        args, kwargs = self._arguments(node, call, entry)
+        result = entry.convert(call, *args, **kwargs)
+        return self._named(result, call.name, before)
+
+    def _arguments(self, node: Any, call: Call, entry: Entry) -> tuple[list[Any], dict[str, Any]]:
+        """Return the positional and the keyword-only arguments of a node, defaults of its schema included."""
+        args, kwargs = self.resolved(node.args), self.resolved(node.kwargs)
+        if not entry.open_sizes and any(isinstance(item, Dim) for item in _flat([args, *kwargs.values()])):
+            call.open_shape("one of its sizes is not known")
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not isinstance(node.target, torch._ops.OpOverload):
+            return args, kwargs
+        positional, named = list(args), dict[str, Any]()
+        for index, argument in enumerate(schema.arguments):
+            if index < len(args) and not argument.kwarg_only:
+                continue
+            value = kwargs.get(argument.name, argument.default_value)
+            if argument.name in _IGNORED:
+                continue
+            if argument.kwarg_only:
+                named[argument.name] = value
+            else:
+                positional.append(value)
+        drop = [i for i, argument in enumerate(schema.arguments) if argument.name in _IGNORED and i < len(args)]
+        return [item for i, item in enumerate(positional) if i not in drop], named
+
+    def _named(self, result: Any, name: str, before: int) -> Any:
+        """Give the layer that produces the only result of a node the node's name, if the node has added it."""
+        if isinstance(result, Value):
+            layer = result.producer
+            if layer.name.startswith(f"{name}/") and layer in self.network.graph:
+                self.network.graph.rename(layer, name)
+        return result
+
+    def _survey(self, node: Any, title: str) -> None:
+        """Record a node that cannot be converted as unsupported if its operator is unknown."""
+        if node.target is not operator.getitem and find(title) is None and find(title, True) is None:
+            self._refuse(node, title, UnsupportedFormError(refusal(title)))
+        self.values[node] = _MISSING
+
+    def _refuse(self, node: Any, title: str, error: UnsupportedFormError) -> None:
+        self.values[node] = _MISSING
+        if isinstance(error, UnboundFormError) and not _from_data(node):
+            self.refusals.defer(title, place_of(node), str(error), error.needs)
+            return
+        reason = error.reason if isinstance(error, UnboundFormError) else str(error)
+        self.refusals.refuse(title, place_of(node), reason)
+
+    # --- outputs ------------------------------------------------------------------------------------------------------
+
+    def _output(self, item: Any, node: Any, name: str) -> Produced:
+        """Add the output layer for the result of a node: a value, or a number, which becomes a constant."""
+        if isinstance(item, Dim):
+            raise UnboundInputError({node.name: 1}, (), shapes=True)
+        value = item if isinstance(item, Value) else self.constant(np.asarray(item), f"{name}/constant")
+        number = len(self.network.graph.outputs)
+        self.network.add_output_layer(number, value, name=name)
+        recorded = node.meta.get("val")
+        is_tensor = isinstance(recorded, torch.Tensor)
+        return Produced(number, not is_tensor, is_tensor and recorded.is_complex())
+
+    def finish(self, results: Sequence[Any], names: Sequence[str], states: Mapping[int, str]) -> tuple[Result, ...]:
+        """Add the output layers and set the states; return what each output of the graph became."""
+        nodes = _flat_nodes(next(node for node in self.graph.nodes if node.op == "output").args[0])
+        outputs: list[Result] = []
+        for index, (item, node) in enumerate(zip(results, nodes, strict=True)):
+            if index in states:
+                assert isinstance(item, Value)
+                self.network.set_state(states[index], item)
+                outputs.append(Fixed(None))
+            elif not isinstance(node, torch.fx.Node) or item is None:
+                outputs.append(Fixed(item))
+            else:
+                name = names[index] if index < len(names) else f"output_{index}"
+                outputs.append(self._output(item, node, name))
+        self.network.graph.erase_dead()
+        named = [(node.name, value) for node, value in self.values.items() if isinstance(value, Value)]
+        keep_names(self.network.graph, named)
+        return tuple(outputs)
+
+
+def missing_operators(module: Any) -> dict[str, int]:
+    """Return how often each operator without a converter occurs in an fx graph, by its full name."""
+    nodes = [node for node in module.graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
+    titles = [(title_of(node.target), node) for node in nodes]
+    unknown = [t for t, node in titles if t not in _WITHOUT_RESULT and find(t, _is_complex(node)) is None]
+    return dict(Counter(t for t in unknown if not t.startswith(("operator.", "math.", "torch.sym_"))))
+
+
+def title_of(target: Any) -> str:
+    """Return the full name of an operator, such as ``aten.add.Tensor`` or ``operator.mul``."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{target.name()}.default"
+    module = getattr(target, "__module__", "") or ""
+    name = getattr(target, "__name__", str(target))
+    return f"{module.removeprefix('_')}.{name}"
+
+
+def _bytes(source: Source) -> int:
+    return int(source.tensor.nbytes) if isinstance(source, Weight) and source.tensor.layout is torch.strided else 0
+
+
+def _flat(item: Any) -> list[Any]:
+    if isinstance(item, list | tuple):
+        return [inner for each in item for inner in _flat(each)]
+    return [item]
+
+
+def _flat_nodes(item: Any) -> list[Any]:
+    return _flat(item)
+
+
+def _is_complex(node: Any) -> bool:
+    """Return True if an operand or a result of a node is a complex tensor."""
+    values = [node.meta.get("val"), *(item.meta.get("val") for item in node.all_input_nodes)]
+    return any(isinstance(item, torch.Tensor) and item.is_complex() for item in _flat(values))
+
+
+def _from_data(node: Any) -> bool:
+    """Return True if a size of a node's operands or results is only known at run time, whatever the inputs' shapes."""
+    values = _flat([node.meta.get("val"), *(item.meta.get("val") for item in node.all_input_nodes)])
+    sizes = [size for item in values if isinstance(item, torch.Tensor) for size in item.shape]
+    numbers = [*sizes, *(item for item in values if is_symbolic(item))]
+    return any(symbol.startswith("u") for number in numbers for symbol in symbols_of(number))

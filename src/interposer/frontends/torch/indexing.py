@@ -1,0 +1,412 @@
+"""Converters for indexing: lookups, gathers, scatters, masks, and assignments to indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from interposer.core.types import DataType
+from interposer.frontends.torch.call import Call, Number, Operand
+from interposer.frontends.torch.registry import aten
+from interposer.ir.graph import Value
+from interposer.ops.dynamic import DynamicBroadcastTo
+from interposer.ops.elementwise import BinaryOperation
+from interposer.ops.embedding import OneHot
+from interposer.ops.gather import Gather, GatherNd
+from interposer.ops.reshape import Shape
+from interposer.ops.scatter import ScatterElements, ScatterFunction, ScatterNd
+from interposer.ops.selection import NonZero
+from interposer.ops.sequence import CumSum
+
+__all__: list[str] = []
+
+
+@aten("embedding", open_sizes=True)
+def embedding(c: Call, weight: Value, indices: Value, *_: Any) -> Value:
+    """Convert embedding; padding_idx matters in training only."""
+    return c.add(Gather(0), weight, _integers(c, indices))
+
+
+def _integers(c: Call, indices: Value) -> Value:
+    """Return indices as int64, unless they are int32 or int64."""
+    return indices if indices.known.dtype in (DataType.INT32, DataType.INT64) else c.cast(indices, DataType.INT64)
+
+
+@aten("index_select")
+def index_select(c: Call, x: Value, dim: int, index: Value) -> Value:
+    """Convert index_select."""
+    if index.known.rank == 0:
+        index = c.reshape(index, [1])
+    if x.known.rank == 0:
+        return c.reshape(c.add(Gather(0), c.reshape(x, [1]), _integers(c, index)), [])
+    return c.add(Gather(c.axis(dim, x.known.rank)), x, _integers(c, index))
+
+
+@aten("take")
+def take(c: Call, x: Value, index: Value) -> Value:
+    """Convert take: elements of the flattened tensor."""
+    return c.add(Gather(0), c.reshape(x, [math.prod(c.shape(x))]), _integers(c, index))
+
+
+@aten("nonzero")
+def nonzero(c: Call, x: Value) -> Value:
+    """Convert nonzero: a row of indices for each element that is not 0."""
+    if x.known.rank == 0:
+        rows = c.add(NonZero(), c.reshape(x, [1]))
+        return c.cast(c.cut(c.swapped(rows, 0, 1), 1, 0, 0), DataType.INT64)
+    return c.cast(c.swapped(c.add(NonZero(), x), 0, 1), DataType.INT64)
+
+
+# --- advanced indexing ------------------------------------------------------------------------------------------------
+
+
+class _Places(NamedTuple):
+    """Indices of some axes: `axes` in ascending order, and for each of them a tensor of indices."""
+
+    axes: tuple[int, ...]
+    indices: tuple[Value, ...]
+
+    @property
+    def adjacent(self) -> bool:
+        """True if the axes follow each other."""
+        return self.axes == tuple(range(self.axes[0], self.axes[0] + len(self.axes)))
+
+
+def _places(c: Call, x: Value, indices: Sequence[Value | None]) -> _Places:
+    """Return the indices by axis; a mask stands for the indices of its True elements along as many axes as it has."""
+    axes, values, axis = list[int](), list[Value](), 0
+    for index in indices:
+        if index is None:
+            axis += 1
+        elif index.known.dtype in (DataType.BOOL, DataType.UINT8):
+            columns = _true_places(c, index)
+            axes += range(axis, axis + len(columns))
+            values += columns
+            axis += len(columns)
+        else:
+            axes.append(axis)
+            values.append(_integers(c, index))
+            axis += 1
+    return _Places(tuple(axes), tuple(values))
+
+
+def _true_places(c: Call, mask: Value) -> list[Value]:
+    """Return the indices of the True elements of a mask, a vector for each of its axes."""
+    rows = c.add(NonZero(), c.cast(mask, DataType.BOOL))
+    return [c.gather(rows, axis, 0) for axis in range(mask.known.rank)]
+
+
+def _common(c: Call, indices: Sequence[Value]) -> list[Value]:
+    """Return tensors of indices, broadcast to their common shape."""
+    values = [c.cast(index, DataType.INT64) for index in indices]
+    shapes = {tuple(value.known.shape) for value in values}
+    if len(shapes) == 1 and values[0].known.shape.is_concrete:
+        return values
+    if all(value.known.shape.is_concrete for value in values):
+        shape = np.broadcast_shapes(*shapes)
+        return [c.broadcast(value, list(shape)) for value in values]
+    zero = c.times(values[0], 0)
+    for value in values[1:]:
+        zero = c.plus(zero, c.times(value, 0))
+    return [c.plus(value, zero) for value in values]
+
+
+def _tuples(c: Call, indices: Sequence[Value]) -> Value:
+    """Return indices of several axes as index tuples along the last axis."""
+    values = _common(c, indices)
+    rank = values[0].known.rank
+    if len(values) == 1:
+        return c.unsqueezed(values[0], rank) if values[0].known.shape.is_concrete else _last_axis(c, values[0])
+    return c.joined([_last_axis(c, value) for value in values], rank)
+
+
+def _last_axis(c: Call, value: Value) -> Value:
+    if value.known.shape.is_concrete:
+        return c.unsqueezed(value, value.known.rank)
+    if value.known.rank == 1:
+        return c.reshape(value, [-1, 1])
+    return c.reshape(value, [*c.sizes(value), 1])
+
+
+def _front(rank: int, axes: Sequence[int]) -> list[int]:
+    """Return the permutation that moves axes to the front."""
+    return [*axes, *(axis for axis in range(rank) if axis not in axes)]
+
+
+def _index_rank(places: _Places) -> int:
+    return max(value.known.rank for value in places.indices)
+
+
+def _result_order(places: _Places, rank: int) -> list[int]:
+    """Return the permutation from (indices, other axes) to the order of axes in PyTorch's result of an index.
+
+    The axes of the indices come first, unless the indexed axes follow each other: then they take their place.
+    """
+    index_rank = _index_rank(places)
+    rest = list(range(index_rank, index_rank + rank - len(places.axes)))
+    at = places.axes[0] if places.adjacent else 0
+    return [*rest[:at], *range(index_rank), *rest[at:]]
+
+
+@aten("index.Tensor", "_unsafe_index.Tensor")
+def index(c: Call, x: Value, indices: Sequence[Value | None]) -> Value:
+    """Convert indexing by tensors, None and masks."""
+    places = _places(c, x, indices)
+    if not places.axes:
+        return _by_scalar_masks(c, x, indices)
+    if len(places.axes) == 1:
+        return c.add(Gather(places.axes[0]), x, places.indices[0])
+    moved = c.transpose(x, _front(x.known.rank, places.axes))
+    rows = c.add(GatherNd(), moved, _tuples(c, places.indices))
+    return c.transpose(rows, _result_order(places, x.known.rank))
+
+
+def _by_scalar_masks(c: Call, x: Value, indices: Sequence[Value | None]) -> Value:
+    """Return x indexed by masks of rank 0: with a new first axis, of size 1 if all of them are True."""
+    masks = [item for item in indices if item is not None]
+    if not masks:
+        return x
+    truth = c.cast(masks[0], DataType.BOOL)
+    for mask in masks[1:]:
+        truth = c.both(truth, c.cast(mask, DataType.BOOL))
+    row = c.gather(c.add(NonZero(), c.reshape(truth, [1])), 0, 0)
+    return c.add(Gather(0), c.unsqueezed(x, 0), row)
+
+
+@aten("masked_select")
+def masked_select(c: Call, x: Value, mask: Value) -> Value:
+    """Convert masked_select: the elements where a mask is True, as a vector."""
+    shape = list(np.broadcast_shapes(c.shape(x), c.shape(mask)))
+    flat = c.reshape(c.broadcast(x, shape), [math.prod(shape)])
+    truth = c.reshape(c.broadcast(mask, shape), [math.prod(shape)])
+    return c.add(Gather(0), flat, _true_places(c, truth)[0])
+
+
+@aten("index_put", "_unsafe_index_put", "_index_put_impl")
+def index_put(
+    c: Call, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False, *_: Any
+) -> Value:
+    """Convert index_put: assign to, or add to, indexed elements."""
+    mask = _only_mask(x, indices)
+    if mask is not None and values.known.num_elements == 1:
+        return _put_by_mask(c, x, mask, values, accumulate)
+    places = _places(c, x, indices)
+    if not places.axes:
+        return _put_by_scalar_masks(c, x, indices, values, accumulate)
+    order = _front(x.known.rank, places.axes)
+    tuples = _tuples(c, places.indices)
+    updates = _updates(c, x, places, tuples, values)
+    result = _scattered(c, c.transpose(x, order), tuples, updates, accumulate)
+    return c.transpose(result, list(np.argsort(order)))
+
+
+def _only_mask(x: Value, indices: Sequence[Value | None]) -> Value | None:
+    """Return the mask if it is the only index, and indexes the first axes; else None."""
+    masks = [item for item in indices if item is not None and item.known.dtype is DataType.BOOL and item.known.rank]
+    others = sum(item is not None for item in indices) - len(masks)
+    return masks[0] if len(masks) == 1 and not others and indices[0] is masks[0] else None
+
+
+def _put_by_mask(c: Call, x: Value, mask: Value, values: Value, accumulate: bool) -> Value:
+    wide = c.reshape(mask, list(mask.known.shape) + [1] * (x.known.rank - mask.known.rank))
+    number = c.reshape(c.cast(values, x.known.dtype), [])
+    return c.where(wide, c.plus(x, number) if accumulate else number, x)
+
+
+def _put_by_scalar_masks(c: Call, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool) -> Value:
+    masks = [c.cast(item, DataType.BOOL) for item in indices if item is not None]
+    if not masks:
+        c.unsupported("it has no indices")
+    values = c.cast(values, x.known.dtype)
+    if values.known.rank > x.known.rank:
+        values = c.reshape(values, list(values.known.shape)[1:])
+    truth = masks[0]
+    for mask in masks[1:]:
+        truth = c.both(truth, mask)
+    return c.where(truth, c.plus(x, values) if accumulate else values, x)
+
+
+def _updates(c: Call, x: Value, places: _Places, tuples: Value, values: Value) -> Value:
+    """Return the values in the shape (indices, other axes); they broadcast to the shape of an indexed result."""
+    values = c.cast(values, x.known.dtype)
+    order = _result_order(places, x.known.rank)
+    rest = [x.known.shape[axis] for axis in range(x.known.rank) if axis not in places.axes]
+    inverse = list(np.argsort(order))
+    wide = (
+        c.reshape(values, [1] * (len(order) - values.known.rank) + list(values.known.shape))
+        if (values.known.rank < len(order))
+        else values
+    )
+    moved = c.transpose(wide, inverse)
+    if tuples.known.shape.is_concrete and x.known.shape.is_concrete:
+        return c.broadcast(moved, [*tuples.known.shape[:-1], *rest])
+    sizes = c.add(Shape(DataType.INT64), tuples)
+    lead = c.cut(sizes, 0, 0, tuples.known.rank - 1)
+    target = c.joined([lead, c.size_vector(rest)], 0) if rest else lead
+    return c.add(DynamicBroadcastTo(), moved, target)
+
+
+def _scattered(c: Call, x: Value, tuples: Value, updates: Value, accumulate: bool) -> Value:
+    function = ScatterFunction.ADD if accumulate else ScatterFunction.UPDATE
+    if x.known.dtype is DataType.BOOL and accumulate:
+        result = c.add(
+            ScatterNd(ScatterFunction.MAX),
+            *(c.cast(v, DataType.UINT8) if v is not tuples else v for v in (x, tuples, updates)),
+        )
+        return c.cast(result, DataType.BOOL)
+    return c.add(ScatterNd(function), x, tuples, updates)
+
+
+@aten("masked_scatter")
+def masked_scatter(c: Call, x: Value, mask: Value, source: Value) -> Value:
+    """Convert masked_scatter: the True elements of a mask get the elements of a source, in order."""
+    shape = list(np.broadcast_shapes(c.shape(x), c.shape(mask)))
+    size = math.prod(shape)
+    flat = c.reshape(c.broadcast(mask, shape), [size])
+    if not size or not math.prod(c.shape(source)):
+        return c.broadcast(x, shape)
+    places = c.minus(c.add(CumSum(0), c.cast(flat, DataType.INT64)), 1)
+    places = c.binary(BinaryOperation.MAXIMUM, places, 0)
+    places = c.binary(BinaryOperation.MINIMUM, places, math.prod(c.shape(source)) - 1)
+    values = c.add(Gather(0), c.reshape(source, [math.prod(c.shape(source))]), places)
+    return c.where(c.reshape(flat, shape), c.reshape(values, shape), c.broadcast(x, shape))
+
+
+# --- scatter ----------------------------------------------------------------------------------------------------------
+
+_FUNCTIONS: Final = {
+    "sum": ScatterFunction.ADD,
+    "add": ScatterFunction.ADD,
+    "prod": ScatterFunction.MUL,
+    "multiply": ScatterFunction.MUL,
+    "amax": ScatterFunction.MAX,
+    "amin": ScatterFunction.MIN,
+}
+
+
+@aten("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
+def scatter(c: Call, x: Value, dim: int, index: Value, source: Operand, reduce: str | None = None) -> Value:
+    """Convert scatter: write elements to indices along an axis, or combine them with those that are there."""
+    function = ScatterFunction.UPDATE if reduce is None else _FUNCTIONS[reduce]
+    return _elements(c, x, dim, index, source, function)
+
+
+@aten("scatter_add")
+def scatter_add(c: Call, x: Value, dim: int, index: Value, source: Value) -> Value:
+    """Convert scatter_add."""
+    return _elements(c, x, dim, index, source, ScatterFunction.ADD)
+
+
+def _elements(c: Call, x: Value, dim: int, index: Value, source: Operand, function: ScatterFunction) -> Value:
+    """Add a layer that writes elements along an axis; the source may be larger than the index, which counts."""
+    if x.known.rank == 0:
+        line = [
+            c.reshape(item, [1]) if isinstance(item, Value) and not item.known.rank else item
+            for item in (x, index, source)
+        ]
+        return c.reshape(_elements(c, line[0], 0, line[1], line[2], function), [])  # type: ignore[arg-type]
+    if x.known.dtype is DataType.BOOL and function is not ScatterFunction.UPDATE:
+        known = {ScatterFunction.ADD: ScatterFunction.MAX, ScatterFunction.MUL: ScatterFunction.MIN}
+        wide = [c.cast(item, DataType.UINT8) for item in (x, source)]
+        return c.cast(_elements(c, wide[0], dim, index, wide[1], known.get(function, function)), DataType.BOOL)
+    shape = c.shape(index)
+    source = c.cast(source, x.known.dtype)
+    if not source.known.rank:
+        source = c.broadcast(source, list(shape)) if shape else c.reshape(source, [1])
+    for axis, size in enumerate(shape):
+        if source.known.shape[axis] != size:
+            source = c.cut(source, axis, 0, size)
+    if not shape:
+        index, source = c.reshape(index, [1]), c.reshape(source, [1])
+    if 0 in shape:
+        return x
+    return c.add(ScatterElements(c.axis(dim, x.known.rank), function), x, _integers(c, index), source)
+
+
+@aten("scatter_reduce.two")
+def scatter_reduce(
+    c: Call, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
+) -> Value:
+    """Convert scatter_reduce, with or without the elements that are there already."""
+    if x.known.rank == 0:
+        x1, i1, s1 = (c.reshape(item, [1]) if not item.known.rank else item for item in (x, index, source))
+        return c.reshape(scatter_reduce(c, x1, 0, i1, s1, reduce, include_self=include_self), [])
+    if index.known.num_elements == 0:
+        return x
+    base = x if include_self else _neutral(c, x, dim, index, reduce)
+    if reduce != "mean":
+        return _elements(c, base, dim, index, source, _FUNCTIONS[reduce])
+    sums = _elements(c, base, dim, index, source, ScatterFunction.ADD)
+    start = c.broadcast(c.scalar(1 if include_self else 0, x.known.dtype), list(c.shape(x)))
+    counts = _elements(c, start, dim, index, 1, ScatterFunction.ADD)
+    counts = c.binary(BinaryOperation.MAXIMUM, counts, 1)
+    if x.known.dtype.is_float:
+        return c.over(sums, counts)
+    return c.binary(BinaryOperation.FLOOR_DIV, sums, counts)
+
+
+def _neutral(c: Call, x: Value, dim: int, index: Value, reduce: str) -> Value:
+    """Return x with the neutral element of a reduction at all places that an index names."""
+    dtype = x.known.dtype
+    if dtype.is_float:
+        low, high = -math.inf, math.inf
+    elif dtype is DataType.BOOL:
+        low, high = 0, 1
+    else:
+        limits = np.iinfo(dtype.numpy)
+        low, high = int(limits.min), int(limits.max)
+    numbers: dict[str, Number] = {"sum": 0, "mean": 0, "prod": 1, "amax": low, "amin": high}
+    return _elements(c, x, dim, index, numbers[reduce], ScatterFunction.UPDATE)
+
+
+@aten("index_add")
+def index_add(c: Call, x: Value, dim: int, index: Value, source: Value, *, alpha: Number = 1) -> Value:
+    """Convert index_add: add slices at indices along an axis."""
+    source = c.cast(source, x.known.dtype)
+    source = source if alpha == 1 else c.times(source, alpha)
+    return _along(c, x, dim, index, source, ScatterFunction.ADD)
+
+
+@aten("index_copy")
+def index_copy(c: Call, x: Value, dim: int, index: Value, source: Value) -> Value:
+    """Convert index_copy: replace slices at indices along an axis."""
+    return _along(c, x, dim, index, c.cast(source, x.known.dtype), ScatterFunction.UPDATE)
+
+
+@aten("index_fill.int_Scalar", "index_fill.int_Tensor")
+def index_fill(c: Call, x: Value, dim: int, index: Value, value: Operand) -> Value:
+    """Convert index_fill: replace slices at indices along an axis by a number."""
+    axis = c.axis(dim, x.known.rank)
+    count = index.known.num_elements
+    shape = [count if i == axis else size for i, size in enumerate(c.shape(x))]
+    source = c.broadcast(c.cast(value, x.known.dtype), shape or [1])
+    return _along(c, x, dim, index, source, ScatterFunction.UPDATE)
+
+
+def _along(c: Call, x: Value, dim: int, index: Value, source: Value, function: ScatterFunction) -> Value:
+    if x.known.dtype is DataType.BOOL and function is ScatterFunction.ADD:
+        wide = _along(c, c.cast(x, DataType.UINT8), dim, index, c.cast(source, DataType.UINT8), ScatterFunction.MAX)
+        return c.cast(wide, DataType.BOOL)
+    if not x.known.rank:
+        flat = _along(c, c.reshape(x, [1]), 0, index, c.reshape(source, [1]), function)
+        return c.reshape(flat, [])
+    axis = c.axis(dim, x.known.rank)
+    count = int(index.known.num_elements)
+    if not count:
+        return x
+    order = _front(x.known.rank, [axis])
+    source = c.reshape(source, [1]) if not source.known.rank else source
+    tuples = c.reshape(_integers(c, index), [count, 1])
+    result = c.add(ScatterNd(function), c.transpose(x, order), tuples, c.transpose(source, order))
+    return c.transpose(result, list(np.argsort(order)))
+
+
+@aten("one_hot")
+def one_hot(c: Call, x: Value, classes: int = -1) -> Value:
+    """Convert one_hot; the number of classes must be given."""
+    if classes < 0:
+        c.unsupported("the number of classes is computed from data; give num_classes")
+    return c.add(OneHot(classes, -1, 1.0, 0.0, DataType.INT64), x)

@@ -1,0 +1,68 @@
+"""Converters for matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interposer.frontends.torch.call import Call, Number
+from interposer.frontends.torch.registry import aten
+from interposer.ir.graph import Value
+from interposer.ops.einsum import Einsum
+from interposer.ops.matmul import BatchMatMul, FullyConnected
+
+__all__ = ["product"]
+
+
+def product(c: Call, a: Value, b: Value, transpose_b: bool = False) -> Value:
+    """Multiply matrices; bools are not supported."""
+    return c.add(BatchMatMul(transpose_y=transpose_b), a, b)
+
+
+@aten("linear", open_sizes=True)
+def linear(c: Call, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    """Convert linear: rows of the weights are the outputs."""
+    if weight.known.rank == 2 and x.known.rank >= 1 and weight.known.shape.is_concrete and 0 not in weight.known.shape:
+        flat = c.unsqueezed(x, 0) if x.known.rank == 1 else x
+        result = c.add(FullyConnected(transpose_weight_matrix=True, keep_dims=True), flat, weight, bias)
+        return c.squeezed(result, 0) if x.known.rank == 1 else result
+    matrix = c.transpose(weight, [1, 0]) if weight.known.rank == 2 else weight
+    result = product(c, x, matrix)
+    return result if bias is None else c.plus(result, bias)
+
+
+@aten("mm", "bmm", "matmul", "mv", "dot", "linalg_vecdot", open_sizes=True)
+def matmul(c: Call, a: Value, b: Value) -> Value:
+    """Convert products of matrices and vectors."""
+    return product(c, c.cast(a, c.dtype), c.cast(b, c.dtype))
+
+
+@aten("addmm", "baddbmm", "addmv", "addbmm")
+def add_product(c: Call, x: Value, a: Value, b: Value, beta: Number = 1, alpha: Number = 1) -> Value:
+    """Convert beta * x + alpha * (a @ b); x is ignored if beta is 0."""
+    if "addbmm" in str(c.node.target):
+        batch, rows, inner = c.shape(a)
+        a = c.reshape(c.transpose(a, [1, 0, 2]), [rows, batch * inner])
+        b = c.reshape(b, [batch * inner, c.size(b, 2)])
+    result = product(c, a, b)
+    result = result if alpha == 1 else c.times(result, alpha)
+    if beta == 0:
+        return result
+    return c.plus(x if beta == 1 else c.times(x, beta), result)
+
+
+@aten("addr")
+def add_outer(c: Call, x: Value, a: Value, b: Value, beta: Number = 1, alpha: Number = 1) -> Value:
+    """Convert addr: beta * x + alpha * outer(a, b)."""
+    result = c.times(c.unsqueezed(c.cast(a, c.dtype), 1), c.unsqueezed(c.cast(b, c.dtype), 0))
+    result = result if alpha == 1 else c.times(result, alpha)
+    if beta == 0:
+        return result
+    x = c.cast(x, c.dtype)
+    return c.plus(x if beta == 1 else c.times(x, beta), result)
+
+
+@aten("einsum")
+def einsum(c: Call, equation: str, operands: Sequence[Value], path: Any = None) -> Value:
+    """Convert einsum."""
+    return c.add(Einsum(equation.replace(" ", "")), *(c.cast(x, c.dtype) for x in operands))

@@ -1,0 +1,373 @@
+"""`load` and `template`: an exported program of PyTorch as a network."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError
+from interposer.core.types import Dim, TensorInfo, TensorShape
+from interposer.frontends.resizing import resized
+from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
+from interposer.frontends.torch.graph import import_graph, title_of
+from interposer.frontends.torch.package import pytree, torch
+from interposer.frontends.torch.registry import names
+from interposer.frontends.torch.sizes import bound_symbols, is_symbolic, number_of, shape_of
+from interposer.frontends.torch.sources import Fixed, Imported, Source, StateBuffer, UserInput, Weight
+from interposer.frontends.torch.tensors import data_type
+from interposer.ir.network import Network
+
+__all__ = [
+    "Argument", "Program", "Returned", "decomposition_table", "functional", "load", "read", "template",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a program, in the order of the flat ``in_spec``: keyword arguments after the positional ones.
+
+    `name` is that of the network's input, or empty if the argument is none: then `value` is what the export has baked
+    in, such as a number or None. `is_number` is True for a symbolic number, which is given as a tensor of rank 0.
+    """
+
+    name: str
+    value: Any = None
+    is_number: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A result of a program, in the order of the flat ``out_spec``.
+
+    `name` is that of the network's output. It is empty for a Python value, which is `value`. `is_number` is True if the
+    program returns a Python number. `is_complex` is True if the output has real and imaginary part as its last axis.
+    """
+
+    name: str
+    value: Any = None
+    is_number: bool = False
+    is_complex: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A functional exported program: its graph, what the placeholders are, and its calling convention.
+
+    `mutated_inputs` has for each user input that the program changes in place the name of the network's output with the
+    new contents. `states` are the names of the buffers and parameters that it changes.
+    """
+
+    module: Any
+    name: str
+    sources: Mapping[str, Source]
+    arguments: tuple[Argument, ...]
+    results: tuple[Returned, ...]
+    returned_names: tuple[str, ...]
+    set_states: Mapping[int, str]
+    mutated_inputs: Mapping[str, str]
+    in_spec: Any
+    out_spec: Any
+    ranges: Mapping[str, tuple[int, int | None]]
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The names of the states of the network, which are the buffers that the program changes."""
+        return tuple(self.set_states.values())
+
+    def imported(self, sizes: Mapping[str, int] | None = None, values: Values | None = None) -> Imported:
+        """Return the network for these values of symbolic sizes; inputs named in `values` become constants."""
+        return import_graph(
+            self.module,
+            {node: self._source(source, values or {}) for node, source in self.sources.items()},
+            name=self.name,
+            sizes=sizes,
+            output_names=self.returned_names,
+            states=self.set_states,
+        )
+
+    def _source(self, source: Source, values: Values) -> Source:
+        if isinstance(source, UserInput) and source.name in values:
+            return Weight(source.name, torch.as_tensor(values[source.name]))
+        return source
+
+
+@cache
+def _kept() -> frozenset[str]:
+    return frozenset(names())
+
+
+def decomposition_table() -> dict[Any, Any]:
+    """Return PyTorch's decompositions to core ATen without those of operators that Interposer converts itself."""
+    table = torch.export.default_decompositions()
+    for overload in list(table):
+        if title_of(overload) in _kept():
+            table.pop(overload)
+    return dict(table)
+
+
+def functional(program: Any) -> Any:
+    """Return an exported program without in-place operators, in which unknown operators are decomposed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return program.run_decompositions(decomposition_table())
+
+
+def read(program: Any, name: str = "") -> Program:
+    """Return a ``torch.export.ExportedProgram`` in functional form, with its calling convention.
+
+    Raises:
+        InvalidArgumentError: it is not an exported program.
+        ParseError: it is in training mode, or takes objects that are not supported.
+    """
+    if not isinstance(program, torch.export.ExportedProgram):
+        raise InvalidArgumentError(f"a torch.export.ExportedProgram is expected, not {type(program).__name__}")
+    plain = functional(program)
+    signature = plain.graph_signature
+    mutated = _mutated(signature)
+    sources = {spec.arg.name: _source(plain, spec, mutated) for spec in signature.input_specs}
+    arguments = [_argument(plain, spec) for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
+    spec = plain.call_spec
+    output_names = _output_names(signature, spec.out_spec)
+    return Program(
+        module=plain.graph_module,
+        name=name or _title(plain),
+        sources=sources,
+        arguments=tuple(arguments),
+        results=_results(plain, output_names),
+        returned_names=output_names,
+        set_states={
+            i: mutated[s.target] for i, s in enumerate(signature.output_specs) if s.kind.name in _STATE_OUTPUTS
+        },
+        mutated_inputs=_mutated_inputs(signature),
+        in_spec=spec.in_spec,
+        out_spec=spec.out_spec,
+        ranges=_ranges(plain),
+    )
+
+
+_STATE_OUTPUTS: Final = frozenset({"BUFFER_MUTATION", "PARAMETER_MUTATION"})
+
+
+def _title(program: Any) -> str:
+    stacks = (node.meta.get("nn_module_stack") for node in program.graph.nodes)
+    first = next((list(stack.values())[0] for stack in stacks if stack), None)
+    kind = str(first[1] if first else "network")
+    return kind.rpartition(".")[2] or "network"
+
+
+def _mutated(signature: Any) -> dict[str, str]:
+    """Return the names of the states, by the targets of the buffers and parameters that the program changes."""
+    targets = [spec.target for spec in signature.output_specs if spec.kind.name in _STATE_OUTPUTS]
+    return {target: target for target in targets}
+
+
+def _mutated_inputs(signature: Any) -> dict[str, str]:
+    return {
+        spec.target: _mutation_name(spec.target)
+        for spec in signature.output_specs
+        if spec.kind.name == "USER_INPUT_MUTATION"
+    }
+
+
+def _mutation_name(name: str) -> str:
+    return f"{name}_after"
+
+
+def _source(program: Any, spec: Any, mutated: Mapping[str, str]) -> Source:
+    """Return what an input of the graph stands for."""
+    if spec.kind.name == "USER_INPUT":
+        baked = type(spec.arg).__name__ == "ConstantArgument"
+        return Fixed(spec.arg.value) if baked else UserInput(spec.arg.name)
+    if spec.kind.name in {"PARAMETER", "BUFFER", "CONSTANT_TENSOR"}:
+        stored = program.state_dict if spec.target in program.state_dict else program.constants
+        if spec.target not in stored:
+            raise ParseError(f"the program has no tensor {spec.target!r}")
+        tensor = stored[spec.target]
+        return StateBuffer(mutated[spec.target], tensor) if spec.target in mutated else Weight(spec.target, tensor)
+    if spec.kind.name == "TOKEN":
+        return Fixed(None)
+    raise ParseError(f"the input {spec.arg.name!r} is an object of type {spec.kind.name}; tensors are supported")
+
+
+def _argument(program: Any, spec: Any) -> Argument:
+    if type(spec.arg).__name__ == "ConstantArgument":
+        return Argument("", spec.arg.value)
+    return Argument(spec.arg.name, None, type(spec.arg).__name__ != "TensorArgument")
+
+
+def _output_names(signature: Any, out_spec: Any) -> tuple[str, ...]:
+    """Return a name for each output of the graph: of mutations, and of the user's results by their place."""
+    specs = signature.output_specs
+    count = sum(spec.kind.name == "USER_OUTPUT" for spec in specs)
+    taken = {spec.arg.name for spec in signature.input_specs}
+    results = iter(_result_names(out_spec, count))
+    names = []
+    for spec in specs:
+        name = next(results) if spec.kind.name == "USER_OUTPUT" else _mutation_name(str(spec.target))
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def _results(program: Any, names: Sequence[str]) -> tuple[Returned, ...]:
+    """Return what the user's results are, from the specifications of the outputs and the outputs' names."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    specs = zip(program.graph_signature.output_specs, names, strict=True)
+    return tuple(_result(spec.arg, name, nodes) for spec, name in specs if spec.kind.name == "USER_OUTPUT")
+
+
+def _result(argument: Any, name: str, nodes: Mapping[str, Any]) -> Returned:
+    if type(argument).__name__ == "ConstantArgument":
+        return Returned("", argument.value)
+    value = nodes[argument.name].meta.get("val")
+    is_tensor = isinstance(value, torch.Tensor)
+    return Returned(name, None, not is_tensor, is_tensor and value.is_complex())
+
+
+def _result_names(out_spec: Any, count: int) -> list[str]:
+    """Return a name for each result from its keys in the structure, as in ``last_hidden_state`` or ``output_0``."""
+    default = ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
+    try:
+        tree = pytree.tree_unflatten(list(range(count)), out_spec)
+        paths, _ = pytree.tree_flatten_with_path(tree)
+    except Exception:
+        return default
+    result = dict[int, str]()
+    for path, index in paths:
+        parts = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", "")))) for key in path]
+        text = "_".join(filter(None, parts))
+        result[index] = f"output_{text}" if text[:1].isdigit() else text
+    return [result.get(index) or default[index] for index in range(count)]
+
+
+def _ranges(program: Any) -> dict[str, tuple[int, int | None]]:
+    """Return the smallest and the largest value of each symbolic size; None is no limit."""
+    result = dict[str, tuple[int, int | None]]()
+    for symbol, bounds in program.range_constraints.items():
+        try:
+            low, high = int(bounds.lower), int(bounds.upper) if bounds.upper.is_finite else None
+        except (AttributeError, OverflowError, TypeError, ValueError):
+            continue
+        result[str(symbol)] = low, high
+    return result
+
+
+def template(program: Any, shapes: Shapes | None = None, *, name: str = "") -> Template:
+    """Return a template that builds the network of an exported program for given shapes of its inputs.
+
+    Args:
+        program: a ``torch.export.ExportedProgram``, or the result of `read`.
+        shapes: shapes of inputs by name, or sizes of named dimensions.
+        name: the network's name; by default that of the module's class.
+
+    Raises:
+        InvalidArgumentError: the shapes do not fit the program.
+    """
+    result = program if isinstance(program, Program) else read(program, name)
+    known = dict(shapes or {})
+
+    def build(more: Shapes, values: Values) -> Network:
+        arrays = _arrays(result, values)
+        sizes = bound_sizes(result, {**known, **more, **{key: array.shape for key, array in arrays.items()}})
+        unknown = {str(dim) for info in inputs_of(result, sizes).values() for dim in info.shape if isinstance(dim, Dim)}
+        if unknown:  # the sizes of each call are checked against the program's constraints
+            raise UnboundInputError(dict.fromkeys(sorted(unknown), 1), (), shapes=True)
+        return result.imported(sizes, arrays).network
+
+    sizes = bound_sizes(result, known)
+    inputs = inputs_of(result, sizes)
+    return Template(result.name, inputs, dict.fromkeys(_network_outputs(result)), build)
+
+
+def _network_outputs(program: Program) -> list[str]:
+    """Return the names of the network's outputs in order: inputs that are changed in place, then the results."""
+    return [*program.mutated_inputs.values(), *(result.name for result in program.results if result.name)]
+
+
+def load(program: Any, shapes: Shapes | None = None, values: Values | None = None, *, name: str = "") -> Network:
+    """Return the network of an exported program.
+
+    The network's constants share the memory of the program's weights. Buffers that the program changes are states of
+    the network. Complex inputs and outputs have real and imaginary part as their last axis.
+
+    Args:
+        program: a ``torch.export.ExportedProgram``.
+        shapes: shapes of inputs by name, or sizes of symbolic dimensions by name; others stay unknown dimensions.
+        values: values of inputs by name; these inputs become constants.
+        name: the network's name; by default that of the module's class.
+
+    Raises:
+        UnsupportedOperatorError: operators are not supported; the error lists all of them.
+        UnboundInputError: operators require shapes of inputs that are not given.
+        ParseError: a weight cannot be read.
+        InvalidArgumentError: the argument is not an exported program, or shapes or values do not fit it.
+    """
+    result = program if isinstance(program, Program) else read(program, name)
+    arrays = _arrays(result, values or {})
+    sizes = bound_sizes(result, {**(shapes or {}), **{key: array.shape for key, array in arrays.items()}})
+    return result.imported(sizes, arrays).network
+
+
+def _arrays(program: Program, values: Values) -> dict[str, Any]:
+    """Return the caller's values of inputs as arrays of the types of the inputs."""
+    infos = inputs_of(program)
+    check_names(values, infos)
+    return {name: value_of(name, infos[name], value) for name, value in values.items()}
+
+
+def inputs_of(program: Program, sizes: Mapping[str, int] | None = None) -> dict[str, TensorInfo]:
+    """Return the infos of the network's inputs by name; `sizes` are the known symbols."""
+    result = dict[str, TensorInfo]()
+    for node in program.module.graph.nodes:
+        source = program.sources.get(node.name) if node.op == "placeholder" else None
+        if isinstance(source, UserInput):
+            value = node.meta.get("val")
+            if isinstance(value, torch.Tensor):
+                result[source.name] = TensorInfo(shape_of(value, sizes or {}), data_type(value.dtype))
+            elif number_of(value, sizes or {}) is None:
+                result[source.name] = TensorInfo((), "int64")
+    return result
+
+
+def bound_sizes(program: Program, shapes: Shapes) -> dict[str, int]:
+    """Return the values of symbolic sizes for shapes of inputs by name, or for sizes by the names of symbols.
+
+    Raises:
+        InvalidArgumentError: a shape does not fit what the program declares, or a size is out of its range.
+    """
+    declared = {node.name: node.meta.get("val") for node in program.module.graph.nodes if node.op == "placeholder"}
+    values = {s.name: declared[n] for n, s in program.sources.items() if isinstance(s, UserInput)}
+    open_shapes = {name: info.shape for name, info in inputs_of(program).items()}
+    final = resized(open_shapes, shapes)
+    sizes = dict[str, int]()
+    for name, shape in final.items():
+        value = values.get(name)
+        if isinstance(value, torch.Tensor):
+            for symbol, size in bound_symbols(value.shape, shape).items():
+                _check_size(program, symbol, size, sizes, name)
+                sizes[symbol] = size
+    for name, shape in final.items():
+        value = values.get(name)
+        if isinstance(value, torch.Tensor) and not TensorShape(shape_of(value, sizes)).accepts(TensorShape(shape)):
+            raise InvalidArgumentError(f"shapes: {name!r} has shape {TensorShape(shape)}; expected {_declared(value)}")
+    return sizes
+
+
+def _declared(value: Any) -> str:
+    return f"[{', '.join(str(size.node.expr) if is_symbolic(size) else str(size) for size in value.shape)}]"
+
+
+def _check_size(program: Program, symbol: str, size: int, sizes: Mapping[str, int], name: str) -> None:
+    if sizes.get(symbol, size) != size:
+        raise InvalidArgumentError(
+            f"shapes: the dimension {symbol} of {name!r} is {size}, but it is {sizes[symbol]} in another input"
+        )
+    low, high = program.ranges.get(symbol, (0, None))
+    if size < low or (high is not None and size > high):
+        limit = f"{low} to {high}" if high is not None else f"at least {low}"
+        raise InvalidArgumentError(f"shapes: the dimension {symbol} of {name!r} is {size}; the program allows {limit}")

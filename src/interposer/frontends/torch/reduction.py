@@ -1,0 +1,308 @@
+"""Converters for reductions, statistics, sorting and cumulative functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.types import DataType
+from interposer.frontends.torch.call import Call, Number
+from interposer.frontends.torch.registry import aten
+from interposer.ir.graph import Value
+from interposer.ops.choice import TopK
+from interposer.ops.dynamic import DynamicTopK
+from interposer.ops.elementwise import BinaryOperation, ComparisonOperation
+from interposer.ops.elementwise import UnaryOperation as Unary
+from interposer.ops.gather import GatherElements
+from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
+from interposer.ops.sequence import CumProd, CumSum
+
+__all__ = ["reduced"]
+
+Dims = Sequence[int] | int | None
+
+
+def reduced(c: Call, operation: ReduceOperation, x: Value, dims: Dims, keepdim: bool = False) -> Value:
+    """Reduce axes of a value; None or no axes stand for all."""
+    rank = x.known.rank
+    axes = c.axes(dims, rank)
+    if not rank:
+        return _of_scalar(c, operation, x)
+    return c.add(Reduce(axes, keepdim, operation), x)
+
+
+def _of_scalar(c: Call, operation: ReduceOperation, x: Value) -> Value:
+    return c.reshape(c.add(Reduce((0,), False, operation), c.reshape(x, [1])), [])
+
+
+@aten("sum.dim_IntList", "sum")
+def sum_(c: Call, x: Value, dims: Dims = None, keepdim: bool = False) -> Value:
+    """Convert sum, which is computed in the type of its result."""
+    return reduced(c, ReduceOperation.SUM, c.cast(x, c.dtype), dims, keepdim)
+
+
+@aten("prod", "prod.dim_int")
+def prod(c: Call, x: Value, dims: Dims = None, keepdim: bool = False) -> Value:
+    """Convert prod."""
+    return reduced(c, ReduceOperation.PROD, c.cast(x, c.dtype), dims, keepdim)
+
+
+@aten("mean", "mean.dim")
+def mean(c: Call, x: Value, dims: Dims = None, keepdim: bool = False) -> Value:
+    """Convert mean."""
+    x = c.cast(x, c.dtype)
+    return c.add(Mean(c.axes(dims, x.known.rank), keepdim), x) if x.known.rank else x
+
+
+@aten("amax", "amin", "max", "min")
+def extreme(c: Call, x: Value, dims: Dims = None, keepdim: bool = False) -> Value:
+    """Convert amax, amin, and max and min of all elements; NaN prevails."""
+    name = str(c.node.target)
+    operation = ReduceOperation.MAX if "max" in name else ReduceOperation.MIN
+    return reduced(c, operation, x, dims, keepdim)
+
+
+@aten("any", "any.dim", "any.dims", "all", "all.dim", "all.dims")
+def logical(c: Call, x: Value, dims: Dims = None, keepdim: bool = False) -> Value:
+    """Convert any and all; numbers are True unless they are 0."""
+    operation = ReduceOperation.ANY if "aten.any" in str(c.node.target) else ReduceOperation.ALL
+    truth = c.cast(x, DataType.BOOL)
+    if dims == []:
+        return c.cast(truth, c.dtype)
+    return c.cast(reduced(c, operation, truth, dims, keepdim), c.dtype)
+
+
+_NORMS: Final = {1.0: ReduceOperation.L1, 2.0: ReduceOperation.L2}
+
+
+@aten("linalg_vector_norm")
+def vector_norm(c: Call, x: Value, order: Number = 2, dims: Dims = None, keepdim: bool = False) -> Value:
+    """Convert the vector norm of any order."""
+    x = c.cast(x, c.dtype)
+    simple = _NORMS.get(float(order))
+    if simple is not None:
+        return reduced(c, simple, x, dims, keepdim)
+    size = c.unary(Unary.ABS, x)
+    if order in (math.inf, -math.inf):
+        return reduced(c, ReduceOperation.MAX if order > 0 else ReduceOperation.MIN, size, dims, keepdim)
+    if order == 0:
+        nonzero = c.cast(c.compare(ComparisonOperation.NOT_EQUAL, x, 0), c.dtype)
+        return reduced(c, ReduceOperation.SUM, nonzero, dims, keepdim)
+    powers = c.binary(BinaryOperation.POWER, size, float(order))
+    return c.binary(BinaryOperation.POWER, reduced(c, ReduceOperation.SUM, powers, dims, keepdim), 1 / order)
+
+
+def _deviation(c: Call, x: Value, dims: Dims, correction: float, keepdim: bool) -> Value:
+    """Return the variance: the sum of squared differences from the mean, divided by the count less a correction."""
+    if not x.known.rank:
+        x, dims, keepdim = c.reshape(x, [1]), [0], False
+    shape = c.shape(x)
+    axes = c.axes(dims, len(shape))
+    count = math.prod(shape[axis] for axis in axes)
+    center = c.add(Mean(axes, True), x)
+    squares = c.add(Reduce(axes, keepdim, ReduceOperation.SUM), c.binary(BinaryOperation.SQ_DIFF, x, center))
+    return c.over(squares, c.scalar(max(0.0, count - correction), x.known.dtype))
+
+
+def _correction(unbiased: Any, correction: Any) -> float:
+    if correction is not None:
+        return float(correction)
+    return 1.0 if unbiased is None or unbiased else 0.0
+
+
+@aten("var.correction", "var", "var.dim", "std.correction", "std", "std.dim")
+def variance(c: Call, x: Value, *args: Any, correction: Number | None = None, keepdim: bool = False) -> Value:
+    """Convert var and std."""
+    dims, unbiased, keep = _statistics_arguments(c, args, keepdim)
+    result = _deviation(c, c.cast(x, c.dtype), dims, _correction(unbiased, correction), keep)
+    return c.unary(Unary.SQRT, result) if "aten.std" in str(c.node.target) else result
+
+
+def _statistics_arguments(c: Call, args: Sequence[Any], keepdim: bool) -> tuple[Dims, Any, bool]:
+    """Return axes, whether the result is unbiased, and keepdim, from the positional arguments of an overload."""
+    overload = str(c.node.target).rpartition(".")[2]
+    if overload == "default":
+        return None, args[0] if args else True, False
+    if overload == "dim":
+        padded = [*args, *[True, False][len(args) - 1 :]]
+        return padded[0], padded[1], bool(padded[2])
+    return args[0] if args else None, None, keepdim
+
+
+@aten("var_mean.correction", "std_mean.correction", "var_mean", "var_mean.dim", "std_mean", "std_mean.dim")
+def variance_and_mean(
+    c: Call, x: Value, *args: Any, correction: Number | None = None, keepdim: bool = False
+) -> list[Value]:
+    """Convert var_mean and std_mean."""
+    dims, unbiased, keep = _statistics_arguments(c, args, keepdim)
+    x = c.cast(x, c.dtype)
+    result = _deviation(c, x, dims, _correction(unbiased, correction), keep)
+    result = c.unary(Unary.SQRT, result) if "aten.std" in str(c.node.target) else result
+    center = c.add(Mean(c.axes(dims, x.known.rank), keep), x) if x.known.rank else x
+    return [result, center]
+
+
+# --- indices ----------------------------------------------------------------------------------------------------------
+
+
+@aten("argmax", "argmin")
+def arg_extreme(c: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    """Convert argmax and argmin; of equal elements, the first one counts, and NaN prevails."""
+    function = ArgMinMaxFunction.MAX if "argmax" in str(c.node.target) else ArgMinMaxFunction.MIN
+    if x.known.rank == 0:
+        return c.constant(np.zeros((), np.int64))
+    if dim is not None:
+        return c.add(ArgMinMax(function, c.axis(dim, x.known.rank), keepdim, DataType.INT64), _numeric(c, x))
+    rank = x.known.rank
+    flat = c.add(ArgMinMax(function, 0, False, DataType.INT64), c.reshape(_numeric(c, x), [-1]))
+    return c.reshape(flat, [1] * rank) if keepdim else flat
+
+
+def _numeric(c: Call, x: Value) -> Value:
+    """Return a tensor of bools as integers, since operators that order elements take numbers only."""
+    return c.cast(x, DataType.UINT8) if x.known.dtype is DataType.BOOL else x
+
+
+@aten("max.dim", "min.dim")
+def extreme_with_index(c: Call, x: Value, dim: int, keepdim: bool = False) -> list[Value]:
+    """Convert max and min along an axis, with the indices."""
+    is_max = "aten.max" in str(c.node.target)
+    if x.known.rank == 0:
+        return [x, c.constant(np.zeros((), np.int64))]
+    axis = c.axis(dim, x.known.rank)
+    values = c.add(Reduce((axis,), keepdim, ReduceOperation.MAX if is_max else ReduceOperation.MIN), x)
+    function = ArgMinMaxFunction.MAX if is_max else ArgMinMaxFunction.MIN
+    return [values, c.add(ArgMinMax(function, axis, keepdim, DataType.INT64), _numeric(c, x))]
+
+
+@aten("topk")
+def topk(c: Call, x: Value, k: Any, dim: int = -1, largest: bool = True, ordered: bool = True) -> list[Value]:
+    """Convert topk; the results are always sorted."""
+    if isinstance(k, Value):
+        op = DynamicTopK(c.axis(dim, x.known.rank), largest, DataType.INT64)
+        values, indices = c.add_many(op, _numeric(c, x), c.reshape(k, [1]))
+        return [c.cast(values, x.known.dtype), indices]
+    return _ordered(c, x, k, dim, largest)
+
+
+def _ordered(c: Call, x: Value, k: int | None, dim: int, largest: bool) -> list[Value]:
+    """Return the k largest or smallest elements along an axis and their indices; None stands for all."""
+    if x.known.rank == 0:
+        return [x, c.constant(np.zeros((), np.int64))]
+    axis = c.axis(dim, x.known.rank)
+    count = c.size(x, axis) if k is None else k
+    values, indices = c.add_many(TopK(count, axis, largest, DataType.INT64), _numeric(c, x))
+    return [c.cast(values, x.known.dtype), indices]
+
+
+@aten("sort", "sort.stable")
+def sort(c: Call, x: Value, dim: Any = -1, descending: Any = False, *more: Any, stable: Any = None) -> list[Value]:
+    """Convert sort, which is always stable here."""
+    return _ordered(c, x, None, dim, bool(descending))
+
+
+@aten("argsort", "argsort.stable")
+def argsort(c: Call, x: Value, dim: int = -1, descending: bool = False, stable: bool = True) -> Value:
+    """Convert argsort, which is always stable here."""
+    return _ordered(c, x, None, dim, bool(descending))[1]
+
+
+@aten("kthvalue")
+def kthvalue(c: Call, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> list[Value]:
+    """Convert kthvalue: the k-th smallest element and its index."""
+    if x.known.rank == 0:
+        return [x, c.constant(np.zeros((), np.int64))]
+    axis = c.axis(dim, x.known.rank)
+    results = [c.cut(part, axis, k - 1, 1) for part in _ordered(c, x, k, dim, False)]
+    return results if keepdim else [c.squeezed(part, axis) for part in results]
+
+
+@aten("median.dim", "median")
+def median(c: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Convert median: the lower one of two middle elements; NaN prevails."""
+    if x.known.dtype.is_float:
+        c.unsupported("the median of floats is not supported, as NaN prevails in it")
+    if dim is None:
+        flat = c.reshape(x, [-1]) if x.known.rank else c.reshape(x, [1])
+        return c.squeezed(c.cut(_ordered(c, flat, None, 0, False)[0], 0, (c.size(flat, 0) - 1) // 2, 1), 0)
+    return kthvalue(c, x, (c.size(x, c.axis(dim, x.known.rank)) + 1) // 2 if x.known.rank else 1, dim, keepdim)
+
+
+# --- cumulative functions ---------------------------------------------------------------------------------------------
+
+
+@aten("cumsum")
+def cumsum(c: Call, x: Value, dim: int) -> Value:
+    """Convert cumsum, which is computed in the type of its result."""
+    return _accumulated(c, x, dim, CumSum)
+
+
+@aten("cumprod")
+def cumprod(c: Call, x: Value, dim: int) -> Value:
+    """Convert cumprod."""
+    return _accumulated(c, x, dim, CumProd)
+
+
+def _accumulated(c: Call, x: Value, dim: int, operator: type[CumSum] | type[CumProd]) -> Value:
+    x = c.cast(x, c.dtype)
+    return c.add(operator(c.axis(dim, x.known.rank)), x) if x.known.rank else x
+
+
+@aten("logcumsumexp")
+def logcumsumexp(c: Call, x: Value, dim: int) -> Value:
+    """Convert logcumsumexp, in float64, relative to the maximum along the axis."""
+    if not x.known.rank:
+        return x
+    axis = c.axis(dim, x.known.rank)
+    wide = c.cast(x, DataType.FLOAT64)
+    top = c.add(Reduce((axis,), True, ReduceOperation.MAX), wide)
+    top = c.where(c.unary(Unary.IS_INF, top), c.scalar(0, DataType.FLOAT64), top)
+    sums = c.add(CumSum(axis), c.unary(Unary.EXP, c.minus(wide, top)))
+    return c.cast(c.plus(c.unary(Unary.LOG, sums), top), c.dtype)
+
+
+@aten("cummax", "cummin")
+def cumulative_extreme(c: Call, x: Value, dim: int) -> list[Value]:
+    """Convert cummax and cummin by doubling steps; of equal elements the last one counts."""
+    is_max = "cummax" in str(c.node.target)
+    if not x.known.rank:
+        return [x, c.constant(np.zeros((), np.int64))]
+    axis = c.axis(dim, x.known.rank)
+    size = c.size(x, axis)
+    values = x if x.known.dtype is not DataType.BOOL else c.cast(x, DataType.UINT8)
+    places = np.broadcast_to(np.arange(size).reshape([-1 if i == axis else 1 for i in range(x.known.rank)]), c.shape(x))
+    indices = c.constant(np.ascontiguousarray(places))
+    step = 1
+    compare = ComparisonOperation.GREATER if is_max else ComparisonOperation.LESS
+    while step < size:
+        earlier = [_shifted(c, item, axis, step, size) for item in (values, indices)]
+        better = c.compare(compare, earlier[0], values)
+        if x.known.dtype.is_float:
+            nan = c.unary(Unary.IS_NAN, earlier[0])
+            better = c.either(better, c.both(nan, c.negated(c.unary(Unary.IS_NAN, values))))
+        values, indices = c.where(better, earlier[0], values), c.where(better, earlier[1], indices)
+        step *= 2
+    return [c.cast(values, x.known.dtype), indices]
+
+
+def _shifted(c: Call, x: Value, axis: int, step: int, size: int) -> Value:
+    """Return x shifted by `step` along an axis; the first elements stay as they are."""
+    return c.joined([c.cut(x, axis, 0, step), c.cut(x, axis, 0, size - step)], axis)
+
+
+@aten("gather")
+def gather(c: Call, x: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
+    """Convert gather: elements at indices along an axis; the index may be smaller along other axes."""
+    index = c.cast(index, DataType.INT64)
+    if x.known.rank == 0 or index.known.rank == 0:
+        wide = [c.reshape(item, [1]) if item.known.rank == 0 else item for item in (x, index)]
+        return c.reshape(c.add(GatherElements(0), *wide), list(c.shape(index)))
+    axis = c.axis(dim, x.known.rank)
+    for other in range(x.known.rank):
+        size = index.known.shape[other]
+        if other != axis and size != x.known.shape[other]:
+            x = c.cut(x, other, 0, c.size(index, other))
+    return c.add(GatherElements(axis), x, index)
