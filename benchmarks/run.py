@@ -6,6 +6,7 @@
     python benchmarks/run.py convolutions [--help]
     python benchmarks/run.py operators [--help]
     python benchmarks/run.py weights [--help]
+    python benchmarks/run.py generation [--help]
     python benchmarks/run.py formats [--help]
     python benchmarks/run.py arm-nn [--help]
     python benchmarks/run.py quantization [--help]
@@ -15,9 +16,10 @@
 
 `engines` runs whole networks on CpuAcc and other engines, and `placement` compares "auto" with every single engine.
 Both take long. `loading` measures the time and the memory of loading, and their growth. `convolutions`, `operators`
-and `weights` run networks of one layer. `formats` runs classifiers as files of
-TensorFlow and Caffe, and `arm-nn` runs models through the interface of PyArmNN. `quantization`
-compares networks that several quantizers have made with the float networks. These suites have separate options.
+and `weights` run networks of one layer. `generation` lets a decoder generate tokens.
+`formats` runs classifiers as files of TensorFlow and Caffe, and `arm-nn` runs models through the interface of PyArmNN.
+`quantization` compares networks that several quantizers have made with the float networks. These suites have separate
+options.
 `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default that of the environment variable
@@ -52,7 +54,7 @@ import new_backend
 import overhead
 import profiling
 
-from benchmarks import arm_nn, baseline, convolutions, loading, operators, placement, quantization, weights
+from benchmarks import arm_nn, baseline, convolutions, generation, loading, operators, placement, quantization, weights
 from benchmarks.engines import command
 from benchmarks.folders import add_models
 from benchmarks.formats import command as formats
@@ -77,6 +79,7 @@ COMMANDS = {
     "convolutions": convolutions.main,
     "operators": operators.main,
     "weights": weights.main,
+    "generation": generation.main,
     "formats": formats.main,
     "arm-nn": arm_nn.main,
     "quantization": quantization.main,
