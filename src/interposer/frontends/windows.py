@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from interposer.core.types import Dim
 from interposer.ops.window import Window
 
 __all__ = ["Windows"]
@@ -35,6 +37,16 @@ class Windows(NamedTuple):
         """Return the window along each spatial axis."""
         return [Window(*column) for column in zip(*self, strict=True)]
 
+    def clipped(self, image: Sequence[int]) -> Windows:
+        """Return the windows without the elements beyond the padded image, if one window is larger than it.
+
+        `image` has the size along each axis. This is the only window along an axis if the number of windows is rounded
+        up. It is larger by less than its stride; else there is no window.
+        """
+        columns = [_clipped(window, size) for window, size in zip(self.along(), image, strict=True)]
+        kernel, strides = (tuple(column[part] for column in columns) for part in (0, 1))
+        return self._replace(kernel=kernel, strides=strides)
+
     def sizes(self) -> dict[str, Any]:
         """Return the window's sizes by the names of a pooling operator's attributes, such as ``pool_height``."""
         return {f"pool_{name}": size for name, size in zip(_SIZES[self.axes], self.kernel, strict=True)}
@@ -61,3 +73,10 @@ class Windows(NamedTuple):
             "dilations": self.dilations,
             "pad_list": tuple(zip(self.before, self.after, strict=True)),
         }
+
+
+def _clipped(window: Window, size: int) -> Window:
+    padded = size + window.pad_before + window.pad_after
+    if isinstance(size, Dim) or padded < 1 or not 0 < window.reach - padded < window.stride:
+        return window
+    return window._replace(size=(padded - 1) // window.dilation + 1, stride=padded)

@@ -99,8 +99,9 @@ class Pooling2d(Op):
         else:
             h, w, _ = self.data_layout.axes()
             rows, columns = self.windows(input.shape[h], input.shape[w])
-            yield from rows.problems(input.shape[h], "height")
-            yield from columns.problems(input.shape[w], "width")
+            rounded_up = self.output_shape_rounding is OutputShapeRounding.CEILING
+            yield from rows.problems(input.shape[h], "height", rounded_up=rounded_up)
+            yield from columns.problems(input.shape[w], "width", rounded_up=rounded_up)
 
     def windows(self, height: int, width: int) -> tuple[Window, Window]:
         """Return the sliding windows along height and width for an image of this size."""

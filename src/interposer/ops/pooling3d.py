@@ -82,7 +82,8 @@ class Pooling3d(Op):
             yield f"the window has the dimensions (depth, height, width) {sizes}; expected at least 1"
         else:
             dimensions = self._dimensions(input)
-            yield from window_problems(self.windows(*dimensions), dimensions)
+            rounded_up = self.output_shape_rounding is OutputShapeRounding.CEILING
+            yield from window_problems(self.windows(*dimensions), dimensions, rounded_up=rounded_up)
 
     def _dimensions(self, input: TensorInfo) -> list[int]:
         return [input.shape[axis] for axis in spatial_axes(self.data_layout)]

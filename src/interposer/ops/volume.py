@@ -25,10 +25,10 @@ def volume_shape(layout: DataLayout, batch: int, sizes: Sequence[int], channels:
     return TensorShape((batch, *sizes, channels) if layout.channels_last else (batch, channels, *sizes))
 
 
-def window_problems(windows: Windows, sizes: Sequence[int]) -> Iterator[str]:
+def window_problems(windows: Windows, sizes: Sequence[int], *, rounded_up: bool = False) -> Iterator[str]:
     """Yield an error for every axis on which the window is empty or does not fit into the padded volume.
 
-    `windows` and `sizes` are those of depth, height and width.
+    `windows` and `sizes` are those of depth, height and width; `rounded_up` is that of `Window.problems`.
     """
     for window, size, name in zip(windows, sizes, ("depth", "height", "width"), strict=True):
-        yield from window.problems(size, name)
+        yield from window.problems(size, name, rounded_up=rounded_up)

@@ -71,13 +71,17 @@ class Window(NamedTuple):
             total = max(0, self.covered(-(-size // self.stride)) - size)
         return total // 2, total - total // 2
 
-    def problems(self, size: int, axis: str) -> Iterator[str]:
+    def problems(self, size: int, axis: str, *, rounded_up: bool = False) -> Iterator[str]:
         """Yield an error if the window is empty, or does not fit on an axis of this size with padding.
 
-        `axis` is the name of the axis for the message, such as "height".
+        `axis` is the name of the axis for the message, such as "height". If the number of positions is `rounded_up`,
+        the window may exceed the padding by less than its stride.
         """
         padded = size + self.pad_before + self.pad_after
+        if rounded_up and padded > 0:
+            padded += self.stride - 1
         if self.size == 0:
             yield f"the window has {axis} 0"
         elif padded < self.reach:
-            yield f"the window spans {self.reach} cells in {axis}, but the padded input has only {padded}"
+            room = size + self.pad_before + self.pad_after
+            yield f"the window spans {self.reach} cells in {axis}, but the padded input has only {room}"

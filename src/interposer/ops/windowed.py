@@ -54,7 +54,8 @@ class _Pooling(_Windowed):
         yield from errors
         if not errors:
             for number, (window, size) in enumerate(zip(self.windows(), input.shape[2:], strict=True)):
-                yield from window.problems(size, f"axis {number + 2}")
+                rounded_up = self.output_shape_rounding is OutputShapeRounding.CEILING
+                yield from window.problems(size, f"axis {number + 2}", rounded_up=rounded_up)
 
     def _shape(self, input: TensorInfo) -> tuple[int, ...]:
         places = (self._places(*pair) for pair in zip(self.windows(), input.shape[2:], strict=True))

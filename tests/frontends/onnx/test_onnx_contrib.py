@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import interposer as ip
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
 from interposer.frontends.onnx import load
 from tests.frontends.onnx.contrib.case import Case, fed, fixed, normal, whole
+from tests.frontends.onnx.models import model, ours
 
 WEIGHTS = fixed(whole((8, 2, 8), np.uint8))
 SCALES = fixed(np.full((8, 2), 0.5, np.float32))
@@ -82,3 +84,41 @@ def test_operators_without_a_converter_are_listed_with_their_counts():
     with pytest.raises(ip.errors.UnsupportedOperatorError) as caught:
         load(case.file())
     assert caught.value.operators == {"com.microsoft.LongformerAttention": 1}
+
+
+def blocked_network(size):
+    """Return a model with blocks of `size` channels, as ONNX Runtime's optimizer writes it, and its weights as usual."""
+    weights = [normal((24, 3, 3, 3)), normal((24, 24, 1, 1), seed=1)]
+    padded = -(-24 // size) * size
+    first = np.zeros((padded, 3, 3, 3), np.float32)
+    first[:24] = weights[0]
+    second = np.zeros((padded, padded, 1, 1), np.float32)
+    second[:24, :24] = weights[1]
+    stored = [
+        first.reshape(padded // size, size, 3, 3, 3).transpose(0, 2, 3, 4, 1),
+        second.reshape(padded // size, size, padded // size, size, 1, 1).transpose(0, 2, 4, 5, 3, 1),
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["a"], domain="com.microsoft.nchwc", activation="Relu"),
+        helper.make_node("Conv", ["a", "second"], ["b"], domain="com.microsoft.nchwc"),
+        helper.make_node("ReorderOutput", ["b"], ["y"], domain="com.microsoft.nchwc", channels=24),
+    ]
+    arrays = [
+        np.ascontiguousarray(array).reshape(shape.shape) for array, shape in zip(stored, (first, second), strict=True)
+    ]
+    domains = [helper.make_opsetid("com.microsoft.nchwc", 1)]
+    constants = dict(zip(("first", "second"), arrays, strict=True))
+    return model(nodes, {"x": (1, 3, 6, 6)}, constants=constants, domains=domains), weights
+
+
+@pytest.mark.parametrize("size", [8, 16])
+def test_weights_in_blocks_of_channels_are_sorted_back(size):
+    blocked, weights = blocked_network(size)
+    x = normal((1, 3, 6, 6), seed=2)
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["a"]),
+        helper.make_node("Relu", ["a"], ["r"]),
+        helper.make_node("Conv", ["r", "second"], ["y"]),
+    ]
+    usual = model(nodes, {"x": x.shape}, constants=dict(zip(("first", "second"), weights, strict=True)))
+    np.testing.assert_allclose(ours(blocked, x)[0], ours(usual, x)[0], rtol=1e-5, atol=1e-5)

@@ -34,13 +34,13 @@ from interposer.ops.matmul import BatchMatMul
 from interposer.ops.rearrange import Transpose
 from interposer.ops.windowed import Col2Im
 
-__all__: list[str] = []
+__all__ = ["convolved", "quantized_convolution_of", "transposed"]
 
 
 @operator("Conv")
 def convolution(node: Node) -> Value:
     """Convert Conv; input and weights are usually floats, but may have any type that both share."""
-    return _convolved(node, node.value(0), node.value(1), node.optional(2))
+    return convolved(node, node.value(0), node.value(1), node.optional(2))
 
 
 @operator("ConvInteger", since=10)
@@ -53,7 +53,7 @@ def integer_convolution(node: Node) -> Value:
     x, weights, zero = node.value(0), node.value(1), node.optional(2)
     if x.known.rank > 4:
         weights = centered(node, weights, node.optional(3), axis=0)
-        return _convolved(node, centered(node, x, zero), weights, None)
+        return convolved(node, centered(node, x, zero), weights, None)
     result = windows(node, _kernel(node, x, weights), x.known.shape[2:])
     images, filters = as_image(node, x), as_image(node, weights)
     points = along(node, node.optional(3), filters, axis=0)
@@ -63,23 +63,28 @@ def integer_convolution(node: Node) -> Value:
 
 @operator("QLinearConv", since=10)
 def quantized_convolution(node: Node) -> Value:
-    """Convert QLinearConv.
+    """Convert QLinearConv."""
+    return quantized_convolution_of(node, node.value(0))
+
+
+def quantized_convolution_of(node: Node, x: Value) -> Value:
+    """Return the result of a QLinearConv node for the images `x`, which have channels first.
 
     The convolution is quantized if the tensors have the scales of the node, else it is computed in float.
     """
-    x, weights, bias = node.value(0), node.value(3), node.optional(8)
+    weights, bias = node.value(3), node.optional(8)
     qx, qw, qy = (quantization(node, i, axes, 0) for i, axes in ((1, x.known.rank), (4, weights.known.rank), (6, 1)))
     q_bias = Quantization([qx.scale * scale for scale in qw.scales], 0, 0 if qw.per_axis else None)
     dtype = node.info(7).dtype
     constant = weights.constant is not None and (bias is None or bias.constant is not None)
     if constant and len(set(qw.zero_points)) == 1 and x.known.quantization == qx and x.known.dtype is dtype:
         weights, bias = with_quantization(node, weights, qw), bias and with_quantization(node, bias, q_bias)
-        return _convolved(node, x, weights, bias, qy)
+        return convolved(node, x, weights, bias, qy)
     real_bias = bias and real(node, bias, q_bias)
-    return requantized(node, _convolved(node, real(node, x, qx), real(node, weights, qw), real_bias), dtype, qy)
+    return requantized(node, convolved(node, real(node, x, qx), real(node, weights, qw), real_bias), dtype, qy)
 
 
-def _convolved(
+def convolved(
     node: Node, x: Value, weights: Value, bias: Value | None, quantization: Quantization | None = None
 ) -> Value:
     """Add the layer for a convolution node, and return its output; `quantization` is that of the output, if any.
@@ -145,7 +150,12 @@ def deformable_convolution(node: Node) -> Value:
 
 @operator("ConvTranspose")
 def transpose_convolution(node: Node) -> Value:
-    """Convert ConvTranspose.
+    """Convert ConvTranspose."""
+    return transposed(node)
+
+
+def transposed(node: Node) -> Value:
+    """Return the result of a ConvTranspose node.
 
     output_padding, or a larger output_shape, extends the result at its end by reducing the pads there.
     """

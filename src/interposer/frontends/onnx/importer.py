@@ -8,9 +8,10 @@ from typing import Final
 import numpy as np
 
 from interposer.core.errors import InterposerError, ParseError, UnknownRankError
+from interposer.frontends.onnx.channel_blocks import block_size
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, find
-from interposer.frontends.onnx.operator_names import domain_of, title
+from interposer.frontends.onnx.operator_names import NCHWC, domain_of, title
 from interposer.frontends.onnx.order import graphs_of, names_in
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.schemas import has_function, standard_function
@@ -35,6 +36,7 @@ class Importer(ImportState):
             UnsupportedOperatorError: operators are not supported; the error lists all of them.
             UnboundInputError: all operators are supported, but shapes or values of inputs are missing.
         """
+        self.block_size = block_size(nodes, self._arrays) if any(node.domain == NCHWC for node in nodes) else 0
         with np.errstate(all="ignore"):
             for message in nodes:
                 self._convert_node(message, self._node_name(message))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
 import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.schema import Op
-from interposer.core.types import Array, Dim, Quantization, TensorInfo, TensorShape
+from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.needs import Needs
 from interposer.frontends.onnx.attributes import Attributes
 from interposer.frontends.onnx.proto import Message
@@ -29,8 +29,8 @@ _KEEPS_QUANTIZATION: Final = frozenset(
         "Concat", "DepthToSpace", "DequantizeLinear", "Expand", "Flatten", "Gather", "GatherND", "GlobalMaxPool",
         "Identity", "MaxPool", "QGemm", "QLinearAdd", "QLinearAveragePool", "QLinearConcat", "QLinearConv",
         "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearMatMul", "QLinearMul", "QLinearReduceMean",
-        "QLinearSigmoid", "QLinearSoftmax", "Reshape", "Shape", "Size", "Slice", "SpaceToDepth", "Split", "Squeeze",
-        "Tile", "Transpose", "Unsqueeze",
+        "QLinearSigmoid", "QLinearSoftmax", "QLinearWhere", "Reshape", "Shape", "Size", "Slice", "SpaceToDepth",
+        "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
 
@@ -64,6 +64,19 @@ class Node(Attributes):
     def inside(self, importer: ImportState) -> Node:
         """Return a copy of this node that adds its layers to another import, such as that of a subgraph."""
         return Node(importer, self._message, self.name, self.version)
+
+    def rewritten(self, inputs: Sequence[int], integers: Mapping[str, Sequence[int]]) -> Node:
+        """Return a copy of this node with the inputs of these indices, and with lists of integers as more attributes.
+
+        An operator that is another one with attributes as operands is converted by it.
+        """
+        message = type(self._message)()
+        message.CopyFrom(self._message)
+        del message.input[:]
+        message.input.extend(self._inputs[index] if self.has(index) else "" for index in inputs)
+        for name, numbers in integers.items():
+            message.attribute.add(name=name, type=7, ints=numbers)
+        return Node(self._importer, message, self.name, self.version)
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
@@ -213,6 +226,10 @@ class Node(Attributes):
     def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
         """Return a new constant with this array, named after the node."""
         return self._importer.constant(array, f"{self.name}/constant", self.source, quantization)
+
+    def constant_of_zeros(self, shape: Sequence[int], dtype: DataType) -> Value:
+        """Return a new constant of zeros, whose shape must be known."""
+        return self.constant(np.zeros(self.concrete(TensorShape(shape), "input"), dtype.numpy))
 
     def scalar_like(self, value: float, like: Value) -> Value:
         """Return a new constant scalar `value` of the type of `like`."""

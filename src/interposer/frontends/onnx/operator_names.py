@@ -6,12 +6,14 @@ from typing import Final
 
 from interposer.frontends.onnx.proto import Message
 
-__all__ = ["MICROSOFT", "NCHWC", "domain_of", "title"]
+__all__ = ["MICROSOFT", "NCHWC", "NHWC", "domain_of", "title"]
 
 MICROSOFT: Final = "com.microsoft"
 """The domain of ONNX Runtime's own operators."""
 NCHWC: Final = "com.microsoft.nchwc"
 """The domain of ONNX Runtime's operators on images whose channels are in blocks."""
+NHWC: Final = "com.ms.internal.nhwc"
+"""The domain of ONNX Runtime's operators on images with channels last."""
 
 
 def domain_of(message: Message) -> str:

@@ -8,7 +8,7 @@ from interposer.core.errors import ParseError
 from interposer.core.types import TensorShape
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.onnx_windows import as_image, windows, windows_along
+from interposer.frontends.onnx.onnx_windows import Windows, as_image, windows, windows_along
 from interposer.frontends.onnx.shaping import final_reshape
 from interposer.ir.graph import Value
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
@@ -17,15 +17,15 @@ from interposer.ops.rearrange import Pad
 from interposer.ops.reduction import Mean, Reduce, ReduceOperation
 from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
 
-__all__: list[str] = []
+__all__ = ["average_pool", "global_average_pool", "global_max_pool", "max_pool", "pooled"]
 
 
 @operator("MaxPool")
 def max_pool(node: Node) -> Value | Sequence[Value]:
     """Convert MaxPool; if the second output is used, an operator that returns the indices computes both."""
     if not node.wants(1):
-        return _pooled(node, PoolingAlgorithm.MAX, PaddingMethod.EXCLUDE)
-    result = windows_along(node, node.integers("kernel_shape"), _spatial(node))
+        return pooled(node, node.value(0), PoolingAlgorithm.MAX, PaddingMethod.EXCLUDE)
+    result = _clipped(node, windows_along(node, node.integers("kernel_shape"), _spatial(node)), _spatial(node))
     op = MaxPoolingWithIndices(
         **result.lists(), output_shape_rounding=_rounding(node), column_major=node.flag("storage_order")
     )
@@ -36,13 +36,14 @@ def max_pool(node: Node) -> Value | Sequence[Value]:
 def average_pool(node: Node) -> Value:
     """Convert AveragePool; since opset 7, padding may count as zeros."""
     included = node.flag("count_include_pad")
-    return _pooled(node, PoolingAlgorithm.AVERAGE, PaddingMethod.IGNORE_VALUE if included else PaddingMethod.EXCLUDE)
+    padding = PaddingMethod.IGNORE_VALUE if included else PaddingMethod.EXCLUDE
+    return pooled(node, node.value(0), PoolingAlgorithm.AVERAGE, padding)
 
 
 @operator("LpPool", since=2)
 def lp_pool(node: Node) -> Value:
     """Convert LpPool: the norm of the elements in the window."""
-    result = windows_along(node, node.integers("kernel_shape"), _spatial(node))
+    result = _clipped(node, windows_along(node, node.integers("kernel_shape"), _spatial(node)), _spatial(node))
     op = LpPooling(**result.lists(), output_shape_rounding=_rounding(node), p=node.integer("p", 2))
     return node.add(op, node.value(0))
 
@@ -51,8 +52,12 @@ def _rounding(node: Node) -> OutputShapeRounding:
     return OutputShapeRounding.CEILING if node.flag("ceil_mode") else OutputShapeRounding.FLOOR
 
 
-def _pooled(node: Node, algorithm: PoolingAlgorithm, padding: PaddingMethod) -> Value:
-    result = windows(node, node.integers("kernel_shape"), _spatial(node))
+def pooled(node: Node, x: Value, algorithm: PoolingAlgorithm, padding: PaddingMethod) -> Value:
+    """Return the result of pooling `x`, whose channels are before the spatial axes, with the windows of a node."""
+    image = _spatial_of(x)
+    result = _clipped(
+        node, windows(node, node.integers("kernel_shape"), image), (1,) * (len(image) == 1) + tuple(image)
+    )
     kind = Pooling3d if result.axes == 3 else Pooling2d
     op = kind(
         algorithm,
@@ -62,12 +67,11 @@ def _pooled(node: Node, algorithm: PoolingAlgorithm, padding: PaddingMethod) -> 
         output_shape_rounding=_rounding(node),
         padding_method=padding,
     )
-    x = as_image(node, node.value(0))
-    if node.info(0).rank != 3:
+    if x.known.rank != 3:
         return node.add(op, x)
-    image = node.step(op, x)
-    batch, channels, _, width = image.known.shape
-    return final_reshape(node, image, (batch, channels, width))
+    result_image = node.step(op, as_image(node, x))
+    batch, channels, _, width = result_image.known.shape
+    return final_reshape(node, result_image, (batch, channels, width))
 
 
 @operator("GlobalMaxPool")
@@ -119,10 +123,19 @@ def col2im(node: Node) -> Value:
     return node.add(Col2Im(**windows_along(node, block, image).lists(), image_shape=image), node.value(0))
 
 
+def _clipped(node: Node, result: Windows, image: Sequence[int]) -> Windows:
+    """Return the windows, of which a single one that exceeds the padded image is clipped to it with ceil_mode."""
+    return result.clipped(image) if node.flag("ceil_mode") else result
+
+
 def _spatial(node: Node) -> TensorShape:
-    if node.info(0).rank < 3:
-        raise ParseError(f"its input has shape {node.info(0).shape}; expected rank 3 or more")
-    return TensorShape(node.info(0).shape[2:])
+    return _spatial_of(node.value(0))
+
+
+def _spatial_of(x: Value) -> TensorShape:
+    if x.known.rank < 3:
+        raise ParseError(f"its input has shape {x.known.shape}; expected rank 3 or more")
+    return TensorShape(x.known.shape[2:])
 
 
 def _spatial_axes(node: Node) -> tuple[int, ...]:

@@ -5,16 +5,22 @@ Each operator becomes dequantize, compute, quantize. The optimizer turns this pa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+
 from interposer.core.errors import ParseError
 from interposer.core.schema import Op
-from interposer.core.types import Quantization, TensorShape
+from interposer.core.types import DataType, Quantization, differ
+from interposer.frontends.onnx.contrib_convolution import first, last
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.onnx_windows import windows
+from interposer.frontends.onnx.operator_names import NHWC
+from interposer.frontends.onnx.pooling import pooled
 from interposer.frontends.onnx.quantization import (
+    as_type,
     dequantize_linear,
     quantization,
     quantize_linear,
@@ -24,9 +30,9 @@ from interposer.frontends.onnx.quantization import (
 from interposer.frontends.onnx.shaping import checked_axes, checked_axis, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Softmax
-from interposer.ops.elementwise import Addition, Multiplication
+from interposer.ops.elementwise import Addition, Multiplication, Where
 from interposer.ops.matmul import FullyConnected
-from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
+from interposer.ops.pooling import PaddingMethod, PoolingAlgorithm
 from interposer.ops.rearrange import Concat, Transpose
 from interposer.ops.reduction import Mean
 
@@ -72,12 +78,6 @@ def _leaky(node: Node) -> Op:
     return Activation(ActivationFunction.LEAKY_RELU, node.number("alpha", 0.01))
 
 
-def _softmax(node: Node) -> Op:
-    if node.integer("opset") < 13:
-        node.unsupported("it takes several axes for one, as before opset 13")
-    return Softmax(axis=node.integer("axis", -1))
-
-
 def _mean(node: Node) -> Op:
     axes = node.integers("axes", range(node.info(0).rank))
     return Mean(checked_axes(axes, node.info(0).rank), keep_dims=node.flag("keepdims", True))
@@ -89,9 +89,26 @@ for _name, _make in {
     "QLinearLeakyRelu": _leaky,
     "QLinearReduceMean": _mean,
     "QLinearSigmoid": lambda node: Activation(ActivationFunction.SIGMOID),
-    "QLinearSoftmax": _softmax,
 }.items():
     operator(_name, domain=DOMAIN)(_of_one(_make))
+
+
+@operator("QLinearSoftmax", domain=DOMAIN)
+def quantized_softmax(node: Node) -> Value:
+    """Convert QLinearSoftmax; with an opset before 13, all axes from the attribute axis on are one."""
+    x, shape, rank = _real(node, 0), node.info(0).shape, node.info(0).rank
+    axis = checked_axis(node.integer("axis", -1), rank)
+    if node.integer("opset") >= 13 or axis == rank - 1:
+        return _stored(node, node.step(Softmax(axis=axis), x), 3)
+    flat = reshaped(node, x, [*shape[:axis], math.prod(shape[axis:])])
+    return _stored(node, reshaped(node, node.step(Softmax(axis=-1), flat), shape), 3)
+
+
+@operator("QLinearWhere", domain=DOMAIN)
+def quantized_where(node: Node) -> Value:
+    """Convert QLinearWhere: elements of two quantized tensors, by a condition."""
+    result = node.step(Where(), node.value(0), _real(node, 1), _real(node, 4))
+    return requantized(node, result, node.info(8).dtype, quantization(node, 7, 1, 0))
 
 
 @operator("QLinearGlobalAveragePool", domain=DOMAIN)
@@ -103,23 +120,13 @@ def quantized_global_average_pool(node: Node) -> Value:
 
 
 @operator("QLinearAveragePool", domain=DOMAIN)
+@operator("QLinearAveragePool", domain=NHWC)
 def quantized_average_pool(node: Node) -> Value:
-    """Convert QLinearAveragePool of images with channels before height and width."""
-    shape = node.info(0).shape
-    if len(shape) != 4 or node.flag("channels_last"):
-        node.unsupported(f"its input has shape {shape}; images with channels before height and width are supported")
-    result = windows(node, node.integers("kernel_shape"), TensorShape(shape[2:]))
-    ceiling = OutputShapeRounding.CEILING if node.flag("ceil_mode") else OutputShapeRounding.FLOOR
+    """Convert QLinearAveragePool, by default with channels before the spatial axes."""
+    moved, x = node.flag("channels_last"), _real(node, 0)
     padding = PaddingMethod.IGNORE_VALUE if node.flag("count_include_pad") else PaddingMethod.EXCLUDE
-    op = Pooling2d(
-        PoolingAlgorithm.AVERAGE,
-        **result.pads(),
-        **result.steps(),
-        **result.sizes(),
-        output_shape_rounding=ceiling,
-        padding_method=padding,
-    )
-    return _stored(node, node.step(op, _real(node, 0)), 3)
+    result = pooled(node, first(node, x) if moved else x, PoolingAlgorithm.AVERAGE, padding)
+    return _stored(node, last(node, result) if moved else result, 3)
 
 
 @operator("QLinearConcat", domain=DOMAIN)
@@ -145,10 +152,22 @@ def quantized_gemm(node: Node) -> Value:
     a, b, alpha = real(node, node.value(0), qa), real(node, node.value(3), qb), node.number("alpha", 1.0)
     a = node.step(Transpose((1, 0)), a) if node.flag("transA") else a
     b = b if alpha == 1 else node.step(Multiplication(), b, node.scalar_like(alpha, b))
-    operands = [a, b]
-    if node.has(6):
-        steps = [alpha * qa.scale * scale for scale in qb.scales]
-        bias = real(node, node.value(6), Quantization(steps, 0, 0 if qb.per_axis else None))
-        operands.append(bias if bias.known.rank == 1 else reshaped(node, bias, [-1]))
     op = FullyConnected(transpose_weight_matrix=turned)
-    return _stored(node, node.step(op, *operands), 7) if node.has(7) else node.add(op, *operands)
+    result = _with_bias(node, op, (a, b), [alpha * qa.scale * scale for scale in qb.scales])
+    return _stored(node, result, 7) if node.has(7) else result
+
+
+def _with_bias(node: Node, op: FullyConnected, operands: tuple[Value, Value], scales: list[float]) -> Value:
+    """Return the product of two matrices, and the bias of QGemm, whose int32 numbers have these scales."""
+    if not node.has(6):
+        return node.add(op, *operands)
+    stored, columns = node.value(6), len(scales) > 1
+    shape = stored.known.shape
+    if columns and not differ(shape[-1] if shape else 1, 1):
+        factors = node.constant(np.array(scales, np.float32))
+        bias = node.step(Multiplication(), as_type(node, stored, DataType.FLOAT32), factors)
+    else:
+        bias = real(node, stored, Quantization(scales, 0, stored.known.rank - 1 if columns else None))
+    if len(shape) == 1 and not differ(shape[0], operands[1].known.shape[op.output_axis]):
+        return node.add(op, *operands, bias)
+    return node.add(Addition(), node.step(op, *operands), bias)

@@ -48,6 +48,8 @@ class ImportState(NetworkImport):
         self._refusals = Refusals()
         self._numbers: Counter[str] = Counter()
         self.converted_inside = 0
+        self.block_size = 0
+        """The number of channels of a block for operators on images whose channels are in blocks, 0 without them."""
         self.declared: Mapping[str, TensorShape] = {}
         """The shapes that the model declares for the inputs and outputs of its graph, by name."""
 

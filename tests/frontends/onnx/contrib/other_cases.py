@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from tests.frontends.onnx.contrib import activations, few_bits, normalizations, products
+from tests.frontends.onnx.contrib import activations, few_bits, images, normalizations, products, quantized
 
 CASES = [
     *activations.CASES,
     *few_bits.CASES,
+    *images.CASES,
     *normalizations.CASES,
     *products.CASES,
+    *quantized.CASES,
 ]
