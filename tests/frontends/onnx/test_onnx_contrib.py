@@ -87,7 +87,7 @@ def test_operators_without_a_converter_are_listed_with_their_counts():
 
 
 def blocked_network(size):
-    """Return a model with blocks of `size` channels, as ONNX Runtime's optimizer writes it, and its weights as usual."""
+    """Return a model with blocks of `size` channels, as ONNX Runtime's optimizer writes it, and its usual weights."""
     weights = [normal((24, 3, 3, 3)), normal((24, 24, 1, 1), seed=1)]
     padded = -(-24 // size) * size
     first = np.zeros((padded, 3, 3, 3), np.float32)

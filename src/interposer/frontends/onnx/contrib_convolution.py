@@ -35,7 +35,7 @@ def first(node: Node, value: Value) -> Value:
 
 
 def last(node: Node, value: Value) -> Value:
-    """Return images or volumes with the channels moved behind the spatial axes."""
+    """Return images or volumes with the channels moved after the spatial axes."""
     rank = value.known.rank
     return node.step(Transpose((0, *range(2, rank), 1)), value)
 
