@@ -9,7 +9,7 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.schema import Op
-from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
+from interposer.core.types import Array, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.needs import Needs
 from interposer.frontends.onnx.attributes import Attributes
 from interposer.frontends.onnx.proto import Message
@@ -226,10 +226,6 @@ class Node(Attributes):
     def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
         """Return a new constant with this array, named after the node."""
         return self._importer.constant(array, f"{self.name}/constant", self.source, quantization)
-
-    def constant_of_zeros(self, shape: Sequence[int], dtype: DataType) -> Value:
-        """Return a new constant of zeros, whose shape must be known."""
-        return self.constant(np.zeros(self.concrete(TensorShape(shape), "input"), dtype.numpy))
 
     def scalar_like(self, value: float, like: Value) -> Value:
         """Return a new constant scalar `value` of the type of `like`."""

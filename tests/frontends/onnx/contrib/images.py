@@ -138,22 +138,4 @@ def ceiled() -> Iterator[Case]:
         yield Case("LpPool", label, [x], attributes=attributes, **more)
 
 
-def causal() -> Iterator[Case]:
-    name = "CausalConvWithState"
-    for (size, gap), length in product(((4, 1), (3, 2), (1, 1), (2, 3)), (1, 5)):
-        kept = (size - 1) * gap
-        x, w = fed(normal((2, 6, length))), fixed(normal((6, 1, size), seed=1))
-        bias, state = fixed(normal((6,), seed=2)), fed(normal((2, 6, kept), seed=3))
-        for activation in ("none", "silu"):
-            label = f"{size} {gap} {length} {activation}"
-            attributes = {"activation": activation, "dilation": gap}
-            yield from forms(Case(name, label, [x, w], ["f4", "f4"], attributes))
-            yield Case(name, f"{label} state", [x, w, bias, state], ["f4", "f4"], attributes)
-        turned = [fed(normal((2, length, 6))), w, bias, fed(normal((2, kept, 6), seed=3))]
-        attributes = {"channels_last": 1, "dilation": gap}
-        yield Case(name, f"{size} {gap} {length} last", turned, ["f4", "f4"], attributes)
-        deep = [fed(normal((2, length, 2, 3))), w, bias, fed(normal((2, kept, 2, 3), seed=3))]
-        yield Case(name, f"{size} {gap} {length} deep", deep, ["f4", "f4"], attributes)
-
-
-CASES = [*convolutions(), *quantized_convolutions(), *pools(), *ceiled(), *causal()]
+CASES = [*convolutions(), *quantized_convolutions(), *pools(), *ceiled()]
