@@ -25,7 +25,7 @@ TESTS  := tests compat/pyarmnn/tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all sanitize exports native native-test native-bench bench lint $(LINTS) format docs site clean
+.PHONY: help demo test test-all batch-test sanitize exports native native-test native-bench bench lint $(LINTS) format docs site clean
 
 help:  ## say what there is to make
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -41,6 +41,9 @@ test-all: lint  ## the same with the slow tests and newly drawn examples, and on
 	$(PYTEST) -n auto --hypothesis-profile=random $(TESTS) $(PYTEST_ARGS)
 	INTERPOSER_DISABLED_BACKENDS=CpuRef $(PYTEST) -n auto -m 'not slow' tests
 	INTERPOSER_DIRECT_CALLS=no $(PYTEST) -n auto -m 'not slow' tests/session tests/runtime tests/plugins
+
+batch-test: $(STAMPS)-batch  ## run the examples for Ray and Spark, with workers and jobs that are killed (needs Java)
+	$(PYTEST) tests/examples/test_batch_examples.py $(PYTEST_ARGS)
 
 sanitize: $(STAMPS)-dev  ## build CpuAcc with sanitizers, and run the conformance kit and random networks on it
 	$(PYTEST) -m slow -k sanitizers tests/backends/cpuacc $(PYTEST_ARGS)
@@ -107,6 +110,10 @@ $(STAMPS)-dev: pyproject.toml compat/pyarmnn/pyproject.toml $(NATIVE) | $(RUN)
 
 $(STAMPS)-exports: pyproject.toml | $(STAMPS)-dev
 	$(RUN) -m pip install --quiet --editable '.[exports]'
+	@touch $@
+
+$(STAMPS)-batch: pyproject.toml | $(STAMPS)-dev
+	$(RUN) -m pip install --quiet --editable '.[batch-examples]'
 	@touch $@
 
 $(STAMPS)-docs: pyproject.toml | $(STAMPS)-dev

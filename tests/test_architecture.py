@@ -57,6 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analysis": EVERYTHING | {"quantization"},
     "serving": EVERYTHING,
     "cli": EVERYTHING | {"include", "testing", "analysis", "quantization", "serving"},
+    "batch": EVERYTHING,
     "__main__": {"cli"},
     # public names of modules elsewhere, under the paths that the documentation gives
     "types": {"core"},

@@ -16,7 +16,7 @@ from interposer.session.shapes import as_template
 if TYPE_CHECKING:
     from interposer.session.model import Model
 
-__all__ = ["Origin", "reduced"]
+__all__ = ["Origin", "file_digest", "reduced"]
 
 _CHUNK: Final = 1 << 20
 _Stamp = tuple[int, int, int, int]
@@ -93,13 +93,13 @@ def _unchanged(origin: Origin) -> str:
         raise InvalidArgumentError(
             f"the file {origin.source!r} was changed or deleted since the model was loaded; load the model again"
         )
-    return _digest(origin.source)
+    return file_digest(origin.source)
 
 
 def _from_path(path: str, digest: str, arguments: Mapping[str, Any]) -> Model:
     from interposer.session.load import load  # noqa: PLC0415 - it needs the model
 
-    if _digest(path) != digest:
+    if file_digest(path) != digest:
         raise LoadError(f"the file {path!r} has another content than when the model was pickled; load the model again")
     return load(path, **arguments)
 
@@ -130,7 +130,12 @@ def _files_in(path: str) -> list[str]:
     return sorted(paths)
 
 
-def _digest(path: str) -> str:
+def file_digest(path: str) -> str:
+    """Return the SHA-256 digest of a file, or of the names and contents of all files in a folder, in hexadecimal.
+
+    Raises:
+        ParseError: a file cannot be read.
+    """
     digest = hashlib.sha256()
     try:
         for name in _files_in(path) or [path]:

@@ -1,0 +1,188 @@
+"""Rows of a batch as inputs of a model: stacking, chunks, padding, and the results of several chunks as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from interposer.core.errors import BindingError, InvalidArgumentError
+from interposer.core.types import Array, DataType, TensorInfo
+from interposer.session import Model
+
+__all__ = ["Layout", "rows_of", "stacked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How rows become inputs of a model.
+
+    `size` is the number of rows in one run. It is None if the batch dimension of the model is open, so that a run takes
+    any number of rows, and 0 if the model has no batch dimension, so that each row is a run of its own.
+    """
+
+    size: int | None
+
+    @classmethod
+    def of(cls, model: Model) -> Layout:
+        """Return the layout of a model: the first dimension of all inputs and outputs is the batch, if it is the same.
+
+        Raises:
+            InvalidArgumentError: the model has states, so that the result of a row depends on the rows before it; or
+                an input or output is not a tensor.
+        """
+        outputs = [info for info in model.outputs.values() if info is not None]
+        infos = [*model.inputs.values(), *outputs]
+        if model.is_prepared and model.state:
+            names = ", ".join(map(repr, model.state))
+            raise InvalidArgumentError(
+                f"the model {model.name!r} has states ({names}), so its rows are not independent of each other; "
+                "call Model.run in a loop instead"
+            )
+        for name, info in [*model.inputs.items(), *model.outputs.items()]:
+            if info is not None and not info.is_tensor:
+                raise InvalidArgumentError(f"{name!r} of the model {model.name!r} is {info}; only tensors have rows")
+        return cls(_common_size(infos, len(model.inputs)))
+
+    def chunks(self, count: int) -> Iterator[slice]:
+        """Yield the rows of each run, for a batch of `count` rows."""
+        step = count if self.size is None else max(1, self.size)
+        for start in range(0, count, max(1, step)):
+            yield slice(start, min(start + step, count))
+
+    def fitted(self, columns: Mapping[str, Array], infos: Mapping[str, TensorInfo]) -> Layout:
+        """Return this layout if the rows of the columns fit it, or the one of single runs if they fit that.
+
+        Raises:
+            BindingError: the rows of a column have neither shape.
+        """
+        rows = {name: column.shape[1:] for name, column in columns.items()}
+        if self.size != 0 and all(_fits_batch(rows[name], info) for name, info in infos.items()):
+            return self
+        for name, info in infos.items():
+            if not _fits_whole(rows[name], info):
+                expected = tuple(info.shape) if self.size == 0 else tuple(info.shape)[1:]
+                raise BindingError(
+                    f"the rows for the input {name!r} have the shape {_shown(rows[name])}; expected {_shown(expected)}"
+                )
+        return Layout(0)
+
+    def inputs(self, columns: Mapping[str, Array], infos: Mapping[str, TensorInfo], rows: slice) -> dict[str, Array]:
+        """Return the inputs of one run by name: the given rows of each column, filled up with copies of the last row.
+
+        The columns fit this layout: see `fitted`.
+        """
+        return {name: self._input(columns[name][rows], info) for name, info in infos.items()}
+
+    def _input(self, chunk: Array, info: TensorInfo) -> Array:
+        if self.size == 0:
+            is_whole = not info.shape.is_ranked or chunk.ndim - 1 == len(info.shape)
+            return chunk[0] if is_whole else chunk
+        chunk = chunk if chunk.ndim == len(info.shape) else chunk.reshape(len(chunk), *chunk.shape[2:])
+        lacking = (self.size or len(chunk)) - len(chunk)
+        return np.concatenate([chunk, np.repeat(chunk[-1:], lacking, axis=0)]) if lacking else chunk
+
+    def results(self, name: str, output: Any, count: int) -> Array:
+        """Return an output of a run with one element for each of the `count` rows, without those of the padding.
+
+        Raises:
+            BindingError: the output does not have one element for each row.
+        """
+        array = np.asarray(output)
+        if self.size == 0:
+            return array[np.newaxis]
+        if array.ndim == 0 or len(array) != (self.size or count):
+            raise BindingError(
+                f"the output {name!r} has the shape {array.shape} for {self.size or count} rows, not one element "
+                "for each row; name other outputs"
+            )
+        return array[:count]
+
+
+def _common_size(infos: Sequence[TensorInfo], inputs: int) -> int | None:
+    """Return the batch size that all tensors share: see `Layout.size`. The first `inputs` tensors are inputs."""
+    known = [info for info in infos if info.shape.is_ranked]
+    if any(len(info.shape) == 0 for info in known) or any(not info.shape.is_ranked for info in infos[:inputs]):
+        return 0
+    sizes = {int(info.shape[0]) for info in known if _is_size(info.shape[0])}
+    is_open = any(not _is_size(info.shape[0]) for info in infos[:inputs])
+    if len(sizes) > 1 or (is_open and sizes):
+        return 0
+    return None if is_open or not sizes else sizes.pop()
+
+
+def _is_size(dimension: int) -> bool:
+    return int(dimension) >= 0
+
+
+def _fits_batch(row: Sequence[int], info: TensorInfo) -> bool:
+    """Return True if rows of this shape can be elements of the input's batch dimension."""
+    expected = tuple(info.shape)[1:]
+    return _accepts(expected, row) or (tuple(row[:1]) == (1,) and _accepts(expected, row[1:]))
+
+
+def _fits_whole(row: Sequence[int], info: TensorInfo) -> bool:
+    """Return True if one row of this shape can be the whole input, perhaps with a new leading dimension of 1."""
+    return not info.shape.is_ranked or _accepts(tuple(info.shape), row) or _accepts(tuple(info.shape), (1, *row))
+
+
+def _accepts(expected: Sequence[int], row: Sequence[int]) -> bool:
+    return len(expected) == len(row) and all(
+        not _is_size(size) or int(size) == actual for size, actual in zip(expected, row, strict=True)
+    )
+
+
+def _shown(shape: Sequence[int]) -> str:
+    sizes = ["?" if not _is_size(size) else str(int(size)) for size in shape]
+    return f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"
+
+
+def rows_of(name: str, column: Any) -> Array | list[Any]:
+    """Return a column of a batch as an array or a list with one element for each row.
+
+    Raises:
+        BindingError: the column is a single value.
+    """
+    value = column if isinstance(column, np.ndarray) else _listed(column)
+    if value is None or (isinstance(value, np.ndarray) and value.ndim == 0):
+        raise BindingError(f"the column {name!r} is a single value; expected one element for each row")
+    return value
+
+
+def _listed(column: Any) -> list[Any] | None:
+    """Return the elements of a list, a Series of pandas, an array of Arrow or another container; None for no container.
+
+    Strings and bytes are no containers of rows.
+    """
+    if isinstance(column, str | bytes) or not hasattr(column, "__len__"):
+        return None
+    value = column.tolist() if hasattr(column, "tolist") else column
+    return value if isinstance(value, list) else list(value)
+
+
+def stacked(name: str, rows: Array | list[Any], info: TensorInfo) -> Array:
+    """Return rows for an input as one array, whose first dimension is the rows; `name` is that of the column.
+
+    A row may be an array itself, as in the tensor columns of Ray Data and pandas.
+
+    Raises:
+        BindingError: the rows have different shapes, or one is None.
+    """
+    if isinstance(rows, np.ndarray) and (rows.dtype != object or info.dtype is DataType.STRING):
+        return rows
+    arrays = [np.asarray(row) for row in rows]
+    return _stacked(name, arrays) if arrays else np.empty(0, np.float32)
+
+
+def _stacked(name: str, rows: Sequence[Array]) -> Array:
+    for row in rows:
+        if row.dtype == object and row.ndim == 0 and row.item() is None:
+            raise BindingError(f"the column {name!r} has no value (None) in a row")
+        if row.shape != rows[0].shape:
+            raise BindingError(
+                f"the rows of the column {name!r} have different shapes, such as {rows[0].shape} and {row.shape}; "
+                "give them one shape first"
+            )
+    return np.stack(rows)

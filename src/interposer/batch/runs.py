@@ -1,0 +1,104 @@
+"""The runs of a model for the rows of one batch, and their results as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from interposer.batch.rows import Layout, stacked
+from interposer.core.errors import InterposerError
+from interposer.core.types import Array, DataType, TensorInfo
+from interposer.session import Model
+
+__all__ = ["Runs"]
+
+_Outputs: TypeAlias = "dict[str, Array]"
+
+
+class _Outcome(NamedTuple):
+    """The outputs of some rows, by column of the result; None and a message for one row that failed."""
+
+    rows: int
+    outputs: _Outputs | None
+    error: str = ""
+
+
+class Runs:
+    """The runs for one batch.
+
+    `columns` has the rows for each input, by the name of the input. `values` names the value of the network for each
+    column of the result.
+    """
+
+    def __init__(
+        self, model: Model, layout: Layout, columns: Mapping[str, Array | list[Any]], values: Mapping[str, str]
+    ) -> None:
+        self._model, self._layout, self._columns, self._values = model, layout, columns, values
+
+    def results(self, count: int, by_row: bool) -> tuple[_Outputs, list[str]]:
+        """Run all rows; return the columns of outputs, and for each row an error message, empty if it did not fail.
+
+        If not `by_row`, the first error is raised.
+
+        Raises:
+            InterposerError: rows do not fit the inputs of the model, or a run failed.
+        """
+        outcomes = [outcome for rows in self._layout.chunks(count) for outcome in self._outcomes(rows, by_row)]
+        errors = [outcome.error for outcome in outcomes for _ in range(outcome.rows)]
+        return {name: self._joined(name, outcomes) for name in self._values}, errors
+
+    def _outcomes(self, rows: slice, by_row: bool) -> Iterator[_Outcome]:
+        """Yield the results of some rows; if they fail and `by_row`, those of each row alone."""
+        count = rows.stop - rows.start
+        try:
+            yield _Outcome(count, self._outputs(rows))
+        except InterposerError as error:
+            if not by_row:
+                raise
+            if count == 1:
+                yield _Outcome(1, None, str(error))
+                return
+            for row in range(rows.start, rows.stop):
+                yield from self._outcomes(slice(row, row + 1), by_row)
+
+    def _outputs(self, rows: slice) -> _Outputs:
+        """Return the outputs for some rows, from one run, or from one for each row if the rows have no batch."""
+        infos = self._model.inputs
+        arrays = {name: stacked(name, self._columns[name][rows], info) for name, info in infos.items()}
+        layout = self._layout.fitted(arrays, infos)
+        parts = [self._run(layout, arrays, part) for part in layout.chunks(rows.stop - rows.start)]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts[1:] else parts[0]
+
+    def _run(self, layout: Layout, arrays: Mapping[str, Array], rows: slice) -> _Outputs:
+        names = list(dict.fromkeys(self._values.values()))
+        requested = None if names == list(self._model.outputs) else names
+        outputs = self._model.run(layout.inputs(arrays, self._model.inputs, rows), requested)
+        results = dict(zip(names, outputs, strict=True))
+        count = rows.stop - rows.start
+        return {column: layout.results(name, results[name], count) for column, name in self._values.items()}
+
+    def _joined(self, name: str, outcomes: Sequence[_Outcome]) -> Array:
+        """Return a column of the result for all rows; see `_placeholder` for the rows that failed."""
+        arrays = [outcome.outputs[name] for outcome in outcomes if outcome.outputs is not None]
+        empty = arrays[0][:0] if arrays else _empty(self._model.outputs.get(self._values[name]))
+        parts = [
+            _placeholder(empty, outcome.rows) if outcome.outputs is None else outcome.outputs[name]
+            for outcome in outcomes
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else empty
+
+
+def _empty(info: TensorInfo | None) -> Array:
+    """Return an array with no rows for an output; dimensions that are unknown have the size 0."""
+    if info is None or not info.shape.is_ranked:
+        return np.zeros((0, 0), np.float32)
+    shape = (0, *(max(0, int(size)) for size in tuple(info.shape)[1:]))
+    return np.zeros(shape, object if info.dtype is DataType.STRING else info.dtype.numpy)
+
+
+def _placeholder(empty: Array, count: int) -> Array:
+    """Return rows that stand for absent results: NaN in floats, "" in strings, else 0."""
+    absent = np.nan if empty.dtype.kind in "fV" else "" if empty.dtype.kind == "O" else 0
+    return np.full((count, *empty.shape[1:]), absent, empty.dtype)

@@ -1,0 +1,264 @@
+"""A predictor maps a batch of columns to the outputs of a model, and can be sent to other processes."""
+
+import pickle
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.batch import Predictor
+from interposer.errors import BindingError, InvalidArgumentError, LoadError, ParseError
+from interposer.ops import ActivationFunction, ReduceOperation
+
+
+def affine(batch: int | str | None, width: int = 3) -> ip.Network:
+    """Return a network that doubles its rows, and has a second output of their activations."""
+    network = ip.Network("affine")
+    x = network.add_input_layer(0, ip.TensorInfo((batch, width)), name="x")
+    doubled = network.add_addition_layer(x, x, name="doubled")
+    network.add_output_layer(0, doubled, name="y")
+    network.add_output_layer(1, network.add_activation_layer(x, function=ActivationFunction.RELU), name="z")
+    return network
+
+
+@pytest.fixture
+def saved(tmp_path: Path):
+    """Return a function that saves a network in the text form, and returns its path."""
+
+    def save(network: ip.Network, name: str = "net.txt") -> Path:
+        path = tmp_path / name
+        path.write_text(str(network), encoding="utf-8")
+        return path
+
+    return save
+
+
+ROWS = np.arange(21, dtype=np.float32).reshape(7, 3) - 5
+
+
+@pytest.mark.parametrize("batch", [None, 1, 2, 7, 16])
+@pytest.mark.parametrize("size", [None, 1, 4])
+def test_rows_are_divided_into_runs_of_the_batch_size_and_put_together_in_order(saved, batch, size):
+    result = Predictor(saved(affine(batch)), batch_size=size)({"x": ROWS})
+    assert list(result) == ["y", "z"]
+    np.testing.assert_array_equal(result["y"], 2 * ROWS)
+    np.testing.assert_array_equal(result["z"], np.maximum(ROWS, 0))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [ROWS, ROWS.tolist(), list(ROWS), ROWS.astype(np.float64), np.asfortranarray(ROWS), ROWS[:, np.newaxis]],
+    ids=["array", "lists", "arrays", "float64", "transposed", "batches of one"],
+)
+def test_a_column_may_be_an_array_or_a_list_of_rows(saved, column):
+    np.testing.assert_array_equal(Predictor(saved(affine(2)))({"x": column})["y"], 2 * ROWS)
+
+
+def test_a_column_of_objects_has_an_array_for_each_row(saved):
+    column = np.empty(7, object)
+    column[:] = list(ROWS)
+    np.testing.assert_array_equal(Predictor(saved(affine(None)))({"x": column})["y"], 2 * ROWS)
+
+
+def test_read_only_columns_are_accepted_and_not_changed(saved):
+    column = ROWS.copy()
+    column.flags.writeable = False
+    np.testing.assert_array_equal(Predictor(saved(affine(4)))({"x": column})["y"], 2 * ROWS)
+    np.testing.assert_array_equal(column, ROWS)
+
+
+@pytest.mark.parametrize("batch", [None, 4])
+def test_a_batch_without_rows_gives_columns_without_rows(saved, batch):
+    result = Predictor(saved(affine(batch)), keep=["id"])({"x": [], "id": []})
+    assert result["y"].shape == (0, 3)
+    assert result["id"] == []
+
+
+def test_columns_and_outputs_are_renamed_and_other_columns_kept(saved):
+    predict = Predictor(saved(affine(None)), inputs={"x": "pixels"}, outputs={"twice": "y", "again": "y"}, keep=["id"])
+    result = predict({"pixels": ROWS, "id": list("abcdefg"), "unused": np.zeros(7)})
+    assert list(result) == ["id", "twice", "again"]
+    assert result["id"] == list("abcdefg")
+    np.testing.assert_array_equal(result["twice"], 2 * ROWS)
+    np.testing.assert_array_equal(result["again"], 2 * ROWS)
+
+
+def test_inner_values_can_be_outputs(saved):
+    np.testing.assert_array_equal(Predictor(saved(affine(2)), outputs="doubled")({"x": ROWS})["doubled"], 2 * ROWS)
+
+
+def test_a_single_column_fits_a_single_input_of_any_name(saved):
+    np.testing.assert_array_equal(Predictor(saved(affine(2)), keep=["id"])({"id": range(7), "a": ROWS})["y"], 2 * ROWS)
+
+
+def test_a_model_without_a_batch_dimension_runs_once_for_each_row(saved):
+    network = ip.Network("sum")
+    x = network.add_input_layer(0, ip.TensorInfo((4, 3)), name="x")
+    total = network.add_reduce_layer(x, operation=ReduceOperation.SUM, axis=(0, 1))
+    network.add_output_layer(0, total, name="y")
+    rows = np.arange(60, dtype=np.float32).reshape(5, 4, 3)
+    np.testing.assert_array_equal(Predictor(saved(network))({"x": rows})["y"], rows.sum((1, 2)))
+
+
+def test_rows_of_the_whole_shape_are_single_runs_although_the_first_dimension_could_be_a_batch(saved):
+    network = ip.Network("flat")
+    x = network.add_input_layer(0, ip.TensorInfo((3,)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x), name="y")
+    np.testing.assert_array_equal(Predictor(saved(network))({"x": ROWS})["y"], 2 * ROWS)
+
+
+def test_arrays_gives_one_output_as_an_array_and_several_by_name(saved):
+    path = saved(affine(None))
+    np.testing.assert_array_equal(Predictor(path, outputs=["y"]).arrays(ROWS), 2 * ROWS)
+    assert list(Predictor(path).arrays(ROWS)) == ["y", "z"]
+    with pytest.raises(BindingError, match=r"^2 arrays were given; the model has 1 inputs \('x'\)$"):
+        Predictor(path).arrays(ROWS, ROWS)
+
+
+def test_a_pickled_predictor_loads_the_same_file(saved):
+    predict = Predictor(saved(affine(2)), backends=["CpuRef"], batch_size=3, keep=["id"])
+    predict.model.run([ROWS[:3]])
+    copy = pickle.loads(pickle.dumps(predict))
+    np.testing.assert_array_equal(copy({"x": ROWS, "id": ROWS})["y"], 2 * ROWS)
+    assert set(copy.model.optimized.backends) == {"CpuRef"}
+
+
+def test_a_predictor_is_copied_with_its_settings_by_its_class(saved):
+    predict = Predictor(saved(affine(2)), inputs="a", outputs={"twice": "y"})
+    np.testing.assert_array_equal(Predictor(predict)({"a": ROWS})["twice"], 2 * ROWS)
+    with pytest.raises(InvalidArgumentError, match="^a predictor that copies another one takes no other arguments$"):
+        Predictor(predict, batch_size=3)
+
+
+def test_a_file_with_another_content_is_refused_by_the_worker(saved):
+    path = saved(affine(2))
+    packed = pickle.dumps(Predictor(path))
+    saved(affine(3))
+    message = (
+        rf"^the file '{path}' has another content here than where the predictor was created; copy the same file to "
+        r"all hosts, or create the predictor again$"
+    )
+    with pytest.raises(LoadError, match=message):
+        pickle.loads(packed)({"x": ROWS})
+
+
+def failing(batch: int) -> ip.Network:
+    """Return a network that gathers by index, and fails for an index that is too large."""
+    network = ip.Network("lookup")
+    index = network.add_input_layer(0, ip.TensorInfo((batch,), ip.DataType.INT32), name="index")
+    table = network.add_constant_layer(np.float32([[0, 1], [2, 3], [4, 5]]))
+    network.add_output_layer(0, network.add_gather_layer(table, index, axis=0), name="y")
+    return network
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4])
+def test_rows_that_fail_get_a_message_and_the_others_their_results(saved, batch):
+    rows = [0, 1, 99, 2, 1, 77, 0]
+    result = Predictor(saved(failing(batch)), on_error="row")({"index": rows})
+    expected = np.float32([[0, 1], [2, 3], [np.nan] * 2, [4, 5], [2, 3], [np.nan] * 2, [0, 1]])
+    np.testing.assert_array_equal(result["y"], expected)
+    assert [bool(message) for message in result["error"]] == [row > 2 for row in rows]
+    assert "99" in result["error"][2]
+
+
+def test_rows_of_another_shape_fail_alone(saved):
+    rows = [ROWS[0], ROWS[1, :2], None, ROWS[3]]
+    result = Predictor(saved(affine(None)), on_error="row", error_column="why")({"x": rows})
+    np.testing.assert_array_equal(result["y"][[0, 3]], 2 * ROWS[[0, 3]])
+    assert np.isnan(result["y"][[1, 2]]).all()
+    assert result["why"].tolist() == [
+        "",
+        "the rows for the input 'x' have the shape (2,); expected (3,)",
+        "the column 'x' has no value (None) in a row",
+        "",
+    ]
+
+
+def test_the_first_error_is_raised_by_default(saved):
+    with pytest.raises(ip.InterposerError, match="99"):
+        Predictor(saved(failing(2)))({"index": [0, 99]})
+
+
+def test_threads_share_one_model(saved):
+    predict, results = Predictor(saved(affine(2))), []
+    threads = [threading.Thread(target=lambda: results.append(predict({"x": ROWS})["y"])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert all(np.array_equal(result, 2 * ROWS) for result in results)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
+        ({"on_error": "ignore"}, "on_error must be 'raise' or 'row', not 'ignore'"),
+        ({"keep": "id"}, "keep must be names of columns, not 'id'"),
+        ({"inputs": {"x": 3}}, "inputs must be names of columns, not ['x', 3]"),
+        (
+            {"batch_size": 2, "shapes": {}},
+            "batch_size and shapes exclude each other; give the batch size in the shapes",
+        ),
+    ],
+)
+def test_wrong_arguments_are_refused_when_the_predictor_is_created(saved, arguments, message):
+    with pytest.raises(InvalidArgumentError) as error:
+        Predictor(saved(affine(2)), **arguments)
+    assert str(error.value) == message
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_one(saved):
+    with pytest.raises(InvalidArgumentError, match=r"^load has no argument 'backend'; did you mean 'backends'\?"):
+        Predictor(saved(affine(2)), backend="CpuRef")
+
+
+def test_a_missing_file_is_refused_when_the_predictor_is_created(tmp_path):
+    with pytest.raises(ParseError, match="the file cannot be read: No such file or directory"):
+        Predictor(tmp_path / "absent.onnx")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "batch", "message"),
+    [
+        ({}, {"a": ROWS, "b": ROWS}, "the batch has no column 'x' (its columns: 'a', 'b')"),
+        ({"inputs": {"w": "a"}}, {"a": ROWS}, "the model has no input 'w'"),
+        ({"inputs": ["a", "b"]}, {"a": ROWS}, "2 columns were named; the model has 1 inputs ('x')"),
+        ({"keep": ["id"]}, {"x": ROWS}, "the batch has no column 'id' (its columns: 'x')"),
+        ({"keep": ["id"]}, {"x": ROWS, "id": [1]}, "the columns have different numbers of rows: 'x' 7, 'id' 1"),
+        ({}, {"x": 3.0}, "the column 'x' is a single value; expected one element for each row"),
+        ({}, {"x": "abc"}, "the column 'x' is a single value; expected one element for each row"),
+        ({}, {"x": ROWS[:, :2]}, "the rows for the input 'x' have the shape (2,); expected (3,)"),
+        (
+            {},
+            {"x": [[1, 2, 3], [1, 2]]},
+            "the rows of the column 'x' have different shapes, such as (3,) and (2,); give them one shape first",
+        ),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_refused(saved, arguments, batch, message):
+    with pytest.raises(BindingError) as error:
+        Predictor(saved(affine(None)), **arguments)(batch)
+    assert str(error.value) == message
+
+
+def test_a_batch_size_that_the_model_cannot_have_is_refused(saved):
+    network = ip.Network("fixed")
+    x = network.add_input_layer(0, ip.TensorInfo((1, 3)), name="x")
+    network.add_output_layer(0, network.add_reshape_layer(x, target_shape=(1, 3, 1)), name="y")
+    with pytest.raises(ip.InterposerError):
+        Predictor(saved(network), batch_size=4)({"x": ROWS})
+
+
+def test_models_with_states_are_refused(saved):
+    network = ip.Network("counter")
+    x = network.add_input_layer(0, ip.TensorInfo((1, 2)), name="x")
+    state = network.add_state("total", ip.TensorInfo((1, 2)))
+    total = network.add_addition_layer(x, state)
+    network.set_state("total", total)
+    network.add_output_layer(0, total, name="y")
+    with pytest.raises(InvalidArgumentError, match=r"has states \('total'\), so its rows are not independent"):
+        Predictor(saved(network))({"x": [[1, 2]]})
