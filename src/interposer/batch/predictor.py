@@ -22,7 +22,7 @@ __all__ = ["Predictor"]
 _EXCLUDED: Final = ("source", "runtime", "inputs", "outputs")
 _OPTIONS: Final = tuple(name for name in inspect.signature(load).parameters if name not in _EXCLUDED)
 """The arguments of `load` that a predictor passes on."""
-_DEFAULTS: Final = (None, None, (), None, "raise", "error", {})
+_DEFAULTS: Final[tuple[Any, ...]] = (None, None, (), None, "raise", "error", {})
 """The arguments of a predictor that copies another one."""
 
 
