@@ -304,14 +304,28 @@ class BackendProfiling:
         """
         if not active:
             return
+        site = self.site(name, category, kind, layer, device, bytes, flops)
+        if clock is not None:
+            begin, end = clock.to_host(begin), clock.to_host(end)
+        add_interval(site, begin, max(begin, end), 0 if device else get_ident() if thread is None else thread)
+
+    def site(
+        self,
+        name: str,
+        category: Category = Category.KERNEL,
+        kind: str = "",
+        layer: str = "",
+        device: str = "",
+        bytes: int | None = None,
+        flops: int | None = None,
+    ) -> Site:
+        """Return the site of intervals with these facts; see `interval`."""
         key = category, name, kind, layer, device, bytes, flops
         site = self._sites.get(key)
         if site is None:
             facts = Site(category, name, kind, None, layer, "", self.backend, device, (), (), bytes, flops)
             site = self._sites.setdefault(key, facts)
-        if clock is not None:
-            begin, end = clock.to_host(begin), clock.to_host(end)
-        add_interval(site, begin, max(begin, end), 0 if device else get_ident() if thread is None else thread)
+        return site
 
 
 def _check_name(what: str, name: object) -> None:

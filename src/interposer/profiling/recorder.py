@@ -7,7 +7,7 @@ import threading
 import weakref
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import get_ident
@@ -27,6 +27,7 @@ from interposer.profiling.events import (
     Site,
     TracedNetwork,
 )
+from interposer.profiling.rows import Rows
 
 __all__ = [
     "CAPACITY",
@@ -38,6 +39,7 @@ __all__ = [
     "Together",
     "active",
     "add_interval",
+    "add_rows",
     "begin_run",
     "current",
     "expanded",
@@ -46,9 +48,10 @@ __all__ = [
     "interval",
     "note_lost",
     "on_this_thread",
-    "record_run",
+    "recorded_runs",
     "sample",
     "sample_at",
+    "together",
     "when_changed",
 ]
 
@@ -67,6 +70,8 @@ active: Final[list[Recorder]] = []
 """The recorders that are recording. Code that can be profiled records nothing while this list is empty."""
 current: Final[dict[int, RunTrace]] = {}
 """The trace of the run that each thread executes, by the id of the thread."""
+_only: Final[list[dict[int, _Ring] | None]] = [None]
+"""The buffers of the only recorder, if there is one that records everything and has no `add_run` of its own."""
 _changes: Final = threading.RLock()
 _runs: Final = itertools.count()
 _gauges: Final[weakref.WeakSet[Gauge]] = weakref.WeakSet()
@@ -76,14 +81,21 @@ _FOREIGN: Final = 1 << 31
 """The number of threads of one process that have different keys."""
 
 
-_Batch: TypeAlias = tuple[Fields, int, int]
-"""Events that were recorded together, with the numbers of their run and inference; both are -1 outside of runs."""
+_Batch: TypeAlias = "tuple[Fields | Rows, int, int] | tuple[int, int, int, int, int, int]"
+"""Events that were recorded together, with the numbers of their run and inference; both are -1 outside of runs.
+
+A whole run that was recorded as one event has only integers, which are faster to add and which the garbage collector
+does not visit: the number of its `Together`, begin, end, thread, run and inference.
+"""
 
 
 class Together(tuple[Site, ...]):
     """Sites whose intervals have the same begin and end, the outer ones first; they are recorded as one event."""
 
     __slots__ = ()
+
+
+_together: Final[list[Together]] = []
 
 
 class _Ring:
@@ -99,9 +111,9 @@ class _Ring:
     def drop(self) -> None:
         """Drop the oldest batches until the others fit."""
         while self.held > self.limit:
-            fields = self.batches.popleft()[0]
-            self.held -= len(fields)
-            self.lost += sum(len(what) if isinstance(what, Together) else 1 for what in fields[::_WIDTH])
+            size, events = _size_of(self.batches.popleft())
+            self.held -= size
+            self.lost += events
 
     def copied(self) -> list[_Batch]:
         """Return the batches; called by any thread."""
@@ -110,6 +122,29 @@ class _Ring:
                 return list(self.batches)
             except RuntimeError:  # the ring's own thread has added a batch concurrently
                 continue
+
+
+def _note_rings() -> None:
+    """Update `_only` after a change of `active` or of the buffers of a recorder."""
+    with _changes:
+        only = active[0] if len(active) == 1 else None
+        plain = only is not None and only.wants_all and type(only).add_run is Recorder.add_run
+        _only[0] = only._rings if only is not None and plain else None
+
+
+def together(number: int) -> Together:
+    """Return the sites of whole runs that were recorded with this number."""
+    return _together[number]
+
+
+def _size_of(batch: _Batch) -> tuple[int, int]:
+    """Return the fields that a batch counts for, and the number of its events."""
+    what = batch[0]
+    if isinstance(what, int):
+        return _WIDTH, len(_together[what])
+    if isinstance(what, Rows):
+        return what.count * _WIDTH, what.count
+    return len(what), sum(len(item) if isinstance(item, Together) else 1 for item in what[::_WIDTH])
 
 
 @dataclass(frozen=True)
@@ -166,6 +201,7 @@ class Recorder:
             for gauge in tuple(_gauges):
                 if gauge.value and self.wants(gauge.network, get_ident()):
                     self.add([gauge.counter, perf_counter_ns(), gauge.value, get_ident()])
+            _note_rings()
             _notify(len(active))
 
     def stop(self) -> None:
@@ -175,20 +211,29 @@ class Recorder:
                 return
             _notify(len(active) - 1)
             active.remove(self)
+            _note_rings()
 
     def wants(self, network: TracedNetwork | None, thread: int) -> bool:
         """Return True if events of this network (None for events of no network) that a thread begins are recorded."""
         return (self.network is None or self.network is network) and self.thread in (None, thread)
 
-    def add(self, fields: Fields, run: int = -1, inference: int = -1) -> None:
+    def add(self, fields: Fields | Rows, run: int = -1, inference: int = -1) -> None:
         """Add events that the calling thread has collected, in one run if `run` is not negative.
 
         They are not copied, and must not be changed afterwards.
         """
         ring = self._rings.get(get_ident()) or self._new_ring()
         ring.batches.append((fields, run, inference))
-        ring.held += len(fields)
+        ring.held += len(fields) if isinstance(fields, list) else fields.count * _WIDTH
         if ring.held > ring.limit:
+            ring.drop()
+
+    def add_run(self, number: int, begin: int, end: int, thread: int, run: int, inference: int) -> None:
+        """Add a whole run that has one event: the number of its `Together`."""
+        ring = self._rings.get(thread) or self._new_ring()
+        ring.batches.append((number, begin, end, thread, run, inference))
+        held = ring.held = ring.held + _WIDTH
+        if held > ring.limit:
             ring.drop()
 
     def _new_ring(self, thread: int | None = None, name: str | None = None) -> _Ring:
@@ -216,6 +261,7 @@ class Recorder:
     def clear(self) -> None:
         """Drop all events, and count lost events from 0."""
         self._rings = {}
+        _note_rings()
 
     def taken(self) -> Recorder:
         """Return a stopped recorder with the events until now, which this one forgets.
@@ -224,13 +270,15 @@ class Recorder:
         """
         result = Recorder(self.capacity, self.network, self.thread)
         result._rings, self._rings = self._rings, {}
+        _note_rings()
         return result
 
     @property
     def batches(self) -> Iterator[tuple[Fields, int, int]]:
         """The events as they were added, with the numbers of their run and inference."""
         for ring in list(self._rings.values()):
-            yield from ring.copied()
+            for batch in ring.copied():
+                yield _fields_of(batch)
 
     def recording(self) -> Recording:
         """Return the events that have been recorded until now."""
@@ -293,7 +341,7 @@ def _expand(
     samples: list[Sample],
     executed: list[Executed],
 ) -> None:
-    recorded, run, inference = batch
+    recorded, run, inference = _fields_of(batch)
     fields = iter(recorded)
     for what, begin, value, thread in zip(fields, fields, fields, fields, strict=True):
         if isinstance(what, Counter):
@@ -306,6 +354,14 @@ def _expand(
             instants.append(Instant(what, begin, thread, run, inference))
         else:
             intervals.append(Interval(what, begin, value, thread, run, inference))
+
+
+def _fields_of(batch: _Batch) -> tuple[Fields, int, int]:
+    if len(batch) == 6:
+        number, begin, end, thread, run, inference = batch
+        return [_together[number], begin, end, thread], run, inference
+    fields, run, inference = batch
+    return fields.fields if isinstance(fields, Rows) else fields, run, inference
 
 
 def expanded(fields: Fields, run: int = -1, inference: int = -1) -> list[Interval]:
@@ -331,6 +387,14 @@ class RunTrace:
         self.run = next(_runs)
         self.inference = -1
         self.thread = get_ident()
+
+    def add_chain(self, sites: Sequence[Site], times: Sequence[int]) -> None:
+        """Add intervals of this thread that follow each other; `times` has their begins, and the last end."""
+        count = len(times) - 1
+        chain: Fields = [None] * (_WIDTH * count)
+        chain[::_WIDTH], chain[1::_WIDTH], chain[2::_WIDTH] = sites[:count], times[:-1], times[1:]
+        chain[3::_WIDTH] = [get_ident()] * count
+        self.fields += chain
 
     def add(self, site: Site, begin: int) -> int:
         """Add an interval of this thread that ends now, and return the end."""
@@ -371,14 +435,59 @@ def begin_run(network: TracedNetwork, inferences: Iterator[int], thread: int | N
     return RunTrace(recorders, inferences) if recorders else None
 
 
-def record_run(sites: Together, network: TracedNetwork, inferences: Iterator[int], begin: int) -> None:
-    """Record a whole run that ends now and has no other events than these; it is faster than a `RunTrace`."""
+def recorded_runs(
+    call: Callable[[Any, Any], Any], sites: Callable[[], Together], network: TracedNetwork, inferences: Iterator[int]
+) -> Callable[[Any, Any], Any]:
+    """Return a function that makes calls of two arguments, and records each as a whole run without other events.
+
+    A call that returns None has run nothing, and is not recorded. This is faster than a `RunTrace`. `sites` is called
+    once, when the first run is recorded.
+    """
+    number = -1
+    now, only = perf_counter_ns, _only
+
+    def run(first: Any, second: Any) -> Any:
+        nonlocal number
+        begin = now()
+        try:
+            result = call(first, second)
+        except BaseException:
+            _record_run(number := _number_of(number, sites), network, inferences, begin)
+            raise
+        if result is None:
+            return None
+        thread, rings = get_ident(), only[0]
+        ring = None if rings is None else rings.get(thread)
+        if ring is None or number < 0:
+            _record_run(number := _number_of(number, sites), network, inferences, begin)
+            return result
+        ring.batches.append((number, begin, now(), thread, next(_runs), next(inferences)))
+        held = ring.held = ring.held + _WIDTH
+        if held > ring.limit:
+            ring.drop()
+        return result
+
+    return run
+
+
+def _record_run(number: int, network: TracedNetwork, inferences: Iterator[int], begin: int) -> None:
+    """Let all recorders record a whole run that ends now."""
     end, thread = perf_counter_ns(), get_ident()
     recorders = [item for item in tuple(active) if item.wants_all or item.wants(network, thread)]
     if recorders:
         run, inference = next(_runs), next(inferences)
         for recorder in recorders:
-            recorder.add([sites, begin, end, thread], run, inference)
+            recorder.add_run(number, begin, end, thread, run, inference)
+
+
+def _number_of(number: int, sites: Callable[[], Together]) -> int:
+    return _new_together(sites()) if number < 0 else number
+
+
+def _new_together(sites: Together) -> int:
+    with _changes:
+        _together.append(sites)
+        return len(_together) - 1
 
 
 def _record(what: Site | Counter, begin: int, value: float | None, network: TracedNetwork | None) -> None:
@@ -483,6 +592,13 @@ def note_lost(count: int) -> None:
     for recorder in tuple(active):
         if count > 0:
             recorder.note_lost(count)
+
+
+def add_rows(rows: Rows, threads: Sequence[int]) -> None:
+    """Record a table of intervals of these threads; they get their runs later, from the layers of their threads."""
+    for recorder in tuple(active):
+        if recorder.wants_all or any(recorder.wants(None, thread) for thread in threads):
+            recorder.add(rows)
 
 
 def sample_at(counter: Counter, at: int, value: float) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from time import perf_counter_ns
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,7 +15,7 @@ from interposer.ir.graph import binding_id
 from interposer.ir.states import State, direct_sinks
 from interposer.kernels.table import empty
 from interposer.ops.control import Output
-from interposer.profiling.recorder import Together, record_run
+from interposer.profiling.recorder import Together, recorded_runs
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.states import StateMemory
 from interposer.runtime.steps import Steps, failure
@@ -72,24 +71,13 @@ def direct_call(
 def recorded(call: DirectRun, steps: Steps) -> DirectRun:
     """Return a function that makes the direct calls of `direct_call`, and records them."""
     sites = steps.program.sites
-    network, inferences = sites.network, sites.inferences
+    together = partial(_sites_of_runs, steps)
+    return recorded_runs(call, together, sites.network, sites.inferences)
 
-    @cache
-    def together() -> Together:  # only made when something records
-        return Together((sites.run, sites.execute, *steps.sites))
 
-    def run(inputs: Any, outputs: Any) -> list[Array] | None:
-        begin = perf_counter_ns()
-        try:
-            result = call(inputs, outputs)
-        except BaseException:
-            record_run(together(), network, inferences, begin)
-            raise
-        if result is not None:  # else nothing has run, and the caller runs in another way
-            record_run(together(), network, inferences, begin)
-        return result
-
-    return run
+def _sites_of_runs(steps: Steps) -> Together:
+    sites = steps.program.sites
+    return Together((sites.run, sites.execute, *steps.sites))
 
 
 class StatefulCall:

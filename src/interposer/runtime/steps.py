@@ -181,18 +181,18 @@ class Steps:
         return BoundSteps(run, partial(self._call_flow_traced, calls))
 
     def _call_all_traced(self, calls: Sequence[Callable[[], None]], trace: RunTrace) -> None:
-        fields, thread, done = trace.fields, trace.thread, 0
-        begin = perf_counter_ns()
+        now, times = perf_counter_ns, [perf_counter_ns()]
+        note = times.append
         try:
-            for site, call in zip(self.sites, calls, strict=True):
+            for call in calls:
                 call()
-                end = perf_counter_ns()
-                fields += (site, begin, end, thread)
-                begin = end
-                done += 1
+                note(now())
         except Exception as error:
-            trace.add(self.sites[done], begin)
+            done = len(times) - 1
+            note(now())
             raise failure(self.program.running[done], "failed", error) from error
+        finally:
+            trace.add_chain(self.sites, times)
 
     def _call_flow_traced(self, calls: Sequence[Callable[[], None]], trace: RunTrace) -> None:
         assert self.program.flow is not None
@@ -372,18 +372,18 @@ class Steps:
 
     def _execute_timed(self, trace: RunTrace, late: LateHandles) -> None:
         """Run all layers on this thread, and read the clock only once between two layers, which is faster."""
-        fields, thread, done = trace.fields, trace.thread, 0
-        begin = perf_counter_ns()
+        now, times = perf_counter_ns, [perf_counter_ns()]
+        note = times.append
         try:
-            for site, (execute, value, created) in zip(self.sites, self._calls, strict=True):
+            for execute, value, created in self._calls:
                 execute(value, late if created is None else created)
-                end = perf_counter_ns()
-                fields += (site, begin, end, thread)
-                begin = end
-                done += 1
+                note(now())
         except Exception as error:
-            trace.add(self.sites[done], begin)
+            done = len(times) - 1
+            note(now())
             raise failure(self.program.running[done], "failed", error) from error
+        finally:
+            trace.add_chain(self.sites, times)
 
     def _execute_watched(self, control: RunControl, number: int, late: LateHandles) -> None:
         layer = self.program.running[number]

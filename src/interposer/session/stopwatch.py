@@ -161,11 +161,18 @@ def _layer_of(step: Site, layers: Sequence[str]) -> str:
 
     The name of a step of CpuAcc is its operator and the layer that it computes, such as ``conv features/0``.
     """
-    for name in filter(None, (step.layer, step.name, step.name.partition(" ")[2])):
+    for name in filter(None, (step.layer, *_ends_of(step.name))):
         for layer in layers:
             if layer == name or layer.endswith(f"/{name}"):
                 return layer
     return ""
+
+
+def _ends_of(name: str) -> Iterator[str]:
+    """Yield a name, and then what remains of it without its first words."""
+    while name:
+        yield name
+        name = name.partition(" ")[2]
 
 
 _ROUNDING: Final = 1000

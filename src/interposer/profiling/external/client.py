@@ -38,7 +38,8 @@ from interposer.profiling.external.packets import HEADER, Kind, Packet, PacketRe
 from interposer.profiling.external.structure import NetworkOutline, Structure, is_step
 from interposer.profiling.external.timeline import Message, encode_messages, timeline_directory, well_known_labels
 from interposer.profiling.processes import process_name
-from interposer.profiling.recorder import Fields, Recorder, active, expanded
+from interposer.profiling.recorder import Fields, Recorder, active, expanded, together
+from interposer.profiling.rows import Rows
 
 __all__ = ["ProfilingClient", "State"]
 
@@ -142,11 +143,20 @@ class ProfilingClient(Recorder):
         """Return True for runs of the networks that were reported, and for events of no network."""
         return network is None or network.number in self._loaded
 
-    def add(self, fields: Fields, run: int = -1, inference: int = -1) -> None:
+    def add_run(self, number: int, begin: int, end: int, thread: int, run: int, inference: int) -> None:
+        """Count a run that was recorded as one event, as `add` does."""
+        self.add([together(number), begin, end, thread], run, inference)
+
+    def add(self, fields: Fields | Rows, run: int = -1, inference: int = -1) -> None:
         """Count a run that has ended, and pass its events on to the timeline; or take the value of a counter.
 
         Steps that a backend has measured come without their run, if it reports them later.
         """
+        if isinstance(fields, Rows):
+            table = fields.fields
+            for place in range(0, len(table), 4):
+                self.add(table[place : place + 4])
+            return
         if run >= 0:
             self.counting.count(INFERENCES)
         elif isinstance(fields[0], Counter):

@@ -7,12 +7,17 @@ from collections.abc import Iterable, Sequence
 from time import perf_counter_ns
 from typing import Any, Final
 
+import numpy as np
+
 from interposer.core.errors import BackendContractError
+from interposer.core.types import Array
 from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.reading import read_array, read_text
 from interposer.plugins.capi.library.library import Library
 from interposer.profiling.backends import BackendProfiling, BackendProfilingContext, CounterTimestamp, DeviceClock
-from interposer.profiling.events import Category, CounterClass
+from interposer.profiling.events import Category, CounterClass, Site
+from interposer.profiling.recorder import add_rows
+from interposer.profiling.rows import Rows
 
 __all__ = ["DynamicProfilingContext"]
 
@@ -23,6 +28,15 @@ _FUNCTIONS: Final = {
     "read_counters": "read_counters",
     "correlate": "correlate",
 }
+_COLUMNS: Final = ctypes.sizeof(abi.Interval) // 8
+_DEVICE_SIZE, _BEGIN, _END, _THREAD = (
+    getattr(abi.Interval, name).offset // 8 + extra
+    for name, extra in (("device", 1), ("begin_ns", 0), ("end_ns", 0), ("thread", 0))
+)
+_DESCRIBED: Final = [number for number in range(_COLUMNS) if number not in (_BEGIN, _END, _THREAD)]
+"""The columns of a table of intervals that are the same each time that a step runs."""
+_FACTORS: Final = np.array([pow(0x9E3779B97F4A7C15, number + 1, 1 << 64) for number in _DESCRIBED], np.uint64)
+"""Odd numbers with which these columns are multiplied, so that their sum differs for different steps."""
 _ROOM: Final = 4096
 """The number of intervals that are collected by one call."""
 _MANY: Final = 1 << 16
@@ -61,7 +75,8 @@ class DynamicProfilingContext(BackendProfilingContext):
         self._clocks: dict[str, DeviceClock] = {}
         self._correlated: dict[str, int] = {}
         self._texts: dict[tuple[int | None, int], str] = {}
-        self._room = (abi.Interval * _ROOM)()
+        self._room: Any = (abi.Interval * _ROOM)()
+        self._sites: dict[int, Site] = {}
         self.lost = 0
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -121,12 +136,36 @@ class DynamicProfilingContext(BackendProfilingContext):
                 raise BackendContractError(text, backend=self._library.id)
             self.lost += lost.value
             self._profiling.report_lost(lost.value)
-            for row in self._room[: count.value]:
-                self._record(row)
+            if count.value:
+                self._add(count.value)
             if count.value < _ROOM:
                 return
         text = f"collect has filled the room for {_ROOM:,} intervals {_MOST_CALLS} times in turn"
         raise BackendContractError(text, backend=self._library.id)
+
+    def _add(self, count: int) -> None:
+        """Record intervals, of which those of the host are stored as the plug-in wrote them, to be converted later."""
+        table = np.frombuffer(memoryview(self._room).cast("B"), np.uint64, count * _COLUMNS).reshape(count, _COLUMNS)
+        on_host = table[:, _DEVICE_SIZE] == 0
+        if not on_host.all():
+            for number in np.flatnonzero(~on_host):
+                self._record(self._room[number])
+        table = table[on_host]
+        keys = (table[:, _DESCRIBED] * _FACTORS).sum(axis=1)
+        for key, number in zip(*(item.tolist() for item in np.unique(keys, return_index=True)), strict=True):
+            if key not in self._sites:
+                self._sites[key] = self._site(table[number])
+        if len(table):
+            times = table[:, [_BEGIN, _END, _THREAD]].astype(np.int64)
+            add_rows(_Table(keys, times, self._sites), np.unique(times[:, 2]).tolist())
+
+    def _site(self, row: Array) -> Site:
+        """Return the site of an interval of the host, given as integers."""
+        interval = abi.Interval.from_buffer_copy(row.tobytes())
+        category = _CATEGORIES.get(interval.kind, Category.BACKEND)
+        return self._profiling.site(
+            self._text(interval.name), category, bytes=interval.bytes or None, flops=interval.flops or None
+        )
 
     def _text(self, raw: Any) -> str:
         """Return a text of an interval, which the plug-in does not change as long as the library is open."""
@@ -161,6 +200,23 @@ class DynamicProfilingContext(BackendProfilingContext):
             clock.correlate(out.device_ns, out.host_ns - error, out.host_ns + error)
             self._correlated[device] = now
         return clock
+
+
+class _Table(Rows):
+    """Intervals of a plug-in: the keys of their sites, and rows of begin, end and thread."""
+
+    def __init__(self, keys: Array, times: Array, sites: dict[int, Site]) -> None:
+        super().__init__(len(keys))
+        self._keys, self._times, self._sites = keys, times, sites
+
+    def convert(self) -> list[Any]:
+        """Return site, begin, end and thread of each interval, as a flat list."""
+        begins, ends, threads = self._times.T
+        result: list[Any] = [None] * (4 * self.count)
+        result[::4] = map(self._sites.__getitem__, self._keys.tolist())
+        result[1::4], result[2::4] = begins.tolist(), np.maximum(begins, ends).tolist()
+        result[3::4] = threads.tolist()
+        return result
 
 
 def _counter(row: Any) -> dict[str, Any]:
