@@ -25,6 +25,7 @@ from tools.declarations import docstring_sections, first_line, shipped  # noqa: 
 from tools.pages import environment_page, errors_page, family_page, operators_index  # noqa: E402
 from tools.tensorflow_operators import tensorflow_page  # noqa: E402
 from tools.tflite_operators import tflite_page  # noqa: E402
+from tools.torch_operators import torch_page  # noqa: E402
 from tools.vocabulary import HEADERS, frozen_problems, headers, vocabulary_module  # noqa: E402
 
 TAKEN: Final = frozenset({"self", "name", "outputs", "op"})
@@ -78,6 +79,7 @@ def generated() -> dict[str, str]:
         "docs/reference/environment.md": environment_page(),
         "docs/reference/tensorflow.md": tensorflow_page(),
         "docs/reference/tflite.md": tflite_page(),
+        "docs/reference/torch.md": torch_page(),
     }
     files |= headers({path: text for path in HEADERS if (text := _read(path)) is not None})
     families = [(family, list(group)) for family, group in groupby(shipped(), key=lambda op: op.family)]

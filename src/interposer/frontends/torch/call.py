@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from interposer.core.schema import Op
-from interposer.core.types import Array, DataType, Dim, Quantization, TensorShape
+from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.importing import NetworkImport
 from interposer.frontends.needs import Needs
 from interposer.frontends.reshaping import reshape_to
@@ -36,12 +37,26 @@ from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat, Slice, Transpose
 from interposer.ops.reshape import BroadcastTo, Reshape, Shape
 
-__all__ = ["Call", "Number", "Operand", "Size"]
+__all__ = ["Call", "Number", "Operand", "Size", "SubgraphImport"]
 
 Number: TypeAlias = "bool | int | float"
 Operand: TypeAlias = "Value | bool | int | float"
 Size: TypeAlias = "int | Value"
 """A size: an integer, an unknown dimension, or a tensor of rank 0 that holds it at run time."""
+
+
+class SubgraphImport(NetworkImport, ABC):
+    """An import that can convert the graph modules of control flow; `known` are the values of symbols by name."""
+
+    known: dict[str, int]
+
+    @abstractmethod
+    def inlined(self, module: Any, operands: Sequence[Any]) -> list[Any]:
+        """Convert a graph module in place, applied to operands, and return its results."""
+
+    @abstractmethod
+    def region(self, module: Any, operands: Sequence[Any], infos: Sequence[TensorInfo]) -> Graph:
+        """Return a graph module as a region, whose inputs have `infos`."""
 
 
 class Call:
@@ -55,7 +70,7 @@ class Call:
         UnboundFormError: it is supported once the shapes of the program's inputs are known.
     """
 
-    def __init__(self, importer: NetworkImport, node: Any, name: str, source: str) -> None:
+    def __init__(self, importer: SubgraphImport, node: Any, name: str, source: str) -> None:
         self.importer, self.node, self.name, self.source = importer, node, name, source
 
     # --- types --------------------------------------------------------------------------------------------------------
@@ -100,6 +115,12 @@ class Call:
         """Return two operands as tensors; a Python number gets the type of the other operand."""
         dtype = next(item.known.dtype for item in (a, b) if isinstance(item, Value))
         return self.cast(a, dtype), self.cast(b, dtype)
+
+    def is_complex(self, index: int) -> bool:
+        """Return True if operand number `index` of the node is a complex tensor."""
+        operand = self.node.args[index]
+        value = operand.meta.get("val") if isinstance(operand, torch.fx.Node) else operand
+        return isinstance(value, torch.Tensor) and bool(value.is_complex())
 
     # --- shapes -------------------------------------------------------------------------------------------------------
 
@@ -276,6 +297,16 @@ class Call:
     def joined(self, values: Sequence[Value], axis: int) -> Value:
         """Concatenate values along an axis."""
         return values[0] if len(values) == 1 else self.add(Concat(axis), *values)
+
+    # --- subgraphs ----------------------------------------------------------------------------------------------------
+
+    def inlined(self, module: Any, operands: Sequence[Any]) -> list[Any]:
+        """Return the results of a graph module on operands; its nodes are converted in place of this node."""
+        return self.importer.inlined(module, operands)
+
+    def region(self, module: Any, operands: Sequence[Any], infos: Sequence[TensorInfo]) -> Graph:
+        """Return a graph module as a region whose inputs, one for each operand that is a value, have `infos`."""
+        return self.importer.region(module, operands, infos)
 
     # --- refusals -----------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from interposer.ir.graph import Value
 from interposer.ops.elementwise import BinaryOperation, ComparisonOperation, LogicalBinary, LogicalBinaryOperation
 from interposer.ops.elementwise import UnaryOperation as Unary
 
-__all__ = ["bounded", "scaled", "truncated", "two"]
+__all__ = ["bounded", "limited", "scaled", "truncated", "two"]
 
 
 def two(c: Call, operation: BinaryOperation, a: Operand, b: Operand) -> Value:
@@ -115,7 +115,11 @@ def _binary(operation: BinaryOperation) -> Callable[[Call, Operand, Operand], Va
 
 
 for _name, _operation in _BINARY.items():
-    aten(f"{_name}.Tensor", f"{_name}.Scalar", f"{_name}.Scalar_Tensor", f"{_name}.Tensor_Scalar")(_binary(_operation))
+    _shift = "_shift" in _name
+    _kinds = ("Tensor", "Tensor_Scalar", "Scalar_Tensor") if _shift else ("Tensor", "Scalar")
+    aten(*(f"{_name}.{_kind}" for _kind in _kinds))(_binary(_operation))
+for _name in ("remainder", "bitwise_and", "bitwise_or", "bitwise_xor"):
+    aten(f"{_name}.Scalar_Tensor")(_binary(_BINARY[_name]))
 for _name, _operation in _BINARY_OF_TENSORS.items():
     aten(_name)(_binary(_operation))
 aten("max.other")(_binary(BinaryOperation.MAXIMUM))
@@ -384,6 +388,12 @@ def hypot(c: Call, a: Value, b: Value) -> Value:
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def limited(c: Call, x: Value, low: Operand | None, high: Operand | None) -> Value:
+    """Return the minimum of `high` and the maximum of `low` and x, in the type of x; None is no limit."""
+    result = x if low is None else c.binary(BinaryOperation.MAXIMUM, x, low)
+    return result if high is None else c.binary(BinaryOperation.MINIMUM, result, high)
 
 
 def bounded(c: Call, x: Value, low: Operand | None, high: Operand | None) -> Value:

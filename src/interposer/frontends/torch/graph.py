@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -18,11 +19,10 @@ from interposer.core.errors import (
 )
 from interposer.core.types import DataType, Dim, TensorInfo
 from interposer.frontends.folding import Folder
-from interposer.frontends.importing import NetworkImport
 from interposer.frontends.naming import keep_names
 from interposer.frontends.refusals import Refusals
 from interposer.frontends.torch import torch_families  # noqa: F401 - its modules register the converters
-from interposer.frontends.torch.call import Call
+from interposer.frontends.torch.call import Call, SubgraphImport
 from interposer.frontends.torch.package import torch
 from interposer.frontends.torch.places import layer_name, place_of
 from interposer.frontends.torch.registry import Entry, find, refusal
@@ -37,11 +37,13 @@ from interposer.frontends.torch.sources import (
     UserInput,
     Weight,
 )
+from interposer.frontends.torch.spectral import BY_PARTS, complex_of, part_of
 from interposer.frontends.torch.tensors import array_of, data_type, key_of
 from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
-from interposer.ir.graph import Value
+from interposer.ir.graph import Graph, Value
 from interposer.ir.network import Network
 from interposer.ops.control import Constant
+from interposer.ops.quantization import Cast
 
 __all__ = ["GraphImport", "import_graph", "missing_operators", "title_of"]
 
@@ -57,6 +59,18 @@ _WITHOUT_RESULT: Final = frozenset(
         "aten._print.default",
     }
 )  # fmt: skip
+
+
+_KEEPS_SCALES: Final = frozenset(
+    f"aten.{name}"
+    for name in (
+        "view.default", "permute.default", "transpose.int", "expand.default", "slice.Tensor", "select.int",
+        "clone.default",
+        "squeeze.dim", "squeeze.dims", "unsqueeze.default", "max_pool2d.default", "alias.default", "detach.default",
+        "split_with_sizes.default", "split.Tensor", "unbind.int", "flip.default", "contiguous.default", "t.default",
+    )
+)  # fmt: skip
+"""Operators that only move or compare elements, so that quantized values stay quantized."""
 
 
 class _Missing:
@@ -100,7 +114,7 @@ def import_graph(
     return Imported(importer.network, outputs)
 
 
-class GraphImport(NetworkImport):
+class GraphImport(SubgraphImport):
     """Converts the nodes of one fx graph; `sizes` are the known symbols by name."""
 
     def __init__(
@@ -233,23 +247,47 @@ class GraphImport(NetworkImport):
     def _number(self, node: Any) -> Any:
         """Return the result of a node that is a symbolic number of known value, else None."""
         value = node.meta.get("val")
-        return number_of(value, self.known) if is_symbolic(value) else None
+        return number_of(value, self.known) if is_symbolic(value) or isinstance(value, int | float) else None
 
     def _converted(self, node: Any, title: str) -> Any:
         if node.target is operator.getitem:
             return self.resolved(node.args[0])[node.args[1]]
-        entry = find(title, _is_complex(node))
-        if entry is None:
-            raise UnsupportedFormError("it has complex operands" if find(title) else refusal(title))
         call = Call(self, node, layer_name(node), place_of(node))
-        before = self.mark()
-        args, kwargs = self._arguments(node, call, entry)
-        result = entry.convert(call, *args, **kwargs)
-        return self._named(result, call.name, before)
+        is_complex = _is_complex(node)
+        entry = find(title, is_complex)
+        if entry is not None:
+            return self._named(self._result(node, call, entry, self.resolved), call.name)
+        entry = find(title)
+        if entry is None or title not in BY_PARTS:
+            raise UnsupportedFormError("it has complex operands" if entry else refusal(title))
+        parts = [self._result(node, call, entry, partial(self._part, call, index)) for index in (0, 1)]
+        if isinstance(parts[0], list):
+            return [complex_of(call, *pair) for pair in zip(*parts, strict=True)]
+        return complex_of(call, *parts)
 
-    def _arguments(self, node: Any, call: Call, entry: Entry) -> tuple[list[Any], dict[str, Any]]:
+    def _result(self, node: Any, call: Call, entry: Entry, resolve: Callable[[Any], Any]) -> Any:
+        args, kwargs = self._arguments(node, call, entry, resolve)
+        return entry.convert(call, *args, **kwargs)
+
+    def _part(self, call: Call, index: int, argument: Any) -> Any:
+        """Return an argument as `resolved` does, with the real (0) or imaginary (1) part of each complex tensor."""
+        if isinstance(argument, torch.fx.Node):
+            value, recorded = self.values[argument], argument.meta.get("val")
+            is_complex = isinstance(recorded, torch.Tensor) and recorded.is_complex()
+            return part_of(call, value, index) if is_complex else value
+        if isinstance(argument, list | tuple):
+            return [self._part(call, index, item) for item in argument]
+        if isinstance(argument, dict):
+            return {key: self._part(call, index, item) for key, item in argument.items()}
+        return (argument.real, argument.imag)[index] if isinstance(argument, complex) else self.resolved(argument)
+
+    def _arguments(
+        self, node: Any, call: Call, entry: Entry, resolve: Callable[[Any], Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
         """Return the positional and the keyword-only arguments of a node, defaults of its schema included."""
-        args, kwargs = self.resolved(node.args), self.resolved(node.kwargs)
+        args, kwargs = resolve(node.args), resolve(node.kwargs)
+        if not title_of(node.target).startswith("quantized_decomposed.") and title_of(node.target) not in _KEEPS_SCALES:
+            args, kwargs = self._plain(args, call), self._plain(kwargs, call)
         if not entry.open_sizes and any(isinstance(item, Dim) for item in _flat([args, *kwargs.values()])):
             call.open_shape("one of its sizes is not known")
         schema = getattr(node.target, "_schema", None)
@@ -269,7 +307,15 @@ class GraphImport(NetworkImport):
         drop = [i for i, argument in enumerate(schema.arguments) if argument.name in _IGNORED and i < len(args)]
         return [item for i, item in enumerate(positional) if i not in drop], named
 
-    def _named(self, result: Any, name: str, before: int) -> Any:
+    def _plain(self, item: Any, call: Call) -> Any:
+        """Return arguments with quantized values as plain integers, for operators that compute with integers."""
+        if isinstance(item, Value):
+            return item if item.known.quantization is None else call.add(Cast(item.known.dtype), item)
+        if isinstance(item, list):
+            return [self._plain(each, call) for each in item]
+        return {key: self._plain(each, call) for key, each in item.items()} if isinstance(item, dict) else item
+
+    def _named(self, result: Any, name: str) -> Any:
         """Give the layer that produces the only result of a node the node's name, if the node has added it."""
         if isinstance(result, Value):
             layer = result.producer
@@ -290,6 +336,39 @@ class GraphImport(NetworkImport):
             return
         reason = error.reason if isinstance(error, UnboundFormError) else str(error)
         self.refusals.refuse(title, place_of(node), reason)
+
+    # --- subgraphs ----------------------------------------------------------------------------------------------------
+
+    def _inner(self, network: Network, module: Any) -> GraphImport:
+        """Return an import of a graph module of control flow into a network: this one, or that of a region."""
+        inner = GraphImport(network, module, self.known, self)
+        inner._folder, inner._inputs, inner._around = self._folder, self._inputs, self._around
+        if network is self.network:
+            inner._used, inner._reserved, inner._dimensions = self._used, self._reserved, self._dimensions
+            inner._weights = self._weights
+        return inner
+
+    def inlined(self, module: Any, operands: Sequence[Any]) -> list[Any]:
+        inner = self._inner(self.network, module)
+        inner.define(operands)
+        results = inner.run()
+        return _checked(results)
+
+    def region(self, module: Any, operands: Sequence[Any], infos: Sequence[TensorInfo]) -> Graph:
+        network = Network(str(getattr(module, "_get_name", lambda: "region")()))
+        inner, rest = self._inner(network, module), iter(infos)
+        bound = [_region_input(network, next(rest)) if isinstance(item, Value) else item for item in operands]
+        inner.define(bound)
+        for number, value in enumerate(_checked(inner.run())):
+            array = value if isinstance(value, Value) else inner.constant(np.asarray(value), f"result_{number}")
+            network.add_output_layer(number, array, name=f"result_{number}")
+        network.graph.erase_dead()
+        return network.graph
+
+    def define(self, operands: Sequence[Any]) -> None:
+        """Let the placeholders of the graph stand for operands, in order."""
+        placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
+        self.values.update(zip(placeholders, operands, strict=True))
 
     # --- outputs ------------------------------------------------------------------------------------------------------
 
@@ -322,6 +401,18 @@ class GraphImport(NetworkImport):
         named = [(node.name, value) for node, value in self.values.items() if isinstance(value, Value)]
         keep_names(self.network.graph, named)
         return tuple(outputs)
+
+
+def _region_input(network: Network, info: TensorInfo) -> Value:
+    number = len(network.graph.inputs)
+    return network.add_input_layer(number, info, name=f"operand_{number}").output
+
+
+def _checked(results: list[Any]) -> list[Any]:
+    """Return the results of a subgraph; refuse the node around it, without a reason of its own, if one is missing."""
+    if any(item is _MISSING for item in results):
+        raise UnsupportedFormError("an operator in its graph is not supported")
+    return results
 
 
 def missing_operators(module: Any) -> dict[str, int]:

@@ -40,7 +40,7 @@ def matmul(c: Call, a: Value, b: Value) -> Value:
 @aten("addmm", "baddbmm", "addmv", "addbmm")
 def add_product(c: Call, x: Value, a: Value, b: Value, beta: Number = 1, alpha: Number = 1) -> Value:
     """Convert beta * x + alpha * (a @ b); x is ignored if beta is 0."""
-    if "addbmm" in str(c.node.target):
+    if ".addbmm." in str(c.node.target):
         batch, rows, inner = c.shape(a)
         a = c.reshape(c.transpose(a, [1, 0, 2]), [rows, batch * inner])
         b = c.reshape(b, [batch * inner, c.size(b, 2)])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError
+from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError, UnboundInputError
 from interposer.core.types import Dim, TensorInfo, TensorShape
 from interposer.frontends.resizing import resized
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
@@ -109,10 +109,19 @@ def decomposition_table() -> dict[Any, Any]:
 
 
 def functional(program: Any) -> Any:
-    """Return an exported program without in-place operators, in which unknown operators are decomposed."""
+    """Return an exported program without in-place operators, in which unknown operators are decomposed.
+
+    Raises:
+        ParseError: PyTorch fails, as for a damaged program.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return program.run_decompositions(decomposition_table())
+        try:
+            return program.run_decompositions(decomposition_table())
+        except InterposerError:
+            raise
+        except Exception as error:
+            raise ParseError(f"PyTorch cannot make the program functional: {error}") from error
 
 
 def read(program: Any, name: str = "") -> Program:
@@ -153,9 +162,9 @@ _STATE_OUTPUTS: Final = frozenset({"BUFFER_MUTATION", "PARAMETER_MUTATION"})
 
 def _title(program: Any) -> str:
     stacks = (node.meta.get("nn_module_stack") for node in program.graph.nodes)
-    first = next((list(stack.values())[0] for stack in stacks if stack), None)
-    kind = str(first[1] if first else "network")
-    return kind.rpartition(".")[2] or "network"
+    entries = [entry for stack in stacks if stack for entry in list(stack.values())[:1]]
+    kinds = [str(kind).rpartition(".")[2] for path, kind in entries if not str(path)]
+    return next((kind for kind in kinds if not kind.startswith("_")), "network")
 
 
 def _mutated(signature: Any) -> dict[str, str]:

@@ -223,12 +223,31 @@ def kthvalue(c: Call, x: Value, k: int, dim: int = -1, keepdim: bool = False) ->
 @aten("median.dim", "median")
 def median(c: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Any:
     """Convert median: the lower one of two middle elements; NaN prevails."""
-    if x.known.dtype.is_float:
-        c.unsupported("the median of floats is not supported, as NaN prevails in it")
     if dim is None:
-        flat = c.reshape(x, [-1]) if x.known.rank else c.reshape(x, [1])
-        return c.squeezed(c.cut(_ordered(c, flat, None, 0, False)[0], 0, (c.size(flat, 0) - 1) // 2, 1), 0)
-    return kthvalue(c, x, (c.size(x, c.axis(dim, x.known.rank)) + 1) // 2 if x.known.rank else 1, dim, keepdim)
+        flat = c.reshape(x, [math.prod(c.shape(x))])
+        return _median(c, flat, 0, False)[0]
+    if not x.known.rank:
+        return [x, c.constant(np.zeros((), np.int64))]
+    return _median(c, x, c.axis(dim, x.known.rank), keepdim)
+
+
+def _median(c: Call, x: Value, axis: int, keepdim: bool) -> list[Value]:
+    """Return the medians along an axis and their indices; where there is a NaN, these are NaN and its index."""
+    values, places = kthvalue(c, x, (c.size(x, axis) + 1) // 2, axis, keepdim)
+    if not x.known.dtype.is_float:
+        return [values, places]
+    special = c.unary(Unary.IS_NAN, x)
+    spoiled = c.add(Reduce((axis,), keepdim, ReduceOperation.ANY), special)
+    first = c.add(ArgMinMax(ArgMinMaxFunction.MAX, axis, keepdim, DataType.INT64), c.cast(special, DataType.UINT8))
+    return [c.where(spoiled, math.nan, values), c.where(spoiled, first, places)]
+
+
+@aten("nanmedian.dim", "nanmedian")
+def nanmedian(c: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Convert nanmedian of integers, which have no NaN."""
+    if x.known.dtype.is_float:
+        c.unsupported("the median of floats without NaN is not supported")
+    return median(c, x, dim, keepdim)
 
 
 # --- cumulative functions ---------------------------------------------------------------------------------------------

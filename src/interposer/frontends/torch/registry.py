@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-__all__ = ["Converter", "Entry", "aten", "find", "names", "refusal", "refused"]
+__all__ = ["Converter", "Entry", "aten", "find", "names", "refusal", "refusals", "refused"]
 
 Converter: TypeAlias = Callable[..., Any]
 _Function = TypeVar("_Function", bound=Converter)
@@ -65,6 +65,11 @@ def refused(reason: str, *overloads: str) -> None:
 def refusal(name: str) -> str:
     """Return the recorded reason why the overload `name` is not supported; empty if there is none."""
     return _REFUSED.get(name, "")
+
+
+def refusals() -> tuple[str, ...]:
+    """Return the full names of all overloads that are refused for a recorded reason."""
+    return tuple(sorted(_REFUSED))
 
 
 def find(name: str, complex_numbers: bool = False) -> Entry | None:

@@ -278,8 +278,7 @@ def flip(c: Call, x: Value, dims: Sequence[int]) -> Value:
     """Convert flip."""
     if not dims or not x.known.rank:
         return x
-    axes = c.constant(np.array([dim % x.known.rank for dim in dims], np.int32))
-    return c.add(ReverseV2(), x, axes)  # type: ignore[call-arg] # axis is an operand
+    return c.add(ReverseV2(tuple(dim % x.known.rank for dim in dims)), x)
 
 
 @aten("roll")

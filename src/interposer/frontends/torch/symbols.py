@@ -43,6 +43,22 @@ def sym_numel(c: Call, x: Value) -> Any:
     return c.add(Reduce(operation=ReduceOperation.PROD), c.add(Shape(DataType.INT64), x))
 
 
+@aten("sym_stride.int", "stride.int", open_sizes=True)
+def sym_stride(c: Call, x: Value, dim: int) -> Any:
+    """Convert sym_stride of a contiguous tensor: the product of the sizes after an axis."""
+    sizes = c.sizes(x)[dim % x.known.rank + 1 :]
+    result: Any = math.prod(size for size in sizes if not isinstance(size, Value))
+    for size in sizes:
+        result = c.times(size, result) if isinstance(size, Value) else result
+    return result
+
+
+@aten("sym_storage_offset", "sym_is_contiguous", open_sizes=True)
+def layout(c: Call, x: Value, *_: Any) -> Any:
+    """Convert facts of the memory layout: every tensor is contiguous, and begins at the start of its memory."""
+    return 0 if "offset" in str(c.node.target) else True
+
+
 @aten("_local_scalar_dense", "item")
 def local_scalar_dense(c: Call, x: Value) -> Value:
     """Convert item: a number from data, as a tensor of rank 0."""

@@ -1,0 +1,137 @@
+"""Converters for distances, bags of embeddings and random permutations, and the operators that are refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.types import DataType
+from interposer.frontends.torch.call import Call
+from interposer.frontends.torch.registry import aten, refused
+from interposer.ir.graph import Value
+from interposer.ops.choice import TopK
+from interposer.ops.elementwise import BinaryOperation, ComparisonOperation
+from interposer.ops.elementwise import UnaryOperation as Unary
+from interposer.ops.gather import Gather
+from interposer.ops.randomness import Distribution, RandomFill
+from interposer.ops.reduction import Reduce, ReduceOperation
+from interposer.ops.scatter import ScatterFunction, ScatterNd
+
+__all__: list[str] = []
+
+_BACKWARD: Final = (
+    "_adaptive_avg_pool2d_backward", "avg_pool2d_backward", "convolution_backward", "embedding_dense_backward",
+    "max_pool2d_with_indices_backward", "native_group_norm_backward", "native_layer_norm_backward",
+)  # fmt: skip
+
+refused("it computes gradients; export the module in inference, under torch.no_grad()", *_BACKWARD)
+refused("it writes to an operand; make the program functional with run_decompositions", "atan2.out", "resize_")
+
+
+refused("call torch.backends.mha.set_fastpath_enabled(False) before", "_transformer_encoder_layer_fwd")
+refused("call torch.backends.mha.set_fastpath_enabled(False) before", "_native_multi_head_attention")
+
+
+def _norm(c: Call, difference: Value, p: float) -> Value:
+    """Return the p-norm over the last axis."""
+    size = c.unary(Unary.ABS, difference)
+    if p == 0:
+        count = c.cast(c.compare(ComparisonOperation.NOT_EQUAL, size, 0), size.known.dtype)
+        return c.add(Reduce((-1,), False, ReduceOperation.SUM), count)
+    simple = {1.0: ReduceOperation.L1, 2.0: ReduceOperation.L2, math.inf: ReduceOperation.MAX}.get(float(p))
+    if simple is not None:
+        return c.add(Reduce((-1,), False, simple), size)
+    powers = c.binary(BinaryOperation.POWER, size, float(p))
+    return c.binary(BinaryOperation.POWER, c.add(Reduce((-1,), False, ReduceOperation.SUM), powers), 1 / p)
+
+
+@aten("_cdist_forward")
+def cdist(c: Call, a: Value, b: Value, p: float, mode: int | None = None) -> Value:
+    """Convert cdist: the distances between all rows of two matrices."""
+    if 0 in c.shape(a)[-1:]:
+        return c.broadcast(c.scalar(0, c.dtype), [int(size) for size in c.result.shape])
+    return _norm(c, c.minus(c.unsqueezed(a, a.known.rank - 1), c.unsqueezed(b, b.known.rank - 2)), p)
+
+
+@aten("_pdist_forward")
+def pdist(c: Call, x: Value, p: float = 2.0) -> Value:
+    """Convert pdist: the distances between all pairs of rows."""
+    first, second = np.triu_indices(c.size(x, 0), 1)
+    if not len(first):
+        return c.constant(np.zeros(0, c.dtype.numpy))
+    return _norm(c, c.minus(c.gather(x, first, 0), c.gather(x, second, 0)), p)
+
+
+@aten("_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(
+    c: Call, weight: Value, indices: Value, offsets: Value, scale_grad: bool = False, mode: int = 0,
+    sparse: bool = False, sample_weights: Value | None = None, include_last: bool = False, padding_idx: int = -1,
+) -> list[Any]:  # fmt: skip
+    """Convert embedding_bag: the sum (mode 0), mean (1) or maximum (2) of the rows of each bag."""
+    bags = int(c.result.shape[0])
+    rows = c.add(Gather(0), weight, c.cast(indices, DataType.INT64))
+    numbers = _bag_of_each(c, c.cast(indices, DataType.INT64), c.cast(offsets, DataType.INT64), bags)
+    used = None
+    if padding_idx >= 0:
+        used = c.compare(ComparisonOperation.NOT_EQUAL, c.cast(indices, DataType.INT64), padding_idx)
+    if sample_weights is not None:
+        rows = c.times(rows, c.unsqueezed(sample_weights, 1))
+    result = _summed(c, rows, numbers, used, bags, mode)
+    return [result, None, None, None]
+
+
+def _bag_of_each(c: Call, indices: Value, offsets: Value, bags: int) -> Value:
+    """Return the number of the bag of each index: how many offsets are not greater than its place, less 1."""
+    places = c.constant(np.arange(c.size(indices, 0))[:, None])
+    starts = c.unsqueezed(c.cut(offsets, 0, 0, bags), 0)
+    reached = c.compare(ComparisonOperation.GREATER_OR_EQUAL, places, starts)
+    return c.minus(c.add(Reduce((1,), False, ReduceOperation.SUM), c.cast(reached, DataType.INT64)), 1)
+
+
+def _summed(c: Call, rows: Value, numbers: Value, used: Value | None, bags: int, mode: int) -> Value:
+    """Combine the rows of each bag; `used` is False for rows of padding, and empty bags are zeros."""
+    width, dtype = c.size(rows, 1), rows.known.dtype
+    places = c.unsqueezed(numbers, 1)
+    ones = c.broadcast(c.scalar(1, dtype), [c.size(rows, 0)])
+    if used is not None:
+        ones = c.cast(used, dtype)
+        neutral = c.scalar(-math.inf if mode == 2 else 0, dtype)
+        rows = c.where(c.unsqueezed(used, 1), rows, neutral)
+    start = c.broadcast(c.scalar(-math.inf if mode == 2 else 0, dtype), [bags, width])
+    result = c.add(ScatterNd(ScatterFunction.MAX if mode == 2 else ScatterFunction.ADD), start, places, rows)
+    if mode == 0:
+        return result
+    zeros = c.broadcast(c.scalar(0, dtype), [bags])
+    counts = c.unsqueezed(c.add(ScatterNd(ScatterFunction.ADD), zeros, places, ones), 1)
+    if mode == 2:
+        return c.where(c.compare(ComparisonOperation.EQUAL, counts, 0), c.scalar(0, dtype), result)
+    return c.over(result, c.binary(BinaryOperation.MAXIMUM, counts, 1))
+
+
+@aten("randperm")
+def randperm(c: Call, count: int) -> Value:
+    """Convert randperm: the order of random numbers."""
+    numbers = c.add(RandomFill(Distribution.UNIFORM), c.size_vector([count]))
+    return c.cast(c.add_many(TopK(count, 0, False, DataType.INT64), numbers)[1], c.dtype)
+
+
+@aten("searchsorted.Tensor", "bucketize.Tensor")
+def bucketize(
+    c: Call, first: Value, second: Value, *, out_int32: bool = False, right: bool = False, side: str | None = None,
+    sorter: Value | None = None,
+) -> Value:  # fmt: skip
+    """Convert searchsorted and bucketize: how many boundaries are below each value, or not above it."""
+    search = "searchsorted" in str(c.node.target)
+    bounds, values = (first, second) if search else (second, first)
+    if sorter is not None:
+        c.unsupported("it has a sorter")
+    dtype = c.promoted(*c.node.args[:2])
+    bounds, values = c.cast(bounds, dtype), c.cast(values, dtype)
+    wide = c.unsqueezed(values, values.known.rank)
+    bounds = c.unsqueezed(bounds, bounds.known.rank - 1) if bounds.known.rank > 1 else bounds
+    above = right or side == "right"
+    compare = ComparisonOperation.LESS_OR_EQUAL if above else ComparisonOperation.LESS
+    below = c.cast(c.compare(compare, bounds, wide), c.dtype)
+    return c.add(Reduce((-1,), False, ReduceOperation.SUM), below)

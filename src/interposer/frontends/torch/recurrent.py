@@ -1,0 +1,127 @@
+"""Converters for recurrent layers, which stay whole: one layer for each layer of the module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.frontends.torch.call import Call
+from interposer.frontends.torch.registry import aten
+from interposer.ir.graph import Value
+from interposer.ops.activation import ActivationFunction
+from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RecurrentDirection, RnnSequence
+
+__all__: list[str] = []
+
+_LSTM: Final = (0, 3, 1, 2)
+_GRU: Final = (1, 0, 2)
+_RNN: Final = (0,)
+"""For each gate of Interposer's operators, the place of the gate in PyTorch's weights."""
+
+
+@aten("lstm.input")
+def lstm(
+    c: Call, x: Value, states: Sequence[Value], params: Sequence[Value], biases: bool, layers: int, dropout: float,
+    train: bool, both: bool, batch_first: bool,
+) -> list[Value]:  # fmt: skip
+    """Convert lstm; the results are the output, the hidden states and the cell states."""
+    directions = 2 if both else 1
+    if len(params) != layers * directions * (4 if biases else 2):
+        c.unsupported("it has projections (proj_size)")
+    _check_inference(c, dropout, train)
+    direction = RecurrentDirection.BIDIRECTIONAL if both else RecurrentDirection.FORWARD
+    op = LstmSequence(direction)
+    return _stacked(c, op, x, list(states), _Weights(c, params, biases, directions, _LSTM), layers, batch_first)
+
+
+@aten("gru.input")
+def gru(
+    c: Call, x: Value, state: Value, params: Sequence[Value], biases: bool, layers: int, dropout: float, train: bool,
+    both: bool, batch_first: bool,
+) -> list[Value]:  # fmt: skip
+    """Convert gru; the results are the output and the hidden states."""
+    _check_inference(c, dropout, train)
+    op = GruSequence(RecurrentDirection.BIDIRECTIONAL if both else RecurrentDirection.FORWARD, linear_before_reset=True)
+    weights = _Weights(c, params, biases, 2 if both else 1, _GRU)
+    return _stacked(c, op, x, [state], weights, layers, batch_first)
+
+
+@aten("rnn_tanh.input", "rnn_relu.input")
+def rnn(
+    c: Call, x: Value, state: Value, params: Sequence[Value], biases: bool, layers: int, dropout: float, train: bool,
+    both: bool, batch_first: bool,
+) -> list[Value]:  # fmt: skip
+    """Convert the simple recurrent layers."""
+    _check_inference(c, dropout, train)
+    relu = "relu" in str(c.node.target)
+    directions = 2 if both else 1
+    functions = (ActivationFunction.RELU if relu else ActivationFunction.TANH,) * directions
+    op = RnnSequence(RecurrentDirection.BIDIRECTIONAL if both else RecurrentDirection.FORWARD, activations=functions)
+    return _stacked(c, op, x, [state], _Weights(c, params, biases, directions, _RNN), layers, batch_first)
+
+
+def _check_inference(c: Call, dropout: float, train: bool) -> None:
+    if dropout and train:
+        c.unsupported("it is in training mode; call eval() on the module before the export")
+
+
+class _Weights:
+    """The weights of all layers: `of` returns those of one layer, in the order of gates of Interposer's operators."""
+
+    def __init__(self, c: Call, params: Sequence[Value], biases: bool, directions: int, gates: Sequence[int]) -> None:
+        self._c, self._params, self._gates = c, params, gates
+        self._each = 4 if biases else 2
+        self._directions = directions
+
+    def of(self, layer: int) -> tuple[Value, Value, Value | None]:
+        """Return input weights, recurrent weights and biases (None if there are none), with an axis of directions."""
+        first = layer * self._directions * self._each
+        rows = [self._params[first + i * self._each : first + (i + 1) * self._each] for i in range(self._directions)]
+        parts = [[self._ordered(value) for value in row] for row in rows]
+        weights, recurrent = (self._joined([row[i] for row in parts]) for i in (0, 1))
+        if self._each == 2:
+            return weights, recurrent, None
+        return weights, recurrent, self._joined([self._c.joined(row[2:], 0) for row in parts])
+
+    def _ordered(self, value: Value) -> Value:
+        count = len(self._gates)
+        size = self._c.size(value, 0) // count
+        places = np.concatenate([np.arange(gate * size, (gate + 1) * size) for gate in self._gates])
+        return value if count == 1 else self._c.gather(value, places, 0)
+
+    def _joined(self, values: Sequence[Value]) -> Value:
+        return self._c.joined([self._c.unsqueezed(value, 0) for value in values], 0)
+
+
+def _stacked(
+    c: Call,
+    op: LstmSequence | GruSequence | RnnSequence,
+    x: Value,
+    states: Sequence[Value],
+    weights: _Weights,
+    layers: int,
+    batch_first: bool,
+) -> list[Value]:
+    """Add the layers one after the other; return the output and the final states of all layers."""
+    directions = op.directions
+    x = c.transpose(x, [1, 0, 2]) if batch_first else x
+    finals: list[list[Value]] = [[] for _ in states]
+    for layer in range(layers):
+        initial = [c.cut(state, 0, layer * directions, directions) for state in states]
+        w, r, b = weights.of(layer)
+        output, *after = c.add_many(op, x, w, r, b, None, *initial)
+        x = _merged(c, output, directions)
+        for column, state in zip(finals, after, strict=True):
+            column.append(state)
+    x = c.transpose(x, [1, 0, 2]) if batch_first else x
+    return [x, *(c.joined(column, 0) for column in finals)]
+
+
+def _merged(c: Call, output: Value, directions: int) -> Value:
+    """Return an output [steps, directions, batch, units] as [steps, batch, directions * units]."""
+    if directions == 1:
+        return c.squeezed(output, 1)
+    steps, count, batch, units = c.shape(output)
+    return c.reshape(c.transpose(output, [0, 2, 1, 3]), [steps, batch, count * units])

@@ -1,0 +1,222 @@
+"""Converters for complex numbers, which have real and imaginary part as their last axis, and for Fourier transforms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.frontends.torch.call import Call, Operand
+from interposer.frontends.torch.matmul import product
+from interposer.frontends.torch.registry import aten
+from interposer.ir.graph import Value
+from interposer.ops.elementwise import BinaryOperation, ComparisonOperation
+from interposer.ops.elementwise import UnaryOperation as Unary
+from interposer.ops.rearrange import Stack
+from interposer.ops.reduction import Reduce, ReduceOperation
+from interposer.ops.spectral import Dft
+
+__all__ = ["BY_PARTS", "complex_of", "part_of"]
+
+BY_PARTS: Final = frozenset(
+    f"aten.{name}"
+    for name in (
+        "alias.default", "as_strided.default", "cat.default", "clone.default", "constant_pad_nd.default",
+        "copy.default",
+        "cumsum.default", "detach.default", "diagonal.default", "expand.default", "flip.default", "full_like.default",
+        "gather.default", "index.Tensor", "index_select.default", "lift_fresh_copy.default", "masked_fill.Scalar",
+        "mean.default", "mean.dim", "neg.default", "permute.default", "repeat.default", "reshape.default",
+        "roll.default", "slice.Tensor", "split.Tensor", "split_with_sizes.default", "squeeze.default", "squeeze.dim",
+        "squeeze.dims", "stack.default", "sum.default", "sum.dim_IntList", "t.default", "transpose.int", "tril.default",
+        "triu.default", "unbind.int", "unfold.default", "unsqueeze.default", "view.default", "where.self",
+        "zeros_like.default", "reflection_pad1d.default", "reflection_pad2d.default", "slice_scatter.default",
+        "select_scatter.default", "index_put.default", "masked_select.default", "_unsafe_view.default",
+    )
+)  # fmt: skip
+"""Operators that apply to the real and the imaginary part separately."""
+
+
+def part_of(c: Call, x: Value, index: int) -> Value:
+    """Return the real (0) or imaginary (1) part of complex numbers."""
+    return c.gather(x, index, x.known.rank - 1)
+
+
+def complex_of(c: Call, real: Value, imaginary: Value) -> Value:
+    """Return complex numbers with these parts, which broadcast."""
+    shape = list(np.broadcast_shapes(c.shape(real), c.shape(imaginary)))
+    return c.add(Stack(len(shape)), c.broadcast(real, shape), c.broadcast(imaginary, shape))
+
+
+def _parts(c: Call, x: Operand | complex, index: int) -> tuple[Value, Value]:
+    """Return the parts of operand number `index` of the node, which may be a tensor of floats or a number."""
+    if not isinstance(x, Value):
+        number = complex(x)
+        return c.scalar(number.real, c.dtype), c.scalar(number.imag, c.dtype)
+    if c.is_complex(index):
+        return part_of(c, x, 0), part_of(c, x, 1)
+    real = c.cast(x, c.dtype)
+    return real, c.scalar(0, c.dtype)
+
+
+@aten("view_as_real", "view_as_complex", "view_as_real_copy", "view_as_complex_copy", complex_numbers=True)
+def reinterpreted(c: Call, x: Value) -> Value:
+    """Convert view_as_real and view_as_complex, which change nothing here."""
+    return x
+
+
+@aten("complex", complex_numbers=True)
+def complex_(c: Call, real: Value, imaginary: Value) -> Value:
+    """Convert complex."""
+    return complex_of(c, real, imaginary)
+
+
+@aten("polar", complex_numbers=True)
+def polar(c: Call, size: Value, angle: Value) -> Value:
+    """Convert polar: complex numbers by their absolute values and angles."""
+    return complex_of(c, c.times(size, c.unary(Unary.COS, angle)), c.times(size, c.unary(Unary.SIN, angle)))
+
+
+@aten("real", "imag", "select.int", complex_numbers=True)
+def real(c: Call, x: Value, *args: Any) -> Value:
+    """Convert real, imag and select of complex numbers."""
+    name = str(c.node.target)
+    if "select" in name:
+        dim, index = args
+        axis = dim % (x.known.rank - 1)
+        return c.squeezed(c.cut(x, axis, index % c.size(x, axis), 1), axis)
+    return part_of(c, x, 0 if "real" in name else 1)
+
+
+@aten("_conj", "conj", "_conj_physical", "conj_physical", "_neg_view", complex_numbers=True)
+def conjugate(c: Call, x: Value) -> Value:
+    """Convert the conjugation."""
+    if "neg_view" in str(c.node.target):
+        return c.unary(Unary.NEG, x)
+    return c.times(x, c.constant(np.array([1, -1], x.known.dtype.numpy)))
+
+
+@aten("abs", complex_numbers=True)
+def absolute(c: Call, x: Value) -> Value:
+    """Convert abs of complex numbers."""
+    return c.add(Reduce((-1,), False, ReduceOperation.L2), x)
+
+
+@aten("angle", complex_numbers=True)
+def angle(c: Call, x: Value) -> Value:
+    """Convert angle of complex numbers."""
+    return c.binary(BinaryOperation.ATAN2, part_of(c, x, 1), part_of(c, x, 0))
+
+
+@aten("angle")
+def angle_of_float(c: Call, x: Value) -> Value:
+    """Convert angle of floats: pi for negative numbers, else 0."""
+    x = c.cast(x, c.dtype)
+    result = c.where(c.compare(ComparisonOperation.LESS, x, 0), c.scalar(math.pi, c.dtype), c.scalar(0, c.dtype))
+    return c.where(c.unary(Unary.IS_NAN, x), x, result)
+
+
+@aten("mul.Tensor", "mul.Scalar", complex_numbers=True)
+def multiply(c: Call, a: Operand, b: Operand) -> Value:
+    """Convert the product of complex numbers."""
+    (a0, a1), (b0, b1) = _parts(c, a, 0), _parts(c, b, 1)
+    return complex_of(c, c.minus(c.times(a0, b0), c.times(a1, b1)), c.plus(c.times(a0, b1), c.times(a1, b0)))
+
+
+@aten("div.Tensor", "div.Scalar", complex_numbers=True)
+def divide(c: Call, a: Operand, b: Operand) -> Value:
+    """Convert the quotient of complex numbers."""
+    (a0, a1), (b0, b1) = _parts(c, a, 0), _parts(c, b, 1)
+    size = c.plus(c.times(b0, b0), c.times(b1, b1))
+    above = c.plus(c.times(a0, b0), c.times(a1, b1)), c.minus(c.times(a1, b0), c.times(a0, b1))
+    return complex_of(c, *(c.over(part, size) for part in above))
+
+
+@aten("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "rsub.Scalar", complex_numbers=True)
+def add(c: Call, a: Operand, b: Operand, alpha: Operand = 1) -> Value:
+    """Convert sums and differences of complex numbers."""
+    name = str(c.node.target)
+    (a0, a1), (b0, b1) = _parts(c, a, 0), _parts(c, b, 1)
+    if alpha != 1:
+        b0, b1 = c.times(b0, alpha), c.times(b1, alpha)
+    if "rsub" in name:
+        (a0, a1), (b0, b1) = (b0, b1), (a0, a1)
+    combine = c.minus if "sub" in name else c.plus
+    return complex_of(c, combine(a0, b0), combine(a1, b1))
+
+
+@aten("exp", complex_numbers=True)
+def exponential(c: Call, x: Value) -> Value:
+    """Convert exp of complex numbers."""
+    size, way = c.unary(Unary.EXP, part_of(c, x, 0)), part_of(c, x, 1)
+    return complex_of(c, c.times(size, c.unary(Unary.COS, way)), c.times(size, c.unary(Unary.SIN, way)))
+
+
+@aten("_to_copy", "to.dtype", complex_numbers=True)
+def to_copy(c: Call, x: Value, *_: Any) -> Value:
+    """Convert casts from and to complex numbers."""
+    was, is_now = c.is_complex(0), c.result.is_complex()
+    if was and not is_now:
+        return c.cast(part_of(c, x, 0), c.dtype)
+    x = c.cast(x, c.dtype)
+    return x if was else complex_of(c, x, c.scalar(0, c.dtype))
+
+
+@aten("mm", "bmm", "matmul", "mv", complex_numbers=True)
+def matmul(c: Call, a: Value, b: Value) -> Value:
+    """Convert matrix products of complex numbers."""
+    (a0, a1), (b0, b1) = _parts(c, a, 0), _parts(c, b, 1)
+    return complex_of(
+        c,
+        c.minus(product(c, a0, b0), product(c, a1, b1)),
+        c.plus(product(c, a0, b1), product(c, a1, b0)),
+    )
+
+
+# --- Fourier transforms -----------------------------------------------------------------------------------------------
+
+
+def _normalized(c: Call, x: Value, count: int, normalization: int, *, inverse: bool) -> Value:
+    """Apply PyTorch's normalization (0 none, 1 by the root of the count, 2 by it); the inverse divides already."""
+    factor = (1.0, count**-0.5, 1.0 / count)[normalization] * (count if inverse else 1)
+    return x if abs(factor - 1) < 1e-15 else c.times(x, factor)
+
+
+def _transformed(c: Call, x: Value, axes: Sequence[int], *, inverse: bool) -> Value:
+    for axis in axes:
+        x = c.add(Dft(axis, inverse=inverse), x)
+    return x
+
+
+@aten("_fft_r2c", complex_numbers=True)
+def fft_of_floats(c: Call, x: Value, dims: Sequence[int], normalization: int, onesided: bool) -> Value:
+    """Convert the transform of floats; the last axis in `dims` is onesided."""
+    rank = x.known.rank
+    axes = [dim % rank for dim in dims]
+    count = math.prod(c.size(x, axis) for axis in axes)
+    result = c.add(Dft(axes[-1], onesided=onesided), c.unsqueezed(x, rank))
+    return _normalized(c, _transformed(c, result, axes[:-1], inverse=False), count, normalization, inverse=False)
+
+
+@aten("_fft_c2r", complex_numbers=True)
+def fft_to_floats(c: Call, x: Value, dims: Sequence[int], normalization: int, last: int) -> Value:
+    """Convert the inverse transform to floats."""
+    rank = x.known.rank - 1
+    axes = [dim % rank for dim in dims]
+    x = _transformed(c, x, axes[:-1], inverse=True)
+    count = math.prod(c.size(x, axis) for axis in axes[:-1]) * last
+    size = last // 2 + 1
+    if c.size(x, axes[-1]) > size:
+        x = c.cut(x, axes[-1], 0, size)
+    result = c.squeezed(c.add(Dft(axes[-1], last, inverse=True, onesided=True), x), rank)
+    return _normalized(c, result, count, normalization, inverse=True)
+
+
+@aten("_fft_c2c", complex_numbers=True)
+def fft_of_complex(c: Call, x: Value, dims: Sequence[int], normalization: int, forward: bool) -> Value:
+    """Convert the transform of complex numbers, and its inverse."""
+    axes = [dim % (x.known.rank - 1) for dim in dims]
+    count = math.prod(c.size(x, axis) for axis in axes)
+    result = _transformed(c, x, axes, inverse=not forward)
+    return _normalized(c, result, count, normalization, inverse=not forward)
