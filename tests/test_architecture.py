@@ -25,7 +25,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 CORE = {"_version", "core"}
 OPERATORS = CORE | {"ops"}
 GRAPH = OPERATORS | {"ir"}
-API = GRAPH | {"kernels", "backend", "profiling"}
+API = GRAPH | {"kernels", "backend", "profiling", "pages"}
 DIVIDED = API | {"report", "isolation", "plugins"}
 EVERYTHING = DIVIDED | {"formats", "frontends", "writers", "optimizer", "runtime", "session"}
 
@@ -42,8 +42,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "writers": GRAPH | {"formats"},
     "frontends": GRAPH | {"kernels", "formats"},
     "frontends.nnapi.support": DIVIDED | {"frontends", "optimizer"},  # it asks backends, as a driver of NNAPI does
-    "profiling": CORE,
-    "report": GRAPH,
+    "pages": set(),
+    "profiling": CORE | {"pages"},
+    "report": GRAPH | {"pages"},
     "backend": GRAPH | {"kernels", "profiling"},
     "isolation": API,
     "plugins": API | {"isolation"},

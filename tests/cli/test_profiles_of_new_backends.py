@@ -160,6 +160,18 @@ def test_perfettos_trace_has_them_as_well(profile: Profile, tmp_path: Path) -> N
     assert sum(item.double_counter_value for item in added) == ELEMENTS
 
 
+def test_the_page_has_the_steps_the_track_and_both_counters(profile: Profile, tmp_path: Path) -> None:
+    profile.save(tmp_path / "p.html")
+    text = (tmp_path / "p.html").read_text(encoding="utf-8")
+    data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+    [step] = [row for row in data["rows"] if row["what"] == "step"]
+    assert (step["name"], step["device"], step["count"]) == ("add", DEVICE, RUNS * 2)
+    [track] = [item for item in data["tracks"] if item["name"] == DEVICE]
+    assert len(track["slices"]) == RUNS * 2 * 5
+    counters = {item["name"]: item for item in data["counters"] if item["backend"] == "Npu"}
+    assert (counters["elements added"]["value"], counters["bandwidth"]["units"]) == (ELEMENTS, "MB/s")
+
+
 def test_a_collector_gets_the_counters_and_the_steps(
     opened: Opened, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

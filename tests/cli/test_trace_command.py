@@ -45,7 +45,7 @@ def test_the_times_of_the_layers_can_be_json(
     ("words", "message"),
     [
         ((), "the following arguments are required: -o/--output"),
-        (("-o", "t.txt"), "--output takes a file with the suffix .json, .pftrace, .perfetto-trace, not t.txt"),
+        (("-o", "t.txt"), "--output takes a file with the suffix .json, .pftrace, .perfetto-trace, .html, not t.txt"),
         (("-o", "no/t.json"), "--output cannot be written to 'no/t.json': there is no folder 'no'"),
         (("-o", "t.json", "--runs", "0"), "argument --runs: expected a positive number, not '0'"),
     ],

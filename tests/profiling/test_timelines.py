@@ -308,7 +308,7 @@ def test_a_block_writes_the_file_at_its_end_also_if_it_raises(name: str, tmp_pat
 def test_a_suffix_without_a_format_is_refused_before_anything_runs(name: str) -> None:
     with pytest.raises(InvalidArgumentError) as refused:
         ip.profile(name)
-    known = ".json, .pftrace, .perfetto-trace"
+    known = ".json, .pftrace, .perfetto-trace, .html"
     assert str(refused.value) == f"a profile is written to a file with the suffix {known}, not {str(Path(name))!r}"
 
 

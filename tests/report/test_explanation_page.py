@@ -18,8 +18,8 @@ import pytest
 import interposer as ip
 from interposer import Network, Runtime, TensorInfo
 from interposer.ops import ActivationFunction
+from interposer.pages.network import html
 from interposer.report.explanation import Explanation
-from interposer.report.page import html
 from tests import browser as browsers
 from tests.devices import Device, Sums
 

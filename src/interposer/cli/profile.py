@@ -69,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", type=file_path, metavar="FILE", help="write what a program has sent to a file")
     parser.add_argument(
         "-o", "--output", type=file_path, metavar="FILE",
-        help="write a trace: .pftrace or .json; that of a second program has its number in front of the suffix",
+        help="write a trace: .pftrace, .json or .html; that of a second program has its number in front of the suffix",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 

@@ -22,7 +22,8 @@ The trace has the steps of the optimizer, the loading of the network, and its ru
 with every layer and every copy, on tracks for threads, backends, devices and
 counters. Arrows follow tensors from one backend to another. The suffix of the file
 chooses the format: .pftrace or .perfetto-trace is Perfetto's, which
-https://ui.perfetto.dev shows, and .json is Chrome's (chrome://tracing).
+https://ui.perfetto.dev shows, .json is Chrome's (chrome://tracing), and .html is a
+page for any browser, with a timeline, a flame graph, tables and the network.
 
 Inputs are files (--input) or random numbers (--random), the same in each run.
 """
@@ -35,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_network_arguments(parser)
     add_plan_argument(parser)
     parser.add_argument(
-        "-o", "--output", type=file_path, required=True, metavar="FILE", help="the file to write: .pftrace or .json"
+        "-o", "--output", type=file_path, required=True, metavar="FILE", help="the file: .pftrace, .json or .html"
     )
     parser.add_argument("--runs", type=positive, default=10, metavar="N", help="how many runs to record (default: 10)")
     add_input_arguments(parser)
@@ -47,13 +48,15 @@ def execute(args: argparse.Namespace) -> None:
     if args.output.suffix.lower() not in SUFFIXES:
         raise InvalidArgumentError(f"--output takes a file with the suffix {', '.join(SUFFIXES)}, not {args.output}")
     check_writable("--output", args.output, sources_of(args))
-    profile = Profile(args.output)
+    profile = Profile()
     with profile, open_model(args) as model:
         plain = Preprocessing(quantize=args.quantize_inputs)
         inputs = read_inputs(args.input, model.inputs, plain, seed_of(args), sized_inputs(model))
         for _ in range(args.runs):
             model.run(inputs)
         report_absent(model)
+        explanation = model.explain()
+    profile.save(args.output, explanations=[explanation])
     if args.json:
         _write_json(args, profile)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
@@ -13,6 +13,7 @@ from typing import Any, Final
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
 from interposer.profiling.chrome import chrome_trace
+from interposer.profiling.page import Explained, profile_page
 from interposer.profiling.perfetto import perfetto_trace
 from interposer.profiling.recorder import CAPACITY, Recorder, Recording
 from interposer.profiling.summary import (
@@ -30,6 +31,7 @@ SUFFIXES: Final[Mapping[str, Callable[[Recording], str | bytes]]] = {
     ".json": chrome_trace,
     ".pftrace": perfetto_trace,
     ".perfetto-trace": perfetto_trace,
+    ".html": profile_page,
 }
 """The functions that write a profile, by the suffix of the file."""
 
@@ -38,9 +40,9 @@ class Profile:
     """Records everything that happens in a ``with`` block, on all threads, and writes it to a file at its end.
 
     The suffix of `path` chooses the format: ``.json`` is Chrome's trace format, ``.pftrace`` or ``.perfetto-trace`` is
-    Perfetto's. Without a path, nothing is written; `save` writes a file at any time. A profile may be used for several
-    blocks, and as the argument `profile` of `Model.run`. `capacity` is the number of events that are stored for each
-    thread; older events are dropped, and counted in `lost`.
+    Perfetto's, and ``.html`` is a page that any browser shows. Without a path, nothing is written; `save` writes a file
+    at any time. A profile may be used for several blocks, and as the argument `profile` of `Model.run`. `capacity` is
+    the number of events that are stored for each thread; older events are dropped, and counted in `lost`.
 
     Raises:
         InvalidArgumentError: the path has another suffix, or the capacity is not a positive integer.
@@ -81,14 +83,20 @@ class Profile:
         """Return the totals of all counters that have samples: those of backends, and those of memory."""
         return counter_totals(self.recording)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, explanations: Iterable[Explained] = ()) -> None:
         """Write the profile to a file, in the format that its suffix names.
+
+        Args:
+            path: the file.
+            explanations: for a page (``.html``), the results of `Model.explain` of networks, with all facts about their
+                layers. Other networks are drawn as they were recorded. Other formats do not use them.
 
         Raises:
             InvalidArgumentError: no format has this suffix.
             FileWriteError: the file cannot be written.
         """
-        write_file(path, _writer(Path(path))(self.recording))
+        writer, recording = _writer(Path(path)), self.recording
+        write_file(path, profile_page(recording, explanations) if writer is profile_page else writer(recording))
 
     @contextmanager
     def of_this_thread(self) -> Iterator[None]:

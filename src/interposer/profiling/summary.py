@@ -11,7 +11,16 @@ from typing import Any
 from interposer.profiling.events import Category, Counter, CounterClass, Interval, Sample, Site
 from interposer.profiling.recorder import Recording
 
-__all__ = ["CounterTotal", "LayerTimes", "counter_totals", "layer_times", "step_times", "summary_text"]
+__all__ = [
+    "CounterTotal",
+    "LayerTimes",
+    "counter_totals",
+    "is_step",
+    "layer_times",
+    "site_key",
+    "step_times",
+    "summary_text",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,26 +82,38 @@ def layer_times(recording: Recording) -> list[LayerTimes]:
 
 def step_times(recording: Recording) -> list[LayerTimes]:
     """Return the times of the steps that backends and engines have measured, those with the largest total first."""
-    return _grouped(recording.intervals, _is_step)
+    return _grouped(recording.intervals, is_step)
 
 
 def _is_layer(item: Interval) -> bool:
     return item.site.category in (Category.LAYER, Category.COPY) and bool(item.site.layer)
 
 
-def _is_step(item: Interval) -> bool:
+def is_step(item: Interval) -> bool:
+    """Return True for an interval that a backend or engine has measured: no layer, and no copy of the runtime."""
     if item.site.category in (Category.KERNEL, Category.BACKEND):
         return True
     return item.site.category is Category.COPY and not item.site.layer and bool(item.site.backend)
 
 
 def _grouped(intervals: Iterable[Interval], belongs: Callable[[Interval], bool]) -> list[LayerTimes]:
+    """Return the times of the intervals that belong to the group, by their sites; equal sites count as one."""
     durations: dict[Site, list[int]] = {}
     for item in intervals:
         if belongs(item):
             durations.setdefault(item.site, []).append(item.duration)
-    result = [_times(site, values) for site, values in durations.items()]
+    equal: dict[tuple[object, ...], tuple[Site, list[int]]] = {}
+    for site, values in durations.items():
+        equal.setdefault(site_key(site), (site, []))[1].extend(values)
+    result = [_times(site, values) for site, values in equal.values()]
     return sorted(result, key=lambda item: -item.total)
+
+
+def site_key(site: Site) -> tuple[object, ...]:
+    """Return a value that is equal for sites with the same facts, as a backend may report a new site in each run."""
+    network = None if site.network is None else site.network.number
+    place = site.category, site.name, site.kind, network, site.layer, site.partition, site.backend, site.device
+    return *place, site.layers, site.bytes, site.flops
 
 
 def _times(site: Site, values: Sequence[int]) -> LayerTimes:

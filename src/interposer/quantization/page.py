@@ -8,9 +8,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from interposer.pages import COLOURS
 from interposer.quantization.layer_report import LayerReport, OutputReport
 from interposer.quantization.statistics import decibels
-from interposer.report.page import COLOURS
 
 __all__ = ["html"]
 

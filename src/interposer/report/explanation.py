@@ -128,7 +128,7 @@ class Explanation:
 
     def to_html(self) -> str:
         """Return a self-contained HTML page that draws the network and shows all facts about each layer."""
-        from interposer.report.page import html  # noqa: PLC0415 - seldom needed
+        from interposer.pages.network import html  # noqa: PLC0415 - seldom needed
 
         return html(self.to_dict())
 

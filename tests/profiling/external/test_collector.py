@@ -138,7 +138,7 @@ def test_the_command_listens_shows_and_writes(path, tmp_path, capsys):
         (["no.bin"], "no.bin: the file cannot be read: No such file or directory"),
         (
             ["no.bin", "-o", "x.txt"],
-            "--output takes a file with the suffix .json, .pftrace, .perfetto-trace, not x.txt",
+            "--output takes a file with the suffix .json, .pftrace, .perfetto-trace, .html, not x.txt",
         ),
         (["--listen", "--counters", "a"], "argument --counters: expected a whole number of 0 or more, not 'a'"),
         (["--listen", "--period", "0"], "argument --period: expected a positive number, not '0'"),

@@ -35,11 +35,12 @@ from interposer.profiling.external.messages import (
 )
 from interposer.profiling.external.options import LEAST_PERIOD, ExternalProfilingOptions
 from interposer.profiling.external.packets import HEADER, Kind, Packet, PacketReader
-from interposer.profiling.external.structure import NetworkOutline, Structure, is_step
+from interposer.profiling.external.structure import NetworkOutline, Structure
 from interposer.profiling.external.timeline import Message, encode_messages, timeline_directory, well_known_labels
 from interposer.profiling.processes import process_name
 from interposer.profiling.recorder import Fields, Recorder, active, expanded, together
 from interposer.profiling.rows import Rows
+from interposer.profiling.summary import is_step
 
 __all__ = ["ProfilingClient", "State"]
 

@@ -22,8 +22,9 @@ from interposer.profiling.external.timeline import (
     Relation,
     Relationship,
 )
+from interposer.profiling.summary import is_step
 
-__all__ = ["DEVICE", "STEP", "LayerOutline", "NetworkOutline", "Structure", "is_step"]
+__all__ = ["DEVICE", "STEP", "LayerOutline", "NetworkOutline", "Structure"]
 
 _CHILD, _EXECUTION_OF, _CONNECTION = (static_guid(text) for text in ("child", "execution_of", "connection"))
 _TYPE, _NAME, _BACKEND, _PROCESS = (static_guid(text) for text in ("type", "name", "backendId", "processId"))
@@ -189,14 +190,6 @@ class Structure:
     def _event(self, guid: int, at: int, thread: int, kind: int) -> list[Message]:
         event = Event(at, self._natives.get(thread, thread) & _THREAD, self._guids.next())
         return [event, self._relation(Relation.EXECUTION, guid, event.guid, kind)]
-
-
-def is_step(item: Interval) -> bool:
-    """Return True for an interval that a backend has measured, which is no layer and no copy of the runtime."""
-    category, site = item.site.category, item.site
-    if category is Category.COPY:
-        return bool(site.backend) and not site.layer
-    return bool(site.backend) and category in (Category.KERNEL, Category.BACKEND)
 
 
 def _is_workload(item: Interval, known: _Known) -> bool:

@@ -15,7 +15,7 @@ const HOW = {
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-const colours = new Map(data.backends.map((one, index) => [one, COLOURS[index % COLOURS.length]]));
+const colours = new Map((data.colours || data.backends).map((one, index) => [one, COLOURS[index % COLOURS.length]]));
 const colourOf = (backend) => colours.get(backend) || NEUTRAL;
 
 function element(name, content, attributes) {
@@ -108,7 +108,7 @@ const state = {
   at: -1,
   picked: null,
   tab: "about",
-  shade: "backend",
+  shade: data.shade === "time" ? "time" : "backend",
 };
 const parts = new Map(data.parts.map((one) => [one.part, one]));
 const view = new View({ select: (node) => pick(node ? node.key : null), open: (node) => toggle(node) });
@@ -448,6 +448,7 @@ fillRefusals();
 showAbout();
 openTab("about");
 $("fold").checked = state.folded;
+$("shade").value = state.shade;
 $("collapse").disabled = $("expand").disabled = !data.parts.length;
 draw();
 view.begin();
