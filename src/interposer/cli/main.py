@@ -158,6 +158,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     options = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", created[value].format_help())
     _refuse_files_like_options(words, options, created[value])
     args, unknown = parser.parse_known_args(words)
+    args.words = tuple(words)
     if unknown:
         hint = did_you_mean(unknown[0].partition("=")[0], options)
         created[value].error(f"unknown argument {unknown[0]!r}{hint}")

@@ -50,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--batch-delay", type=_seconds, default=0.002, metavar="T", help="how long to wait for them (default: 2ms)"
     )
     parser.add_argument("--threads", type=threads, metavar="N", help="how many threads runs may use in total")
+    parser.add_argument("--workers", type=positive, default=1, metavar="N", help="processes that answer (default: 1)")
     parser.add_argument(
         "--queue", type=positive, default=64, metavar="N", help="requests of a model that may wait (64)"
     )
@@ -59,6 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--control", choices=("none", "explicit"), default="none", help="whether clients may load and unload models"
     )
+    parser.add_argument("--shared-memory", action="store_true", help="let clients put tensors in shared memory")
     parser.add_argument("--tls-cert", metavar="FILE", help="a certificate, for TLS on all ports")
     parser.add_argument("--tls-key", metavar="FILE", help="the private key of the certificate")
     parser.add_argument(
@@ -91,10 +93,31 @@ def execute(args: argparse.Namespace) -> None:
     """Serve until a signal ends the server."""
     _check(args)
     from interposer.serving.server import run_server  # noqa: PLC0415 - optional dependencies
+    from interposer.serving.workers import WORKER, Workers  # noqa: PLC0415
 
     if args.json_logs:
         _log_json()
-    run_server(lambda: _server(args))
+    if args.workers == 1 or os.environ.get(WORKER):
+        run_server(lambda: _server(args), stops_with_stdin=bool(os.environ.get(WORKER)))
+        return
+    _sources(args)  # their errors are reported once, and not by each worker
+    parent = Workers(args.workers, lambda ports: _command(args, ports), _listen(args), args.drain)
+    parent.run(lambda ports: _say_workers(args, ports))
+
+
+def _command(args: argparse.Namespace, ports: list[int | None]) -> list[str]:
+    """Return the command of a worker: this command, with the ports that its parent has reserved."""
+    words = [str(word) for word in args.words]
+    for option, port in zip(("--port", "--grpc-port", "--metrics-port"), ports, strict=True):
+        words += [] if port is None else [option, str(port)]
+    return [sys.executable, "-m", "interposer", *words]
+
+
+def _say_workers(args: argparse.Namespace, ports: list[int | None]) -> None:
+    names = ", ".join(dict.fromkeys(source.name for source in _sources(args)))
+    scheme = "http" if args.tls_cert is None else "https"
+    text = f"serving {names} with {args.workers} workers at {scheme}://{args.host}:{ports[0]}"
+    print(printable(text if ports[1] is None else f"{text}, gRPC at {args.host}:{ports[1]}"), flush=True)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -107,18 +130,37 @@ def _check(args: argparse.Namespace) -> None:
         raise InvalidArgumentError("--name is for one file; a folder has the names of its models")
     if args.name is not None and ("/" in args.name or not args.name):
         raise InvalidArgumentError(f"--name is part of a path, so it cannot be {args.name!r}")
+    _check_files(args)
+    if args.timeout <= 0:
+        raise InvalidArgumentError("--timeout must be more than 0 seconds")
+    if args.workers > 1 and (args.control == "explicit" or args.shared_memory):
+        raise InvalidArgumentError(
+            "--control explicit and --shared-memory need --workers 1, as each request reaches one"
+        )
+    if args.no_grpc and args.grpc_port is not None:
+        raise InvalidArgumentError("--no-grpc and --grpc-port contradict each other")
+    if not is_loopback(args.host) and not os.environ.get(TOKEN):
+        _check_public(args)
+
+
+def _check_files(args: argparse.Namespace) -> None:
+    """Raise `InvalidArgumentError` for files of options that do not exist, and for TLS without its key."""
     if (args.tls_cert is None) != (args.tls_key is None) or (args.tls_client_ca and args.tls_cert is None):
         raise InvalidArgumentError("TLS needs both --tls-cert and --tls-key")
     for path in filter(None, (args.tls_cert, args.tls_key, args.tls_client_ca, args.plan)):
         if not os.path.isfile(path):
             raise InvalidArgumentError(f"{path}: there is no such file")
-    if args.timeout <= 0:
-        raise InvalidArgumentError("--timeout must be more than 0 seconds")
-    if args.no_grpc and args.grpc_port is not None:
-        raise InvalidArgumentError("--no-grpc and --grpc-port contradict each other")
-    if args.control == "explicit" and not is_loopback(args.host) and not os.environ.get(TOKEN):
+
+
+def _check_public(args: argparse.Namespace) -> None:
+    """Raise `InvalidArgumentError` for options that are for clients of this host, if there is no token."""
+    if args.control == "explicit":
         raise InvalidArgumentError(
             f"--control explicit on {args.host} lets every client load models; set {TOKEN} to a token for them"
+        )
+    if args.shared_memory:
+        raise InvalidArgumentError(
+            f"--shared-memory on {args.host} lets every client read and write it; set {TOKEN} to a token for them"
         )
 
 
@@ -132,22 +174,29 @@ def is_loopback(host: str) -> bool:
 
 def _server(args: argparse.Namespace) -> Any:
     from interposer.serving.core import Core  # noqa: PLC0415 - optional dependencies
-    from interposer.serving.listen import Listen  # noqa: PLC0415
     from interposer.serving.loading import Loader  # noqa: PLC0415
     from interposer.serving.options import ServeOptions  # noqa: PLC0415
     from interposer.serving.repository import Repository  # noqa: PLC0415
     from interposer.serving.server import Server  # noqa: PLC0415
+    from interposer.serving.workers import WORKER  # noqa: PLC0415
 
     options = ServeOptions(
         queue=args.queue, max_body=args.max_body, timeout=args.timeout, drain=args.drain,
-        control=args.control == "explicit", token=os.environ.get(TOKEN) or None,
+        control=args.control == "explicit", shared_memory=args.shared_memory, token=os.environ.get(TOKEN) or None,
     )  # fmt: skip
-    listen = Listen(
+    is_worker = bool(os.environ.get(WORKER))
+    loader = Loader(args.threads, sequences=(options.sequence_idle, options.max_sequences), allows_states=not is_worker)
+    core = Core(Repository(lambda: _sources(args), loader), options)
+    return Server(core, _listen(args), lambda addresses: _say(core, addresses, is_worker))
+
+
+def _listen(args: argparse.Namespace) -> Any:
+    from interposer.serving.listen import Listen  # noqa: PLC0415 - optional dependencies
+
+    return Listen(
         args.host, args.port, None if args.no_grpc else 8081 if args.grpc_port is None else args.grpc_port,
-        args.metrics_port, args.tls_cert, args.tls_key, args.tls_client_ca,
+        args.metrics_port, args.tls_cert, args.tls_key, args.tls_client_ca, args.workers > 1,
     )  # fmt: skip
-    core = Core(Repository(lambda: _sources(args), Loader(args.threads)), options)
-    return Server(core, listen, lambda addresses: _say(core, addresses))
 
 
 def _sources(args: argparse.Namespace) -> list[Any]:
@@ -159,23 +208,32 @@ def _sources(args: argparse.Namespace) -> list[Any]:
         isolate=tuple(args.isolate or ()), batch=args.batch, batch_delay=args.batch_delay,
     )  # fmt: skip
     sources: list[Any] = []
-    homes: dict[str, str] = {}
     for path in args.model:
         here = list(found_in(path, settings)) if _is_folder(path) else [source_of_file(path, args.name, settings)]
         if not here:
             raise InvalidArgumentError(f"{path}: the folder has no models, such as kws.tflite or kws/1/model.onnx")
-        for name in {source.name for source in here}:
-            if homes.setdefault(name, path) != path or len({(item.name, item.version) for item in here}) < len(here):
-                raise InvalidArgumentError(f"two models have the name {name!r}; a server needs different names")
+        known = {source.name for source in sources}
+        twice = next((item.name for item in here if item.name in known or _same(item, here) > 1), None)
+        if twice is not None:
+            raise InvalidArgumentError(f"two models have the name {twice!r}; a server needs different names")
         sources += here
     return sources
+
+
+def _same(source: Any, sources: list[Any]) -> int:
+    return sum((item.name, item.version) == (source.name, source.version) for item in sources)
 
 
 def _is_folder(path: str) -> bool:
     return os.path.isdir(path) and not path.rstrip("/").endswith(".savedmodel")
 
 
-def _say(core: Any, addresses: dict[str, str]) -> None:
+def _say(core: Any, addresses: dict[str, str], is_worker: bool) -> None:
+    from interposer.serving.workers import READY  # noqa: PLC0415 - optional dependencies
+
+    if is_worker:
+        print(READY, flush=True)
+        return
     names = ", ".join(dict.fromkeys(item.name for item in core.repository.served))
     others = [f"{_TITLES[key]} at {address}" for key, address in addresses.items() if key in _TITLES]
     print(printable(", ".join([f"serving {names} at {addresses['http']}", *others])), flush=True)

@@ -156,6 +156,15 @@ class StateMemory:
             with self._held():
                 self._values = values
 
+    def exchange(self, values: dict[str, Array]) -> dict[str, Array]:
+        """Replace all values by `values`, without copies, and return the earlier ones; wait for a run that uses them.
+
+        States without a value get their initial ones.
+        """
+        with self._held():
+            before, self._values = self._values, values
+            return before
+
     def reset(self) -> None:
         """Give all states their initial values; wait for a run that uses them."""
         with self._held():

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from interposer._version import __version__
@@ -16,10 +17,12 @@ from interposer.serving.metrics import Metrics
 from interposer.serving.options import ServeOptions
 from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
 from interposer.serving.protocol.http_messages import Regions, no_shared_memory
-from interposer.serving.protocol.messages import InferRequest, InferResponse
+from interposer.serving.protocol.messages import InferRequest, InferResponse, OutputTensor
 from interposer.serving.repository import Repository
 from interposer.serving.served import ServedModel
+from interposer.serving.shared_memory import SharedMemory
 from interposer.serving.statistics import Timing
+from interposer.serving.tracing import request_span
 
 __all__ = ["Call", "Core"]
 
@@ -42,22 +45,24 @@ class Core:
         self.is_draining = False
         self.started = time.time()
         self._calls: set[Call] = set()
-
-    def begin(self) -> None:
-        """Start what runs beside the requests; called in the thread of the event loop."""
+        self._memory = SharedMemory() if self.options.shared_memory else None
 
     def end(self) -> None:
-        """Stop what `begin` has started, and close the models."""
+        """Close the models, and forget the regions of shared memory; called when the server has stopped."""
         self.repository.close()
+        if self._memory is not None:
+            self._memory.unregister()
 
     @property
     def regions(self) -> Regions | None:
         """The regions of shared memory; None if the server does not offer them."""
-        return None
+        return self._memory
 
-    def shared_memory(self) -> Any:
+    def shared_memory(self) -> SharedMemory:
         """Return the regions of shared memory; raise `ServingError` if the server does not offer them."""
-        raise no_shared_memory()
+        if self._memory is None:
+            raise no_shared_memory()
+        return self._memory
 
     def check_control(self, authorization: str) -> None:
         """Check that a client may load and unload models; raise `ServingError` if not."""
@@ -105,8 +110,27 @@ class Core:
 
     @contextmanager
     def span(self, call: Call, carrier: Mapping[str, str]) -> Iterator[None]:
-        """Return a context in which a request has a span in a trace, if traces are recorded."""
-        yield
+        """Return a context in which a request has a span in a trace, if OpenTelemetry is installed."""
+        served = call.served
+        with request_span(served.name, served.version, call.protocol, carrier) as span:
+            yield
+            if span is not None:
+                span.set_attribute("interposer.batch_size", call.timing.batch)
+                span.set_attribute("interposer.queue_seconds", call.timing.queue)
+                span.set_attribute("interposer.compute_seconds", call.timing.compute)
+                span.set_attribute("interposer.backends", list(served.layers_by_backend()))
+
+    def shared(self, output: OutputTensor) -> OutputTensor:
+        """Write an output to the shared memory that the request names for it, if any, and return it so marked.
+
+        Raises:
+            ServingError: the server does not offer shared memory, or the region is too small.
+        """
+        requested = output.requested
+        if requested is None or requested.region is None:
+            return output
+        self.shared_memory().write(*requested.region, output.array)
+        return replace(output, is_shared=True)
 
     @property
     def in_flight(self) -> int:
@@ -183,8 +207,8 @@ class Core:
         seconds = time.monotonic() - call.arrived
         if error is None:
             served.statistics.succeeded(seconds, call.timing)
-            if call.timing.batch == call.timing.rows:
-                served.statistics.executed(call.timing.rows, call.timing.compute)
+            if call.timing.is_counted:
+                served.statistics.executed(call.timing.batch, call.timing.compute)
         else:
             served.statistics.add("cancel" if error.status is Status.CANCELLED else "fail", seconds)
         self.metrics.ended(served, call.protocol, error, seconds, call.timing)
@@ -253,7 +277,7 @@ class Call:
         finally:
             self._task = None
         parameters = self._explained() if request.parameters.get("explain") is True else {}
-        outputs = served.results(request, arrays)
+        outputs = tuple(self.core.shared(item) for item in served.results(request, arrays))
         return InferResponse(served.name, served.version, outputs, request.id, parameters)
 
     def _explained(self) -> dict[str, Any]:

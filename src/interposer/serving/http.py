@@ -66,7 +66,6 @@ def metrics_app(core: Core) -> Any:
 def _lifespan(core: Core) -> Any:
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        core.begin()
         try:
             yield
         finally:

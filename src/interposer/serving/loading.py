@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from interposer.core.errors import InterposerError
+from interposer.core.errors import InterposerError, InvalidArgumentError
 from interposer.runtime import CreationOptions, Runtime
+from interposer.serving.batching import Batcher, batch_shapes, sizes_up_to, why_not_batched
 from interposer.serving.folder import ModelSource
 from interposer.serving.runs import Plain, Runner
+from interposer.serving.sequences import Sequences
 from interposer.serving.served import ServedModel
 from interposer.session import Limits, Model, load
 from interposer.session.placement import Plan
 
 __all__ = ["Loader", "served_model"]
+
+_log: Final = logging.getLogger("interposer.serving")
 
 
 class Loader:
@@ -23,10 +28,19 @@ class Loader:
     Args:
         threads: how many threads the runs of a runtime may use; None for the default.
         limits: the most memory and arithmetic of a network.
+        sequences: seconds after which an idle sequence is dropped, and the most sequences of a model.
+        allows_states: whether models may have states.
     """
 
-    def __init__(self, threads: int | None = None, limits: Limits | None = None) -> None:
-        self._threads, self._limits = threads, limits
+    def __init__(
+        self,
+        threads: int | None = None,
+        limits: Limits | None = None,
+        sequences: tuple[float, int] = (60.0, 256),
+        allows_states: bool = True,
+    ) -> None:
+        self._threads, self._limits, self._sequences = threads, limits, sequences
+        self._allows_states = allows_states
         self._runtimes: dict[tuple[str, ...], Runtime] = {}
         self._lock: Final = threading.Lock()
 
@@ -36,23 +50,53 @@ class Loader:
         Raises:
             InterposerError: it cannot be loaded.
         """
-        settings = source.settings
-        model = load(
-            source.path,
-            settings.backends,
-            format=settings.format,
-            runtime=self._runtime(settings.isolate),
-            limits=self._limits,
-            shapes=settings.shapes,
-            plan=None if settings.plan is None else Plan.load(settings.plan),
-        )
+        model = self._model(source, source.settings.shapes)
         try:
-            served = served_model(source.name, source.version, model, source)
+            if _has_states(model) and not self._allows_states:
+                raise InvalidArgumentError(
+                    f"model {source.name!r} has states, which several workers do not share; use --workers 1"
+                )
+            runner = self._batcher(model, source)
+            served = served_model(source.name, source.version, model, source, runner, self._sequences)
             served.warm_up()
         except BaseException:
             model.close()
             raise
         return served
+
+    def _model(self, source: ModelSource, shapes: Any) -> Model:
+        settings = source.settings
+        return load(
+            source.path,
+            settings.backends,
+            format=settings.format,
+            runtime=self._runtime(settings.isolate),
+            limits=self._limits,
+            shapes=shapes,
+            plan=None if settings.plan is None else Plan.load(settings.plan),
+        )
+
+    def _batcher(self, model: Model, source: ModelSource) -> Batcher | None:
+        """Return what runs requests in batches; None, with a warning that says why, if that is not possible."""
+        settings = source.settings
+        if settings.batch < 2:
+            return None
+        variants: dict[int, Model] = {}
+        try:
+            if _has_states(model):
+                raise InvalidArgumentError("the model has states")
+            for size in sizes_up_to(settings.batch):
+                variants[size] = self._model(source, batch_shapes(model, size))
+                reason = why_not_batched(model, variants[size], size)
+                if reason:
+                    raise InvalidArgumentError(reason)
+        except InterposerError as error:
+            for variant in variants.values():
+                variant.close()
+            text = str(error).splitlines()[0]
+            _log.warning("model %r runs without batches of %d: %s", source.name, settings.batch, text)
+            return None
+        return Batcher(model, variants, settings.batch_delay)
 
     def _runtime(self, isolate: tuple[str, ...]) -> Runtime:
         with self._lock:
@@ -67,8 +111,23 @@ class Loader:
             runtime.close()
 
 
-def served_model(name: str, version: str, model: Model, source: ModelSource | None = None) -> ServedModel:
-    """Return a model as a server runs it; without `source`, the caller closes the model.
+def served_model(
+    name: str,
+    version: str,
+    model: Model,
+    source: ModelSource | None = None,
+    runner: Runner | None = None,
+    sequences: tuple[float, int] = (60.0, 256),
+) -> ServedModel:
+    """Return a model as a server runs it.
+
+    Args:
+        name: the name of the model in requests.
+        version: the number of the version, as text.
+        model: the model.
+        source: the file of the model; without it, the caller closes the model.
+        runner: runs the model for requests; None runs each request alone, and in its sequence if the model has states.
+        sequences: seconds after which an idle sequence is dropped, and the most sequences.
 
     Raises:
         InvalidArgumentError: the protocol cannot express an input or an output.
@@ -78,15 +137,18 @@ def served_model(name: str, version: str, model: Model, source: ModelSource | No
         name,
         version,
         model,
-        _runner(model, source),
+        (Sequences(model, *sequences) if _has_states(model) else Plain(model)) if runner is None else runner,
         format=suffix or "network",
         labels=_labels(model),
         owned=source is not None,
     )
 
 
-def _runner(model: Model, source: ModelSource | None) -> Runner:
-    return Plain(model)
+def _has_states(model: Model) -> bool:
+    try:
+        return bool(model.state)
+    except InvalidArgumentError:  # the layers are not known before the first run
+        return False
 
 
 def _labels(model: Model) -> tuple[str, ...]:

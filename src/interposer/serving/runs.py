@@ -13,7 +13,7 @@ from interposer.serving.protocol.messages import Parameters
 from interposer.serving.statistics import Timing
 from interposer.session import Model
 
-__all__ = ["Plain", "Runner", "awaited"]
+__all__ = ["Plain", "Runner", "awaited", "awaited_to_the_end"]
 
 
 class Runner(ABC):
@@ -97,3 +97,16 @@ async def awaited(run: PendingRun, timing: Timing) -> list[Array]:
         now = time.monotonic()
         began = run.began or now
         timing.queue, timing.compute = max(0.0, began - submitted), max(0.0, now - began)
+
+
+async def awaited_to_the_end(run: PendingRun, timing: Timing) -> list[Array]:
+    """Like `awaited`, but if this task is cancelled, return only after the run has really ended."""
+    result = asyncio.ensure_future(awaited(run, timing))
+    try:
+        return await asyncio.shield(result)
+    except asyncio.CancelledError:
+        run.cancel()
+        await asyncio.wait([result])
+        if not result.cancelled():
+            result.exception()  # it is not raised, as nobody waits for it
+        raise

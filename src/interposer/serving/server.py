@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import ssl
@@ -139,10 +140,14 @@ def _joined(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def run_server(create: Any) -> None:
+def run_server(create: Any, *, stops_with_stdin: bool = False) -> None:
     """Run a server until a signal ends it: SIGTERM or Ctrl-C in order, a second one at once.
 
-    `create` is called in the event loop, and returns the `Server`. The loop is that of uvloop if it is installed.
+    The event loop is that of uvloop if it is installed.
+
+    Args:
+        create: called in the event loop; returns the `Server`.
+        stops_with_stdin: whether the end of standard input ends the server too, because its parent is gone.
     """
 
     async def main() -> None:
@@ -150,10 +155,18 @@ def run_server(create: Any) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
+        if stops_with_stdin:
+            loop.add_reader(sys.stdin, _ended, loop, server)
         await server.run()
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(main())
+
+
+def _ended(loop: asyncio.AbstractEventLoop, server: Server) -> None:
+    if not os.read(sys.stdin.fileno(), 4096):
+        loop.remove_reader(sys.stdin)
+        server.stop()
 
 
 def _loop_factory() -> Any:

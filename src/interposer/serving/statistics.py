@@ -14,12 +14,16 @@ DURATIONS: Final = ("success", "fail", "queue", "compute_input", "compute_infer"
 
 @dataclass(slots=True)
 class Timing:
-    """The times of one request in seconds, and how many rows of how large a batch it was."""
+    """The times of one request in seconds, and how many rows of how large a batch it was.
+
+    `is_counted` is True for one request of each batch, with which the execution of the batch is counted.
+    """
 
     queue: float = 0.0
     compute: float = 0.0
     rows: int = 1
     batch: int = 1
+    is_counted: bool = True
 
 
 @dataclass(slots=True)

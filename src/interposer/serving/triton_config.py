@@ -134,6 +134,8 @@ class _Parser:
             return [self.message("}" if token == "{" else ">", depth + 1)]
         if token != "[":
             return [self._scalar(token)]
+        if depth > _DEEPEST:
+            raise ValueError("messages are nested too deeply")
         values: list[Any] = []
         while self._peek() != "]":
             values += self._values(depth + 1)

@@ -358,6 +358,14 @@ class Model:
     def state(self, values: Mapping[str, Any]) -> None:
         self._states.assign(self._known_states(), values)
 
+    def exchange_state(self, values: dict[str, Array]) -> dict[str, Array]:
+        """Replace the values of all states without copies, and return the earlier ones; wait for a run in progress.
+
+        A program with several sequences can so use one model for all of them. `values` must be a result of this method,
+        or an empty dict for initial values. The arrays belong to the model until they are exchanged again.
+        """
+        return self._states.exchange(values)
+
     def reset_state(self) -> None:
         """Give all states of the network their initial values; wait for a run in progress."""
         self._states.reset()

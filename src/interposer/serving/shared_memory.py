@@ -1,0 +1,134 @@
+"""Regions of the system's shared memory that clients register, so that tensors need not travel in messages."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import Any, Final
+
+from interposer.core.types import Array
+from interposer.serving.protocol.errors import ServingError, Status
+from interposer.serving.protocol.tensors import to_bytes
+
+__all__ = ["SharedMemory"]
+
+_FOLDER: Final = "/dev/shm"
+_MOST: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """A part of an open file in memory, in bytes."""
+
+    name: str
+    key: str
+    offset: int
+    size: int
+    file: int
+
+
+class SharedMemory:
+    """The regions that clients have registered, by name.
+
+    Bytes are copied by system calls and the files are never mapped, so that a client that shrinks its file, or changes
+    it during a run, does no harm.
+
+    Args:
+        folder: where the system has the files of shared memory.
+    """
+
+    def __init__(self, folder: str = _FOLDER) -> None:
+        self._folder = folder
+        self._regions: dict[str, _Region] = {}
+
+    def register(self, name: str, key: Any, offset: Any, size: Any) -> None:
+        """Register a part of the shared memory that has the name `key` in the system.
+
+        Raises:
+            ServingError: the name is taken, there is no such memory, or it is smaller than `offset` and `size` say.
+        """
+        if name in self._regions:
+            raise ServingError(Status.INVALID, f"the shared memory region {name[:200]!r} is registered already")
+        if len(self._regions) >= _MOST:
+            raise ServingError(Status.FULL, f"{_MOST} regions of shared memory are registered already")
+        for title, value in (("offset", offset), ("byte_size", size)):
+            if type(value) is not int or not 0 <= value < 1 << 63:
+                raise ServingError(Status.INVALID, f"the {title} of the region is not a whole number from 0 on")
+        file = self._opened(key)
+        try:
+            found = os.fstat(file)
+            if not stat.S_ISREG(found.st_mode) or size > found.st_size or offset > found.st_size - size:
+                raise ServingError(
+                    Status.INVALID, f"the shared memory {key[:200]!r} does not have {size} bytes at offset {offset}"
+                )
+        except BaseException:
+            os.close(file)
+            raise
+        self._regions[name] = _Region(name, key, offset, size, file)
+
+    def _opened(self, key: Any) -> int:
+        text = key.removeprefix("/") if isinstance(key, str) else ""
+        if not text or "/" in text or "\0" in text or text in (".", "..") or len(text.encode("utf-8", "replace")) > 255:
+            raise ServingError(Status.INVALID, "the key of the region is not a name of shared memory")
+        try:
+            return os.open(os.path.join(self._folder, text), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (OSError, ValueError):
+            raise ServingError(Status.INVALID, f"the shared memory {text[:200]!r} cannot be opened") from None
+
+    def unregister(self, name: str = "") -> None:
+        """Forget a region, or all of them without a name; an unknown name is no error."""
+        for known in [name] if name else list(self._regions):
+            region = self._regions.pop(known, None)
+            if region is not None:
+                os.close(region.file)
+
+    def status(self, name: str = "") -> list[dict[str, Any]]:
+        """Return name, key, offset and size of a region, or of all regions.
+
+        Raises:
+            ServingError: there is no region of this name.
+        """
+        regions = [self._region(name)] if name else list(self._regions.values())
+        return [{"name": item.name, "key": item.key, "offset": item.offset, "byte_size": item.size} for item in regions]
+
+    def _region(self, name: str) -> _Region:
+        region = self._regions.get(name)
+        if region is None:
+            raise ServingError(Status.INVALID, f"no shared memory region {name[:200]!r} is registered")
+        return region
+
+    def _checked(self, name: str, offset: int, size: int) -> _Region:
+        region = self._region(name)
+        if size > region.size or offset > region.size - size:
+            raise ServingError(
+                Status.INVALID, f"the region {name[:200]!r} has {region.size} bytes, not {size} at offset {offset}"
+            )
+        return region
+
+    def read(self, name: str, offset: int, size: int) -> memoryview:
+        """Return a copy of bytes of a region; raise `ServingError` if the region does not have them."""
+        region = self._checked(name, offset, size)
+        data = bytearray(size)
+        done = 0
+        while done < size:
+            count = os.preadv(region.file, [memoryview(data)[done:]], region.offset + offset + done)
+            if not count:
+                raise ServingError(Status.INVALID, f"the region {name[:200]!r} was made smaller after its registration")
+            done += count
+        return memoryview(data)
+
+    def write(self, name: str, offset: int, size: int, array: Array) -> None:
+        """Write the elements of an array to a region; raise `ServingError` if they need more than `size` bytes."""
+        region = self._checked(name, offset, size)
+        data = memoryview(to_bytes(array))
+        if len(data) > size:
+            raise ServingError(
+                Status.INVALID,
+                f"the output needs {len(data)} bytes, and {size} of the region {name[:200]!r} are for it",
+            )
+        if os.fstat(region.file).st_size < region.offset + offset + len(data):
+            raise ServingError(Status.INVALID, f"the region {name[:200]!r} was made smaller after its registration")
+        done = 0
+        while done < len(data):
+            done += os.pwrite(region.file, data[done:], region.offset + offset + done)

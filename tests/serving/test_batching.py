@@ -1,0 +1,167 @@
+"""Dynamic batching: what is batched, that rows are those of single runs, and late and failing requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from interposer import Network, Runtime, TensorInfo
+from interposer.core.errors import DeadlineExceededError, ExecutionError, InvalidArgumentError
+from interposer.serving.batching import Batcher, batch_shapes, sizes_up_to, why_not_batched
+from interposer.serving.folder import ModelSettings, ModelSource
+from interposer.serving.loading import Loader
+from interposer.serving.runs import Plain
+from interposer.serving.statistics import Timing
+from interposer.session import Model
+from interposer.writers import tflite
+from tests.runtime.test_concurrency import OpenGates
+from tests.serving.running import doubler, model
+
+pytestmark = pytest.mark.needs_cpuref
+
+
+def test_the_sizes_are_powers_of_two_and_the_largest():
+    assert [sizes_up_to(batch) for batch in (2, 3, 8, 12)] == [[2], [2, 3], [2, 4, 8], [2, 4, 8, 12]]
+
+
+def mean_of_all(rows: int = 1) -> Network:
+    """Return a network whose result depends on all rows of its input."""
+    network = Network("mean")
+    x = network.add_input_layer(0, TensorInfo((rows, 4)), name="x")
+    mean = network.add_mean_layer(x, axis=(0,), keep_dims=True, name="mean")
+    network.add_output_layer(0, network.add_addition_layer(x, mean, name="add"), name="y")
+    return network
+
+
+def test_a_batch_whose_rows_depend_on_each_other_is_refused():
+    single, several = model(mean_of_all()), model(mean_of_all(4))
+    assert why_not_batched(single, several, 4) == "row 0 of output 'y' differs from that of a single run"
+    assert why_not_batched(model(doubler(shape=(1, 4))), model(doubler(shape=(4, 4))), 4) == ""
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        ((), "input 'x', float32[], has no rows"),
+        ((3, 4), "the first size of input 'x' is 3; batching needs 1, or any size"),
+        ((1, None), "the sizes of a row of input 'x', [1, ?], are not all known"),
+    ],
+)
+def test_inputs_without_rows_are_refused(shape, text):
+    with pytest.raises(InvalidArgumentError) as caught:
+        batch_shapes(model(doubler(shape=shape)), 4)
+    assert str(caught.value) == text
+
+
+def batcher(single: Model, delay: float = 0.05, size: int = 4, backend: str = "CpuRef") -> Batcher:
+    rest = list(single.inputs["x"].shape)[1:]
+    variants = {n: model(doubler(shape=(n, *rest)), single.runtime, backend) for n in sizes_up_to(size)}
+    return Batcher(single, variants, delay)
+
+
+def asked(runner: Batcher, number: int, timings: list[Timing] | None = None, seconds: float = 30) -> Any:
+    timing = Timing()
+    if timings is not None:
+        timings.append(timing)
+    return runner.run({"x": np.full((1, 4), number, np.float32)}, ["y"], seconds, {}, timing)
+
+
+def test_requests_at_the_same_time_run_together_and_get_their_own_rows():
+    runner = batcher(model(doubler(shape=(1, 4))))
+    timings: list[Timing] = []
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*(asked(runner, number, timings) for number in range(23)))
+
+    for number, [result] in enumerate(asyncio.run(main())):
+        np.testing.assert_array_equal(result, np.full((1, 4), 2 * number))
+    assert max(timing.batch for timing in timings) == 4
+    assert sum(timing.batch for timing in timings if timing.is_counted) == 23
+
+
+def test_requests_of_several_rows_run_together():
+    runner = batcher(model(doubler()), size=8)
+    arrays = [np.arange(rows * 4, dtype=np.float32).reshape(rows, 4) + rows for rows in (1, 3, 2, 8, 9, 1, 0, 4)]
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*(runner.run({"x": x}, ["y"], 30, {}, Timing()) for x in arrays))
+
+    for x, [result] in zip(arrays, asyncio.run(main()), strict=True):
+        np.testing.assert_array_equal(result, 2 * x)
+
+
+@pytest.fixture
+def blocked(gates: OpenGates) -> Iterator[Batcher]:
+    """A batcher whose runs wait until the gates are open, two at a time."""
+    with Runtime() as runtime:
+        runtime.registry.register("OpenGates", lambda: gates)
+        yield batcher(model(doubler(shape=(1, 4)), runtime, "OpenGates"), delay=10, backend="OpenGates")
+        gates.open.set()
+
+
+def test_late_and_cancelled_requests_leave_the_queue(blocked, gates):
+    timings: list[Timing] = []
+
+    async def main() -> None:
+        first = asyncio.ensure_future(asked(blocked, 1, timings))
+        while not gates.inside:
+            await asyncio.sleep(0.01)
+        late = asyncio.ensure_future(asked(blocked, 2, seconds=0.1))
+        leaving = asyncio.ensure_future(asked(blocked, 3))
+        staying = asyncio.ensure_future(asked(blocked, 4, timings))
+        await asyncio.sleep(0.05)
+        leaving.cancel()
+        with pytest.raises(DeadlineExceededError, match="the run took longer than 0.1 seconds"):
+            await late
+        gates.open.set()
+        await asyncio.gather(first, staying)
+
+    asyncio.run(main())
+    assert [timing.batch for timing in timings] == [1, 1]
+
+
+class Broken:
+    """A model for batches that fails in every run."""
+
+    def __init__(self, inner: Model) -> None:
+        self.inner, self.runtime = inner, inner.runtime
+
+    def run(self, *arguments: Any, **options: Any) -> Any:
+        raise ExecutionError("a row is bad")
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def test_a_batch_that_fails_runs_again_request_by_request():
+    runner = batcher(model(doubler(shape=(1, 4))))
+    runner._variants = {size: Broken(variant) for size, variant in runner._variants.items()}
+    timings: list[Timing] = []
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*(asked(runner, number, timings) for number in range(6)))
+
+    for number, [result] in enumerate(asyncio.run(main())):
+        np.testing.assert_array_equal(result, np.full((1, 4), 2 * number))
+    assert [timing.batch for timing in timings] == [1] * 6
+
+
+def test_a_model_that_cannot_be_batched_runs_alone_with_a_warning(tmp_path, caplog):
+    pytest.importorskip("flatbuffers", reason="the package flatbuffers is not installed")
+    for name, network in (("mean", mean_of_all()), ("doubler", doubler(shape=(1, 4)))):
+        tflite.save(network, tmp_path / f"{name}.tflite")
+    settings = ModelSettings(backends=("CpuRef",), batch=4)
+    loader = Loader()
+    mean = loader(ModelSource("mean", "1", str(tmp_path / "mean.tflite"), settings))
+    assert isinstance(mean.runner, Plain)
+    [text] = [record.getMessage() for record in caplog.records]
+    assert text.startswith("model 'mean' runs without batches of 4: ")
+    twice = loader(ModelSource("doubler", "1", str(tmp_path / "doubler.tflite"), settings))
+    assert twice.runner.describe() == "batches of up to 4 rows, after 2 ms at most"
+    for item in (mean, twice):
+        item.retire()
+    loader.close()

@@ -1,0 +1,205 @@
+"""Folders of models, their settings, and models that are loaded, replaced and unloaded while requests run."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interposer.core.errors import ConfigError
+from interposer.serving.folder import ModelSettings, found_in
+from interposer.serving.loading import Loader
+from interposer.serving.options import ServeOptions
+from interposer.serving.repository import Repository
+from interposer.serving.triton_config import TritonConfig, read_config
+from interposer.writers import tflite
+from tests.serving.running import Running, doubler, infer_body, running
+
+pytest.importorskip("flatbuffers", reason="the package flatbuffers is not installed")
+pytestmark = pytest.mark.needs_cpuref
+DEFAULTS = ModelSettings(backends=("CpuRef",))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tflite.save(doubler(shape=(1, 4)), tmp_path / "flat.tflite")
+    for version in ("1", "2", "10"):
+        (tmp_path / "deep" / version).mkdir(parents=True)
+        shutil.copy(tmp_path / "flat.tflite", tmp_path / "deep" / version / "model.tflite")
+    (tmp_path / "notes.txt").write_text("no model")
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def names(folder: Path) -> list[tuple[str, str]]:
+    return [(source.name, source.version) for source in found_in(str(folder))]
+
+
+def test_a_folder_has_flat_files_and_models_with_versions(folder):
+    assert names(folder) == [("deep", "10"), ("flat", "1")]
+
+
+@pytest.mark.parametrize(
+    ("policy", "versions"),
+    [
+        ("latest { num_versions: 2 }", ["10", "2"]),
+        ("all {}", ["10", "2", "1"]),
+        ("specific { versions: [1, 2] }", ["2", "1"]),
+        ("specific: { versions: 1, versions: 10 }", ["10", "1"]),
+    ],
+)
+def test_the_version_policy_of_triton_is_followed(folder, policy, versions):
+    (folder / "deep" / "config.pbtxt").write_text(f'name: "other"\nversion_policy: {{ {policy} }}')
+    assert [item for item in names(folder) if item[0] == "other"] == [("other", version) for version in versions]
+
+
+def test_settings_come_from_toml_files(folder):
+    (folder / "flat.toml").write_text('backends = ["A", "B"]\nbatch = 4\nbatch_delay_ms = 5\nplan = "p.json"\n')
+    (folder / "deep.toml").write_text('versions = "all"\n[shapes]\nx = [2, 4]\n')
+    found = {source.name: source.settings for source in found_in(str(folder), DEFAULTS)}
+    assert found["flat"] == ModelSettings(("A", "B"), str(folder / "p.json"), batch=4, batch_delay=0.005)
+    assert found["deep"] == ModelSettings(("CpuRef",), shapes={"x": [2, 4]}, versions="all")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("backend = 1", "unknown key 'backend'; did you mean 'backends'? (known: backends, plan, shapes, isolate, "
+         "format, batch, batch_delay_ms, versions)"),
+        ("batch = 0", "batch must be a whole number from 1 on, not 0"),
+        ("backends = 'A'", "backends must be a list of ids of backends, not 'A'"),
+        ("versions = 'newest'", "versions must be \"latest\", \"all\", or a list of numbers, not 'newest'"),
+    ],
+)  # fmt: skip
+def test_wrong_settings_are_refused_with_a_sentence(folder, text, message):
+    (folder / "flat.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        names(folder)
+    assert str(caught.value) == f"{folder / 'flat.toml'}: {message}"
+
+
+def test_a_version_without_a_model_is_refused(folder):
+    (folder / "deep" / "10" / "model.tflite").unlink()
+    with pytest.raises(ConfigError) as caught:
+        names(folder)
+    assert str(caught.value) == f"the folder {folder / 'deep' / '10'} has no model, such as model.onnx or model.tflite"
+
+
+def test_the_fields_of_triton_are_read_and_the_others_named(tmp_path):
+    path = tmp_path / "config.pbtxt"
+    path.write_text("""
+        name: "resnet" # a comment
+        platform: "onnxruntime_onnx"
+        max_batch_size: 8
+        input [ { name: "x" data_type: TYPE_FP32 dims: [ 3, -1 ] } ]
+        dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 500 }
+        parameters { key: "a" value: { string_value: 'two ' "parts" } }
+        optimization < graph: { level: 1 }; >
+    """)
+    ignored = ("parameters", "optimization", "dynamic_batching.preferred_batch_size")
+    assert read_config(path) == TritonConfig("resnet", 8, True, 0.0005, "latest", 1, ignored)
+    assert read_config(tmp_path / "none") == TritonConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name", "expected a value, not 'the end'"),
+        ("name: }", "expected a value, not '}'"),
+        ("a { b: 1", "expected the name of a field, not 'the end'"),
+        ("max_batch_size: 1.5", "max_batch_size is not a whole number"),
+        ("max_batch_size: -1", "max_batch_size is not a whole number"),
+        ("version_policy: 3", "version_policy is not a message in braces"),
+        ('a: "x', "unexpected character '\"' in line 1"),
+        ("a {" * 100, "messages are nested too deeply"),
+        ("a: " + "[" * 100, "messages are nested too deeply"),
+    ],
+)
+def test_a_damaged_configuration_is_refused_with_a_sentence(tmp_path, text, message):
+    path = tmp_path / "config.pbtxt"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(path)
+    assert str(caught.value) == f"{path} cannot be read: {message}"
+
+
+@given(st.text(alphabet="a:{}[]<>,;\"'# \n1\\", max_size=40))
+def test_no_configuration_causes_another_error(tmp_path_factory, text):
+    path = tmp_path_factory.getbasetemp() / "any.pbtxt"
+    path.write_text(text)
+    try:
+        read_config(path)
+    except ConfigError as error:
+        assert str(error)
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Running]:
+    for package in ("starlette", "uvicorn", "prometheus_client"):
+        pytest.importorskip(package, reason=f"the package {package} is not installed")
+
+    def repository() -> Repository:
+        return Repository(lambda: found_in(str(folder), DEFAULTS), Loader(2))
+
+    with running(repository, ServeOptions(control=True, token="t")) as result:
+        yield result
+
+
+def control(server: Running, name: str, what: str) -> Any:
+    return server.client.post(f"/v2/repository/models/{name}/{what}", {}, Authorization="Bearer t")
+
+
+def test_models_are_loaded_and_unloaded_on_request(server, folder):
+    infer = "/v2/models/flat/infer"
+    assert server.client.post(infer, infer_body()).status == 200
+    assert server.client.post("/v2/repository/models/flat/unload", {}).status == 401
+    assert control(server, "flat", "unload").status == 200
+    assert server.client.post(infer, infer_body()).json == {"error": "model 'flat' is not loaded"}
+    index = server.client.post("/v2/repository/index", {}).json
+    assert {"name": "flat", "version": "1", "state": "UNAVAILABLE", "reason": "unloaded"} in index
+    assert [item["name"] for item in server.client.post("/v2/repository/index", {"ready": True}).json] == ["deep"]
+    assert control(server, "flat", "load").status == 200
+    assert server.client.post(infer, infer_body()).status == 200
+    assert control(server, "none", "load").json == {"error": "the server has no file for a model 'none'"}
+    assert control(server, "none", "unload").status == 404
+
+
+def test_a_new_version_replaces_the_old_one(server, folder):
+    assert server.client.post("/v2/models/deep/infer", infer_body()).json["model_version"] == "10"
+    shutil.copytree(folder / "deep" / "10", folder / "deep" / "11")
+    assert control(server, "deep", "load").status == 200
+    assert server.client.post("/v2/models/deep/infer", infer_body()).json["model_version"] == "11"
+    assert server.client.post("/v2/models/deep/versions/10/infer", infer_body()).status == 404
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_old_one(server, folder):
+    (folder / "flat.tflite").write_bytes(b"damaged")
+    answer = control(server, "flat", "load")
+    assert answer.status == 400
+    assert str(folder) not in answer.json["error"]
+    assert server.client.post("/v2/models/flat/infer", infer_body()).status == 200
+
+
+def test_no_request_is_lost_while_a_model_is_replaced(server):
+    statuses: list[int] = []
+    stop = threading.Event()
+
+    def send() -> None:
+        while not stop.is_set():
+            statuses.append(server.client.post("/v2/models/flat/infer", infer_body()).status)
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(5):
+        assert control(server, "flat", "load").status == 200
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert set(statuses) == {200}

@@ -1,0 +1,128 @@
+"""The command `interposer serve`: its start, its signals, its logs and its workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from interposer.writers import tflite
+from tests.serving.running import Client, doubler, infer_body, wait_until
+
+for package in ("starlette", "uvicorn", "prometheus_client", "flatbuffers"):
+    pytest.importorskip(package, reason=f"the package {package} is not installed")
+pytestmark = pytest.mark.needs_cpuref
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("models") / "doubler.tflite"
+    tflite.save(doubler(shape=(1, 4)), path)
+    return str(path)
+
+
+@contextmanager
+def started(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start the command and yield the process and its first line; the process is killed at the end."""
+    command = [sys.executable, "-m", "interposer", "serve", "--backends", "CpuRef", "--port", "0", "--no-grpc", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process, process.stdout.readline()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def client_of(line: str) -> Client:
+    return Client(int(re.search(r"http://127.0.0.1:(\d+)", line)[1]))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_server_in_order(file, number):
+    with started(file, "--name", "twice") as (process, line):
+        assert re.fullmatch(r"serving twice at http://127.0.0.1:\d+\n", line)
+        answer = client_of(line).post("/v2/models/twice/infer", infer_body())
+        assert answer.json["outputs"][0]["data"] == [2, 4, 6, 8]
+        process.send_signal(number)
+        assert process.wait(30) == 0
+
+
+def test_json_logs_have_a_line_for_each_request(file):
+    with started(file, "--json-logs", "--metrics-port", "0") as (process, line):
+        client = client_of(line)
+        client.post("/v2/models/doubler/infer", infer_body(id="q1"))
+        client.post("/v2/models/doubler/infer", infer_body(datatype="INT8"))
+        assert client.get("/metrics").status == 404
+        other = Client(int(re.search(r"metrics at http://127.0.0.1:(\d+)", line)[1]))
+        assert b"interposer_requests_total" in other.get("/metrics").body
+        process.send_signal(signal.SIGTERM)
+        lines = [json.loads(text) for text in process.stderr.read().splitlines()]
+    requests = [item for item in lines if item["message"] == "request"]
+    assert [(item["model"], item["code"], item["id"]) for item in requests] == [
+        ("doubler", "OK", "q1"),
+        ("doubler", "INVALID_ARGUMENT", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["{folder}/damaged.tflite"], "damaged.tflite: "),
+        (["{file}", "--backends", "Nobody"], "unknown backend 'Nobody' (known: "),
+        (["{file}", "--port", "{port}"], "the server cannot listen on 127.0.0.1, port {port}: Address already in use"),
+        (["{file}", "{file}"], "two models have the name 'doubler'; a server needs different names"),
+        (["{empty}"], "the folder has no models, such as kws.tflite or kws/1/model.onnx"),
+        (["{file}", "--workers", "2", "--backends", "Nobody"], " did not start; its message is above"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why(file, tmp_path, words, text):
+    (tmp_path / "damaged.tflite").write_bytes(b"damaged")
+    (tmp_path / "empty").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        values = {"folder": tmp_path, "file": file, "port": port, "empty": tmp_path / "empty"}
+        with started(*(word.format(**values) for word in words)) as (process, line):
+            assert process.wait(60) == 2
+            said = process.stderr.read()
+            assert line == ""
+            assert text.format(**values) in said
+            assert "Traceback" not in said
+
+
+def children(process: subprocess.Popen[str]) -> list[int]:
+    return [int(text) for text in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+def test_a_worker_that_dies_is_started_again(file):
+    with started(file, "--workers", "2") as (process, line):
+        assert "with 2 workers" in line
+        client = client_of(line)
+        workers = children(process)
+        assert len(workers) == 2
+        assert all(ask(client) == 200 for _ in range(20))
+        os.kill(workers[0], signal.SIGKILL)
+        wait_until(lambda: len(children(process)) == 2 and workers[0] not in children(process))
+        assert all(ask(client) == 200 for _ in range(20))
+        assert b"interposer_requests_total" in client.get("/metrics").body
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert "worker 0 ended by SIGKILL, and is started again" in process.stderr.read()
+
+
+def ask(client: Client) -> int:
+    try:
+        return client.post("/v2/models/doubler/infer", infer_body()).status
+    except ConnectionError:
+        return 0

@@ -1,0 +1,118 @@
+"""Tensors in shared memory: registration, its limits, inputs and outputs."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from interposer.serving.options import ServeOptions
+from interposer.serving.protocol.errors import ServingError
+from interposer.serving.shared_memory import SharedMemory
+from tests.serving.running import Running, doubler, model, running, serving
+
+pytestmark = pytest.mark.needs_cpuref
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[SharedMemory]:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "key").write_bytes(bytes(range(100)))
+    (tmp_path / "secret").write_bytes(bytes(100))
+    os.symlink(tmp_path / "secret", tmp_path / "shared" / "link")
+    os.mkfifo(tmp_path / "shared" / "pipe")
+    result = SharedMemory(str(tmp_path / "shared"))
+    yield result
+    result.unregister()
+
+
+def refused(function: Any, *arguments: Any) -> str:
+    with pytest.raises(ServingError) as caught:
+        function(*arguments)
+    return str(caught.value)
+
+
+def test_bytes_are_read_and_written_inside_of_a_region(memory, tmp_path):
+    memory.register("r", "/key", 10, 20)
+    assert bytes(memory.read("r", 5, 4)) == bytes([15, 16, 17, 18])
+    memory.write("r", 16, 4, np.array([1, 2], np.uint8))
+    assert (tmp_path / "shared" / "key").read_bytes()[24:30] == bytes([24, 25, 1, 2, 28, 29])
+    assert memory.status() == [{"name": "r", "key": "/key", "offset": 10, "byte_size": 20}]
+    memory.unregister("r")
+    assert memory.status() == []
+
+
+@pytest.mark.parametrize("key", ["", "/", "..", "a/b", "../secret", "/../secret", "a\0b", 5, None, "x" * 300])
+def test_a_key_is_a_name_and_never_a_path(memory, key):
+    assert refused(memory.register, "r", key, 0, 1) == "the key of the region is not a name of shared memory"
+
+
+@pytest.mark.parametrize("key", ["none", "link", "\udc80"])
+def test_a_key_without_memory_is_refused(memory, key):
+    assert refused(memory.register, "r", key, 0, 1).endswith("cannot be opened")
+
+
+@pytest.mark.parametrize(("offset", "size"), [(0, 101), (100, 1), (1, 100), (1 << 62, 1 << 62), (50, 51)])
+def test_a_region_is_inside_of_its_file(memory, offset, size):
+    text = f"the shared memory 'key' does not have {size} bytes at offset {offset}"
+    assert refused(memory.register, "r", "key", offset, size) == text
+    assert refused(memory.register, "r", "pipe", 0, 0).startswith("the shared memory 'pipe' ")
+
+
+@pytest.mark.parametrize("size", [-1, 1.0, True, "1", None, 1 << 63])
+def test_a_size_is_a_whole_number(memory, size):
+    assert (
+        refused(memory.register, "r", "key", 0, size) == "the byte_size of the region is not a whole number from 0 on"
+    )
+
+
+def test_reads_and_writes_outside_of_a_region_are_refused(memory, tmp_path):
+    memory.register("r", "key", 10, 20)
+    assert refused(memory.register, "r", "key", 0, 1) == "the shared memory region 'r' is registered already"
+    assert refused(memory.read, "s", 0, 1) == "no shared memory region 's' is registered"
+    assert refused(memory.read, "r", 0, 21) == "the region 'r' has 20 bytes, not 21 at offset 0"
+    assert refused(memory.read, "r", 1 << 62, 1 << 62).startswith("the region 'r' has 20 bytes")
+    array = np.zeros(5, np.uint8)
+    assert refused(memory.write, "r", 0, 4, array) == "the output needs 5 bytes, and 4 of the region 'r' are for it"
+    os.truncate(tmp_path / "shared" / "key", 12)
+    assert refused(memory.read, "r", 0, 20) == "the region 'r' was made smaller after its registration"
+    assert refused(memory.write, "r", 0, 20, array) == "the region 'r' was made smaller after its registration"
+
+
+@pytest.fixture
+def server() -> Iterator[Running]:
+    for package in ("starlette", "uvicorn", "prometheus_client"):
+        pytest.importorskip(package, reason=f"the package {package} is not installed")
+    with running(serving({"doubler": model(doubler())}), ServeOptions(shared_memory=True, token="abc")) as result:
+        yield result
+
+
+def test_inputs_and_outputs_can_be_in_shared_memory(server):
+    key = f"interposer-test-{os.getpid()}"
+    path = Path("/dev/shm", key)
+    path.write_bytes(struct.pack("<4f", 1, 2, 3, 4) + bytes(16))
+    client, token = server.client, {"Authorization": "Bearer abc"}
+    try:
+        register = "/v2/systemsharedmemory/region/r/register"
+        body = {"key": f"/{key}", "offset": 0, "byte_size": 32}
+        assert client.post(register, body).status == 401
+        assert client.post(register, body, Authorization="Bearer abd").status == 401
+        assert client.post(register, body, **token).status == 200
+        assert client.get("/v2/systemsharedmemory/status", **token).json == [{"name": "r", **body}]
+        there = {"shared_memory_region": "r", "shared_memory_byte_size": 16}
+        item = {"name": "x", "datatype": "FP32", "shape": [1, 4], "parameters": there}
+        outputs = [{"name": "y", "parameters": {**there, "shared_memory_offset": 16}}]
+        answer = client.post("/v2/models/doubler/infer", {"inputs": [item], "outputs": outputs})
+        assert answer.json["outputs"] == [
+            {"name": "y", "datatype": "FP32", "shape": [1, 4], "parameters": {**there, "shared_memory_offset": 16}}
+        ]
+        assert struct.unpack("<8f", path.read_bytes()) == (1, 2, 3, 4, 2, 4, 6, 8)
+        assert client.post("/v2/systemsharedmemory/region/r/unregister", {}, **token).status == 200
+        assert client.post("/v2/models/doubler/infer", {"inputs": [item]}).status == 400
+    finally:
+        path.unlink()
