@@ -57,8 +57,8 @@ class SharedMemory:
                 raise ServingError(Status.INVALID, f"the {title} of the region is not a whole number from 0 on")
         file = self._opened(key)
         try:
-            found = os.fstat(file)
-            if not stat.S_ISREG(found.st_mode) or size > found.st_size or offset > found.st_size - size:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode) or size > status.st_size or offset > status.st_size - size:
                 raise ServingError(
                     Status.INVALID, f"the shared memory {key[:200]!r} does not have {size} bytes at offset {offset}"
                 )

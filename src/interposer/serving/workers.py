@@ -104,7 +104,7 @@ class Workers:
         worker.is_ready = threading.Event()
         worker.process = subprocess.Popen(
             self._command(list(ports)),
-            stdin=subprocess.PIPE,  # its end tells the worker that this process is gone
+            stdin=subprocess.PIPE,  # it ends when this process is gone
             stdout=subprocess.PIPE,
             env=environment,
             text=True,
