@@ -2,8 +2,8 @@
 
     python benchmarks/serving_client.py KIND PORT MODEL CONCURRENCY SECONDS BODY
 
-KIND is "binary", "json" or "grpc"; BODY is a file with the bytes of the request: for HTTP, the length of the JSON object
-in the first 8 bytes, and 0 if the body is only JSON. All connections are opened, and one request is sent on each of them,
+KIND is "binary", "json" or "grpc". BODY is a file with the bytes of the request. For HTTP, the first 8 bytes are the length
+of the JSON object, or 0 if the body is only JSON. All connections are opened, and one request is sent on each of them,
 before the time begins.
 """
 

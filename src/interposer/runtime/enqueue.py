@@ -42,10 +42,15 @@ def run_watched(
 ) -> dict[int, Any]:
     """Run once as `run` does, and stop at the deadline of `control` if it has one, even if a layer hangs.
 
-    The run is then in a separate thread, which is abandoned at the deadline.
+    The run is then in a separate thread, which is abandoned at the deadline. It is in this thread if another one
+    watches the deadline, and nothing but the result is written.
     """
     if control is None or control.deadline is None:
         return run(loaded, inputs, outputs, None, control)
+    if control.is_watched and outputs is None:
+        control.abandon = loaded.give_up
+        control.check_waiting("a free thread")
+        return run(loaded, inputs, None, None, control)
     return _run_apart(loaded, inputs, outputs, control)
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any
 
@@ -23,7 +23,8 @@ class RunControl:
     A layer that is already running is not interrupted.
 
     `thread` is the id of the thread that created the control, which recorders of profiles count as the one that began
-    the run.
+    the run. `is_watched` says that another thread ends the run at its deadline, and calls `abandon`, which the run has
+    set, if a layer hangs.
 
     Args:
         deadline: seconds from now, greater than 0; None means no deadline.
@@ -38,6 +39,8 @@ class RunControl:
         self._cancelled = threading.Event()
         self._at: dict[int, tuple[Layer, str]] = {}
         self.given_up = False
+        self.is_watched = False
+        self.abandon: Callable[[RunControl], None] | None = None
         self.thread = threading.get_ident()
 
     @property
@@ -133,8 +136,10 @@ class PendingRun(Future[Any]):
         """
         self._attempts += 1
         if self._attempts > 1 and self._control.deadline is not None:
+            is_watched = self._control.is_watched
             self._control = RunControl(self._control.deadline)
-            if self._is_unwanted:  # `cancel` may have stopped the attempt before
+            self._control.is_watched = is_watched
+            if self._is_unwanted or self.done():  # `cancel` or `end_late` may have stopped the attempt before
                 self._control.cancel()
         return self._control
 
@@ -143,6 +148,26 @@ class PendingRun(Future[Any]):
         """The time of `time.monotonic` at which the deadline of the current attempt passes; infinite without one."""
         remaining = self._control.remaining
         return math.inf if remaining is None else time.monotonic() + remaining
+
+    @property
+    def is_watched(self) -> bool:
+        """True if `end_late` ends the run at its deadline, and not the thread that runs it."""
+        return self._control.is_watched
+
+    def end_late(self) -> bool:
+        """End a run that has begun with the error of a missed deadline; return False if it has ended already.
+
+        The thread of the run goes on until its current layer has ended, on memory that nothing else uses.
+        """
+        control = self._control
+        try:
+            self.set_exception(control.late())
+        except InvalidStateError:
+            return False
+        control.cancel()
+        if control.abandon is not None:
+            control.abandon(control)
+        return True
 
     def expire(self) -> None:
         """End a run that has not begun with the error of a missed deadline."""
@@ -157,12 +182,13 @@ class Workers:
     """A pool of daemon threads that run submitted tasks in order of submission. Thread-safe.
 
     Threads are created on demand, `limit` at most. They do not keep the process alive. One more thread ends tasks whose
-    deadline passes while they wait for a thread; it is created with the first deadline.
+    deadline has passed; it is created with the first deadline. A thread that hangs beyond a deadline is replaced.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._tasks: deque[tuple[PendingRun, Callable[[], Any]]] = deque()
+        self._watched: set[PendingRun] = set()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._earlier = threading.Condition(self._lock)
@@ -175,17 +201,26 @@ class Workers:
         """The largest number of tasks that run concurrently."""
         return self._limit
 
-    def submit(self, work: Callable[[Callable[[], RunControl]], Any], deadline: float | None = None) -> PendingRun:
+    def submit(
+        self,
+        work: Callable[[Callable[[], RunControl]], Any],
+        deadline: float | None = None,
+        *,
+        repeats: bool = False,
+    ) -> PendingRun:
         """Schedule the work on a thread; return a future of its result.
 
         Args:
             work: called with a function that returns the control of the next attempt to run.
             deadline: seconds from now after which the task fails, whether it has begun or not; None means no deadline.
+            repeats: whether `work` goes on after an attempt that was too late. It must then notice this itself.
 
         Raises:
             InvalidArgumentError: the runtime is closed, or the deadline is not a number of seconds above 0.
         """
-        run = PendingRun(RunControl(deadline))
+        control = RunControl(deadline)
+        control.is_watched = deadline is not None and not repeats
+        run = PendingRun(control)
         with self._lock:
             if self._closed:
                 raise InvalidArgumentError("the runtime is closed, and runs nothing that is submitted")
@@ -193,8 +228,7 @@ class Workers:
             if deadline is not None:
                 self._wake_by(run.stops)
             if self._idle < len(self._tasks) and self._threads < self._limit:
-                self._threads += 1
-                threading.Thread(target=self._serve, name="interposer-worker", daemon=True).start()
+                self._start_thread()
             self._changed.notify()
         return run
 
@@ -220,12 +254,31 @@ class Workers:
                 late = [task for task in self._tasks if task[0].stops <= now]
                 for task in late:
                     self._tasks.remove(task)
-                self._wakes = min((run.stops for run, _ in self._tasks), default=math.inf)
-                if not late:
+                hanging = [run for run in self._watched if run.stops <= now]
+                self._watched.difference_update(hanging)
+                waiting = [*(run for run, _ in self._tasks), *self._watched]
+                self._wakes = min((run.stops for run in waiting), default=math.inf)
+                if not (late or hanging):
+                    del waiting  # not to keep their results while waiting
                     self._earlier.wait(min(self._wakes - now, threading.TIMEOUT_MAX))
+                    continue
             for run, _ in late:
                 run.expire()
-            del late
+            for run in hanging:
+                if run.end_late():
+                    self._replace_thread()
+            late, hanging, waiting = [], [], []
+
+    def _replace_thread(self) -> None:
+        """Start a thread in place of one that hangs, which ends when its run returns."""
+        with self._lock:
+            self._threads -= 1
+            if self._tasks and self._idle < len(self._tasks):
+                self._start_thread()
+
+    def _start_thread(self) -> None:
+        self._threads += 1
+        threading.Thread(target=self._serve, name="interposer-worker", daemon=True).start()
 
     def _serve(self) -> None:
         while True:
@@ -237,8 +290,15 @@ class Workers:
                     self._threads -= 1
                     return
                 run, work = self._tasks.popleft()
-            run.began = time.monotonic()
-            _settle(run, work)
+                run.began = time.monotonic()
+                begins = run.set_running_or_notify_cancel()
+                if begins and run.is_watched:
+                    self._watched.add(run)
+            if begins and not _finish(run, work):
+                return  # another thread has taken the place of this one
+            if run.is_watched:
+                with self._lock:
+                    self._watched.discard(run)
             del run, work  # release their memory before waiting for the next task
 
     def close(self) -> None:
@@ -250,14 +310,22 @@ class Workers:
 
 
 def _settle(run: Future[Any], work: Callable[[], Any]) -> None:
-    if not run.set_running_or_notify_cancel():
-        return
+    if run.set_running_or_notify_cancel():
+        _finish(run, work)
+
+
+def _finish(run: Future[Any], work: Callable[[], Any]) -> bool:
+    """Set the result of a run that has begun; return False if another thread has set an error at its deadline."""
     try:
-        result = work()
-    except BaseException as error:
-        run.set_exception(error)
-    else:
-        run.set_result(result)
+        try:
+            result = work()
+        except BaseException as error:
+            run.set_exception(error)
+        else:
+            run.set_result(result)
+    except InvalidStateError:
+        return False
+    return True
 
 
 def run_within(control: RunControl, work: Callable[[], Any], give_up: Callable[[RunControl], None]) -> Any:

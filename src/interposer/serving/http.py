@@ -46,9 +46,9 @@ def http_app(core: Core, *, metrics: bool = True) -> Any:
     except ImportError:
         raise MissingDependencyError("starlette", "serve", "the server") from None
     api = _Api(core)
-    routes = [Route(path, _guarded(handler), methods=[method]) for method, path, handler in api.routes(metrics)]
     infer = _Infer(core)
-    routes += [Route(f"{path}/infer", infer, methods=["POST"]) for path in _MODEL]
+    routes = [Route(f"{path}/infer", infer, methods=["POST"]) for path in _MODEL]  # first, as they are sought in order
+    routes += [Route(path, _guarded(handler), methods=[method]) for method, path, handler in api.routes(metrics)]
     return Starlette(routes=routes, exception_handlers={HTTPException: _wrong_path}, lifespan=_lifespan(core))
 
 

@@ -72,6 +72,8 @@ class Repository:
         return result
 
     def _absent(self, name: str) -> ServingError:
+        if self._is_loading:
+            return ServingError(Status.UNAVAILABLE, "the server still loads its models", retry_after=1)
         if any(known == name for known, _ in self._reasons):
             return ServingError(Status.UNAVAILABLE, f"model {name!r} is not loaded")
         return ServingError(Status.NOT_FOUND, f"unknown model {name[:200]!r}{did_you_mean(name, self._models)}")

@@ -740,14 +740,17 @@ class Model:
         if named or inputs is None:
             inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline", "signature"))
         names = None if outputs is None else requested_names(outputs)
+        submit, repeats = self.runtime.workers.submit, self._choice.fallback is True
         if names is None:
-            return self.runtime.workers.submit(partial(self._run_watched, inputs, outputs), deadline)
+            return submit(partial(self._run_watched, inputs, outputs), deadline, repeats=repeats)
         if set(names) <= self.outputs.keys():
-            return self.runtime.workers.submit(
-                lambda controls: self._in_order(names, self._run_watched(inputs, None, controls)), deadline
+            return submit(
+                lambda controls: self._in_order(names, self._run_watched(inputs, None, controls)),
+                deadline,
+                repeats=repeats,
             )
         other, value = self._for(names), self._unbound(inputs)
-        return self.runtime.workers.submit(partial(other._run_watched, value, None), deadline)
+        return submit(partial(other._run_watched, value, None), deadline, repeats=repeats)
 
     async def run_async(
         self,
