@@ -2,9 +2,9 @@
 
     python benchmarks/serving_client.py KIND PORT MODEL CONCURRENCY SECONDS BODY
 
-KIND is "binary", "json" or "grpc". BODY is a file with the bytes of the request. For HTTP, the first 8 bytes are the length
-of the JSON object, or 0 if the body is only JSON. All connections are opened, and one request is sent on each of them,
-before the time begins.
+KIND is "binary", "json" or "grpc". BODY is a file with the bytes of the request. For HTTP, its first 8 bytes are the
+length of the JSON object, or 0 if the body is only JSON. All connections are opened, and one request is sent on each of
+them, before the time begins.
 """
 
 from __future__ import annotations
