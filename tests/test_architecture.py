@@ -84,7 +84,7 @@ HOMES: dict[str, set[str]] = {
     "opentelemetry": {"serving.tracing"},
     "onnxruntime": {"backends.engines.onnxruntime"},
     "openvino": {"backends.engines.openvino"},
-    "torch": {"backends.engines.torch", "frontends.torch"},
+    "torch": {"backends.engines.torch", "frontends.torch", "session.torch"},
     "onnx": {"frontends.onnx", "session.onnx_backend", "writers.onnx"},
     "PIL": {"kernels.images", "session.images"},
     "prometheus_client": {"serving.metrics"},
@@ -272,9 +272,16 @@ CYCLES: dict[frozenset[str], str] = {
     frozenset(
         {"ir.graph", "ir.printer", "ir.stored"}
     ): "`str` prints a Graph and pickle stores it; both read its layers",
-    frozenset({"session.load", "session.model", "session.network_cache", "session.pickled"}): (
-        "a pickled Model is loaded again by `load`, which creates models"
-    ),
+    frozenset(
+        {
+            "session.load",
+            "session.model",
+            "session.network_cache",
+            "session.pickled",
+            "session.torch.loading",
+            "session.torch.program_model",
+        }
+    ): ("a pickled Model is loaded again by `load`, which creates models"),
 }
 """Modules that import each other, and the reason; docs/architecture.md lists the same cycles."""
 

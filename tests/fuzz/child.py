@@ -1,7 +1,7 @@
 """Loads and runs damaged variants of one model, one line of JSON for each: what became of it.
 
-Started as ``python child.py MODEL SEED FIRST LAST bytes|structure|fields BACKENDS``, in a process of its own, so that a
-crash, a hang or hunger for memory is seen from outside.
+Started as ``python child.py MODEL SEED FIRST LAST bytes|structure|fields|programs BACKENDS``, in a process of its own,
+so that a crash, a hang or hunger for memory is seen from outside.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import interposer as ip
 from tests.damage import damaged_structure, damaged_variants
+from tests.fuzz.damaged_programs import damaged_programs
 from tests.fuzz.damaged_protos import damaged_protos
 from tests.fuzz.weights import weights_of
 
@@ -60,12 +61,12 @@ def variants(path: Path, count: int, seed: int, kind: str) -> Any:
     data = path.read_bytes()
     if kind == "structure":
         return damaged_structure(data, weights_of(path), count, seed)
-    return {"bytes": damaged_variants, "fields": damaged_protos}[kind](data, count, seed)
+    return {"bytes": damaged_variants, "fields": damaged_protos, "programs": damaged_programs}[kind](data, count, seed)
 
 
 def main(path: Path, seed: int, first: int, last: int, kind: str, backends: Sequence[str]) -> None:
     """Go through the variants numbered `first` to `last`, `last` left out."""
-    format = path.suffix.lstrip(".")
+    format = path.suffix.lstrip(".").replace("pt2", "torch")
     for name, data in itertools.islice(variants(path, last, seed, kind), first, last):
         print(json.dumps({"starting": name}), flush=True)
         faulthandler.dump_traceback_later(PATIENCE, exit=True)

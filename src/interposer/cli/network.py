@@ -90,7 +90,7 @@ def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFE
     parser.add_argument(
         "network",
         type=network_path,
-        help="the file: .tflite, .onnx, .armnn, .prototxt, .json for NNAPI, or the text form",
+        help="the file: .tflite, .onnx, .pt2, .armnn, .prototxt, .json for NNAPI, or the text form",
     )
     parser.add_argument("--backends", type=backend_ids, metavar="A,B", help=backends)
     add_source_arguments(parser)

@@ -54,6 +54,8 @@ class BoundRun:
     copied; all others are copied in each call. The content of the inputs may change between calls, and each call
     overwrites the outputs. Calls must not overlap: create one bound run per thread. The memory is in use until `close`,
     the end of a ``with`` block, or until the model is closed.
+
+    `before_each` is called before each run, and returns True if the model has unloaded the network that was bound.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class BoundRun:
         self._model, self._is_placed_anew = model, is_placed_anew
         self._imports: tuple[ImportedTensors, ImportedTensors] | None = None
         self._closed = False
+        self.before_each: Callable[[], bool] | None = None
         self._events = len(model.events)  # read before the arrays are imported for the current placement
         with suppress(MemoryImportError):
             self._import()
@@ -81,6 +84,8 @@ class BoundRun:
             ExecutionError: the model is closed; or a layer failed, and fallback is disabled or no other backend is
                 left.
         """
+        if self.before_each is not None and self.before_each():
+            self._quick = None
         quick, before = self._quick, self._events
         if quick is not None:
             try:

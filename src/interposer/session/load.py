@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from interposer.core.errors import expect, memory_to
 from interposer.frontends.template import Values
@@ -21,7 +22,7 @@ from interposer.session.network_cache import Keeper
 from interposer.session.pickled import Origin
 from interposer.session.placement.plan import Plan
 from interposer.session.shapes import Shapes
-from interposer.session.source import Reading, Source, content_of, read_source
+from interposer.session.source import Reading, Source, content_of, is_torch, read_source
 from interposer.session.variants import Blueprint
 
 __all__ = ["default_runtime", "load"]
@@ -63,11 +64,13 @@ def load(
 
     Args:
         source: a path, an open binary file (read from its position to its end, and left open), the bytes of a file, a
-            `Network`, an `onnx.ModelProto`, the result of `frontends.onnx.template`, or an NNAPI document (a mapping).
+            `Network`, an `onnx.ModelProto`, a `torch.export.ExportedProgram`, the result of `frontends.onnx.template`,
+            or an NNAPI document (a mapping). The model of an exported program, or of a file of `torch.export.save`, is
+            called as the module: see `session.torch.ProgramModel`.
         backends: backend ids in order of preference, or one id as a string. None means all that are available, CpuRef
             last. "auto" (in any case) measures which backend is fastest for which part of the network, engines
             included, and caches the placement; see `session.placement.place`.
-        format: "armnn", "caffe", "nnapi", "onnx", "tensorflow", "text" or "tflite"; None detects the
+        format: "armnn", "caffe", "nnapi", "onnx", "tensorflow", "text", "tflite" or "torch"; None detects the
             format from the content.
         options: options of the optimizer.
         runtime: the runtime that loads the network; None means the default runtime.
@@ -108,15 +111,23 @@ def load(
     reading.check()
     origin = Origin.of(source, reading._asdict())
     with memory_to("load the network"):
-        if measured:
+        if is_torch(source, format):
+            model = _load_program(source, reading, runtime, ids, options, limits, fallback, plan)
+        elif measured:
             network = read_source(source, reading)
             model = Model(network, runtime, ids, options, limits, fallback, plan)
         else:
             with _collector_paused(), inferences_remembered():
                 model = _load(source, reading, ids, options, runtime, limits, fallback)
-    if isinstance(origin.source, str) or model.needed_values or model._blueprint.templates:
+    if isinstance(origin.source, str) or model.needed_values or model._blueprint.templates or model.needs_origin:
         model._origin = origin  # otherwise the network is enough for pickling, and the content can be freed
     return model
+
+
+def _load_program(source: Source, reading: Reading, *others: Any) -> Model:
+    from interposer.session.torch.loading import load_program  # noqa: PLC0415 - only programs of PyTorch need it
+
+    return load_program(source, reading, *others)
 
 
 def _load(

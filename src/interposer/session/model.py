@@ -98,6 +98,9 @@ class Model:
     `copy.deepcopy` create another model on the same runtime, which must be closed separately.
     """
 
+    needs_origin: bool = False
+    """True if a pickle of the model needs the source that it was loaded from, as its network is not enough."""
+
     def __init__(
         self,
         network: Network | Template | KnownBlueprint,

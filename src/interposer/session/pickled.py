@@ -69,7 +69,7 @@ def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
     if origin is not None and isinstance(origin.source, str):
         return _from_path, (origin.source, _unchanged(origin), {**origin.reading, **how})
     network = model._blueprint.network
-    if network is not None and (origin is None or not model._blueprint.templates):
+    if network is not None and (origin is None or not (model._blueprint.templates or model.needs_origin)):
         return _from_network, (network, model._blueprint.usual_shapes, how)
     if origin is None:
         raise InvalidArgumentError(f"the model {model.name!r} was made of a template, which cannot be pickled")
@@ -79,8 +79,13 @@ def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
 def _plain(source: Any) -> Any:
     """Return the source of a model in a form that pickle supports: other kinds of buffers become bytes.
 
-    Any other source, such as bytes or a message of onnx, is returned unchanged. A path is pickled elsewhere.
+    An exported program of PyTorch becomes the content of its file. Any other source, such as bytes or a message of
+    onnx, is returned unchanged. A path is pickled elsewhere.
     """
+    if type(source).__name__ == "ExportedProgram":
+        from interposer.session.torch.loading import saved_program  # noqa: PLC0415 - it imports PyTorch
+
+        return saved_program(source)
     return bytes(source) if isinstance(source, bytearray | memoryview) else source
 
 

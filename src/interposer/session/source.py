@@ -15,6 +15,7 @@ from interposer.core.files import check_regular, reason_of
 from interposer.formats.armnn.recognition import is_armnn
 from interposer.formats.caffe import is_caffe
 from interposer.formats.foreign import foreign
+from interposer.formats.pytorch import is_zip, kind_of_archive, not_a_program, not_an_archive
 from interposer.formats.tensorflow import is_saved_model, is_tensorflow, missing
 from interposer.frontends.template import Template, Values
 from interposer.ir.inference import infer_graph
@@ -25,16 +26,27 @@ from interposer.session.requested import ending_at
 from interposer.session.shapes import Shapes, bound
 from interposer.session.values import with_values
 
-__all__ = ["FORMATS", "Reading", "Source", "content_of", "files_of_weights", "read_network", "read_source"]
+__all__ = [
+    "FORMATS",
+    "Reading",
+    "Source",
+    "content_of",
+    "files_of_weights",
+    "is_torch",
+    "read_network",
+    "read_source",
+]
 
 Source: TypeAlias = (
     "str | os.PathLike[str] | BinaryIO | bytes | bytearray | memoryview"
-    " | Network | Template | Mapping[str, Any] | ModelProto"
+    " | Network | Template | Mapping[str, Any] | ModelProto | ExportedProgram"
 )
 ModelProto: TypeAlias = Any
 """An `onnx.ModelProto`."""
-FORMATS: Final = ("armnn", "caffe", "nnapi", "onnx", "tensorflow", "text", "tflite")
-_FORMATS_BY_SUFFIX: Final = {"pbtxt": "tensorflow", "prototxt": "caffe", "caffemodel": "caffe"}
+ExportedProgram: TypeAlias = Any
+"""A `torch.export.ExportedProgram`."""
+FORMATS: Final = ("armnn", "caffe", "nnapi", "onnx", "tensorflow", "text", "tflite", "torch")
+_FORMATS_BY_SUFFIX: Final = {"pbtxt": "tensorflow", "prototxt": "caffe", "caffemodel": "caffe", "pt2": "torch"}
 _HEAD: Final = 4096
 """How many bytes of a file are read to recognize its format."""
 
@@ -100,7 +112,7 @@ def read_network(
     stand_in: bool = False,
     subgraph: int = 0,
 ) -> Network:
-    """Return the network of a file or its bytes, of a `Network`, or of an NNAPI document.
+    """Return the network of a file or its bytes, of a `Network`, an exported program, or an NNAPI document.
 
     Dimensions that a TFLite file leaves open get the sizes that the file stores as an example. To get the network with
     open dimensions, use `Model.network` of a loaded model.
@@ -214,12 +226,48 @@ def _read(source: Any, reading: Reading) -> Network | Template:
         return _built(source, format, shapes)
     if type(source).__name__ == "ModelProto" and format in {None, "onnx"}:
         format = "onnx"
+    elif _is_program(source) and format in {None, "torch"}:
+        format = "torch"
     elif not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         raise InvalidArgumentError(
             f"a model must be a path, an open file, bytes or a Network, not {type(source).__name__}"
         )
     source = os.fsdecode(source) if isinstance(source, os.PathLike) else source
     return _load(format or _format_of(source), source, reading)
+
+
+def _is_program(source: Any) -> bool:
+    """Return True for an exported program of PyTorch, which is recognized without importing PyTorch."""
+    kind = type(source)
+    return kind.__name__ in {"ExportedProgram", "Program"} and kind.__module__.startswith(_PROGRAM_MODULES)
+
+
+_PROGRAM_MODULES: Final = ("torch.export", "interposer.frontends.torch")
+
+
+def is_torch(source: Any, format: str | None) -> bool:
+    """Return True if a source is an exported program of PyTorch, or a file with one.
+
+    `format` is the format that the caller has named, or None.
+    """
+    if format is not None or _is_program(source):
+        return format in {None, "torch"} and (format == "torch" or _is_program(source))
+    if not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
+        return False
+    if isinstance(source, str | os.PathLike) and not os.path.isfile(source):
+        return False
+    head = _head(source) if isinstance(source, str | os.PathLike) else bytes(source[:4])
+    return _kind_of_archive(source, head) in _PROGRAMS
+
+
+_PROGRAMS: Final = ("program", "old program")
+
+
+def _kind_of_archive(source: Any, head: bytes) -> str | None:
+    """Return the kind of an archive of PyTorch that begins with `head`, or None; see `kind_of_archive`."""
+    if not is_zip(head):
+        return None
+    return kind_of_archive(os.fsdecode(source) if isinstance(source, str | os.PathLike) else source)
 
 
 def _kind(source: Any) -> str:
@@ -350,6 +398,12 @@ def _onnx(source: Any, reading: Reading) -> Template:
     return onnx.template(source, shapes=reading.shapes, inputs=reading.inputs or (), outputs=reading.outputs)
 
 
+def _torch(source: Any, reading: Reading) -> Template:
+    from interposer.frontends import torch  # noqa: PLC0415
+
+    return torch.template(source, shapes=reading.shapes)
+
+
 def _text(source: Any, reading: Reading) -> Network:
     """Read a network in the text format from a path or from bytes, with the shapes of `reading`, and return it."""
     path = None if isinstance(source, bytes | bytearray | memoryview) else str(source)
@@ -378,6 +432,7 @@ _READERS: Final[Mapping[str, Callable[[Any, Reading], Network | Template]]] = {
     "tensorflow": _tensorflow,
     "text": _text,
     "tflite": _tflite,
+    "torch": _torch,
 }
 
 
@@ -389,7 +444,10 @@ def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
     else:
         head = _head(source)
         path = Path(source)
-    message = foreign(head)
+    kind = _kind_of_archive(source, head)
+    if kind in _PROGRAMS:
+        return "torch"
+    message = not_a_program(kind) or not_an_archive(head) or foreign(head)
     if message is not None:
         raise ParseError(message, path=str(path) if path is not None else None)
     format = _format_of_content(head, partial(_piece, source))

@@ -195,7 +195,9 @@ def _source(program: Any, spec: Any, mutated: Mapping[str, str]) -> Source:
         if spec.target not in stored:
             raise ParseError(f"the program has no tensor {spec.target!r}")
         tensor = stored[spec.target]
-        return StateBuffer(mutated[spec.target], tensor) if spec.target in mutated else Weight(spec.target, tensor)
+        if spec.target in mutated:  # a copy, as the module may go on changing its buffer
+            return StateBuffer(mutated[spec.target], tensor.detach().clone())
+        return Weight(spec.target, tensor)
     if spec.kind.name == "TOKEN":
         return Fixed(None)
     raise ParseError(f"the input {spec.arg.name!r} is an object of type {spec.kind.name}; tensors are supported")

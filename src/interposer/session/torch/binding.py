@@ -1,0 +1,168 @@
+"""The arguments of a call as a PyTorch module takes them, bound to the inputs of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from interposer.core.errors import BindingError, did_you_mean
+from interposer.frontends.torch.package import pytree, torch
+from interposer.frontends.torch.program import Program
+from interposer.session.torch.arrays import array_of, tensor_of
+
+__all__ = ["Binding", "bound_arguments", "has_tensors", "structured"]
+
+
+class Binding:
+    """The arguments of one call: `leaves` are the values in the order of the program's flat arguments."""
+
+    def __init__(self, program: Program, leaves: Sequence[Any]) -> None:
+        self._program, self.leaves = program, leaves
+
+    def inputs(self) -> dict[str, Any]:
+        """Return the inputs of the network by name, with arrays in place of tensors.
+
+        Raises:
+            BindingError: a value differs from one that the export has baked in, or a tensor cannot be read.
+        """
+        result = dict[str, Any]()
+        for argument, value in zip(self._program.arguments, self.leaves, strict=True):
+            if not argument.name:
+                _check_baked(argument.value, value)
+            else:
+                result[argument.name] = _input(argument.name, value)
+        return result
+
+    def write_back(self, outputs: Mapping[str, Any]) -> None:
+        """Write new values to the arguments that the program changes in place.
+
+        `outputs` are the outputs of the network by name.
+
+        Raises:
+            BindingError: an argument that is changed is neither a tensor nor an array that can be written to.
+        """
+        places = {argument.name: value for argument, value in zip(self._program.arguments, self.leaves, strict=True)}
+        for name, output in self._program.mutated_inputs.items():
+            _overwrite(name, places[name], outputs[output])
+
+
+def _input(name: str, value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return array_of(value, f"input {name!r}")
+    if value is None:
+        raise BindingError(f"None was given for input {name!r}; the program was exported with a tensor")
+    return value
+
+
+def _check_baked(known: Any, value: Any) -> None:
+    if known is value:
+        return
+    same = type(known) is type(value) and not isinstance(value, torch.Tensor) and known == value
+    if not same:
+        shown = "a tensor" if isinstance(value, torch.Tensor | np.ndarray) else repr(value)
+        raise BindingError(f"{shown} was given for an argument that was exported as {known!r}; export the module again")
+
+
+def _overwrite(name: str, target: Any, value: Any) -> None:
+    if isinstance(target, torch.Tensor):
+        with torch.no_grad():
+            target.copy_(tensor_of(value, is_complex=target.dtype.is_complex))
+    elif isinstance(target, np.ndarray) and target.flags.writeable:
+        np.copyto(target, value)
+    else:
+        raise BindingError(
+            f"the program changes its argument {name!r} in place; give a tensor or an array that can be written to"
+        )
+
+
+def bound_arguments(program: Program, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Binding:
+    """Return the binding for a call ``module(*args, **kwargs)``.
+
+    Positional arguments may be given by keyword, and keyword arguments by position. `names` are the names of the
+    module's arguments, as far as they were used in the export. An argument that the export did not use may be None.
+
+    Raises:
+        BindingError: arguments are missing, unknown or given twice, or have another structure than in the export.
+    """
+    positional, keywords = program.in_spec.children()
+    keys = list(keywords.context)
+    known = [*names[: positional.num_children], *keys] if len(names) >= positional.num_children else []
+    arguments = _by_name(known, positional.num_children, keys, args, kwargs)
+    leaves = list[Any]()
+    for name, spec in zip(arguments, [*positional.children(), *(_child(keywords, key) for key in keys)], strict=True):
+        leaves += _flat(name, spec, arguments[name])
+    return Binding(program, leaves)
+
+
+def _child(spec: Any, key: str) -> Any:
+    return spec.children()[list(spec.context).index(key)]
+
+
+def _by_name(
+    known: Sequence[str], count: int, keys: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments by name, in the order of the export."""
+    names = list(known) or [*(f"argument {index}" for index in range(count)), *keys]
+    result = dict(zip(names, args, strict=False))
+    if any(item is not None for item in args[len(names) :]):
+        raise BindingError(f"{len(args)} arguments were given; the program takes {len(names)} ({_listed(names)})")
+    for name, value in kwargs.items():
+        if name in result:
+            raise BindingError(f"the argument {name!r} was given twice, by position and by keyword")
+        if name in names:
+            result[name] = value
+        elif value is not None:
+            raise BindingError(
+                f"the program has no argument {name!r}{did_you_mean(name, names)} (it has: {_listed(names)})"
+            )
+    missing = [name for name in names if name not in result]
+    if missing:
+        raise BindingError(f"no value was given for {_listed(missing)}")
+    return {name: result[name] for name in names}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"
+
+
+def _flat(name: str, spec: Any, value: Any) -> list[Any]:
+    """Return the leaves of an argument, which must have the structure that the export has seen."""
+    if spec.is_leaf():
+        return [value]
+    try:
+        return list(spec.flatten_up_to(value))
+    except (ValueError, TypeError) as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise BindingError(f"the argument {name!r} has another structure than in the export: {reason}") from error
+
+
+def has_tensors(leaves: Sequence[Any]) -> bool:
+    """Return True if one of the arguments of a call is a tensor, so that results are tensors too."""
+    return any(isinstance(item, torch.Tensor) for item in leaves)
+
+
+def structured(program: Program, outputs: Mapping[str, Any], *, as_tensors: bool) -> Any:
+    """Return the results of a program in the structure that the module returns.
+
+    `outputs` are the outputs of the network by name. Results are tensors or arrays; sizes are Python numbers.
+    """
+    return pytree.tree_unflatten(list(_results(program, outputs, as_tensors)), program.out_spec)
+
+
+def _results(program: Program, outputs: Mapping[str, Any], as_tensors: bool) -> Iterator[Any]:
+    for item in program.results:
+        if not item.name:
+            yield item.value
+        elif item.is_number:
+            yield outputs[item.name].item()
+        elif as_tensors:
+            yield tensor_of(outputs[item.name], is_complex=item.is_complex)
+        else:
+            yield _complex(outputs[item.name]) if item.is_complex else outputs[item.name]
+
+
+def _complex(array: Any) -> Any:
+    """Return an array of complex numbers, of an array with real and imaginary part as the last axis."""
+    return array[..., 0] + 1j * array[..., 1]

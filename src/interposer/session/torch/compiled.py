@@ -1,0 +1,233 @@
+"""`CompiledGraph`: a functional graph of ATen operators as a function of PyTorch tensors."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from interposer.core.errors import InterposerError, UnknownBackendError
+from interposer.frontends.torch.graph import import_graph
+from interposer.frontends.torch.package import torch
+from interposer.frontends.torch.sizes import bound_symbols
+from interposer.frontends.torch.sources import Fixed, Imported, Produced, Source, UserInput, Weight
+from interposer.session.fallback import chosen_ids
+from interposer.session.model import Model
+from interposer.session.torch.arrays import array_of, tensor_of
+from interposer.session.torch.options import CompileOptions
+from interposer.session.torch.views import View, with_bases
+from interposer.session.torch.watching import Watch
+
+__all__ = ["CompiledGraph"]
+
+_MOST: Final = 8
+"""How many networks a graph has, for different sizes."""
+_CHANGES: Final = 3
+"""After this number of changes, a weight is passed as an input instead of a constant."""
+
+Key = tuple[Any, ...]
+
+
+class CompiledGraph:
+    """Runs a functional graph of ATen operators, with its weights as constants.
+
+    It is called with a list of tensors and numbers, one for each placeholder of the graph. Networks are built in the
+    first call for each set of sizes. A static input, which is the same tensor in all calls, is a constant of the
+    networks. If it is replaced or changes in place, the networks are built again; an input that has changed three
+    times becomes an ordinary one. The results are new tensors in each call. Several threads may call it.
+
+    If a network cannot be built, `give_up` is called with the error and returns the function that runs the graph from
+    then on.
+    """
+
+    _boxed_call = True  # PyTorch passes a list of inputs
+
+    def __init__(
+        self,
+        graph: Any,
+        static: set[int],
+        options: CompileOptions,
+        give_up: Callable[[InterposerError], Callable[..., Any]],
+    ) -> None:
+        self._graph, self._views = with_bases(graph)
+        graph = self._graph
+        self._options, self._give_up = options, give_up
+        self._placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        self._outputs = _flat(next(node for node in graph.graph.nodes if node.op == "output").args[0])
+        self._examples = [node.meta.get("val") for node in self._placeholders]
+        tensors = {index for index, value in enumerate(self._examples) if isinstance(value, torch.Tensor)}
+        self._static = sorted(static & tensors)
+        self._sized = [i for i in range(len(self._examples)) if i not in tensors or _is_sized(self._examples[i])]
+        self._variants: OrderedDict[Key, _Variant] = OrderedDict()
+        self._watch = Watch(())
+        self._changes: Counter[int] = Counter()
+        self._lock = threading.RLock()
+        self._instead: Callable[..., Any] | None = None
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        """Return a list of the graph's results for a list of its inputs, which is emptied."""
+        values = list(inputs)
+        inputs.clear()
+        if self._instead is not None:
+            return self._instead(*values)
+        key = tuple([_size_key(values[index]) for index in self._sized])
+        variant = self._variants.get(key)
+        if variant is None or self._have_changed(values):
+            try:
+                variant = self._prepared(key, values)
+            except UnknownBackendError:
+                raise
+            except InterposerError as error:
+                self._instead = self._give_up(error)
+                return self._instead(*values)
+        return variant.run(values)
+
+    def _have_changed(self, values: Sequence[Any]) -> bool:
+        known = self._watch.tensors
+        if any([values[index] is not tensor for index, tensor in zip(self._static, known, strict=True)]):
+            return True
+        return bool(known) and self._watch.has_changed()
+
+    def _prepared(self, key: Key, values: Sequence[Any]) -> _Variant:
+        """Return the network for these inputs, built with their present weights."""
+        with self._lock:
+            if self._variants and self._have_changed(values):
+                self._forget(values)
+            if not self._variants:
+                self._watch = Watch([values[index] for index in self._static])
+            if key not in self._variants:
+                self._variants[key] = self._built(values)
+                while len(self._variants) > _MOST:
+                    self._variants.popitem(last=False)
+            return self._variants[key]
+
+    def _forget(self, values: Sequence[Any]) -> None:
+        """Drop all networks, as weights have changed; weights that change often become ordinary inputs."""
+        self._variants.clear()
+        for index, tensor in zip(self._static, self._watch.tensors, strict=True):
+            self._changes[index] += values[index] is not tensor or self._watch.changed(tensor)
+        self._static = [index for index in self._static if self._changes[index] < _CHANGES]
+
+    def _built(self, values: Sequence[Any]) -> _Variant:
+        sizes = self._sizes(values)
+        sources = {node.name: self._source(index, values[index]) for index, node in enumerate(self._placeholders)}
+        imported = import_graph(self._graph, sources, name="graph", sizes=sizes)
+        fed = [index for index, node in enumerate(self._placeholders) if isinstance(sources[node.name], UserInput)]
+        options = self._options
+        model = Model(
+            imported.network, options.chosen_runtime(), chosen_ids(options.backends), options.options, options.limits,
+            options.fallback,
+        )  # fmt: skip
+        return _Variant.of(model, imported, fed, self._outputs, self._placeholders, sizes, self._views)
+
+    def _source(self, index: int, value: Any) -> Source:
+        if not isinstance(value, torch.Tensor):
+            return Fixed(value)
+        name = self._placeholders[index].name
+        return Weight(name, value) if index in self._static else UserInput(name)
+
+    def _sizes(self, values: Sequence[Any]) -> dict[str, int]:
+        """Return the values of the symbolic sizes in a call, by name."""
+        sizes = dict[str, int]()
+        for example, value in zip(self._examples, values, strict=True):
+            if isinstance(example, torch.Tensor):
+                sizes |= bound_symbols(example.shape, value.shape)
+            elif isinstance(example, torch.SymInt):
+                sizes |= bound_symbols([example], [value])
+        return sizes
+
+
+class _Variant(NamedTuple):
+    """The network of a graph for one set of sizes.
+
+    `fed` are the indices of the graph's inputs that the network takes, `results` what the graph returns, `views` which
+    of these results, or views of them, are returned to PyTorch, and `sizes` the values of symbolic sizes.
+    """
+
+    model: Model
+    fed: Sequence[int]
+    results: Sequence[_Result]
+    views: Sequence[View]
+    sizes: dict[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        imported: Imported,
+        fed: Sequence[int],
+        outputs: Sequence[Any],
+        placeholders: Sequence[Any],
+        sizes: dict[str, int],
+        views: Sequence[View],
+    ) -> _Variant:
+        """Return the variant of a graph with these nodes as outputs and placeholders."""
+        order = [layer.name for layer in imported.network.graph.inputs]
+        by_name = {placeholders[index].name: index for index in fed}
+        results = [_result(item, node, placeholders) for item, node in zip(imported.outputs, outputs, strict=True)]
+        return cls(model, [by_name[name] for name in order], results, views, sizes)
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """Return the results of the graph for its inputs."""
+        arrays = [array_of(values[index], f"input {index}") for index in self.fed]
+        outputs = self.model.run(arrays)
+        tensors = [item.of(outputs, values) for item in self.results]
+        return [
+            view.of(tensors[view.output], self.sizes) if view.steps else tensors[view.output] for view in self.views
+        ]
+
+
+class _Result(NamedTuple):
+    """One result of a graph: an output of the network, an input of the graph, or a fixed value.
+
+    `strides` are those that PyTorch expects of the tensor; None for a contiguous one.
+    """
+
+    output: int | None = None
+    input: int | None = None
+    value: Any = None
+    is_number: bool = False
+    is_complex: bool = False
+    example: Any = None
+
+    def of(self, outputs: Sequence[Any], values: Sequence[Any]) -> Any:
+        """Return the result in a run with these outputs of the network and inputs of the graph."""
+        if self.input is not None:
+            return values[self.input]
+        if self.output is None:
+            return self.value
+        if self.is_number:
+            return outputs[self.output].item()
+        tensor = tensor_of(outputs[self.output], is_complex=self.is_complex)
+        return tensor if self.example is None else _strided(tensor, self.example)
+
+
+def _result(item: Any, node: Any, placeholders: Sequence[Any]) -> _Result:
+    if isinstance(node, torch.fx.Node) and node.op == "placeholder":
+        return _Result(input=placeholders.index(node))
+    if not isinstance(item, Produced):
+        return _Result(value=item.value)
+    value = node.meta.get("val")
+    ordinary = not isinstance(value, torch.Tensor) or value.is_contiguous()
+    return _Result(item.binding_id, None, None, item.is_number, item.is_complex, None if ordinary else value)
+
+
+def _strided(tensor: Any, example: Any) -> Any:
+    """Return a tensor with the order of strides of `example`, as PyTorch has recorded for views of the result."""
+    order = sorted(range(tensor.dim()), key=lambda axis: -int(example.stride(axis)))
+    result = torch.empty_permuted(tuple(tensor.shape), order, dtype=tensor.dtype)
+    return result.copy_(tensor)
+
+
+def _is_sized(value: Any) -> bool:
+    """Return True if a tensor has symbolic sizes."""
+    return any(isinstance(size, torch.SymInt) for size in value.shape)
+
+
+def _size_key(value: Any) -> Any:
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else value
+
+
+def _flat(item: Any) -> list[Any]:
+    return [inner for each in item for inner in _flat(each)] if isinstance(item, list | tuple) else [item]

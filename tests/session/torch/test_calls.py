@@ -1,0 +1,197 @@
+"""Calls of exported programs as the module takes them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.core.errors import BindingError, InvalidArgumentError
+from tests.session.torch.modules import Counting, Nested, Pair, WritesToInput, check_both, check_same, torch, twins
+
+pytestmark = [pytest.mark.needs_cpuref, pytest.mark.filterwarnings("ignore")]
+
+BATCH = torch.export.Dim("batch", min=2, max=64)
+
+
+def arguments(rows: int = 3) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return (torch.randn(rows, 4), {"shift": [torch.ones(3)]}), {"scale": torch.full((1,), 2.0)}
+
+
+@pytest.fixture(scope="module")
+def nested() -> tuple[Any, Any]:
+    module, other = twins(Nested())
+    args, kwargs = arguments()
+    sizes = {"x": {0: BATCH}, "options": {"shift": [None]}, "scale": None}
+    return torch.export.export(module, args, kwargs, dynamic_shapes=sizes), other
+
+
+@pytest.fixture
+def model(nested: tuple[Any, Any]) -> ip.Model:
+    return ip.load(nested[0])
+
+
+def test_a_model_takes_the_arguments_of_the_module_in_all_forms(model: ip.Model, nested: tuple[Any, Any]) -> None:
+    for rows in (3, 5, 3):
+        (x, options), kwargs = arguments(rows)
+        expected = nested[1](x, options, **kwargs)
+        check_same(model(x, options, **kwargs), expected)
+        check_same(model(scale=kwargs["scale"], options=options, x=x), expected)
+        check_same(model(x, options, kwargs["scale"]), expected)
+        check_same(model(x, options, mask=None, **kwargs), expected)
+
+
+def test_results_are_arrays_if_no_argument_is_a_tensor(model: ip.Model, nested: tuple[Any, Any]) -> None:
+    (x, options), kwargs = arguments()
+    result = model(x.numpy(), {"shift": [[1.0, 1.0, 1.0]]}, scale=np.array([2.0], np.float32))
+    assert type(result["y"]) is np.ndarray
+    assert result["rows"] == 3
+    np.testing.assert_allclose(result["y"], nested[1](x, options, **kwargs)["y"], rtol=1e-4, atol=1e-5)
+
+
+def test_runs_take_inputs_by_name_like_those_of_any_model(model: ip.Model) -> None:
+    (x, options), kwargs = arguments()
+    names = dict(zip(model.inputs, (x, options["shift"][0], kwargs["scale"]), strict=True))
+    assert list(model.outputs) == ["y", "rows"]
+    y, rows = model.run(names)
+    assert type(y) is np.ndarray
+    assert rows == 3
+    np.testing.assert_array_equal(model(names)["y"], y)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scale": None}, "None was given for input 'scale'; the program was exported with a tensor"),
+        ({"scal": torch.ones(1)}, "the program has no argument 'scal'; did you mean 'scale'? "
+                                  "(it has: 'x', 'options', 'scale')"),
+        ({"x": torch.ones(3, 4)}, "the argument 'x' was given twice, by position and by keyword"),
+        ({"scale": torch.ones(2)}, "input 'scale' has shape [2]; expected [1]"),
+    ],
+)  # fmt: skip
+def test_wrong_keywords_are_refused(model: ip.Model, change: dict[str, Any], message: str) -> None:
+    args, kwargs = arguments()
+    with pytest.raises(BindingError) as caught:
+        model(*args, **(kwargs | change))
+    assert str(caught.value) == message
+
+
+def test_missing_arguments_and_other_structures_are_refused(model: ip.Model) -> None:
+    (x, options), kwargs = arguments()
+    with pytest.raises(BindingError) as caught:
+        model(x)
+    assert str(caught.value) == "no value was given for 'options', 'scale'"
+    with pytest.raises(BindingError) as caught:
+        model(x, {"shifts": options["shift"]}, **kwargs)
+    assert str(caught.value).startswith("the argument 'options' has another structure than in the export: ")
+    with pytest.raises(BindingError) as caught:
+        model(x, options, kwargs["scale"], x)
+    assert str(caught.value) == "4 arguments were given; the program takes 3 ('x', 'options', 'scale')"
+
+
+def test_a_size_outside_of_its_range_is_refused(model: ip.Model) -> None:
+    args, kwargs = arguments(65)
+    with pytest.raises(BindingError) as caught:
+        model(*args, **kwargs)
+    assert "is 65; the program allows 2 to 64" in str(caught.value)
+
+
+def test_two_sizes_that_must_be_equal_are_checked() -> None:
+    module, other = twins(Pair())
+    sizes = {"x": {0: BATCH}, "y": {0: BATCH}}
+    model = ip.load(torch.export.export(module, (torch.ones(3, 2), torch.ones(3, 2)), dynamic_shapes=sizes))
+    check_both(model, other, torch.randn(4, 2), torch.randn(4, 2))
+    with pytest.raises(BindingError) as caught:
+        model(torch.ones(4, 2), torch.ones(1, 2))
+    assert str(caught.value).endswith("is both 4 and 1")
+
+
+def test_a_number_that_the_export_has_baked_in_cannot_change() -> None:
+    class Scaled(torch.nn.Module):
+        def forward(self, x: Any, factor: float) -> Any:
+            return x * factor
+
+    model = ip.load(torch.export.export(Scaled(), (torch.ones(3), 2.0)))
+    check_same(model(torch.ones(3), 2.0), torch.full((3,), 2.0))
+    with pytest.raises(BindingError) as caught:
+        model(torch.ones(3), 3.0)
+    assert str(caught.value) == "3.0 was given for an argument that was exported as 2.0; export the module again"
+
+
+def test_arguments_that_the_module_changes_are_changed() -> None:
+    module, other = twins(WritesToInput())
+    model = ip.load(torch.export.export(module, (torch.ones(2, 3),)))
+    check_both(model, other, torch.randn(2, 3))
+    array = np.ones((2, 3), np.float32)
+    assert model(array) == 11
+    np.testing.assert_array_equal(array, [[3, 3, 3], [1, 1, 0]])
+    with pytest.raises(BindingError) as caught:
+        model([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
+    assert str(caught.value) == (
+        "the program changes its argument 'x' in place; give a tensor or an array that can be written to"
+    )
+
+
+def test_changed_buffers_are_states_and_the_module_keeps_its_own() -> None:
+    module, other = twins(Counting())
+    model = ip.load(torch.export.export(module, (torch.ones(3),)))
+    for _ in range(3):
+        check_both(model, other, torch.ones(3))
+    assert model.state["calls"] == 3
+    assert module.calls == 0
+    module.calls.fill_(7)
+    model.reset_state()
+    check_same(model(torch.ones(3)), torch.ones(3))
+    another = copy.copy(model)
+    check_same(another(torch.ones(3)), torch.ones(3))
+    check_same(model(torch.ones(3)), torch.full((3,), 2.0))
+
+
+def test_results_stay_as_they_are_in_later_calls(model: ip.Model, nested: tuple[Any, Any]) -> None:
+    args, kwargs = arguments()
+    first = model(*args, **kwargs)
+    kept = first["y"].clone()
+    for _ in range(3):
+        model(*arguments()[0], **kwargs)
+    assert torch.equal(first["y"], kept)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int64, torch.bool])
+def test_tensors_of_all_types_come_and_go(dtype: Any) -> None:
+    class Cut(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x[1:], x.reshape(-1)
+
+    module, other = twins(Cut())
+    example = torch.arange(6).reshape(3, 2).to(dtype)
+    model = ip.load(torch.export.export(module, (example,)))
+    check_both(model, other, example)
+    check_both(model, other, example.flip(0).t().contiguous().t())
+
+
+def test_a_pickled_model_is_called_in_the_same_way(nested: tuple[Any, Any], tmp_path: Path) -> None:
+    path = tmp_path / "nested.pt2"
+    torch.export.save(nested[0], path)
+    args, kwargs = arguments()
+    expected = nested[1](*args, **kwargs)
+    for source in (nested[0], path, path.read_bytes()):
+        model = pickle.loads(pickle.dumps(ip.load(source)))
+        check_same(model(*args, **kwargs), expected)
+
+
+def test_a_model_with_other_outputs_is_called_by_names(nested: tuple[Any, Any]) -> None:
+    model = ip.load(nested[0], outputs=["y"])
+    (x, options), kwargs = arguments()
+    result = model(dict(zip(model.inputs, (x, options["shift"][0], kwargs["scale"]), strict=True)))
+    assert type(result) is np.ndarray
+
+
+def test_an_object_that_is_no_program_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        ip.load(torch.nn.Linear(2, 2))
+    assert str(caught.value) == "a model must be a path, an open file, bytes or a Network, not Linear"

@@ -1,0 +1,1 @@
+"""Programs of PyTorch with random weights, and the comparison of their results through Interposer with eager ones."""

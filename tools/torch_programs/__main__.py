@@ -1,0 +1,285 @@
+"""Compare programs of PyTorch through `load` and through `torch.compile` with eager results, and time them.
+
+    PYTHONPATH=... python -m tools.torch_programs --json results.json [--only bert,lstm] [--skip-compile]
+
+Every program is called three times: twice with inputs of one shape, and once with another shape. Results agree if they
+differ by at most 1e-3 of the largest element. Packages such as transformers, torchvision, timm and torchao are used
+where they are installed; programs that need an absent package are listed as absent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import inspect
+import json
+import signal
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+import interposer as ip
+from interposer.session import torch as ours
+from tools.torch_programs import others, text, vision  # noqa: F401 - they register programs
+from tools.torch_programs.program import PROGRAMS, Call, Program
+
+TOLERANCE = 1e-3
+SECONDS = 120
+
+
+class TooSlowError(Exception):
+    """A program took more than `SECONDS`."""
+
+
+@contextmanager
+def patience():  # type: ignore[no-untyped-def]
+    """Raise `TooSlowError` if the block takes too long."""
+
+    def stop(*_: Any) -> None:
+        raise TooSlowError
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
+def deviation(result: Any, expected: Any) -> float:
+    """Return the largest difference of two results, relative to the largest element; infinity if they do not match."""
+    a, b = _leaves(result), _leaves(expected)
+    if len(a) != len(b):
+        return float("inf")
+    return max((_difference(x, y) for x, y in zip(a, b, strict=True)), default=0.0)
+
+
+def _leaves(value: Any) -> list[Any]:
+    return [
+        item for item in pytree.tree_leaves(dict(value) if hasattr(value, "to_tuple") else value) if item is not None
+    ]
+
+
+def _difference(result: Any, expected: Any) -> float:
+    if not isinstance(expected, torch.Tensor):
+        return 0.0 if result == expected else float("inf")
+    if result.shape != expected.shape or result.dtype != expected.dtype:
+        return float("inf")
+    if not expected.numel():
+        return 0.0
+    kind = torch.complex128 if expected.is_complex() else torch.float64
+    x, y = result.to(kind), expected.to(kind)
+    if not torch.equal(x.isnan(), y.isnan()):
+        return float("inf")
+    x, y = x.nan_to_num(0, 1e30, -1e30), y.nan_to_num(0, 1e30, -1e30)
+    scale = y.abs().max().item() or 1.0
+    return float((x - y).abs().max().item() / scale / _STEPS.get(expected.dtype, 1))
+
+
+_STEPS = {torch.bfloat16: 16, torch.float16: 2}
+"""How much larger the tolerance is for types with fewer bits."""
+
+
+def eager_results(program: Program) -> list[Any]:
+    """Return copies of what the module returns in the three calls, and what they leave in their arguments."""
+    module = copy.deepcopy(program.module)
+    results = []
+    for call in program.calls:
+        call = copy.deepcopy(call)
+        results.append((copy.deepcopy(module(*call.args, **call.kwargs)), call))
+    return results
+
+
+def exported(program: Program) -> tuple[Any, bool]:
+    """Return the exported program, and whether sizes that differ between the calls are open in it."""
+    first, _, third = program.calls
+    module = copy.deepcopy(program.module)
+    sizes = _open_sizes(module, first, third)
+    if sizes is not None:
+        try:
+            return torch.export.export(module, first.args, first.kwargs, dynamic_shapes=sizes, strict=False), True
+        except Exception:
+            pass
+    return torch.export.export(copy.deepcopy(program.module), first.args, first.kwargs, strict=False), False
+
+
+def _open_sizes(module: Any, first: Call, third: Call) -> Any:
+    """Return the dynamic shapes of an export, with open sizes where two calls differ; None if they do not."""
+
+    def differing(a: Any, b: Any) -> Any:
+        if not isinstance(a, torch.Tensor):
+            return None
+        pairs = enumerate(zip(a.shape, b.shape, strict=True))
+        return {axis: torch.export.Dim.AUTO for axis, (x, y) in pairs if x != y}
+
+    args = pytree.tree_map(differing, first.args, third.args)
+    kwargs = pytree.tree_map(differing, first.kwargs, third.kwargs)
+    if not any(isinstance(item, torch.export.dynamic_shapes._DimHint) for item in pytree.tree_leaves((args, kwargs))):
+        return None
+    return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
+
+
+def through_load(program: Program, expected: list[Any]) -> dict[str, Any]:
+    """Return the deviations of the three calls of a loaded program, or reasons, and the time to the first answer."""
+    result: dict[str, Any] = {}
+    start = time.perf_counter()
+    try:
+        exported_program, result["open"] = exported(program)
+        result["export"] = time.perf_counter() - start
+        start = time.perf_counter()
+        model = ip.load(exported_program)
+    except TooSlowError:
+        raise
+    except Exception as error:
+        return result | {"calls": [_reason(error)]}
+    result["calls"] = [_called(model, call, *item) for call, item in zip(program.calls, expected, strict=True)]
+    result["first"] = time.perf_counter() - start
+    if isinstance(result["calls"][0], float):
+        arguments = copy.deepcopy(program.calls[0])
+        result["time"] = _quickest(lambda: model(*arguments.args, **arguments.kwargs))
+    if not isinstance(result["calls"][2], float) and not result["open"]:
+        result["calls"][2] = "fixed"
+    return result
+
+
+def _called(function: Any, call: Call, expected: Any, after: Call) -> float | str:
+    arguments = copy.deepcopy(call)
+    try:
+        value = function(*arguments.args, **arguments.kwargs)
+    except TooSlowError:
+        raise
+    except Exception as error:
+        return _reason(error)
+    changed = deviation((arguments.args, arguments.kwargs), (after.args, after.kwargs))
+    return max(deviation(value, expected), changed)
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
+
+
+def _quickest(function: Callable[[], Any], seconds: float = 0.3) -> float:
+    """Return the least time of several calls, in seconds."""
+    best, end = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        function()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def through_compile(program: Program, expected: list[Any]) -> dict[str, Any]:
+    """Return the deviations of the three calls of a compiled module, and the graphs that PyTorch has run itself."""
+    torch._dynamo.reset()
+    ours.clear_fallbacks()
+    module = copy.deepcopy(program.module)
+    function = torch.compile(module, backend="interposer")
+    start = time.perf_counter()
+    calls = [_called(function, call, *item) for call, item in zip(program.calls, expected, strict=True)]
+    first = time.perf_counter() - start
+    fallbacks = [f"{item.reason[:300]} ({item.nodes} operators)" for item in ours.fallbacks()]
+    arguments = copy.deepcopy(program.calls[0])
+    result = {"calls": calls, "first": first, "fallbacks": fallbacks}
+    if isinstance(calls[0], float):
+        result["time"] = _quickest(lambda: function(*arguments.args, **arguments.kwargs))
+    return result
+
+
+def compared(name: str, with_compile: bool) -> dict[str, Any]:
+    """Return what became of a program."""
+    torch.manual_seed(0)
+    try:
+        with patience():
+            program = PROGRAMS[name]()
+    except (ImportError, RuntimeError, TypeError, ValueError, AttributeError, KeyError, TooSlowError) as error:
+        return {"absent": _reason(error)}
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = eager_results(program)
+        module, arguments = copy.deepcopy(program.module), copy.deepcopy(program.calls[0])
+        result: dict[str, Any] = {"eager": _quickest(lambda: module(*arguments.args, **arguments.kwargs))}
+        for way, function in (("load", through_load), ("compile", through_compile)):
+            if way == "compile" and not with_compile:
+                continue
+            try:
+                with patience():
+                    result[way] = function(program, expected)
+            except TooSlowError:
+                result[way] = {"calls": [f"more than {SECONDS} s"]}
+    return result
+
+
+def shown(result: dict[str, Any]) -> str:
+    """Return one line about what became of a program."""
+    if "absent" in result:
+        return f"absent: {result['absent'][:120]}"
+    parts = []
+    for way in ("load", "compile"):
+        item = result.get(way)
+        if item is not None:
+            calls = " ".join(_mark(call) for call in item["calls"])
+            extra = (
+                f" [{len(item['fallbacks'])} left to PyTorch: {item['fallbacks'][0][:160]}]"
+                if item.get("fallbacks")
+                else ""
+            )
+            parts.append(f"{way}: {calls}{extra}")
+    return "; ".join(parts)
+
+
+def _mark(call: float | str) -> str:
+    if isinstance(call, str):
+        return call if call == "fixed" else f"<{call[:200]}>"
+    return "ok" if call <= TOLERANCE else f"WRONG({call:.1e})"
+
+
+def main() -> int:
+    """Compare the programs of the command line; return 1 if a result is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help="names of programs with commas between them")
+    parser.add_argument("--json", type=Path, help="the file for the results")
+    parser.add_argument("--skip-compile", action="store_true", help="compare what load makes only")
+    args = parser.parse_args()
+    names = args.only.split(",") if args.only else list(PROGRAMS)
+    results: dict[str, Any] = {}
+    for name in names:
+        results[name] = compared(name, not args.skip_compile)
+        print(f"{name:24} {shown(results[name])}", flush=True)
+        if args.json:
+            args.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    print(summary(results))
+    return int(any("WRONG" in shown(item) for item in results.values()))
+
+
+def summary(results: dict[str, Any]) -> str:
+    """Return how many programs agree at each call, and how many graphs were left to PyTorch."""
+    present = {name: item for name, item in results.items() if "absent" not in item}
+    lines = [f"{len(present)} programs, {len(results) - len(present)} absent"]
+    for way in ("load", "compile"):
+        ways = [item[way] for item in present.values() if way in item]
+        right = [sum(_is_right(item, index) for item in ways) for index in range(3)]
+        lines.append(f"{way}: {right[0]}, {right[1]} and {right[2]} of {len(ways)} agree at the three calls")
+    left = Counter(
+        reason.partition(" (")[0][:100]
+        for item in present.values()
+        for reason in item.get("compile", {}).get("fallbacks", ())
+    )
+    lines += [f"  {count} graphs: {reason}" for reason, count in left.most_common()]
+    return "\n".join(lines)
+
+
+def _is_right(item: dict[str, Any], index: int) -> bool:
+    calls = item["calls"]
+    return len(calls) > index and isinstance(calls[index], float) and calls[index] <= TOLERANCE
+
+
+if __name__ == "__main__":
+    sys.exit(main())
