@@ -203,7 +203,10 @@ def compared(name: str, with_compile: bool) -> dict[str, Any]:
         return {"absent": _reason(error)}
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected = eager_results(program)
+        try:
+            expected = eager_results(program)
+        except Exception as error:
+            return {"absent": f"PyTorch cannot run it: {_reason(error)}"}
         module, arguments = copy.deepcopy(program.module), copy.deepcopy(program.calls[0])
         result: dict[str, Any] = {"eager": _quickest(lambda: module(*arguments.args, **arguments.kwargs))}
         for way, function in (("load", through_load), ("compile", through_compile)):
