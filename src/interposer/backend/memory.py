@@ -366,6 +366,10 @@ class ArenaMemoryManager(MemoryManager):
         self._lives[number] = replace(self._lives[number], ends=self._moment)
         self._plan = None
 
+    def number_of(self, handle: ArrayHandle) -> int | None:
+        """Return the number of a tensor's lifetime in `lifetimes` and in the plan; None if it has none here."""
+        return self._numbers.get(handle)
+
     @property
     def lifetimes(self) -> tuple[Lifetime, ...]:
         """The lifetimes of the tensors, in the order of the plan's offsets."""

@@ -5,6 +5,8 @@ from interposer.profiling.events import (
     Counter,
     CounterClass,
     ForeignThread,
+    HeldTensor,
+    Holding,
     Instant,
     Interval,
     Sample,
@@ -12,6 +14,7 @@ from interposer.profiling.events import (
     TracedNetwork,
 )
 from interposer.profiling.external.options import ExternalProfilingOptions
+from interposer.profiling.memory import MemoryOwner, MemoryProfile
 from interposer.profiling.profile import CounterTotal, LayerTimes, Profile, profile
 from interposer.profiling.profiler import Profiler
 from interposer.profiling.recorder import Recorder, Recording
@@ -23,9 +26,13 @@ __all__ = [
     "CounterTotal",
     "ExternalProfilingOptions",
     "ForeignThread",
+    "HeldTensor",
+    "Holding",
     "Instant",
     "Interval",
     "LayerTimes",
+    "MemoryOwner",
+    "MemoryProfile",
     "Profile",
     "Profiler",
     "Recorder",

@@ -11,6 +11,8 @@ __all__ = [
     "Counter",
     "CounterClass",
     "ForeignThread",
+    "HeldTensor",
+    "Holding",
     "Instant",
     "Interval",
     "Sample",
@@ -182,3 +184,36 @@ class Sample:
     at: int
     value: float
     thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTensor:
+    """A tensor, constant or workspace in memory that a network holds.
+
+    `layer` is the layer that computes it, has it as a constant, or works in it. `offset` is its place in an arena in
+    bytes. It is live from the moment `begins` to `ends` of a run; the moments of an arena count the begins and ends of
+    all lifetimes.
+    """
+
+    name: str
+    layer: str
+    bytes: int
+    offset: int = 0
+    begins: int = 0
+    ends: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holding:
+    """What a network holds in the memory that a counter counts: the tensors of an arena, its constants or workspaces.
+
+    `kind` is "arena", "constants" or "workspaces", and `bytes` the size of all together. `backend` is empty if several
+    backends share them.
+    """
+
+    counter: Counter
+    network: TracedNetwork
+    kind: str
+    backend: str
+    bytes: int
+    tensors: tuple[HeldTensor, ...]

@@ -13,6 +13,7 @@ from typing import Any, Final
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
 from interposer.profiling.chrome import chrome_trace
+from interposer.profiling.memory import MemoryProfile, memory_of
 from interposer.profiling.page import Explained, profile_page
 from interposer.profiling.perfetto import perfetto_trace
 from interposer.profiling.recorder import CAPACITY, Recorder, Recording
@@ -82,6 +83,10 @@ class Profile:
     def counters(self) -> list[CounterTotal]:
         """Return the totals of all counters that have samples: those of backends, and those of memory."""
         return counter_totals(self.recording)
+
+    def memory(self) -> MemoryProfile:
+        """Return the bytes that networks held over time, and the tensors and layers that held them at the peak."""
+        return memory_of(self.recording)
 
     def save(self, path: str | os.PathLike[str], *, explanations: Iterable[Explained] = ()) -> None:
         """Write the profile to a file, in the format that its suffix names.

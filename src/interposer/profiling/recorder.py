@@ -21,6 +21,7 @@ from interposer.profiling.events import (
     Category,
     Counter,
     ForeignThread,
+    Holding,
     Instant,
     Interval,
     Sample,
@@ -152,7 +153,7 @@ class Recording:
     """The events of a recorder, ordered by their begin.
 
     `lost` is the number of events that did not fit into the ring buffers. `threads` has the names of threads by id, and
-    `foreign` those of other processes.
+    `foreign` those of other processes. `holdings` lists what networks hold in their memory.
     """
 
     intervals: tuple[Interval, ...] = ()
@@ -161,6 +162,7 @@ class Recording:
     lost: int = 0
     threads: dict[int, str] = field(default_factory=dict)
     foreign: dict[int, ForeignThread] = field(default_factory=dict)
+    holdings: tuple[Holding, ...] = ()
 
 
 class Recorder:
@@ -199,8 +201,10 @@ class Recorder:
                 return
             active.append(self)
             for gauge in tuple(_gauges):
+                if self.wants_all:
+                    gauge.refresh()
                 if gauge.value and self.wants(gauge.network, get_ident()):
-                    self.add([gauge.counter, perf_counter_ns(), gauge.value, get_ident()])
+                    self.add(gauge.fields())
             _note_rings()
             _notify(len(active))
 
@@ -209,6 +213,8 @@ class Recorder:
         with _changes:
             if not self.is_active:
                 return
+            for gauge in tuple(_gauges) if self.wants_all else ():
+                gauge.refresh()
             _notify(len(active) - 1)
             active.remove(self)
             _note_rings()
@@ -283,11 +289,11 @@ class Recorder:
     def recording(self) -> Recording:
         """Return the events that have been recorded until now."""
         rings = list(self._rings.items())
-        result: tuple[list[Interval], list[Instant], list[Sample], list[Executed]] = [], [], [], []
+        result: tuple[list[Interval], list[Instant], list[Sample], list[Executed], list[Holding]] = [], [], [], [], []
         for _, ring in rings:
             for batch in ring.copied():
                 _expand(batch, *result)
-        intervals, instants, samples, executed = result
+        intervals, instants, samples, executed, holdings = result
         intervals = told_by_children(intervals, executed)
         return Recording(
             tuple(sorted(_with_runs(intervals), key=lambda item: (item.begin, -item.end))),  # stable for equal times
@@ -296,6 +302,7 @@ class Recorder:
             sum(ring.lost for _, ring in rings),
             {ident: ring.name for ident, ring in rings},
             {ident: _foreign[ident] for ident in {item.thread for item in intervals} & _foreign.keys()},
+            tuple(dict.fromkeys(holdings)),
         )
 
     def __enter__(self) -> Recorder:
@@ -340,6 +347,7 @@ def _expand(
     instants: list[Instant],
     samples: list[Sample],
     executed: list[Executed],
+    holdings: list[Holding],
 ) -> None:
     recorded, run, inference = _fields_of(batch)
     fields = iter(recorded)
@@ -348,6 +356,8 @@ def _expand(
             samples.append(Sample(what, begin, value, thread))
         elif isinstance(what, Together):
             intervals += [Interval(site, begin, value, thread, run, inference) for site in what]
+        elif isinstance(what, Holding):
+            holdings.append(what)
         elif isinstance(what, Execution):
             executed.append(Executed(what, begin, value, thread, run))
         elif value is None:
@@ -367,7 +377,7 @@ def _fields_of(batch: _Batch) -> tuple[Fields, int, int]:
 def expanded(fields: Fields, run: int = -1, inference: int = -1) -> list[Interval]:
     """Return the intervals in a list of fields, which a recorder was given with these numbers, in their order."""
     result: list[Interval] = []
-    _expand((fields, run, inference), result, [], [], [])
+    _expand((fields, run, inference), result, [], [], [], [])
     return result
 
 
@@ -529,20 +539,60 @@ def instant(category: Category, name: str, *, network: TracedNetwork | None = No
 class Gauge:
     """A counter whose value is known at any time, such as the bytes in use. Thread-safe.
 
-    A recorder gets its value when it starts, and after each change.
+    A recorder gets its value when it starts, and after each change, with the `Holding` that `describe` returns. `probe`
+    returns the present value of a gauge that changes by itself; it is called when recorders start and stop.
     """
 
-    def __init__(self, counter: Counter, network: TracedNetwork | None = None) -> None:
+    def __init__(
+        self,
+        counter: Counter,
+        network: TracedNetwork | None = None,
+        describe: Callable[[Counter], Holding | None] | None = None,
+        probe: Callable[[], int] | None = None,
+    ) -> None:
         self.counter, self.network = counter, network
         self.value = 0
-        self._lock = threading.Lock()
+        self._describe, self._probe = describe, probe
+        self._holding: Holding | None = None
+        self._lock = threading.RLock()
         _gauges.add(self)
+
+    def fields(self) -> Fields:
+        """Return the present value as the fields of an event, after what is held, if it is known."""
+        now, me = perf_counter_ns(), get_ident()
+        with self._lock:
+            if self._holding is None and self._describe is not None:
+                self._holding = self._describe(self.counter)
+            held = [] if self._holding is None else [self._holding, now, self.value, me]
+            return [*held, self.counter, now, self.value, me]
+
+    def end(self) -> None:
+        """Set the value to 0 for good."""
+        self._probe = None
+        self.add(-self.value)
+
+    def refresh(self) -> None:
+        """Find out the present value."""
+        if self._probe is None:
+            return
+        with self._lock:
+            self.add(self._probe() - self.value)
 
     def add(self, amount: int) -> None:
         """Add to the value, or subtract a negative amount."""
+        if not amount:
+            return
         with self._lock:
             self.value += amount
-            sample(self.counter, self.value, self.network)
+            if not active:
+                return
+            fields = self.fields()
+        name = f"{'allocate' if amount > 0 else 'free'} {self.counter.name}"
+        site = Site(Category.MEMORY, name, network=self.network, bytes=abs(amount))
+        now, me = perf_counter_ns(), get_ident()
+        for recorder in tuple(active):
+            if recorder.wants(self.network, me):
+                recorder.add([*fields, site, now, None, me])
 
 
 def when_changed(listener: Callable[[int], object]) -> None:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from interposer.profiling.events import Category, ForeignThread, Instant, Interval, Sample
+from interposer.profiling.memory import memory_samples
 from interposer.profiling.recorder import Recording
 
 __all__ = ["BACKENDS", "DEVICES", "THREADS", "Flow", "Slice", "Timeline", "Track", "timeline"]
@@ -79,7 +80,8 @@ def timeline(recording: Recording) -> Timeline:
         *_tracks(DEVICES, _by_device(recording)),
     ]
     flows = tuple(_flows(item for track in tracks if track.group == BACKENDS for item in track.slices))
-    return Timeline(tracks, flows, recording.instants, recording.samples, recording.threads)
+    samples = [*recording.samples, *memory_samples(recording)]
+    return Timeline(tracks, flows, recording.instants, samples, recording.threads)
 
 
 def _by_thread(recording: Recording) -> dict[tuple[str, int], list[Interval]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 import numpy as np
@@ -41,6 +42,7 @@ from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport
 from interposer.ops.control_flow import ControlFlow
+from interposer.profiling.events import HeldTensor
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.tracing import NetworkSites
@@ -88,6 +90,8 @@ class Factories:
         self._factories: dict[str, WorkloadFactory] = {}
         self._constants: dict[tuple[int, TensorInfo, str], tuple[Array, Array, TensorHandle]] = {}
         self._acquired: set[str] = set()
+        self.tensors: Callable[[], Iterable[tuple[str, str, TensorHandle]] | None] = _unknown
+        """Returns layer, name and handle of the tensors, or None if they are gone."""
         self.handles = OwnedHandles()
         self.constant_handles: OwnedHandles = OwnedHandles() if first is None else first.constant_handles
         if first is None:
@@ -345,7 +349,23 @@ class Factories:
         """Let recorders know that the arena of a backend is acquired (`sign` is 1) or released (-1)."""
         size = int(getattr(self.managers[backend], "planned_bytes", 0))
         if size and self._sites is not None:
-            self._sites.memory(f"arena of {backend}", sign * size)
+            shared = "" if "+" in backend else backend
+            self._sites.memory(f"arena of {backend}", sign * size, "arena", shared, partial(self._held, backend))
+
+    def _held(self, backend: str) -> list[HeldTensor] | None:
+        """Return the tensors in the arena of a backend; None if they are not known."""
+        tensors, manager = self.tensors(), self.managers[backend]
+        if tensors is None:
+            return None
+        if not isinstance(manager, ArenaMemoryManager):
+            return []
+        result: dict[int, HeldTensor] = {}
+        for layer, name, handle in tensors:
+            number = manager.number_of(handle) if isinstance(handle, ArrayHandle) else None
+            if number is not None and number not in result:  # others share its memory
+                life, offset = manager.lifetimes[number], manager.plan.offsets[number]
+                result[number] = HeldTensor(name, layer, life.size, offset, life.begins, life.ends)
+        return list(result.values())
 
     def release(self) -> None:
         """Let the backends release their memory; failures are only logged."""
@@ -361,6 +381,10 @@ class Factories:
         """Release the memory, and destroy all handles except those of constants; failures are only logged."""
         self.release()
         self.handles.destroy()
+
+
+def _unknown() -> None:
+    """Return None, as the tensors are not known."""
 
 
 def _arena(

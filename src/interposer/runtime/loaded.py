@@ -15,11 +15,11 @@ from interposer.backend import ArenaMemoryManager, CustomAllocator, MemoryOptimi
 from interposer.core.constants import Users, check_unchanged
 from interposer.core.errors import BindingError, ExecutionError, InvalidArgumentError, expect
 from interposer.core.types import Array
-from interposer.ir.graph import binding_id
+from interposer.ir.graph import Layer, binding_id
 from interposer.ir.regions import places
 from interposer.ir.states import states_of
-from interposer.ops.control import PreCompiled
-from interposer.profiling.events import TracedNetwork
+from interposer.ops.control import Constant, PreCompiled
+from interposer.profiling.events import HeldTensor, TracedNetwork
 from interposer.profiling.profiler import Profiler
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
@@ -98,10 +98,18 @@ class LoadedNetwork:
             raise
         self.bindings.constants = Constants(self._constant_arrays())
         self._steps, self._aliases = first.steps, first.aliases
-        self._sites.memory("constants", self._constants.total)
+        self._record_memory()
         self._ways = self._ways_of_states()
         self._stays_whole = len(self._program.running) == 1
         _loaded.add(self)
+
+    def _record_memory(self) -> None:
+        """Let recorders know the constants, and the memory that workloads hold."""
+        constants = partial(_constants_held, self._layers)
+        self._sites.memory("constants", self._constants.total, "constants", "", constants)
+        for backend in dict.fromkeys(str(layer.backend) for layer in self._program.running):
+            held = partial(_workspaces_of, weakref.ref(self._program), backend)
+            self._sites.watch_memory(f"workspaces of {backend}", "workspaces", backend, held)
 
     def _ways_of_states(self) -> dict[str, bool]:
         """Return how states are written, by name, for `StateMemory.turn`.
@@ -475,6 +483,27 @@ class LoadedNetwork:
         self._forget(self.imports.clear_all())
         self._factories.constant_handles.destroy()
         self._sites.forget_memory()
+
+
+def _constants_held(layers: Sequence[Layer]) -> list[HeldTensor]:
+    """Return the constants of a network, each array once, and those that compiled partitions read."""
+    result: dict[int, HeldTensor] = {}
+    for layer in layers:
+        arrays = [layer.op.value] if isinstance(layer.op, Constant) else []
+        if isinstance(layer.op, PreCompiled):
+            arrays = list(getattr(layer.op.object, "constants", ()))
+        for array in arrays:
+            result.setdefault(id(array), HeldTensor(layer.name, layer.name, array.nbytes))
+    return list(result.values())
+
+
+def _workspaces_of(reference: weakref.ref[Program], backend: str) -> list[HeldTensor] | None:
+    """Return the memory that the workloads of a backend hold; None if the network is gone."""
+    program = reference()
+    if program is None:
+        return None
+    parts = ((layer, held or 0) for layer, held, _ in program.held_by_parts() if str(layer.backend) == backend)
+    return [HeldTensor("", layer.name, held) for layer, held in parts if held]
 
 
 def _notify(changed: threading.Condition) -> None:

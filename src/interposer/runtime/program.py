@@ -123,11 +123,16 @@ class Program:
         The memory is held beyond tensors and constants, such as repacked weights. The bytes are None for a workload
         that does not report them.
         """
+        for layer, held, estimated in self.held_by_parts():
+            if held != 0 or isinstance(layer.op, PreCompiled):
+                yield str(layer.backend), held or None, estimated
+
+    def held_by_parts(self) -> Iterator[tuple[Layer, int | None, bool]]:
+        """Yield every layer that runs with the bytes that its workload holds, and whether these are an estimate."""
         for program in self._programs():
             for layer, step in program._steps.items():
                 held = 0 if step.workload is None else _bytes_of(layer, step.workload)
-                if held != 0 or isinstance(layer.op, PreCompiled):
-                    yield str(layer.backend), held or None, step.workload is not None and step.workload.estimates_memory
+                yield layer, held, step.workload is not None and step.workload.estimates_memory
 
     def set_debug_callback(self, callback: DebugCallback | None) -> None:
         """Let Debug layers call `callback` instead of printing; None lets them print again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter, perf_counter_ns
 from typing import Any, NamedTuple, TypeAlias
@@ -207,6 +207,14 @@ class Steps:
                     trace.add(self.sites[number], begin)
 
         self.program.flow.run(work, self._workers.help)
+
+    def tensors(self) -> Iterator[tuple[str, str, TensorHandle]]:
+        """Yield the layer, the name and the handle of each tensor, including those of regions."""
+        for value, handle in self.handles.items():
+            yield f"{self._prefix}{value.producer.name}", value.name, handle
+        for _, regions in self._regions.values():
+            for region in regions:
+                yield from region.tensors()
 
     @property
     def sites(self) -> list[Site]:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Final, TypeAlias
 
 from interposer.core.types import Dim
 from interposer.ir.graph import Layer, Value
 from interposer.ir.regions import places
 from interposer.ops.control import Constant, Input, MemCopy, MemImport
-from interposer.profiling.events import Category, Counter, Site, TracedNetwork
-from interposer.profiling.recorder import Gauge, RunTrace, begin_run
+from interposer.profiling.events import Category, Counter, HeldTensor, Holding, Site, TracedNetwork
+from interposer.profiling.recorder import Gauge, RunTrace, active, begin_run
 from interposer.report.estimate import operations
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.runs import RunControl
 
-__all__ = ["NetworkSites"]
+__all__ = ["HeldTensors", "NetworkSites"]
+
+HeldTensors: TypeAlias = Callable[[], Sequence[HeldTensor] | None]
+"""Returns the tensors in a memory of a network, or None if the network is gone."""
 
 _numbers: Final = itertools.count()
 
@@ -63,20 +66,40 @@ class NetworkSites:
         total = sum(_bytes(layer.values[0]) for layer in self._optimized.outputs)
         return Site(Category.COPY, "give out outputs", "Output", self.network, bytes=total)
 
-    def memory(self, owner: str, amount: int) -> None:
-        """Record that the network holds more bytes for an owner, such as an arena, or fewer if `amount` is negative."""
-        if not amount:
-            return
+    def memory(
+        self, owner: str, amount: int, kind: str = "", backend: str = "", tensors: HeldTensors | None = None
+    ) -> None:
+        """Record that the network holds more bytes for an owner, such as an arena, or fewer if `amount` is negative.
+
+        `tensors` returns what is in them, if the network still exists; see `Holding` for `kind` and `backend`.
+        """
+        if amount:
+            self._gauge(owner, kind, backend, tensors).add(amount)
+
+    def watch_memory(self, owner: str, kind: str, backend: str, tensors: HeldTensors) -> None:
+        """Let recorders ask how many bytes the network holds for an owner: those of `tensors` together."""
+        gauge = self._gauge(owner, kind, backend, tensors, lambda: sum(item.bytes for item in tensors() or ()))
+        if active:
+            gauge.refresh()
+
+    def _gauge(
+        self,
+        owner: str,
+        kind: str,
+        backend: str,
+        tensors: HeldTensors | None,
+        probe: Callable[[], int] | None = None,
+    ) -> Gauge:
         if owner not in self._gauges:
             counter = Counter(f"{self.network.name}: {owner}", "bytes", category="memory")
-            self._gauges.setdefault(owner, Gauge(counter, self.network))
-        self._gauges[owner].add(amount)
+            describe = None if tensors is None else partial(_held, self.network, kind, backend, tensors)
+            self._gauges.setdefault(owner, Gauge(counter, self.network, describe, probe))
+        return self._gauges[owner]
 
     def forget_memory(self) -> None:
         """Record that the network holds no memory any more."""
         for gauge in self._gauges.values():
-            if gauge.value:
-                gauge.add(-gauge.value)
+            gauge.end()
 
     @cached_property
     def _work(self) -> Mapping[str, int]:
@@ -123,6 +146,15 @@ class NetworkSites:
             sum(_bytes(value) for value in {*layer.values, *layer.outputs}),
             sum(self._work.get(item, 0) for item in inside or (name,)) or None,
         )
+
+
+def _held(network: TracedNetwork, kind: str, backend: str, tensors: HeldTensors, counter: Counter) -> Holding | None:
+    items = tensors()
+    if items is None:
+        return None
+    size = max((item.offset + item.bytes for item in items), default=0)
+    total = size if kind == "arena" else sum(item.bytes for item in items)
+    return Holding(counter, network, kind, backend, total, tuple(items))
 
 
 def _bytes(value: Value) -> int:

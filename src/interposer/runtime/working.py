@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, Final, NamedTuple
@@ -61,6 +62,7 @@ class WorkingMemHandle:
         weakref.finalize(self, _destroy_unused, *unused).atexit = False  # at exit, the network destroys them
         self._steps = Steps(program, factories, workers)
         self._steps.plan_memory()
+        factories.tensors = partial(_tensors_of, weakref.ref(self._steps))
         factories.plan()
         self.state_memory = StateMemory()
         outputs = sorted(self._steps.outputs, key=lambda layer: binding_id(layer) < 0)
@@ -483,6 +485,11 @@ class _Prepared(NamedTuple):
 
     call: BoundSteps | None
     handles: OwnedHandles
+
+
+def _tensors_of(reference: weakref.ref[Steps]) -> Sequence[tuple[str, str, TensorHandle]] | None:
+    steps = reference()
+    return None if steps is None else list(steps.tensors())
 
 
 def _destroy_all(groups: deque[OwnedHandles]) -> None:

@@ -14,7 +14,7 @@ from time import monotonic, perf_counter_ns
 from typing import Final
 
 from interposer.core.errors import ParseError
-from interposer.profiling.events import Category, Counter, Interval, TracedNetwork
+from interposer.profiling.events import Category, Counter, Interval, Site, TracedNetwork
 from interposer.profiling.external.connections import Connection, open_connection
 from interposer.profiling.external.counting import (
     BACKENDS_REGISTERED,
@@ -38,7 +38,7 @@ from interposer.profiling.external.packets import HEADER, Kind, Packet, PacketRe
 from interposer.profiling.external.structure import NetworkOutline, Structure
 from interposer.profiling.external.timeline import Message, encode_messages, timeline_directory, well_known_labels
 from interposer.profiling.processes import process_name
-from interposer.profiling.recorder import Fields, Recorder, active, expanded, together
+from interposer.profiling.recorder import Fields, Recorder, Together, active, expanded, together
 from interposer.profiling.rows import Rows
 from interposer.profiling.summary import is_step
 
@@ -153,18 +153,24 @@ class ProfilingClient(Recorder):
 
         Steps that a backend has measured come without their run, if it reports them later.
         """
-        if isinstance(fields, Rows):
-            table = fields.fields
-            for place in range(0, len(table), 4):
-                self.add(table[place : place + 4])
-            return
-        if run >= 0:
+        rows = fields.fields if isinstance(fields, Rows) else fields
+        whole = run >= 0 and any(_is_run(what) for what in rows[::4])
+        if whole:
             self.counting.count(INFERENCES)
-        elif isinstance(fields[0], Counter):
-            self.counting.sampled(fields[0], fields[2])
+            self._add_events(rows, run, inference)
             return
-        elif fields[2] is None or fields[0].category not in _STEPS:
-            return
+        for place in range(0, len(rows), 4):
+            self._add_single(rows[place : place + 4])
+
+    def _add_single(self, fields: Fields) -> None:
+        """Take the value of a counter, or pass a step on that a backend measured and reports later."""
+        what, _, end, _ = fields
+        if isinstance(what, Counter):
+            self.counting.sampled(what, end)
+        elif isinstance(what, Site) and end is not None and what.category in _STEPS:
+            self._add_events(fields, -1, -1)
+
+    def _add_events(self, fields: Fields, run: int, inference: int) -> None:
         if not self._timeline or self._state is not State.ACTIVE:
             return
         if len(self._events) > (_MOST_RUNS if run >= 0 else _MOST_RUNS // 2):
@@ -399,6 +405,12 @@ class _Conversation:
             body += data
         if body:
             self._send(Kind.TIMELINE_MESSAGE, body)
+
+
+def _is_run(what: object) -> bool:
+    """Return True for the site of a whole run, or sites with one."""
+    sites = what if isinstance(what, Together) else (what,)
+    return any(isinstance(site, Site) and site.category is Category.RUN for site in sites)
 
 
 def _captures(selection: Selection) -> bool:
