@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from interposer.frontends.torch.call import Call, Number, Operand
 from interposer.frontends.torch.elementwise import bounded
@@ -88,6 +88,16 @@ def elu(c: Call, x: Value, alpha: Number = 1, scale: Number = 1, input_scale: Nu
     positive = c.compare(ComparisonOperation.GREATER, x, 0)
     below = c.times(c.minus(c.unary(Unary.EXP, c.times(x, input_scale)), 1), alpha * scale)
     return c.where(positive, c.times(x, scale), below)
+
+
+@aten("rrelu_with_noise_functional")
+def rrelu(
+    c: Call, x: Value, noise: Value, lower: Number = 0.125, upper: Number = 1 / 3, train: bool = False, *_: Any
+) -> list[Value]:
+    """Convert the random leaky ReLU in inference, whose slope is the mean of the two limits."""
+    if train:
+        c.unsupported("it is in training mode; call eval() on the module before the export")
+    return [activated(c, x, ActivationFunction.LEAKY_RELU, (lower + upper) / 2), noise]
 
 
 @aten("celu")

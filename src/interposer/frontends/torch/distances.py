@@ -32,6 +32,7 @@ refused("it writes to an operand; make the program functional with run_decomposi
 
 refused("call torch.backends.mha.set_fastpath_enabled(False) before", "_transformer_encoder_layer_fwd")
 refused("call torch.backends.mha.set_fastpath_enabled(False) before", "_native_multi_head_attention")
+refused("it is in training mode; call eval() on the module before the export", "_batch_norm_with_update_functional")
 
 
 def _norm(c: Call, difference: Value, p: float) -> Value:
@@ -53,6 +54,13 @@ def cdist(c: Call, a: Value, b: Value, p: float, mode: int | None = None) -> Val
     if 0 in c.shape(a)[-1:]:
         return c.broadcast(c.scalar(0, c.dtype), [int(size) for size in c.result.shape])
     return _norm(c, c.minus(c.unsqueezed(a, a.known.rank - 1), c.unsqueezed(b, b.known.rank - 2)), p)
+
+
+@aten("dist")
+def dist(c: Call, a: Value, b: Value, p: float = 2) -> Value:
+    """Convert dist: the norm of the difference of all elements."""
+    difference = c.minus(c.cast(a, c.dtype), c.cast(b, c.dtype))
+    return _norm(c, c.reshape(difference, [math.prod(c.shape(difference))]), p)
 
 
 @aten("_pdist_forward")
@@ -115,6 +123,21 @@ def randperm(c: Call, count: int) -> Value:
     """Convert randperm: the order of random numbers."""
     numbers = c.add(RandomFill(Distribution.UNIFORM), c.size_vector([count]))
     return c.cast(c.add_many(TopK(count, 0, False, DataType.INT64), numbers)[1], c.dtype)
+
+
+@aten("uniform", "normal_functional", "randint_like", "randint_like.low_dtype", "randint", "randint.low")
+def random_between(c: Call, *args: Any, **_: Any) -> Value:
+    """Convert random numbers of other ranges, which differ from PyTorch's and from run to run."""
+    name = str(c.node.target)
+    sizes = [int(size) for size in c.result.shape]
+    numbers = [item for item in args if not isinstance(item, Value | list)]
+    if "randint" not in name:
+        kind = Distribution.NORMAL if "normal" in name else Distribution.UNIFORM
+        low, high = numbers if len(numbers) == 2 else (0.0, 1.0)
+        return c.add(RandomFill(kind, float(low), float(high), dtype=c.dtype), c.size_vector(sizes))
+    low, high = numbers if len(numbers) == 2 else (0, numbers[0])
+    values = c.add(RandomFill(Distribution.UNIFORM, float(low), float(high)), c.size_vector(sizes))
+    return c.cast(c.unary(Unary.FLOOR, values), c.dtype)
 
 
 @aten("searchsorted.Tensor", "bucketize.Tensor")

@@ -374,6 +374,13 @@ def copysign(c: Call, x: Operand, other: Operand) -> Value:
     return c.where(c.either(below, zero), c.unary(Unary.NEG, size), size)
 
 
+@aten("ldexp.Tensor")
+def ldexp(c: Call, x: Value, exponent: Value) -> Value:
+    """Convert ldexp: x * 2 ** exponent."""
+    power = c.binary(BinaryOperation.POWER, c.scalar(2, c.dtype), c.cast(exponent, c.dtype))
+    return c.times(c.cast(x, c.dtype), power)
+
+
 @aten("hypot")
 def hypot(c: Call, a: Value, b: Value) -> Value:
     """Convert hypot, without an overflow of the squares."""

@@ -298,14 +298,11 @@ class GraphImport(SubgraphImport):
             if index < len(args) and not argument.kwarg_only:
                 continue
             value = kwargs.get(argument.name, argument.default_value)
-            if argument.name in _IGNORED:
-                continue
-            if argument.kwarg_only:
-                named[argument.name] = value
-            else:
+            if not argument.kwarg_only:
                 positional.append(value)
-        drop = [i for i, argument in enumerate(schema.arguments) if argument.name in _IGNORED and i < len(args)]
-        return [item for i, item in enumerate(positional) if i not in drop], named
+            elif argument.name not in _IGNORED:
+                named[argument.name] = value
+        return positional, named
 
     def _plain(self, item: Any, call: Call) -> Any:
         """Return arguments with quantized values as plain integers, for operators that compute with integers."""
@@ -428,7 +425,7 @@ def title_of(target: Any) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return str(target)
     if isinstance(target, torch._ops.HigherOrderOperator):
-        return f"higher_order.{target.name()}.default"
+        return f"higher_order.{target.name()}"
     module = getattr(target, "__module__", "") or ""
     name = getattr(target, "__name__", str(target))
     return f"{module.removeprefix('_')}.{name}"

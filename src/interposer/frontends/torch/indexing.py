@@ -18,7 +18,7 @@ from interposer.ops.embedding import OneHot
 from interposer.ops.gather import Gather, GatherNd
 from interposer.ops.reshape import Shape
 from interposer.ops.scatter import ScatterElements, ScatterFunction, ScatterNd
-from interposer.ops.selection import NonZero
+from interposer.ops.selection import NonZero, Unique
 from interposer.ops.sequence import CumSum
 
 __all__: list[str] = []
@@ -360,6 +360,46 @@ def _neutral(c: Call, x: Value, dim: int, index: Value, reduce: str) -> Value:
         low, high = int(limits.min), int(limits.max)
     numbers: dict[str, Number] = {"sum": 0, "mean": 0, "prod": 1, "amax": low, "amin": high}
     return _elements(c, x, dim, index, numbers[reduce], ScatterFunction.UPDATE)
+
+
+@aten("index_reduce")
+def index_reduce(
+    c: Call, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
+) -> Value:
+    """Convert index_reduce: combine slices at indices along an axis with those that are there."""
+    if not x.known.rank:
+        wide = index_reduce(c, c.reshape(x, [1]), 0, index, c.reshape(source, [1]), reduce, include_self=include_self)
+        return c.reshape(wide, [])
+    axis = c.axis(dim, x.known.rank)
+    line = (
+        c.reshape(index, [-1 if i == axis else 1 for i in range(x.known.rank)]) if index.known.num_elements else index
+    )
+    places = c.broadcast(line, list(c.shape(source))) if index.known.num_elements else index
+    return scatter_reduce(c, x, dim, places, source, reduce, include_self=include_self)
+
+
+@aten("put")
+def put(c: Call, x: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
+    """Convert put: assign to, or add to, elements of the flattened tensor."""
+    count = int(index.known.num_elements)
+    if not count:
+        return x
+    flat = c.reshape(x, [math.prod(c.shape(x))])
+    rows = c.reshape(_integers(c, index), [count, 1])
+    return c.reshape(_scattered(c, flat, rows, c.reshape(source, [count]), accumulate), list(c.shape(x)))
+
+
+@aten("_unique2", "unique_dim", "unique_consecutive")
+def unique(c: Call, x: Value, *args: Any) -> list[Value]:
+    """Convert unique: the sorted values, the place of each element among them, and their counts."""
+    name = str(c.node.target)
+    if "consecutive" in name:
+        c.unsupported("only unique of all elements is supported, not of consecutive ones")
+    axis = c.axis(args[0], x.known.rank) if "unique_dim" in name else None
+    if not x.known.rank:
+        x = c.reshape(x, [1])
+    values, _, inverse, counts = c.add_many(Unique(axis), x)
+    return [values, c.reshape(inverse, [int(size) for size in c.val[1].shape]) if axis is None else inverse, counts]
 
 
 @aten("index_add")

@@ -10,6 +10,7 @@ from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
 from interposer.ops.einsum import Einsum
 from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.reduction import Reduce, ReduceOperation
 
 __all__ = ["product"]
 
@@ -60,6 +61,16 @@ def add_outer(c: Call, x: Value, a: Value, b: Value, beta: Number = 1, alpha: Nu
         return result
     x = c.cast(x, c.dtype)
     return c.plus(x if beta == 1 else c.times(x, beta), result)
+
+
+@aten("_trilinear")
+def trilinear(
+    c: Call, a: Value, b: Value, d: Value, expand1: Sequence[int], expand2: Sequence[int], expand3: Sequence[int],
+    sums: Sequence[int], unroll: int = 1,
+) -> Value:  # fmt: skip
+    """Convert the product of three tensors with new axes, summed over some axes, which bilinear layers consist of."""
+    wide = [c.unsqueezed(x, *axes) for x, axes in ((a, expand1), (b, expand2), (d, expand3))]
+    return c.add(Reduce(tuple(sums), False, ReduceOperation.SUM), c.times(c.times(wide[0], wide[1]), wide[2]))
 
 
 @aten("einsum")

@@ -93,8 +93,8 @@ def max_pool_with_indices(
     axes = _spatial_axes(c)
     windows = _windows(axes, kernel, list(stride) if not isinstance(stride, int) else stride, padding, dilation)
     if not _uses_result(c, 1):
-        one = _batched(c, x, axes, lambda image: [_pooled(c, image, PoolingAlgorithm.MAX, windows, ceil_mode)])
-        return [*one, *one]
+        maxima = _batched(c, x, axes, lambda image: [_pooled(c, image, PoolingAlgorithm.MAX, windows, ceil_mode)])
+        return [*maxima, *maxima]
     return _batched(c, x, axes, lambda image: _with_places(c, image, windows, ceil_mode))
 
 

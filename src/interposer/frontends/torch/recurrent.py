@@ -10,7 +10,8 @@ import numpy as np
 from interposer.frontends.torch.call import Call
 from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
-from interposer.ops.activation import ActivationFunction
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.matmul import BatchMatMul
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RecurrentDirection, RnnSequence
 
 __all__: list[str] = []
@@ -28,12 +29,59 @@ def lstm(
 ) -> list[Value]:  # fmt: skip
     """Convert lstm; the results are the output, the hidden states and the cell states."""
     directions = 2 if both else 1
-    if len(params) != layers * directions * (4 if biases else 2):
-        c.unsupported("it has projections (proj_size)")
     _check_inference(c, dropout, train)
+    if len(params) != layers * directions * (4 if biases else 2):
+        return _projected(c, x, states, params, biases, directions, batch_first)
     direction = RecurrentDirection.BIDIRECTIONAL if both else RecurrentDirection.FORWARD
     op = LstmSequence(direction)
     return _stacked(c, op, x, list(states), _Weights(c, params, biases, directions, _LSTM), layers, batch_first)
+
+
+def _projected(
+    c: Call, x: Value, states: Sequence[Value], params: Sequence[Value], biases: bool, directions: int,
+    batch_first: bool,
+) -> list[Value]:  # fmt: skip
+    """Return an lstm with projections of its hidden states, step by step, as the operator has none."""
+    each = 5 if biases else 3
+    x = c.transpose(x, [1, 0, 2]) if batch_first else x
+    finals: list[list[Value]] = [[], []]
+    for first in range(0, len(params), each * directions):
+        outputs = []
+        for way in range(directions):
+            number = len(finals[0])
+            before = [c.squeezed(c.cut(state, 0, number, 1), 0) for state in states]
+            row = params[first + way * each : first + (way + 1) * each]
+            output, *after = _projected_steps(c, x, before, row, reverse=bool(way))
+            outputs.append(output)
+            for column, state in zip(finals, after, strict=True):
+                column.append(c.unsqueezed(state, 0))
+        x = c.joined(outputs, 2)
+    x = c.transpose(x, [1, 0, 2]) if batch_first else x
+    return [x, *(c.joined(column, 0) for column in finals)]
+
+
+def _projected_steps(
+    c: Call, x: Value, states: Sequence[Value], params: Sequence[Value], *, reverse: bool
+) -> list[Value]:
+    """Return the output of one direction of an lstm with projections, and its final states."""
+    hidden, cell = states
+    weights, recurrent, *biases, projection = params
+    gates = c.add(BatchMatMul(transpose_y=True), x, weights)
+    for bias in biases:
+        gates = c.plus(gates, bias)
+    steps = range(c.size(x, 0))
+    outputs = dict[int, Value]()
+    size = c.size(cell, 1)
+    for step in reversed(steps) if reverse else steps:
+        mixed = c.plus(c.squeezed(c.cut(gates, 0, step, 1), 0), c.add(BatchMatMul(transpose_y=True), hidden, recurrent))
+        enter, forget, new, out = (c.cut(mixed, 1, i * size, size) for i in range(4))
+        enter, forget, out = (c.add(Activation(ActivationFunction.SIGMOID), gate) for gate in (enter, forget, out))
+        new = c.add(Activation(ActivationFunction.TANH, 1.0, 1.0), new)
+        cell = c.plus(c.times(forget, cell), c.times(enter, new))
+        shown = c.times(out, c.add(Activation(ActivationFunction.TANH, 1.0, 1.0), cell))
+        hidden = c.add(BatchMatMul(transpose_y=True), shown, projection)
+        outputs[step] = c.unsqueezed(hidden, 0)
+    return [c.joined([outputs[step] for step in steps], 0), hidden, cell]
 
 
 @aten("gru.input")

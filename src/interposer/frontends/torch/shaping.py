@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.core.types import DataLayout, DataType, Dim
+from interposer.core.types import Array, DataLayout, DataType, Dim
 from interposer.frontends.torch.call import Call, Operand, Size
 from interposer.frontends.torch.registry import aten
 from interposer.frontends.torch.sizes import size_of
@@ -20,6 +20,7 @@ from interposer.ops.gather import Gather
 from interposer.ops.matrices import Trilu
 from interposer.ops.quantization import Bitcast
 from interposer.ops.rearrange import Pad, PaddingMode, ReverseV2, Splitter, Stack, StridedSlice, Tile
+from interposer.ops.scatter import ScatterNd
 from interposer.ops.sequence import Range
 
 __all__ = ["picked_strided", "sliced"]
@@ -30,7 +31,7 @@ _FARTHEST: Final = 2**31 - 1
 # --- shapes -----------------------------------------------------------------------------------------------------------
 
 
-@aten("view", "reshape", "_unsafe_view", "_reshape_alias", open_sizes=True)
+@aten("view", "view_copy", "reshape", "_unsafe_view", "_reshape_alias", open_sizes=True)
 def view(c: Call, x: Value, sizes: Sequence[Size], *_: Any) -> Value:
     """Convert view and reshape."""
     return c.reshape(x, _requested(c, sizes))
@@ -198,6 +199,13 @@ def unbind(c: Call, x: Value, dim: int = 0) -> list[Value]:
     return [c.squeezed(part, axis) for part in _split(c, x, [1] * c.size(x, axis), axis)]
 
 
+@aten("narrow_copy", "narrow")
+def narrow(c: Call, x: Value, dim: int, start: int, length: int) -> Value:
+    """Convert narrow: a number of elements along an axis."""
+    axis = c.axis(dim, x.known.rank)
+    return c.cut(x, axis, start % max(1, c.size(x, axis)) if start < 0 else start, length)
+
+
 @aten("split_with_sizes", "split.Tensor", "split_with_sizes_copy", "split_copy.Tensor", "split.sizes", "chunk",
       "unsafe_split.Tensor", "unsafe_split_with_sizes", "unsafe_chunk", "tensor_split.sections",
       "tensor_split.indices", open_sizes=True)  # fmt: skip
@@ -341,11 +349,38 @@ def diagonal(c: Call, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -
     rank, shape = x.known.rank, c.shape(x)
     first, second = dim1 % rank, dim2 % rank
     rest = [i for i in range(rank) if i not in (first, second)]
-    rows, columns = shape[first], shape[second]
+    flat = c.transpose(x, [*rest, first, second])
+    flat = c.reshape(flat, [*(shape[i] for i in rest), shape[first] * shape[second]])
+    return c.gather(flat, _diagonal_places(shape[first], shape[second], offset), len(rest))
+
+
+def _diagonal_places(rows: int, columns: int, offset: int) -> Array:
+    """Return the places of a diagonal in a matrix of this size, whose rows follow each other."""
     count = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
-    flat = c.reshape(c.transpose(x, [*rest, first, second]), [*(shape[i] for i in rest), rows * columns])
     start = offset if offset >= 0 else -offset * columns
-    return c.gather(flat, start + np.arange(count) * (columns + 1), len(rest))
+    return start + np.arange(count) * (columns + 1)
+
+
+@aten("diagonal_scatter")
+def diagonal_scatter(c: Call, x: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    """Convert diagonal_scatter: replace a diagonal."""
+    rank, shape = x.known.rank, c.shape(x)
+    first, second = dim1 % rank, dim2 % rank
+    order = [*(i for i in range(rank) if i not in (first, second)), first, second]
+    numbers = np.arange(math.prod(shape)).reshape(shape).transpose(order)
+    lead = numbers.shape[:-2]
+    rows = numbers.reshape(*lead, shape[first] * shape[second])
+    return _put(c, x, rows[..., _diagonal_places(shape[first], shape[second], offset)], source)
+
+
+def _put(c: Call, x: Value, places: Array, source: Value) -> Value:
+    """Return x with the elements at flat places replaced by those of a source of the same shape as the places."""
+    if not places.size:
+        return x
+    flat = c.reshape(x, [math.prod(c.shape(x))])
+    rows = c.constant(np.ascontiguousarray(places.reshape(-1, 1)))
+    result = c.add(ScatterNd(), flat, rows, c.reshape(c.cast(source, x.known.dtype), [places.size]))
+    return c.reshape(result, list(c.shape(x)))
 
 
 @aten("as_strided", "as_strided_copy")
@@ -355,10 +390,24 @@ def as_strided(c: Call, x: Value, sizes: Sequence[int], strides: Sequence[int], 
     value = node.meta["val"]
     if not value.is_contiguous() or (value.storage_offset() and node.op != "placeholder"):
         c.unsupported("its operand is not contiguous")
-    places = np.array(offset or 0)
+    return c.gather(c.reshape(x, [math.prod(c.shape(x))]), _strided_places(sizes, strides, offset), 0)
+
+
+def _strided_places(sizes: Sequence[int], strides: Sequence[int], offset: int | None) -> Array:
+    places: Array = np.array(offset or 0)
     for size, stride in zip(sizes, strides, strict=True):
         places = places[..., None] + np.arange(size) * stride
-    return c.gather(c.reshape(x, [math.prod(c.shape(x))]), places, 0)
+    return places
+
+
+@aten("as_strided_scatter")
+def as_strided_scatter(
+    c: Call, x: Value, source: Value, sizes: Sequence[int], strides: Sequence[int], offset: int | None = None
+) -> Value:
+    """Convert as_strided_scatter of a tensor that is contiguous in PyTorch."""
+    if not c.node.args[0].meta["val"].is_contiguous():
+        c.unsupported("its operand is not contiguous")
+    return _put(c, x, _strided_places(sizes, strides, offset), source)
 
 
 @aten("unfold", "unfold_copy")
