@@ -400,8 +400,9 @@ def _onnx(source: Any, reading: Reading) -> Template:
 
 def _torch(source: Any, reading: Reading) -> Template:
     from interposer.frontends import torch  # noqa: PLC0415
+    from interposer.frontends.torch.archive import program_of  # noqa: PLC0415
 
-    return torch.template(source, shapes=reading.shapes)
+    return torch.template(source if _is_program(source) else program_of(source), shapes=reading.shapes)
 
 
 def _text(source: Any, reading: Reading) -> Network:

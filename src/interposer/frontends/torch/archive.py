@@ -220,11 +220,20 @@ def _tensor(archive: _Archive, folder: str, name: str, entry: Any, storages: dic
         if not file.startswith(("weight_", "tensor_")):
             raise ParseError(f"the object {name!r} is no tensor; " + refused_pickle(member))
         if entry["use_pickle"]:
-            return _unpickled(archive, member)
+            return _as_stored(_unpickled(archive, member), entry["is_param"])
         if file not in storages:
             storages[file] = archive.read(member)
         tensor = _strided(storages[file], entry["tensor_meta"])
-        return _torch().nn.Parameter(tensor, requires_grad=False) if entry["is_param"] else tensor
+        return _as_stored(tensor, entry["is_param"])
+
+
+def _as_stored(tensor: Any, is_parameter: bool) -> Any:
+    """Return a tensor as the parameter or the buffer that it is."""
+    torch = _torch()
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"it is a {type(tensor).__name__}")
+    plain = not is_parameter or isinstance(tensor, torch.nn.Parameter)
+    return tensor if plain else torch.nn.Parameter(tensor, requires_grad=False)
 
 
 def _strided(storage: Array, meta: Mapping[str, Any]) -> Any:
