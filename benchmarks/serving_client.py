@@ -32,7 +32,7 @@ async def http_sender(port: int, model: str, body: bytes) -> Send:
         writer.write(message)
         await writer.drain()
         answer = (await reader.readuntil(b"\r\n\r\n")).lower()
-        size = int(answer.partition(b"content-length:")[2].partition(b"\r\n")[0])
+        size = int(answer.partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0])
         await reader.readexactly(size)
         return answer.startswith(b"http/1.1 200")
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn, Protocol
 
-from interposer.core.errors import did_you_mean
 from interposer.core.types import Array
 from interposer.serving.protocol.datatypes import data_type
 from interposer.serving.protocol.errors import ServingError, Status
@@ -30,7 +29,6 @@ __all__ = [
     "write_response",
 ]
 
-_FIELDS: Final = ("id", "parameters", "inputs", "outputs")
 _MOST_TENSORS: Final = 4096
 _MOST_CLASSES: Final = 1 << 20
 
@@ -50,6 +48,8 @@ def read_infer_request(body: bytes, header_length: int | None = None, regions: R
         header_length: the number of bytes of the JSON object; None if the body has nothing else.
         regions: the regions of shared memory that inputs may be in; None if there are none.
 
+    Fields that the protocol does not have are ignored, because some clients send the name of the model, for example.
+
     Raises:
         ServingError: the body is not a request. The message says which part of it is wrong.
     """
@@ -59,11 +59,6 @@ def read_infer_request(body: bytes, header_length: int | None = None, regions: R
         )
     view = memoryview(body)
     head = object_of(body if header_length is None else body[:header_length])
-    unknown = next((key for key in head if key not in _FIELDS), None)
-    if unknown is not None:
-        raise ServingError(
-            Status.INVALID, f"the request has the unknown field {unknown[:80]!r}{did_you_mean(unknown, _FIELDS)}"
-        )
     items = _objects("inputs", head.get("inputs", []))
     rest = _Rest(view[len(view) if header_length is None else header_length :])
     inputs = tuple(_input(item, rest, regions) for item in items)
@@ -71,7 +66,7 @@ def read_infer_request(body: bytes, header_length: int | None = None, regions: R
     return InferRequest(
         inputs=inputs,
         outputs=tuple(_output(item) for item in _objects("outputs", head.get("outputs") or [])),
-        id=_text("id", head.get("id", "")),
+        id=_text("id", head.get("id") or ""),
         parameters=checked_parameters("the request", head.get("parameters")),
     )
 
