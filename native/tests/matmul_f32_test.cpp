@@ -161,6 +161,7 @@ struct Heads {
   std::vector<uint8_t> selected;  // of keys: their scores are selected, or, if inverted, replaced; not used if empty
   bool inverted = false;
   float replacement = 0;
+  std::vector<float> sink = {};  // one score of a key without a value, or none
 };
 
 void check_attention(native::Isa isa, const Heads& c) {
@@ -188,7 +189,8 @@ void check_attention(native::Isa isa, const Heads& c) {
                      : c.mask == Heads::Mask::one_bool ? static_cast<const void*>(mask_bools.data())
                                                        : mask_floats.data();
   AttentionOperands run{q.data(), k.data(), v.data(), mask, zeros.data(), c.position, valid, {}};
-  Floats bias(scores_added), scratch(scratch_of(h));
+  Floats bias(scores_added), scratch(scratch_of(h)), sink(c.sink);
+  if (!c.sink.empty()) run.sink = sink.data();
   Guarded<uint8_t> selected(c.selected);
   if (!c.selected.empty()) {
     h.terms = 2;
@@ -204,7 +206,7 @@ void check_attention(native::Isa isa, const Heads& c) {
   std::vector<double> expected;
   for (int m = 0; m < c.queries; ++m) {
     std::vector<double> powers(size_t(c.keys), 0.0);
-    double total = 0;
+    double total = c.sink.empty() ? 0 : std::exp(double(c.sink[0]));
     for (int n = 0; n < c.keys; ++n) {
       int64_t place = m + c.position;
       bool is_seen = n < valid && (c.left < 0 || n >= place - c.left) && (c.right < 0 || n <= place + c.right) &&
@@ -255,6 +257,17 @@ TEST_P(AttentionKernel, adds_and_excludes_by_masks) {
       c.mask = mask;
       check_attention(isa(), c);
     }
+}
+
+TEST_P(AttentionKernel, gives_a_sink_its_part) {
+  for (float score : {-3.0f, 0.5f, 40.0f, -kInfinity})
+    for (int queries : {1, 3, 15})
+      for (int64_t valid : {0, 3, 17}) {
+        Heads c{queries, 17, 8, 24, 4};
+        c.sink = {score}, c.valid = valid, c.right = valid == 17 ? -1 : 1;
+        c.zero_if_no_key = true, c.nan_in_unseen = valid == 3;
+        check_attention(isa(), c);
+      }
 }
 
 TEST_P(AttentionKernel, shows_a_query_the_keys_around_its_position) {

@@ -103,6 +103,7 @@ CPUACC_INLINE void clear_padding(const AttentionHead& h, float* last_block, int 
 struct ScoreChanges {
   const float* added;       // nullptr: nothing
   const int32_t* selected;  // nullptr: all
+  const float* sink;        // nullptr: absent
 };
 
 /// Replace the scores of kRows queries, which lie in blocks of 16 keys, by exponentials. `factors` receives 1 / sum of
@@ -130,6 +131,7 @@ CPUACC_INLINE void softmax_rows(const AttentionHead& h, float* scores, int block
   float greatest[kRows];
   for (int m = 0; m < kRows; ++m) {
     greatest[m] = greatest_lane(top[m]);
+    if (changes.sink && !(*changes.sink <= greatest[m])) greatest[m] = *changes.sink;
     if (greatest[m] == -__builtin_inff() && h.zero_if_no_key) greatest[m] = 0;
   }
   for (int n = 0; n < blocks; ++n)
@@ -142,6 +144,7 @@ CPUACC_INLINE void softmax_rows(const AttentionHead& h, float* scores, int block
       }
   for (int m = 0; m < kRows; ++m) {
     float sum = sum_of_lanes(total[m]);
+    if (changes.sink) sum += expf(*changes.sink - greatest[m]);
     factors[m] = sum == 0 && h.zero_if_no_key ? 0 : 1 / sum;
     if (!h.zero_if_nan || sum == sum) continue;
     factors[m] = 0;
@@ -186,7 +189,9 @@ __attribute__((noinline)) void attend_visible_keys(const AttentionHead& h, const
     scores[k] = x;
     if (x > top) top = x;
   }
+  if (run.sink && !(*run.sink <= top)) top = *run.sink;
   if (top == -__builtin_inff()) top = 0;
+  if (run.sink) total = expf(*run.sink - top);
   for (int n = 0; n < h.value_size; ++n) out[n] = 0;
   for (int64_t k = begin; k < end; ++k) {
     if (!is_seen(k)) continue;
@@ -218,7 +223,7 @@ void attention(const AttentionHead& h, const AttentionOperands& run, float* out,
   const bool each = !same_for_all_queries(h, run);
   const bool any = each || run.mask || h.terms || run.valid < h.keys || h.keys % 16;
   const bool excludes = h.excludes && (h.left >= 0 || h.right >= 0 || run.valid < h.keys || run.mask);
-  const ScoreChanges changes{any ? added : nullptr, h.terms ? selected : nullptr};
+  const ScoreChanges changes{any ? added : nullptr, h.terms ? selected : nullptr, run.sink};
   if (any && !each) expand_mask(h, run, 0, added, selected);
   for (int row = first; row < last; row += most) {
     const int rows = last - row < most ? last - row : most;
@@ -435,7 +440,8 @@ void attend_few(const AttentionHead& h, const AttentionOperands* heads, float* c
     const AttentionOperands& run = heads[r / h.queries];
     clear_padding(h, scores + r * score_step + (blocks - 1) * 16, 1);
     expand_mask(h, run, r % h.queries, added, selected);
-    softmax_rows<1>(h, scores + r * score_step, blocks, 16, {added, h.terms ? selected : nullptr}, factors + r);
+    softmax_rows<1>(h, scores + r * score_step, blocks, 16, {added, h.terms ? selected : nullptr, run.sink},
+                    factors + r);
   }
   for (r = 0; r + 4 <= rows; r += 4)
     weigh_rows<4>(h, scores + r * score_step, score_step, *heads, sums + r * sum_step, sum_step);

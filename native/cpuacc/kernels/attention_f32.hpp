@@ -45,6 +45,7 @@ struct AttentionOperands {
   int64_t position, valid;
   const void* term[kMaxScoreTerms];
   const float *past_key, *past_value;
+  const float* sink;  // the score of one more key, which every query sees and whose value is zero; nullptr if absent
 };
 
 /// The largest number of queries of `attend_few`.

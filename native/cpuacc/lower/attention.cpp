@@ -58,6 +58,7 @@ struct State {
   int64_t chunks;             // pieces into which the queries of a head are divided
   bool long_lengths;          // lengths are int64
   bool streams;               // the cache is larger than the caches of the processor
+  size_t sink;                // position of the sink among the operands of the step; 0 if there is none
 };
 
 constexpr size_t kFirstTerm = 5;              // position of the terms among the operands of a step
@@ -81,7 +82,9 @@ AttentionOperands operands_of(const State& state, const Step& step, const Run& r
                         0,
                         {},
                         nullptr,
+                        nullptr,
                         nullptr};
+  if (state.sink != 0) one.sink = run.at<float>(step.in[state.sink]) + n % f.heads;
   if (step.in[3]) one.mask = run.at<char>(step.in[3]) + place.mask * (f.head.mask_is_bool ? 1 : int64_t(sizeof(float)));
   for (int i = 0; i < f.head.terms; ++i)
     one.term[i] = run.at<char>(step.in[kFirstTerm + size_t(i)]) +
@@ -199,9 +202,11 @@ int32_t rows_per_pass(const AttentionHead& head) {
   return int32_t(std::max<int64_t>(1, (head.queries + strips - 1) / strips));
 }
 
-/// `operands` are the buffers of query, key, value, mask, lengths and terms.
-void add_attention(const Node& node, Builder& builder, Fused fused, std::vector<Buffer> operands, int lengths) {
+/// `operands` are the buffers of query, key, value, mask, lengths and terms. A layer may have a sink after them.
+void add_attention(const Node& node, Builder& builder, Fused fused, std::vector<Buffer> operands, int lengths,
+                   bool has_sink = false) {
   auto state = std::make_shared<State>();
+  state->sink = has_sink ? operands.size() - 1 : 0;
   AttentionHead& head = fused.head;
   head.rows = rows_per_pass(head);
   int64_t zeros = blocks_of(std::max(head.keys, head.value_size)) * 16;
@@ -261,7 +266,7 @@ Refusal support_attention(const Graph& graph, const Node& node, const Settings&)
   if (!precision.empty() && precision != "FLOAT32")
     return refused("computes the softmax in float32", IPR_REASON_ATTRIBUTE);
   if (!node.posts.empty()) return refused("takes no post-ops");
-  for (size_t n : {0, 1, 2, 4, 5})
+  for (size_t n : {0, 1, 2, 4, 5, 7})
     if (graph.in(node, n) && !is_f32(*graph.in(node, n)))
       return refused("operand " + std::to_string(n) + " is " + described(*graph.in(node, n)) + "; takes float32",
                      IPR_REASON_DATA_TYPE);
@@ -356,9 +361,11 @@ void lower_attention(const Node& node, Builder& builder) {
                           0,
                           0,
                           false});
-  const int mask = node.inputs.size() > 3 ? node.inputs[3] : -1, lengths = node.inputs.size() > 6 ? node.inputs[6] : -1;
-  add_attention(node, builder, std::move(f),
-                {builder.buffer(node.inputs[0]), keys, values, builder.buffer(mask), builder.buffer(lengths)}, lengths);
+  auto given = [&](size_t n) { return node.inputs.size() > n ? node.inputs[n] : -1; };
+  std::vector<Buffer> operands = {builder.buffer(node.inputs[0]), keys, values, builder.buffer(given(3)),
+                                  builder.buffer(given(6))};
+  if (given(7) >= 0) operands.push_back(builder.buffer(given(7)));
+  add_attention(node, builder, std::move(f), std::move(operands), given(6), given(7) >= 0);
 }
 
 // ---- The pattern: softmax(scale * query key^T, with terms) value ----------------------------------------------------

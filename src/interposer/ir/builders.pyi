@@ -96,6 +96,7 @@ class Builders(ABC):
         past_key: Value | Layer | None = None,
         past_value: Value | Layer | None = None,
         valid_lengths: Value | Layer | None = None,
+        sink: Value | Layer | None = None,
         *,
         scale: float | None = None,
         is_causal: bool = False,

@@ -35,7 +35,8 @@ def _merged(x: Array, rank: int) -> Array:
 @kernel(Attention)
 def attention(
     op: Attention, query: Array, key: Array, value: Array, mask: Array | None,
-    past_key: Array | None, past_value: Array | None, valid_lengths: Array | None, *, info: KernelInfo,
+    past_key: Array | None, past_value: Array | None, valid_lengths: Array | None, sink: Array | None = None,
+    *, info: KernelInfo,
 ) -> tuple[Array, ...]:  # fmt: skip
     """Compute `Attention`, in float32 for narrower types; masked keys have a score of minus infinity.
 
@@ -51,7 +52,8 @@ def attention(
     capped = op.softcap * np.tanh(scaled / op.softcap) if op.softcap else scaled
     visible = _visible(op, capped, mask, valid_lengths, past=0 if past_key is None else past_key.shape[2])
     masked = np.where(visible, capped + _added(mask, capped), -np.inf)
-    probabilities = _softmax(masked if op.softmax_precision is None else masked.astype(op.softmax_precision.numpy))
+    precise = masked if op.softmax_precision is None else masked.astype(op.softmax_precision.numpy)
+    probabilities = _softmax(precise, sink)
     probabilities = probabilities.astype(masked.dtype, copy=False)
     output = _merged(_weighted(probabilities, v32, visible), query.ndim)
     scores = {
@@ -138,8 +140,14 @@ def _seen(op: Attention, queries: int, keys: int, valid_lengths: Array | None, p
     return seen
 
 
-def _softmax(scores: Array) -> Array:
-    """Compute softmax along the last axis; the result is zeros if all scores are minus infinity."""
+def _softmax(scores: Array, sink: Array | None) -> Array:
+    """Compute softmax along the last axis; the result is zeros if all scores are minus infinity.
+
+    A sink has one more score for each head, whose probability is left out.
+    """
+    if sink is not None:
+        column = np.broadcast_to(sink.astype(scores.dtype)[:, np.newaxis, np.newaxis], (*scores.shape[:3], 1))
+        return _softmax(np.concatenate([scores, column], axis=3), None)[..., :-1]
     greatest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     exps = np.exp(scores - np.where(np.isneginf(greatest), 0, greatest))
     total = exps.sum(axis=-1, keepdims=True)

@@ -51,6 +51,7 @@ _WORDS: Final = {
     "past_key": "BGPD",
     "past_value": "BGPE",
     "valid_lengths": "B",
+    "sink": "H",
 }
 
 
@@ -70,6 +71,9 @@ class Attention(Op):
     query, even if the key or its value holds an infinity or NaN. A query without any visible key gives zeros. All other
     infinities and NaNs follow IEEE 754.
 
+    A ``sink`` is the score of one more key of each head, which every query sees and whose value is zero: it takes a
+    part of the probability. It is neither scaled nor capped, and not among the returned scores.
+
     Shapes:
         query: (B, H, Q, D), or (B, Q, H * D) with ``q_num_heads`` H
         key: (B, G, K, D), or (B, K, G * D) with ``kv_num_heads`` G
@@ -77,6 +81,7 @@ class Attention(Op):
         mask: any that broadcasts to (B, H, Q, P + K); a last dimension below that leaves out the last keys
         past_key, past_value: (B, G, P, D) and (B, G, P, E), the keys and values of earlier steps
         valid_lengths: (B,)
+        sink: (H,)
         output: (B, H, Q, E), or (B, Q, H * E)
         present_key, present_value: (B, G, P + K, D) and (B, G, P + K, E)
         score: (B, H, Q, P + K)
@@ -89,9 +94,11 @@ class Attention(Op):
         [[[[1.0], [2.0]]]]
         >>> compute(Attention(), query, key, value, mask=[False, True]).tolist()
         [[[[3.0], [3.0]]]]
+        >>> compute(Attention(), query, key, value, sink=[5 + np.log(2)]).round(4).tolist()
+        [[[[1.0], [1.0]]]]
 
     Source:
-        ONNX Attention-25.
+        ONNX Attention-25, which has no sink.
     """
 
     query = operand(rank=(3, 4), dtypes=_FLOATS)
@@ -103,6 +110,7 @@ class Attention(Op):
     valid_lengths = operand(
         rank=1, dtypes=_INDEX_TYPES, optional=True, doc="Number of valid keys of each sample, if the keys are padded."
     )
+    sink = operand(rank=1, dtypes=_FLOATS, optional=True, doc="Score of a key without a value, for each head.")
     output = result(dtype_of="query")
     present_key = result(
         rank=4, dtype_of="key", optional=True, doc="Only with ``present``: past and current keys, concatenated."

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interposer.core.errors import ParseError
-from interposer.core.types import differ
+from interposer.core.types import DataType, differ
 from interposer.frontends.onnx.contrib_heads import (
     by_heads,
     check_bias,
@@ -24,11 +24,24 @@ from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
 from interposer.frontends.onnx.shaping import reshaped
 from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.attention import Attention, RotaryEmbedding
-from interposer.ops.elementwise import Addition, Comparison, ComparisonOperation
+from interposer.ops.elementwise import (
+    Addition,
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    Division,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Multiplication,
+    Subtraction,
+    UnaryOperation,
+)
 from interposer.ops.elementwise import Where as Select
 from interposer.ops.gather import Gather
-from interposer.ops.rearrange import Pad
+from interposer.ops.quantization import Cast
+from interposer.ops.rearrange import Pad, Stack
 
 __all__: list[str] = []
 
@@ -97,16 +110,12 @@ def _check_form(node: Node) -> None:
 
 def _refusals(node: Node) -> Sequence[str]:
     """Return the reasons why the node's form is not supported."""
-    quantized = "NONE" not in {node.text("k_quant_type", "NONE"), node.text("v_quant_type", "NONE")}
     reasons = {
-        "its caches are quantized; use caches of the query's type": quantized or node.has(12) or node.has(13),
         "it evicts keys from its caches (sliding_window_cache); use caches for all keys": node.flag(
             "sliding_window_cache"
         ),
         "it normalizes query and key; use SimplifiedLayerNormalization before it": node.has(14) or node.has(15),
         "it returns the products of query and key (qk_output); leave this output out": node.wants(3),
-        "its softmax has another term (head_sink or smooth_softmax)": node.has(11)
-        or node.integer("smooth_softmax", -1) == 1,
     }
     return [reason for reason, applies in reasons.items() if applies]
 
@@ -221,6 +230,16 @@ def _operator(node: Node, heads: int, groups: int) -> Attention:
     )
 
 
+def _sink(node: Node) -> Value | None:
+    """Return the score of one more key without a value for each head; smooth_softmax is the same with scores of 0."""
+    sink = node.optional(11)
+    if sink is None and node.integer("smooth_softmax", -1) == 1:
+        return node.constant(np.zeros(_heads(node), node.info(0).dtype.numpy))
+    if sink is not None and (sink.known.rank != 1 or differ(sink.known.shape[0], _heads(node))):
+        raise ParseError(f"its head_sink has shape {sink.known.shape}; expected [{_heads(node)}]")
+    return sink
+
+
 def _mask(node: Node, phase: _Phase) -> Value | None:
     """Return what is added to the scores, or False if no key is within the window of a query."""
     bias = node.optional(10)
@@ -235,28 +254,39 @@ def _prompt(node: Node, phase: _Phase, query: Value, key: Value, value: Value) -
     lengths = None
     if not node.flag("causal", True):
         lengths = node.step(Addition(), phase.lengths, node.scalar_like(1, phase.lengths))
-    op = _operator(node, _heads(node), _groups(node))
-    output = node.add(op, query, key, value, _mask(node, phase), None, None, lengths)
-    fresh_rows = [fresh if node.wants(n) else None for n, fresh in ((1, key), (2, value))]
-    rows = [None if fresh is None else by_heads(node, fresh, _groups(node)) for fresh in fresh_rows]
+    stores, rows = _stores(node), [by_heads(node, fresh, _groups(node)) for fresh in (key, value)]
+    if stores is None:
+        op, rest = _operator(node, _heads(node), _groups(node)), (_mask(node, phase), None, None, lengths, _sink(node))
+        output = node.add(op, query, key, value, *rest)
+    else:
+        rows = [store.stored(x) for store, x in zip(stores, rows, strict=True)]
+        output = _over(node, phase, query, [store.loaded(x) for store, x in zip(stores, rows, strict=True)], lengths)
     if phase.past == 0:
         return [output, *rows]
-    return [output, *(row and scattered(node, node.value(n), row, None) for n, row in zip((3, 4), rows, strict=True))]
+    return [output, *(scattered(node, node.value(n), row, None) for n, row in zip((3, 4), rows, strict=True))]
 
 
 def _steps(node: Node, phase: _Phase, query: Value, key: Value, value: Value) -> list[Value | None]:
     """Write the new keys to the caches, and attend to those in the caches."""
     assert phase.start is not None
-    caches = [
-        scattered(node, _grown(node, node.value(n), phase), by_heads(node, fresh, _groups(node)), phase.start)
-        for n, fresh in ((3, key), (4, value))
-    ]
+    rows = [by_heads(node, fresh, _groups(node)) for fresh in (key, value)]
+    stores = _stores(node)
+    if stores is not None:
+        rows = [store.stored(x) for store, x in zip(stores, rows, strict=True)]
+    pasts = [_grown(node, node.value(n), phase) for n in (3, 4)]
+    caches = [scattered(node, past, fresh, phase.start) for past, fresh in zip(pasts, rows, strict=True)]
     lengths = node.step(Addition(), phase.start, node.scalar_like(phase.steps, phase.start))
     if not node.flag("causal", True):
         lengths = node.step(Addition(), phase.lengths, node.scalar_like(1, phase.lengths))
+    loaded = caches if stores is None else [store.loaded(x) for store, x in zip(stores, caches, strict=True)]
+    return [_over(node, phase, query, loaded, lengths), *caches]
+
+
+def _over(node: Node, phase: _Phase, query: Value, caches: Sequence[Value], lengths: Value | None) -> Value:
+    """Return the attention of a query (batch, steps, width) to keys and values with an axis of heads."""
     rows = by_heads(node, query, _heads(node))
-    output = node.step(_operator(node, 0, 0), rows, *caches, _mask(node, phase), None, None, lengths)
-    return [merged_heads(node, output), *caches]
+    rest = (_mask(node, phase), None, None, lengths, _sink(node))
+    return merged_heads(node, node.step(_operator(node, 0, 0), rows, *caches, *rest))
 
 
 def _grown(node: Node, cache: Value, phase: _Phase) -> Value:
@@ -264,3 +294,75 @@ def _grown(node: Node, cache: Value, phase: _Phase) -> Value:
     if phase.total is None or phase.total <= phase.past:
         return cache
     return node.step(Pad(((0, 0), (0, 0), (0, phase.total - phase.past), (0, 0))), cache)
+
+
+# ---- Quantized caches ------------------------------------------------------------------------------------------------
+
+
+class _Store(NamedTuple):
+    """How a cache has keys or values as integers: their scale, which broadcasts, and the bits of each."""
+
+    node: Node
+    scale: Value
+    bits: int
+
+    def stored(self, x: Value) -> Value:
+        """Return keys or values as they are in the cache, rounded to integers."""
+        node, high = self.node, (1 << (self.bits - 1)) - 1
+        whole = node.step(ElementwiseUnary(UnaryOperation.ROUND), node.step(Division(), x, self.scale))
+        limits = Activation(ActivationFunction.BOUNDED_RELU, high, -high - 1)
+        if self.bits == 8:
+            return node.step(Cast(DataType.INT8), node.step(limits, whole))
+        positive = node.step(Addition(), node.step(limits, whole), node.scalar_like(high + 1, whole))
+        return self._packed(node.step(Cast(DataType.UINT8), positive))
+
+    def loaded(self, x: Value) -> Value:
+        """Return keys or values of the cache as floats."""
+        node, dtype = self.node, self.scale.known.dtype
+        if self.bits == 8:
+            return node.step(Multiplication(), node.step(Cast(dtype), x), self.scale)
+        low = node.step(ElementwiseBinary(BinaryOperation.BITWISE_AND), x, node.scalar_like(15, x))
+        high = node.step(ElementwiseBinary(BinaryOperation.SHIFT_RIGHT), x, node.scalar_like(4, x))
+        pairs = node.step(Stack(axis=-1), low, high)
+        whole = node.step(Cast(dtype), reshaped(node, pairs, [*x.known.shape[:3], 2 * x.known.shape[3]]))
+        centered = node.step(Subtraction(), whole, node.scalar_like(8, whole))
+        return node.step(Multiplication(), centered, self.scale)
+
+    def _packed(self, x: Value) -> Value:
+        """Return integers of 4 bits, each two in a byte, of which the first has the lower bits."""
+        node, size = self.node, self.node.known(x.known.shape[3], "size of a head")
+        if size % 2:
+            raise ParseError(f"its heads have {size} elements, which are not pairs in the bytes of its caches")
+        pairs = reshaped(node, x, [*x.known.shape[:3], size // 2, 2])
+        low, high = (reshaped(node, part, [*x.known.shape[:3], size // 2]) for part in pieces(node, pairs, (1, 1), 4))
+        shifted = node.step(ElementwiseBinary(BinaryOperation.SHIFT_LEFT), high, node.scalar_like(4, high))
+        return node.step(ElementwiseBinary(BinaryOperation.BITWISE_OR), low, shifted)
+
+
+def _stores(node: Node) -> tuple[_Store, _Store] | None:
+    """Return how the caches have keys and values as integers; None if they have them as floats."""
+    kinds = [node.text(name, "NONE") for name in ("k_quant_type", "v_quant_type")]
+    if kinds == ["NONE", "NONE"]:
+        return None
+    bits = node.integer("kv_cache_bit_width", 8)
+    dtype = {8: DataType.INT8, 4: DataType.UINT8}.get(bits)
+    if dtype is None or "NONE" in kinds or {*kinds} - {"PER_TENSOR", "PER_CHANNEL"}:
+        raise ParseError(f"its caches have {bits} bits, k_quant_type is {kinds[0]!r} and v_quant_type {kinds[1]!r}")
+    if node.has(3) and node.info(3).dtype is not dtype:
+        raise ParseError(f"its caches are {node.info(3).dtype}; expected {dtype} for {bits} bits")
+    first, second = (_Store(node, _scale(node, 12 + n, kind), bits) for n, kind in enumerate(kinds))
+    return first, second
+
+
+def _scale(node: Node, index: int, kind: str) -> Value:
+    """Return a scale as one number, or as one for each head and element, in the type of the query."""
+    scale, dtype = node.value(index), node.info(0).dtype
+    scale = scale if scale.known.dtype is dtype else node.step(Cast(dtype), scale)
+    if kind == "PER_TENSOR":
+        return reshaped(node, scale, [])
+    groups = _groups(node)
+    if scale.known.num_elements % groups:
+        raise ParseError(
+            f"a scale has shape {scale.known.shape}; expected one number for each element of {groups} heads"
+        )
+    return reshaped(node, scale, [1, groups, 1, scale.known.num_elements // groups])

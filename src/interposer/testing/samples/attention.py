@@ -69,6 +69,27 @@ def masks() -> Iterator[Sample]:
 
 
 @samples(Attention)
+def sinks() -> Iterator[Sample]:
+    """Yield Attention samples with a sink, with few and many queries, masks, and queries that see no key."""
+    for dtype in FLOATS:
+        sink = given((4,), dtype)
+        for name, options in FORMS.items():
+            operands = [*_heads(dtype), None, None, None, None, sink]
+            yield Sample(Attention(**options), operands, name=f"sink-{name}-{dtype}")
+        masked = [*_heads(dtype), given((3, 5), DataType.BOOL), None, None, None, sink]
+        yield Sample(Attention(is_causal=True), masked, name=f"sink-mask-{dtype}")
+        many = [given((1, 4, 20, 6), dtype), given((1, 2, 40, 6), dtype), given((1, 2, 40, 4), dtype)]
+        lengths = [*many, None, None, None, of([25], DataType.INT64), sink]
+        yield Sample(Attention(is_causal=True), lengths, name=f"sink-many-{dtype}")
+    nothing = of([[False, False, False]], DataType.BOOL)
+    operands = [of(np.zeros((1, 1, 1, 1))), of(np.ones((1, 1, 3, 1))), of([[[[3], [5], [10]]]]), nothing]
+    zero = np.zeros((1, 1, 1, 1), np.float32)
+    infinite = of(np.array([-np.inf], np.float32))
+    yield Sample(Attention(), [*operands, None, None, None, of(np.ones(1))], name="sink-nothing-seen", expected=[zero])
+    yield Sample(Attention(), [*operands, None, None, None, infinite], name="sink-infinite", expected=[zero])
+
+
+@samples(Attention)
 def scores() -> Iterator[Sample]:
     """Yield Attention samples that output the scores after each stage of the computation."""
     for which in AttentionScores:

@@ -27,6 +27,8 @@ _RULES: Final = {(False, False): "linear", (True, False): "gated", (False, True)
 def attention(draft: Draft, op: Attention) -> list[Tensor]:
     """Write Attention as the operator of this name (since opset 23)."""
     query, key, value, mask, *others = (draft.optional(index) for index in range(7))
+    if draft.optional(7) is not None:
+        refuse("it has a sink")
     if mask is not None and mask.dtype.is_float and query is not None:
         mask = draft.cast(mask, query.dtype)
     if query is not None and not fits(query, op.softcap, op.scale or 0.0):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.frontends.onnx.contrib.case import Case, Operand, fed, fixed, normal
+from tests.frontends.onnx.contrib.case import Case, Operand, fed, fixed, normal, whole
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Grouped:
     packed: bool = False
     positions: Any = None
     bias: tuple[int, ...] = ()
+    sink: int = 0
+    cache: str = ""
     dtype: Any = np.float32
     attributes: dict[str, Any] = field(default_factory=dict)
 
@@ -40,12 +42,26 @@ class Grouped:
         operands += self._tables()
         if self.rotated:
             attributes |= {"do_rotary": 1}
-        if self.positions is not None or self.bias:
+        if self.positions is not None or self.bias or self.sink:
             operands.append(None if self.positions is None else fed(self.positions, np.int64))
         if self.bias:
             operands.append(self._numbers(*self.bias, seed=9))
+        if self.sink:
+            operands += [*([] if self.bias else [None]), self._numbers(self.sink, seed=10)]
+        if self.cache:
+            kind, bits = self.cache.split()
+            attributes |= {"k_quant_type": kind, "v_quant_type": kind, "kv_cache_bit_width": int(bits)}
+            count = 1 if kind == "PER_TENSOR" else self.groups * self.size
+            operands += [None] * (12 - len(operands))
+            operands += [fed(np.linspace(low, 0.4, count), np.float32) for low in (0.3, 0.2)]
         title = f"{label}{', constant length' if constant else ''}"
-        return Case("GroupQueryAttention", title, operands, (self.dtype,) * 3, attributes, defined=self._defined)
+        results = (self.dtype, *[self._type_of_cache] * 2)
+        case = Case("GroupQueryAttention", title, operands, results, attributes, defined=self._defined)
+        return replace(case, tolerance=1e-3, steps=1) if self.cache else case
+
+    @property
+    def _type_of_cache(self) -> Any:
+        return self.dtype if not self.cache else np.int8 if self.cache.endswith("8") else np.uint8
 
     def _numbers(self, *shape: int, seed: int) -> Operand:
         return fed(normal(shape, self.dtype, seed))
@@ -59,12 +75,14 @@ class Grouped:
     def _caches(self) -> list[Operand | None]:
         if self.past is None:
             return [None, None]
-        shape = (len(self.lengths), self.groups, self.past, self.size)
+        shape = (len(self.lengths), self.groups, self.past, self.size // (2 if self.cache.endswith("4") else 1))
+        if self.cache:
+            return [fed(whole(shape, self._type_of_cache, seed)) for seed in (3, 4)]
         return [self._numbers(*shape, seed=seed) for seed in (3, 4)]
 
     def _tables(self) -> list[Operand | None]:
         if not self.rotated:
-            return [None, None] if self.positions is not None or self.bias else []
+            return [None, None] if self.positions is not None or self.bias or self.sink else []
         return [fixed(normal((64, self.rotated // 2), self.dtype, seed)) for seed in (5, 6)]
 
     def _defined(self, results: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -106,13 +124,22 @@ FORMS: dict[str, dict[str, Any]] = {
     "both directions": {"attributes": {"causal": 0}},
     "as many keys as queries": {"groups": 4},
     "one head": {"heads": 1, "groups": 1},
+    "sink": {"sink": 4},
+    "sink and window": {"sink": 4, "rotated": 16, "attributes": {"local_window_size": 2}},
+    "smooth": {"attributes": {"smooth_softmax": 1}},
+    "smooth sink and cap": {"sink": 4, "attributes": {"smooth_softmax": 1, "softcap": 2.0}},
+    **{
+        f"cache {cache}": {"cache": cache}
+        for cache in ("PER_TENSOR 8", "PER_CHANNEL 8", "PER_TENSOR 4", "PER_CHANNEL 4")
+    },
     "float16": {"dtype": np.float16, "rotated": 16},
 }
 
 
 def phases() -> Iterator[Case]:
     for phase, grouped in PHASES.items():
-        for form, changes in FORMS.items():
+        forms = {form: changes for form, changes in FORMS.items() if grouped.past is not None or "cache" not in changes}
+        for form, changes in forms.items():
             yield replace(grouped, **changes).case(f"{phase}, {form}", constant=form in {"rotary", "window"})
         batch, keys = len(grouped.lengths), grouped.total
         for shape in ((batch, 1, grouped.steps, keys), (1, 4, grouped.steps, keys)):
@@ -136,6 +163,7 @@ def refusals() -> Iterator[Case]:
         "a window in both directions": replace(prompt, attributes={"causal": 0, "local_window_size": 2}),
         "causal 2": replace(prompt, attributes={"causal": 2}),
         "an attention_bias for the whole cache": replace(step, bias=(1, 4, 1, 16)),
+        "a sink for other heads": replace(step, sink=3),
         "rotary without caches": replace(step, attributes={"do_rotary": 1}),
     }
     for title, grouped in wrong.items():

@@ -81,7 +81,7 @@ LAYERS: Final[dict[str, tuple[int, dict[str, int], dict[str, tuple[str, int]]]]]
     "Addition": (0, {"a": 0, "b": 0}, {"operation": ("enum BinaryOperation", 0)}),
     "AffineGrid": (0, {"theta": 0}, {"extents": ("ints", 0), "align_corners": ("bool", 0)}),
     "ArgMinMax": (0, {"input": 0}, {"function": ("enum ArgMinMaxFunction", 0), "axis": ("int", 0), "keep_dims": ("bool", 0), "dtype": ("dtype", 0), "select_last_index": ("bool", 0)}),
-    "Attention": (0, {"query": 0, "key": 0, "value": 0, "mask": 0, "past_key": 0, "past_value": 0, "valid_lengths": 0}, {"scale": ("float?", 0), "is_causal": ("bool", 0), "softcap": ("float", 0), "q_num_heads": ("int", 0), "kv_num_heads": ("int", 0), "left_window_size": ("int", 0), "right_window_size": ("int", 0), "present": ("bool", 0), "scores": ("enum AttentionScores", 0), "softmax_precision": ("dtype?", 0)}),
+    "Attention": (0, {"query": 0, "key": 0, "value": 0, "mask": 0, "past_key": 0, "past_value": 0, "valid_lengths": 0, "sink": 1}, {"scale": ("float?", 0), "is_causal": ("bool", 0), "softcap": ("float", 0), "q_num_heads": ("int", 0), "kv_num_heads": ("int", 0), "left_window_size": ("int", 0), "right_window_size": ("int", 0), "present": ("bool", 0), "scores": ("enum AttentionScores", 0), "softmax_precision": ("dtype?", 0)}),
     "AxisAlignedBboxTransform": (0, {"boxes": 0, "deltas": 0, "batches": 0, "image_info": 0}, {}),
     "BatchMatMul": (0, {"a": 0, "b": 0}, {"transpose_x": ("bool", 0), "transpose_y": ("bool", 0), "adjoint_x": ("bool", 0), "adjoint_y": ("bool", 0)}),
     "BatchNormalization": (0, {"input": 0, "mean": 0, "variance": 0, "beta": 0, "gamma": 0}, {"eps": ("float", 0), "data_layout": ("enum DataLayout", 0)}),
