@@ -25,7 +25,7 @@ ISOLATED: Final = "CpuAcc"
 IMAGES: Final = ("CpuAcc", "OnnxRuntime", "OnnxRuntime")
 """The backends of the three blocks with a convolution."""
 RUNS: Final = 20
-WIDTH, HEIGHT = 1400, 1640
+WIDTH, HEIGHT = 1400, 1960
 PADDED: Final = {"pad_left": 1, "pad_right": 1, "pad_top": 1, "pad_bottom": 1}
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import interposer as ip
 from interposer.cli.main import main
-from interposer.profiling import Category, CounterClass, ExternalProfilingOptions, Profile
+from interposer.profiling import Category, CounterClass, ExternalProfilingOptions, OpenTelemetry, Profile
 from interposer.profiling.comparison import compare_counters, compare_profiles
 from interposer.profiling.external.collector import Collector, Orders
 from tests.native import Natives, install_plugin
@@ -197,6 +197,28 @@ def test_a_collector_gets_the_counters_and_the_steps(
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["add", "Npu", "0", "Npu", str(RUNS * 2)] in [line[:5] for line in lines]
     assert "bandwidth" in {word for line in lines for word in line}
+
+
+def test_opentelemetry_gets_the_counters_and_the_layers(opened: Opened) -> None:
+    metrics = pytest.importorskip("opentelemetry.sdk.metrics", reason="needs opentelemetry-sdk")
+    exported = importlib.import_module("opentelemetry.sdk.metrics.export")
+    trace = importlib.import_module("opentelemetry.sdk.trace")
+    spans = importlib.import_module("opentelemetry.sdk.trace.export")
+    memory = importlib.import_module("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    reader, exporter, tracers = exported.InMemoryMetricReader(), memory.InMemorySpanExporter(), trace.TracerProvider()
+    tracers.add_span_processor(spans.SimpleSpanProcessor(exporter))
+    model = opened()
+    with OpenTelemetry(layers=True, tracer_provider=tracers, meter_provider=metrics.MeterProvider([reader])):
+        for _ in range(RUNS):
+            model.run([[1, 2, 3]])
+    [resource] = reader.get_metrics_data().resource_metrics
+    found = {item.name: item for scope in resource.scope_metrics for item in scope.metrics}
+    added, bandwidth = (found[f"interposer.backend.{name}"] for name in ("elements_added", "bandwidth"))
+    assert (added.unit, sum(point.value for point in added.data.data_points)) == ("{elements}", ELEMENTS)
+    assert (bandwidth.unit, bandwidth.data.data_points[0].attributes["interposer.device"]) == ("{MB/s}", DEVICE)
+    names = [span.name for span in exporter.get_finished_spans()]
+    assert names.count("run sums") == RUNS
+    assert names.count("layer more") == names.count("layer last") == RUNS
 
 
 def test_the_comparison_has_the_steps_and_counters(opened: Opened, tmp_path: Path) -> None:

@@ -108,6 +108,25 @@ def test_an_error_in_the_profiling_of_a_plugin_is_found(
     assert any(re.search(message, failure.text) for failure in failures), [str(item) for item in failures]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            "{}, end + 1, begin,",
+            "^report_counter_values raised BackendContractError: .*the interval 'add' ends before it begins",
+        ),
+        ("{}, begin - 5000000000, end - 5000000000,", "^the interval 'add', on the host's clock, is not inside a run"),
+        ("{}, begin - 100000, end + 50000000,", "^the interval 'add', on the host's clock, is not inside a run"),
+    ],
+    ids=["backwards", "early", "long"],
+)
+def test_an_error_in_intervals_of_the_host_is_found(wrong: str, message: str, natives: Natives, tmp_path: Path) -> None:
+    text = (SOURCES / "measured.cpp").read_text(encoding="utf-8").replace("{}, begin, end,", wrong)
+    path = natives.install(tmp_path, "Tests_Measured_backend.so", text, language="c++")
+    failures = check_backend(str(path), only="profiling/intervals", families=["elementwise"]).failures
+    assert any(re.search(message, failure.text) for failure in failures), [str(item) for item in failures]
+
+
 def test_the_plugin_itself_has_no_error_in_its_profiling(plugin) -> None:
     report = check_backend(plugin(), only="profiling/*", families=["elementwise"])
     assert [result.text for result in report.results if result.status is not Status.PASS] == []

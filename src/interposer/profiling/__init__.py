@@ -14,10 +14,12 @@ from interposer.profiling.events import (
     TracedNetwork,
 )
 from interposer.profiling.external.options import ExternalProfilingOptions
+from interposer.profiling.marks import NvtxRanges, TraceMarks
 from interposer.profiling.memory import MemoryOwner, MemoryProfile
 from interposer.profiling.profile import CounterTotal, LayerTimes, Profile, profile
 from interposer.profiling.profiler import Profiler
 from interposer.profiling.recorder import Recorder, Recording
+from interposer.profiling.telemetry import OpenTelemetry
 
 __all__ = [
     "Category",
@@ -33,12 +35,15 @@ __all__ = [
     "LayerTimes",
     "MemoryOwner",
     "MemoryProfile",
+    "NvtxRanges",
+    "OpenTelemetry",
     "Profile",
     "Profiler",
     "Recorder",
     "Recording",
     "Sample",
     "Site",
+    "TraceMarks",
     "TracedNetwork",
     "profile",
 ]

@@ -6,7 +6,7 @@ import math
 import statistics
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from interposer.pages.profile import html
@@ -69,10 +69,11 @@ def _run_times(recording: Recording) -> dict[TracedNetwork, float]:
 
 
 def _data(recording: Recording) -> dict[str, Any]:
-    intervals, samples = recording.intervals, recording.samples
+    line = timeline(recording)
+    intervals, samples = recording.intervals, line.samples
     origin = min([item.begin for item in intervals[:1]] + [item.at for item in samples[:1]], default=0)
     sites = _Sites()
-    tracks, left_out = _tracks(timeline(recording).tracks, origin, sites)
+    tracks, left_out = _tracks(line.tracks, origin, sites)
     backends = sorted({item.site.backend for item in intervals if item.site.backend})
     layers, steps = layer_times(recording), step_times(recording)
     return {
@@ -84,7 +85,8 @@ def _data(recording: Recording) -> dict[str, Any]:
         "end": max([item.end for item in intervals] + [item.at for item in samples], default=origin) - origin,
         "sites": sites.facts,
         "tracks": tracks,
-        "counters": _counters(recording, origin),
+        "counters": _counters(replace(recording, samples=tuple(samples)), origin),
+        "run_time": sum(item.duration for item in intervals if item.site.category is Category.RUN),
         "rows": [_row(item) for item in [*layers, *steps][:_MOST_ROWS]],
         "all_rows": len(layers) + len(steps),
         "flame": _flame(intervals),
@@ -207,13 +209,12 @@ class _Node:
 
     def to_list(self) -> list[Any]:
         """Return the name, the kind, the backend, the time, the count and the children, the largest ones first."""
-        children = sorted(self.children.values(), key=lambda item: -item.total)
-        total = max(self.total, sum(item.total for item in children))
-        rest = children[_MOST_CHILDREN:]
-        rows = [item.to_list() for item in children[:_MOST_CHILDREN]]
+        rows = sorted((item.to_list() for item in self.children.values()), key=lambda row: -row[3])
+        total = max(self.total, sum(row[3] for row in rows))
+        rest = rows[_MOST_CHILDREN:]
         if rest:
-            others = sum(item.total for item in rest), sum(item.count for item in rest)
-            rows.append([f"{len(rest)} smaller ones", "others", "", *others, []])
+            others = sum(row[3] for row in rest), sum(row[4] for row in rest)
+            rows[_MOST_CHILDREN:] = [[f"{len(rest)} smaller ones", "others", "", *others, []]]
         return [self.name, self.what, self.backend, total, self.count, rows]
 
 
@@ -221,12 +222,17 @@ def _flame(intervals: Sequence[Interval]) -> list[Any]:
     """Return the boxes of networks, in them those of partitions, layers and steps, over all runs."""
     root = _Node("all networks", "root")
     finder = _Layers(intervals)
+    networks = {item.run: item.site.network for item in intervals if item.site.network is not None and item.run >= 0}
     for item in intervals:
         network = item.site.network
         if network is not None and item.site.category is Category.RUN:
             root.child(network, network.name, "network").add(item.duration)
         elif network is not None and _is_layer(item):
             _layer_node(root, item).add(item.duration)
+        elif item.site.category is Category.BACKEND and not item.site.backend and item.run in networks:
+            known = networks[item.run]
+            between = root.child(known, known.name, "network").child("", "between layers", "part")
+            between.child(item.site.name, item.site.name, "wait").add(item.duration)
         elif is_step(item):
             _step_parent(root, finder.around(item)).child(
                 (item.site.name, item.site.device), item.site.name, "step", item.site.backend

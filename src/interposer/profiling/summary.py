@@ -82,7 +82,7 @@ def layer_times(recording: Recording) -> list[LayerTimes]:
 
 def step_times(recording: Recording) -> list[LayerTimes]:
     """Return the times of the steps that backends and engines have measured, those with the largest total first."""
-    return _grouped(recording.intervals, is_step)
+    return _grouped(recording.intervals, _is_shown)
 
 
 def _is_layer(item: Interval) -> bool:
@@ -91,9 +91,16 @@ def _is_layer(item: Interval) -> bool:
 
 def is_step(item: Interval) -> bool:
     """Return True for an interval that a backend or engine has measured: no layer, and no copy of the runtime."""
-    if item.site.category in (Category.KERNEL, Category.BACKEND):
-        return True
-    return item.site.category is Category.COPY and not item.site.layer and bool(item.site.backend)
+    if not item.site.backend:
+        return False
+    return item.site.category in (Category.KERNEL, Category.BACKEND) or (
+        item.site.category is Category.COPY and not item.site.layer
+    )
+
+
+def _is_shown(item: Interval) -> bool:
+    """Return True for a step, and for a wait of the runtime for a backend in another process."""
+    return is_step(item) or item.site.category is Category.BACKEND
 
 
 def _grouped(intervals: Iterable[Interval], belongs: Callable[[Interval], bool]) -> list[LayerTimes]:

@@ -40,6 +40,7 @@ from interposer.optimizer import OptimizerOptions
 from interposer.optimizer.declared_shapes import with_expanded_dims
 from interposer.optimizer.optimizer_options import check_seconds
 from interposer.profiling import Profile
+from interposer.profiling.marks import active_marks, is_unmarked, marked
 from interposer.profiling.recorder import active
 from interposer.report.estimate import Estimate
 from interposer.report.explanation import Explanation, Times
@@ -617,6 +618,9 @@ class Model:
             DeadlineExceededError: the run exceeded `deadline`.
             InterposerError: the network cannot be built for these shapes or values.
         """
+        if active_marks and is_unmarked():
+            with marked(f"run {self.name}"):
+                return self.run(inputs, outputs, deadline=deadline, signature=signature, profile=profile, **named)
         if profile is not None:
             expect(profile, Profile, "the profile must be a Profile, such as interposer.profile()")
             with profile.of_this_thread():

@@ -25,7 +25,7 @@ from interposer.optimizer import OptimizerOptions, optimize
 from interposer.plugins import BackendRegistry, DeviceSpec
 from interposer.profiling.backends import FIRST_COUNTER
 from interposer.profiling.events import Category, Counter
-from interposer.profiling.recorder import Recorder
+from interposer.profiling.recorder import Recorder, Recording
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import Runtime
 from interposer.testing.bench import Bench, Loaded
@@ -401,13 +401,23 @@ def _intervals(bench: Bench) -> Iterator[str]:
         yield "the results are others while profiling is enabled"
     recording = recorder.recording()
     runs = [item for item in recording.intervals if item.site.category is Category.RUN]
-    yield from _shape_problems(hooks.intervals)
-    yield from _place_problems(hooks.intervals, [(item.begin, item.end) for item in runs])
-    yield from _nesting_problems(hooks.intervals)
-    known = {0, *recording.threads, *(item.ident for item in threading.enumerate())}
-    for item in hooks.intervals:
+    intervals = [*hooks.intervals, *_recorded(recording, bench.backend.id)]
+    yield from _shape_problems(intervals)
+    yield from _place_problems(intervals, [(item.begin, item.end) for item in runs])
+    yield from _nesting_problems(intervals)
+    known = {0, *recording.threads, *recording.foreign, *(item.ident for item in threading.enumerate())}
+    for item in intervals:
         if item.thread not in known:
             yield f"{item} names the thread {item.thread}, which does not exist"
+
+
+def _recorded(recording: Recording, backend: str) -> list[_Reported]:
+    """Return the kernels of a backend on the host, which plug-ins deliver as tables that hooks do not see."""
+    return [
+        _Reported(item.site.name, item.begin, item.end, item.thread, "", Category.KERNEL, _SLACK)
+        for item in recording.intervals
+        if item.site.category is Category.KERNEL and item.site.backend == backend and not item.site.device
+    ]
 
 
 def _shape_problems(intervals: Sequence[_Reported]) -> Iterator[str]:

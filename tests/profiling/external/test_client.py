@@ -538,3 +538,24 @@ def test_a_runtime_that_nobody_closes_counts_its_networks_as_unloaded(peer, runt
     gc.collect()
     captures = [decode_capture(packet.body).values for packet in peer.until(Kind.COUNTER_CAPTURE, 2)]
     assert sum(dict(values)[1] for values in captures) == 1
+
+
+def test_connecting_again_adds_to_the_capture_files(peer, runtime, tmp_path, monkeypatch):
+    monkeypatch.setattr("interposer.profiling.external.client._RETRY", 0.0)
+    files = {"outgoing_capture_file": tmp_path / "out.bin", "incoming_capture_file": tmp_path / "in.bin"}
+    (tmp_path / "out.bin").write_bytes(b"of an earlier program")
+    with runtime(timeline_enabled=True, **files) as item:
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(ACK)
+        peer.until(Kind.TIMELINE_MESSAGE)
+        run(item)
+        peer.until(Kind.TIMELINE_MESSAGE, 5)
+        peer.connections[-1].shutdown(socket.SHUT_RDWR)
+        peer.until(Kind.STREAM_METADATA, 2)
+        peer.send(ACK)
+        peer.until(Kind.COUNTER_DIRECTORY, 2)
+        run(item)
+    stream = read_stream(tmp_path / "out.bin").stream
+    assert stream.packets["STREAM_METADATA"] >= 2
+    assert sum(not execution.backend for execution in stream.executions()) == 2
+    assert (tmp_path / "in.bin").read_bytes() == ACK.encode() * 2

@@ -1,7 +1,7 @@
 // The table of layers and steps, and the values of counters over time.
 
 const perSecond = (amount, ns) => (amount && ns ? amount / ns : null); // 1e9 in a second, counted in units of 1e9
-const together = data.rows.filter((row) => row.what !== "step").reduce((sum, row) => sum + row.total, 0) || 1;
+const together = data.run_time || data.rows.reduce((sum, row) => sum + row.total, 0) || 1;
 const COLUMNS = [
   { title: "layer", of: (row) => row.name },
   { title: "kind", of: (row) => row.operator || row.what },

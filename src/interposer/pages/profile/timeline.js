@@ -182,13 +182,14 @@ class TimeLine {
   }
 
   showRun() {
+    const runs = [];
     for (const track of this.tracks)
-      for (let at = track.slices.length - FIELDS; at >= 0; at -= FIELDS) {
-        const [number, begin, length] = track.slices.slice(at, at + 3);
-        if (data.sites[number].category !== "run") continue;
-        this.show(begin - length * 0.04, length * 1.08);
-        return;
-      }
+      for (let at = 0; at < track.slices.length; at += FIELDS)
+        if (data.sites[track.slices[at]].category === "run") runs.push(track.slices.slice(at + 1, at + 3));
+    runs.sort((one, other) => one[1] - other[1]);
+    if (!runs.length) return;
+    const [begin, length] = runs[Math.floor((runs.length - 1) / 2)]; // of median length
+    this.show(begin - length * 0.04, length * 1.08);
   }
 }
 

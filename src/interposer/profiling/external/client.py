@@ -202,19 +202,19 @@ class ProfilingClient(Recorder):
     # --- the thread ---------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        reported = False
+        reported = again = False
         while not self._closing.is_set():
             self._state = State.NOT_CONNECTED
             begin = monotonic()
             try:
-                self._connection = open_connection(self.options)
+                self._connection = open_connection(self.options, again=again)
             except (OSError, ValueError) as error:
                 if not reported:
                     _log.warning("%s; trying again", _failure(error))
                 reported = True
                 self._structure_only()
             else:
-                reported = False
+                reported, again = False, True
                 self._converse(self._connection)
             self._closing.wait(max(begin + _RETRY - monotonic(), _IDLE))
 

@@ -156,18 +156,22 @@ def socket_address(path: str | os.PathLike[str]) -> str | bytes:
     return path
 
 
-def open_connection(options: ExternalProfilingOptions) -> Connection:
-    """Return the connection that the options ask for; `OSError` is raised if there is no collector, or no file."""
+def open_connection(options: ExternalProfilingOptions, *, again: bool = False) -> Connection:
+    """Return the connection that the options ask for; `OSError` is raised if there is no collector, or no file.
+
+    The capture files are new, unless the client connects `again`: then it adds to those of its first connection.
+    """
     has_files = bool(options.outgoing_capture_file or options.incoming_capture_file)
     connection: Connection = _NoCollector() if options.file_only and has_files else _Socket(options.socket)
     if not has_files:
         return connection
     try:
-        return _Copied(connection, _created(options.outgoing_capture_file), _created(options.incoming_capture_file))
+        files = [_opened(path, again) for path in (options.outgoing_capture_file, options.incoming_capture_file)]
+        return _Copied(connection, *files)
     except OSError:
         connection.close()
         raise
 
 
-def _created(path: str | os.PathLike[str]) -> BinaryIO | None:
-    return open(path, "wb") if path else None
+def _opened(path: str | os.PathLike[str], again: bool) -> BinaryIO | None:
+    return open(path, "ab" if again else "wb") if path else None

@@ -77,6 +77,7 @@ class DynamicProfilingContext(BackendProfilingContext):
         self._texts: dict[tuple[int | None, int], str] = {}
         self._room: Any = (abi.Interval * _ROOM)()
         self._sites: dict[int, Site] = {}
+        self._backwards: list[str] = []
         self.lost = 0
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -138,6 +139,9 @@ class DynamicProfilingContext(BackendProfilingContext):
             self._profiling.report_lost(lost.value)
             if count.value:
                 self._add(count.value)
+            if self._backwards:
+                name, self._backwards = self._backwards[0], []
+                raise BackendContractError(f"the interval {name!r} ends before it begins", backend=self._library.id)
             if count.value < _ROOM:
                 return
         text = f"collect has filled the room for {_ROOM:,} intervals {_MOST_CALLS} times in turn"
@@ -157,6 +161,7 @@ class DynamicProfilingContext(BackendProfilingContext):
                 self._sites[key] = self._site(table[number])
         if len(table):
             times = table[:, [_BEGIN, _END, _THREAD]].astype(np.int64)
+            self._backwards += [self._sites[key].name for key in keys[times[:, 1] < times[:, 0]].tolist()]
             add_rows(_Table(keys, times, self._sites), np.unique(times[:, 2]).tolist())
 
     def _site(self, row: Array) -> Site:

@@ -1,0 +1,203 @@
+"""OpenTelemetry: a span for each run with its parts as children, and metrics, through its API."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Sequence
+from itertools import groupby
+from types import ModuleType
+from typing import Any, Final
+
+from interposer.core.errors import MissingDependencyError
+from interposer.profiling.events import Category, Counter, CounterClass, Interval, Site
+from interposer.profiling.recorder import Fields, Recorder, expanded, together
+from interposer.profiling.rows import Rows
+from interposer.profiling.summary import is_step
+
+__all__ = ["OpenTelemetry"]
+
+_log: Final = logging.getLogger("interposer.profiling")
+_NAME: Final = "interposer"
+_UNITS: Final = {"bytes": "By", "%": "%", "seconds": "s", "ns": "ns", "us": "us", "ms": "ms", "cycles": "{cycle}"}
+"""Units as UCUM writes them, which OpenTelemetry asks for."""
+_LONGEST_NAME: Final = 255
+
+
+class OpenTelemetry(Recorder):
+    """Reports runs as spans and counters as metrics, while it is started or in a ``with`` block.
+
+    The span of a run is a child of the current span of the thread that executes it. Its children are the parts of the
+    network that a backend runs without interruption, and copies between them. With `layers`, the layers are children
+    of the parts, and the steps that a backend has measured in the run are children of their layers. A run that raises
+    has no span. Errors of the SDK never reach a run; they are logged. Thread-safe.
+
+    Args:
+        layers: whether layers have spans of their own.
+        tracer_provider: where spans go; None for the global provider.
+        meter_provider: where metrics go; None for the global provider.
+
+    Raises:
+        MissingDependencyError: the package opentelemetry-api is not installed.
+    """
+
+    def __init__(self, *, layers: bool = False, tracer_provider: Any = None, meter_provider: Any = None) -> None:
+        super().__init__()
+        self._trace, metrics = _modules()
+        self._tracer = self._trace.get_tracer(_NAME, tracer_provider=tracer_provider)
+        self._metrics = _Metrics(metrics.get_meter(_NAME, meter_provider=meter_provider))
+        self._layers = layers
+        self._has_failed = False
+
+    def add_run(self, number: int, begin: int, end: int, thread: int, run: int, inference: int) -> None:
+        """Report a run that was recorded as one event, as `add` does."""
+        self.add([together(number), begin, end, thread], run, inference)
+
+    def add(self, fields: Fields | Rows, run: int = -1, inference: int = -1) -> None:
+        """Report the run or the value of a counter that a recorder gets; steps outside of runs are left out."""
+        if isinstance(fields, Rows):
+            return
+        try:
+            if run >= 0:
+                self._report_run(expanded(fields, run, inference))
+            for what, value in zip(fields[::4], fields[2::4], strict=True):
+                if isinstance(what, Counter):
+                    self._metrics.sample(what, value)
+        except Exception:  # the run goes on
+            if not self._has_failed:
+                _log.exception("OpenTelemetry could not report; later failures are not logged")
+            self._has_failed = True
+
+    def _report_run(self, intervals: Sequence[Interval]) -> None:
+        whole = next((item for item in intervals if item.site.category is Category.RUN), None)
+        if whole is None:
+            return
+        offset = time.time_ns() - time.perf_counter_ns()
+        name = "" if whole.site.network is None else whole.site.network.name
+        self._metrics.run(name, whole.duration)
+        span = self._span(f"run {name}".rstrip(), whole, None, offset)
+        layers = [item for item in intervals if item.site.layer and not is_step(item)]
+        layers.sort(key=lambda item: (item.begin, item.end))
+        steps = [item for item in intervals if is_step(item)] if self._layers else []
+        for (partition, backend, category), group in groupby(layers, _part):
+            self._report_part(partition, backend, category, list(group), steps, span, offset)
+        span.end(end_time=whole.end + offset)
+
+    def _report_part(
+        self,
+        partition: str,
+        backend: str,
+        category: Category,
+        layers: Sequence[Interval],
+        steps: Sequence[Interval],
+        run: Any,
+        offset: int,
+    ) -> None:
+        first = layers[0]
+        site = Site(category, partition or backend, network=first.site.network, partition=partition, backend=backend)
+        end = max(item.end for item in layers)
+        part = Interval(site, first.begin, end, first.thread, first.run, first.inference)
+        copy = f"copy {first.site.name}"
+        span = self._span(copy if category is Category.COPY else f"part {site.name}", part, run, offset)
+        for item in layers if self._layers and category is not Category.COPY else ():
+            layer = self._span(f"layer {item.site.name}", item, span, offset)
+            for step in steps:
+                if step.site.backend == backend and item.begin <= step.begin and step.end <= item.end:
+                    self._span(step.site.name, step, layer, offset).end(end_time=step.end + offset)
+            layer.end(end_time=item.end + offset)
+        span.end(end_time=end + offset)
+
+    def _span(self, name: str, item: Interval, parent: Any, offset: int) -> Any:
+        context = None if parent is None else self._trace.set_span_in_context(parent)
+        return self._tracer.start_span(
+            name, context=context, attributes=_attributes(item), start_time=item.begin + offset
+        )
+
+
+def _modules() -> tuple[ModuleType, ModuleType]:
+    try:
+        from opentelemetry import metrics, trace  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        raise MissingDependencyError("opentelemetry-api", "opentelemetry", "OpenTelemetry") from error
+    return trace, metrics
+
+
+def _part(item: Interval) -> tuple[str, str, Category]:
+    return item.site.partition or item.site.layer, item.site.backend, item.site.category
+
+
+def _attributes(item: Interval) -> dict[str, Any]:
+    site = item.site
+    facts: dict[str, Any] = {
+        "interposer.network": None if site.network is None else site.network.name,
+        "interposer.category": str(site.category),
+        "interposer.inference": item.inference if item.inference >= 0 else None,
+        "interposer.backend": site.backend,
+        "interposer.device": site.device,
+        "interposer.partition": site.partition,
+        "interposer.layer": site.layer,
+        "interposer.operator": site.kind,
+        "interposer.layers": list(site.layers),
+        "interposer.bytes": site.bytes,
+        "interposer.operations": site.flops,
+        "thread.id": item.thread or None,
+    }
+    return {name: value for name, value in facts.items() if value not in (None, "", [])}
+
+
+class _Metrics:
+    """The instruments of a meter, which are created when they are first used. Thread-safe."""
+
+    def __init__(self, meter: Any) -> None:
+        self._meter = meter
+        self._lock = threading.Lock()
+        self._durations = meter.create_histogram("interposer.run.duration", "s", "The time of a run.")
+        self._instruments: dict[str, tuple[CounterClass, Any]] = {}
+
+    def run(self, network: str, duration: int) -> None:
+        """Record the time of a run in nanoseconds."""
+        self._durations.record(duration / 1e9, {"interposer.network": network})
+
+    def sample(self, counter: Counter, value: float) -> None:
+        """Record the value of a counter."""
+        kind, instrument = self._instrument(counter)
+        attributes = _facts(counter)
+        if kind is not CounterClass.EVENT:
+            instrument.set(value, attributes)
+        elif value >= 0:
+            instrument.add(value, attributes)
+
+    def _instrument(self, counter: Counter) -> tuple[CounterClass, Any]:
+        name, units = _name(counter), _unit(counter)
+        with self._lock:
+            if name not in self._instruments:
+                is_event = counter.kind is CounterClass.EVENT
+                create = self._meter.create_counter if is_event else self._meter.create_gauge
+                self._instruments[name] = counter.kind, create(name, units, counter.description)
+            return self._instruments[name]
+
+
+def _name(counter: Counter) -> str:
+    """Return the name of the instrument of a counter: ASCII letters, digits and ``_.-/``."""
+    if not counter.backend:
+        return "interposer.memory" if counter.units == "bytes" else f"interposer.{_plain(counter.name)}"
+    return f"interposer.backend.{_plain(counter.name)}"[:_LONGEST_NAME]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.\-/]+", "_", text).strip("_").lower() or "counter"
+
+
+def _unit(counter: Counter) -> str:
+    if counter.units in _UNITS:
+        return _UNITS[counter.units]
+    text = re.sub(r"[^\x21-\x7e]|[{}]", "_", counter.units)[:61]
+    return f"{{{text}}}" if text else "1"
+
+
+def _facts(counter: Counter) -> dict[str, str]:
+    facts = {"interposer.backend": counter.backend, "interposer.device": counter.device}
+    facts |= {"interposer.category": counter.category, "interposer.counter": counter.name}
+    return {name: value for name, value in facts.items() if value}
