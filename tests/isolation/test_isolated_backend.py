@@ -33,6 +33,7 @@ from interposer.core.types import DataType
 from interposer.ir.subgraph import SubgraphView
 from interposer.isolation import isolated_backend
 from interposer.testing import check_backend, samples_of
+from tests.counting import Counting
 from tests.devices import Device, Sums
 from tests.faulty import Faulty
 from tests.isolating import C, X, expected, faulty_runtime, needs_linux, no_trace_left, process_of, sums_and_relu
@@ -521,3 +522,30 @@ def test_the_constants_of_a_network_are_handed_over_once() -> None:
         sizes = [region.size for region, _ in constants._regions.values()]
         assert sizes == [64]
         assert C.nbytes <= 64
+
+
+# --- concurrent branches ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs_cpuref
+def test_branches_of_a_run_that_change_its_tensors_concurrently_are_computed_right() -> None:
+    network = ip.Network()
+    x = network.add_input_layer(0, ip.TensorInfo((2, 3)), name="x")
+    twice = network.add_addition_layer(x, x, name="sum0")
+    thrice = network.add_addition_layer(x, twice, name="sum1")
+    others = [network.add_addition_layer(x, x, name=f"sum{number}") for number in (2, 3)]
+    plain = network.add_addition_layer(thrice, x, name="plain")
+    product = network.add_multiplication_layer(thrice, x, name="product")
+    for number, value in enumerate([*others, plain, product]):
+        network.add_output_layer(number, value, name=f"y{number}")
+    hints = {f"sum{number}": "Counting" for number in range(4)} | {"plain": "Sums", "product": "CpuRef"}
+    options = ip.OptimizerOptions(hints=hints, rewrite=False)
+    array = np.full((2, 3), 3, np.float32)
+    with isolating(Counting) as runtime:
+        runtime.registry.register("Sums", Sums)
+        for _ in range(10):
+            model = ip.load(network, ["Counting", "Sums", "CpuRef"], runtime=runtime, options=options, fallback=False)
+            results = model.run([array])
+            model.close()
+            for result, factor in zip(results, (2, 2, 4, 9), strict=True):
+                np.testing.assert_array_equal(result, factor * array)

@@ -239,6 +239,7 @@ class Steps:
         if self._life is not life:
             self._sent.clear()
         seconds = factory.supervisor.how.deadline_seconds
+        version = memory.version  # before the places: a thread of another branch may change one of them from here on
         places = [
             (handle.slot, region, handle.place)
             for handle in memory.handles
@@ -249,7 +250,7 @@ class Steps:
         reported: Plain = {"do": "acquire", "network": factory.number}
         reported["places"] = [[slot, region.number, place] for slot, region, place in places]
         life.ask(reported, "the getting of memory", seconds)
-        self._version = memory.version
+        self._version = version
 
     def _execute(self, life: Life, plan: Plan, marks: Sequence[Mark | None] = ()) -> None:
         seconds = self._factory.supervisor.how.deadline_seconds
