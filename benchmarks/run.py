@@ -10,6 +10,7 @@
     python benchmarks/run.py formats [--help]
     python benchmarks/run.py arm-nn [--help]
     python benchmarks/run.py quantization [--help]
+    python benchmarks/run.py serving MODEL [--help]
     python benchmarks/run.py compare NEW.json [--help]
     python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead] [profiling]
                              [--models FOLDER] [--repeat N] [--json FILE]
@@ -18,8 +19,8 @@
 Both take long. `loading` measures the time and the memory of loading, and their growth. `convolutions`, `operators`
 and `weights` run networks of one layer. `generation` lets a decoder generate tokens.
 `formats` runs classifiers as files of TensorFlow and Caffe, and `arm-nn` runs models through the interface of PyArmNN.
-`quantization` compares networks that several quantizers have made with the float networks. These suites have separate
-options.
+`quantization` compares networks that several quantizers have made with the float networks. `serving` sends requests to
+servers. These suites have separate options.
 `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default that of the environment variable
@@ -54,7 +55,18 @@ import new_backend
 import overhead
 import profiling
 
-from benchmarks import arm_nn, baseline, convolutions, generation, loading, operators, placement, quantization, weights
+from benchmarks import (
+    arm_nn,
+    baseline,
+    convolutions,
+    generation,
+    loading,
+    operators,
+    placement,
+    quantization,
+    serving,
+    weights,
+)
 from benchmarks.engines import command
 from benchmarks.folders import add_models
 from benchmarks.formats import command as formats
@@ -83,6 +95,7 @@ COMMANDS = {
     "formats": formats.main,
     "arm-nn": arm_nn.main,
     "quantization": quantization.main,
+    "serving": serving.main,
     "compare": baseline.main,
 }
 """Commands with options of their own."""

@@ -91,7 +91,7 @@ class Fuzzer:
         if isinstance(value, list) and value and draw.random() < 0.8:
             result_list = list(value)
             result_list[draw.randrange(len(value))] = self.changed(draw.choice(value), depth + 1)
-            return result_list * draw.choice((1, 1, 1, 2, 40))
+            return result_list * 2 if len(result_list) < 8 and draw.random() < 0.2 else result_list
         return draw.choice(ODD)
 
     def garbled(self, data: bytes) -> bytes:
@@ -129,6 +129,8 @@ class Fuzzer:
                 length = draw.choice((-1, 0, len(head) + draw.randrange(-3, 4), 2**70, "x", len(data) + 1))
             if draw.random() < 0.1:
                 path = draw.choice(PATHS)
+            if draw.random() < 0.01:  # larger than --max-body
+                data += b" " * 70_000
         if draw.random() < 0.2:
             kind = draw.choice(("gzip", "deflate"))
             data = gzip.compress(data, 1) if kind == "gzip" else zlib.compress(data, 1)
