@@ -121,3 +121,21 @@ def test_a_stream_is_answered(server):
             client.async_stream_infer("int8", tensors(lib, "int8"), request_id=str(number))
         client.stop_stream()
     assert [result.get_response().id for result, error in answers if error is None] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("kind", ["http", "grpc"])
+def test_the_client_of_kserve_sends_requests(server, kind):
+    kserve = pytest.importorskip("kserve", reason="the package kserve is not installed")
+
+    async def main(binary: bool) -> Any:
+        item = kserve.InferInput("x", [2, 4], "FP32")
+        item.set_data_from_numpy(np.arange(8, dtype=np.float32).reshape(2, 4), binary_data=binary)
+        request = kserve.InferRequest("float32", [item], request_id="a")
+        if kind == "grpc":
+            return await kserve.InferenceGRPCClient(server.grpc).infer(request)
+        client = kserve.InferenceRESTClient(kserve.RESTConfig(protocol="v2"))
+        return await client.infer(f"http://{address(server, kind)}", request, model_name="float32")
+
+    for binary in (False, True):
+        result = asyncio.run(main(binary))
+        np.testing.assert_array_equal(result.outputs[0].as_numpy(), 2 * np.arange(8).reshape(2, 4))

@@ -52,11 +52,13 @@ class Server:
         Raises:
             InterposerError: a model cannot be loaded, a port is taken, or a package is missing.
         """
+        if self.listen.is_shared:  # the other workers answer until this one can
+            await self.core.repository.load_all()
         web = self._web_servers()
         rpc = await self._rpc_server()
         tasks = [asyncio.ensure_future(work) for _, work in web]
         stopping = asyncio.ensure_future(self._stop.wait())
-        loading = asyncio.ensure_future(self.core.repository.load_all())
+        loading = asyncio.ensure_future(self._loaded())
         try:
             await asyncio.wait([*tasks, loading, stopping], return_when=asyncio.FIRST_COMPLETED)
             if loading.done():
@@ -69,6 +71,10 @@ class Server:
             self.core.is_draining = True
             stopping.cancel()
             await self._closed([server for server, _ in web], tasks, rpc)
+
+    async def _loaded(self) -> None:
+        if not self.listen.is_shared:
+            await self.core.repository.load_all()
 
     async def _drained(self) -> None:
         """Wait for the requests that run; cancel them after the time for draining, or at the second signal."""

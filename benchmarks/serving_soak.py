@@ -1,0 +1,197 @@
+"""Keep servers busy while backends fail, clients leave, models are loaded again and workers are killed.
+
+    python benchmarks/serving_soak.py [--minutes 10] [--clients 16]
+
+Two servers run at the same time. One has a model that a client loads again every few seconds, and a second model whose
+backend is isolated: its process is killed every few seconds. The other server has two workers, one of which is killed
+every few seconds. Some clients leave before their answer. Every other request must get its right result, or an HTTP
+error with a sentence. A connection that a killed worker closes is counted apart. The status is 0 if no request is lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from interposer import Network, TensorInfo
+from interposer.writers import tflite
+
+TOKEN = {"INTERPOSER_SERVE_TOKEN": "soak"}
+
+
+def network(factor: int) -> Network:
+    """Return a network that adds its input to itself `factor` times."""
+    result = Network("sum")
+    x = value = result.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    for number in range(factor - 1):
+        value = result.add_addition_layer(value, x, name=f"add{number}")
+    result.add_output_layer(0, value, name="y")
+    return result
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started, directly or not."""
+    direct = [
+        int(text)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for text in Path(task, "children").read_text(encoding="ascii").split()
+    ]
+    return [*direct, *(below for child in direct for below in children(child))]
+
+
+class Soak:
+    """Sends requests to two servers and disturbs them until the time is over."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+        self.counts: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.draw = random.Random(1)
+
+    @property
+    def goes_on(self) -> bool:
+        return time.monotonic() < self.end
+
+    async def post(self, port: int, path: str, body: Any, leaves: bool = False) -> tuple[int, Any] | None:
+        """Return status and body of the answer; None if the connection was closed, or if this client leaves."""
+        data = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer soak\r\nContent-Length: {len(data)}\r\n\r\n"
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionError:
+            return None
+        try:
+            writer.write(head.encode() + data)
+            if leaves:
+                await asyncio.sleep(self.draw.random() * 0.01)
+                return None
+            async with asyncio.timeout(60):
+                answer = await reader.readuntil(b"\r\n\r\n")
+                size = re.search(rb"(?i)\r\ncontent-length: (\d+)", answer)
+                text = await reader.readexactly(int(size[1]) if size else 0)
+            return int(answer.split()[1]), json.loads(text)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return None
+        finally:
+            writer.close()
+
+    async def client(self, kind: str, port: int, model: str, factor: int) -> None:
+        """Send requests until the end, and compare the results."""
+        while self.goes_on:
+            values = [self.draw.randrange(100) for _ in range(4)]
+            item = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": values}
+            leaves = self.draw.random() < 0.05
+            try:
+                answer = await self.post(port, f"/v2/models/{model}/infer", {"inputs": [item]}, leaves)
+            except TimeoutError:
+                self.wrong.append(f"{kind}: no answer")
+                continue
+            if leaves:
+                self.counts[f"{kind}: left"] += 1
+            elif answer is None:
+                self.counts[f"{kind}: closed"] += 1
+                if kind != "workers":
+                    self.wrong.append(f"{kind}: the connection was closed")
+            elif answer[0] == 200:
+                self.counts[f"{kind}: right"] += 1
+                if answer[1]["outputs"][0]["data"] != [factor * value for value in values]:
+                    self.wrong.append(f"{kind}: a wrong result {answer[1]} for {values}")
+            else:
+                self.counts[f"{kind}: {answer[0]}"] += 1
+                if not answer[1].get("error"):
+                    self.wrong.append(f"{kind}: status {answer[0]} without an error")
+
+    async def reload(self, port: int) -> None:
+        """Load a model again every few seconds."""
+        while self.goes_on:
+            await asyncio.sleep(3)
+            answer = await self.post(port, "/v2/repository/models/plain/load", {})
+            self.counts["loaded again" if answer and answer[0] == 200 else "not loaded"] += 1
+
+    async def kill(self, what: str, parent: int, pattern: str, pause: float) -> None:
+        """Kill a process below `parent` whose command has `pattern` in it, again and again."""
+        while self.goes_on:
+            await asyncio.sleep(pause)
+            matching = [
+                pid
+                for pid in children(parent)
+                if pattern in Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+            ]
+            if matching and self.goes_on:
+                os.kill(self.draw.choice(matching), signal.SIGKILL)
+                self.counts[f"killed {what}"] += 1
+
+
+def started(log: Path, *words: str, **environment: str) -> tuple[subprocess.Popen[str], int]:
+    """Start a server; return its process and its port."""
+    command = [sys.executable, "-m", "interposer", "serve", "--port", "0", "--no-grpc", "--queue", "256", *words]
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=file, text=True, env={**os.environ, **environment}
+        )
+    line = process.stdout.readline() if process.stdout else ""
+    match = re.search(r":(\d+)", line)
+    if match is None:
+        raise SystemExit(log.read_text(encoding="utf-8"))
+    return process, int(match[1])
+
+
+async def soak(args: argparse.Namespace, one: tuple[Any, int], two: tuple[Any, int]) -> Soak:
+    """Run all clients and disturbances."""
+    result = Soak(args.minutes * 60)
+    each = max(1, args.clients // 4)
+    work = [result.client("reloaded", one[1], "plain", 2) for _ in range(each * 2)]
+    work += [result.client("failing", one[1], "isolated", 3) for _ in range(each)]
+    work += [result.client("workers", two[1], "plain", 2) for _ in range(each)]
+    work += [result.reload(one[1]), result.kill("backend", one[0].pid, "isolation", 7)]
+    work.append(result.kill("worker", two[0].pid, "serve", 15))
+    await asyncio.gather(*work)
+    return result
+
+
+def main() -> int:
+    """Start the servers, disturb them, and report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--clients", type=int, default=16)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder, "models")
+        home.mkdir()
+        tflite.save(network(2), home / "plain.tflite")
+        tflite.save(network(3), home / "isolated.tflite")
+        (home / "plain.toml").write_text('backends = ["CpuRef"]\n')
+        (home / "isolated.toml").write_text('backends = ["CpuAcc", "CpuRef"]\nisolate = ["CpuAcc"]\n')
+        log = Path(folder, "one"), Path(folder, "two")
+        more = {**TOKEN, "INTERPOSER_ISOLATION_MAX_RESTARTS": "1000000"}
+        one = started(log[0], str(home), "--control", "explicit", **more)
+        two = started(log[1], str(home / "plain.tflite"), "--backends", "CpuRef", "--workers", "2")
+        try:
+            result = asyncio.run(soak(args, one, two))
+        finally:
+            for process, _ in (one, two):
+                process.terminate()
+            statuses = [process.wait(60) for process, _ in (one, two)]
+            tracebacks = sum(path.read_text(encoding="utf-8").count("Traceback") for path in log)
+    for name, count in sorted(result.counts.items()):
+        print(f"{name:24} {count:10,}")
+    print(f"exit statuses {statuses}, {tracebacks} tracebacks, {len(result.wrong)} requests lost or wrong")
+    for text in result.wrong[:10]:
+        print(text)
+    return int(bool(result.wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
