@@ -60,8 +60,8 @@ async def measure(kind: str, port: int, model: str, concurrency: int, seconds: f
     """Return requests per second, errors, and the median and the 99th percentile of the times in milliseconds."""
     create = grpc_sender if kind == "grpc" else http_sender
     if kind == "grpc":
-        one = await create(port, model, body)
-        senders = [one] * concurrency
+        sender = await create(port, model, body)
+        senders = [sender] * concurrency
     else:
         senders = [await create(port, model, body) for _ in range(concurrency)]
     await asyncio.gather(*(send() for send in senders))

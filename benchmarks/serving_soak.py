@@ -148,14 +148,14 @@ def started(log: Path, *words: str, **environment: str) -> tuple[subprocess.Pope
     return process, int(match[1])
 
 
-async def soak(args: argparse.Namespace, one: tuple[Any, int], two: tuple[Any, int]) -> Soak:
+async def soak(args: argparse.Namespace, single: tuple[Any, int], two: tuple[Any, int]) -> Soak:
     """Run all clients and disturbances."""
     result = Soak(args.minutes * 60)
     each = max(1, args.clients // 4)
-    work = [result.client("reloaded", one[1], "plain", 2) for _ in range(each * 2)]
-    work += [result.client("failing", one[1], "isolated", 3) for _ in range(each)]
+    work = [result.client("reloaded", single[1], "plain", 2) for _ in range(each * 2)]
+    work += [result.client("failing", single[1], "isolated", 3) for _ in range(each)]
     work += [result.client("workers", two[1], "plain", 2) for _ in range(each)]
-    work += [result.reload(one[1]), result.kill("backend", one[0].pid, "isolation", 7)]
+    work += [result.reload(single[1]), result.kill("backend", single[0].pid, "isolation", 7)]
     work.append(result.kill("worker", two[0].pid, "serve", 15))
     await asyncio.gather(*work)
     return result
@@ -176,14 +176,14 @@ def main() -> int:
         (home / "isolated.toml").write_text('backends = ["CpuAcc", "CpuRef"]\nisolate = ["CpuAcc"]\n')
         log = Path(folder, "one"), Path(folder, "two")
         more = {**TOKEN, "INTERPOSER_ISOLATION_MAX_RESTARTS": "1000000"}
-        one = started(log[0], str(home), "--control", "explicit", **more)
+        single = started(log[0], str(home), "--control", "explicit", **more)
         two = started(log[1], str(home / "plain.tflite"), "--backends", "CpuRef", "--workers", "2")
         try:
-            result = asyncio.run(soak(args, one, two))
+            result = asyncio.run(soak(args, single, two))
         finally:
-            for process, _ in (one, two):
+            for process, _ in (single, two):
                 process.terminate()
-            statuses = [process.wait(60) for process, _ in (one, two)]
+            statuses = [process.wait(60) for process, _ in (single, two)]
             tracebacks = sum(path.read_text(encoding="utf-8").count("Traceback") for path in log)
     for name, count in sorted(result.counts.items()):
         print(f"{name:24} {count:10,}")
