@@ -31,7 +31,7 @@ def test_all_operators_that_are_not_supported_are_listed_at_once():
         node("Nonesuch", ["a"], ["b"], "first"),
         node("Neg", ["b"], ["c"]),
         node("Nonesuch", ["c"], ["d"], "second"),
-        node("FusedMatMul", ["x", "x"], ["e"], "fused", domain="com.microsoft"),
+        node("FusedSpecialMatMul", ["x", "x"], ["e"], "fused", domain="com.microsoft"),
         node("Odd", ["x"], ["f"], "odd", domain="com.example"),
         node("Conv", ["image", "image"], ["h"]),
         node("Cast", ["h"], ["pads"], to=onnx.TensorProto.INT64),
@@ -47,10 +47,15 @@ def test_all_operators_that_are_not_supported_are_listed_at_once():
         "\n  - 2 x Nonesuch (opset 21; node 'first', node 'second')"
         "\n  - 1 x Pad (opset 21; node 'pad': its operand 'pads' is computed from data)"
         "\n  - 1 x com.example.Odd (whose opset the model does not import; node 'odd')"
-        "\n  - 1 x com.microsoft.FusedMatMul (opset 1; node 'fused': "
+        "\n  - 1 x com.microsoft.FusedSpecialMatMul (opset 1; node 'fused': "
         "map it with interposer.frontends.onnx.operator)"
     )
-    assert caught.value.operators == {"Nonesuch": 2, "Pad": 1, "com.example.Odd": 1, "com.microsoft.FusedMatMul": 1}
+    assert caught.value.operators == {
+        "Nonesuch": 2,
+        "Pad": 1,
+        "com.example.Odd": 1,
+        "com.microsoft.FusedSpecialMatMul": 1,
+    }
 
 
 def test_a_path_stands_before_the_place(tmp_path):

@@ -6,19 +6,22 @@ from collections.abc import Sequence
 from typing import Final
 
 from interposer.core.errors import ParseError
-from interposer.core.types import DataType
+from interposer.core.types import DataType, differ
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.shaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.choice import TopK
 from interposer.ops.detection import NonMaxSuppression
 from interposer.ops.dynamic import DynamicTopK
 from interposer.ops.embedding import OneHot
 from interposer.ops.quantization import Cast
-from interposer.ops.regions import RoiAlign, RoiAlignMode
+from interposer.ops.rearrange import Slice
+from interposer.ops.regions import RoiAlign, RoiAlignMode, RoiPooling
 
 __all__: list[str] = []
 
+_LARGEST_POOL: Final = 2**15
 _ROI_MODES: Final = {"avg": RoiAlignMode.AVERAGE, "max": RoiAlignMode.MAX}
 _ROI_COORDINATES: Final = {"half_pixel": True, "output_half_pixel": False}
 
@@ -92,6 +95,20 @@ def roi_align(node: Node) -> Value:
     if coordinates not in _ROI_COORDINATES:
         raise ParseError(f"its coordinate_transformation_mode is {coordinates!r}")
     return _roi_align(node, half_pixel=_ROI_COORDINATES[coordinates])
+
+
+@operator("MaxRoiPool")
+def max_roi_pool(node: Node) -> Value:
+    """Convert MaxRoiPool; the first column of the regions is the image that each region belongs to."""
+    shape, scale, regions = node.integers("pooled_shape"), node.number("spatial_scale", 1.0), node.value(1)
+    if len(shape) != 2 or not all(0 < size <= _LARGEST_POOL for size in shape) or not 0 < scale < float("inf"):
+        raise ParseError(f"its pooled_shape is {list(shape)} and its spatial_scale {scale:g}")
+    if regions.known.rank != 2 or differ(regions.known.shape[1], 5):
+        raise ParseError(f"its regions have shape {regions.known.shape}; expected five columns")
+    images = reshaped(node, node.step(Slice((0, 0), (-1, 1)), regions), [-1])
+    boxes = node.step(Slice((0, 1), (-1, 4)), regions)
+    op = RoiPooling(output_height=shape[0], output_width=shape[1], height_stride=1 / scale, width_stride=1 / scale)
+    return node.add(op, node.value(0), boxes, node.step(Cast(DataType.INT32), images))
 
 
 def _roi_align(node: Node, half_pixel: bool) -> Value:

@@ -19,7 +19,7 @@ from interposer.ops.normalization import GroupNormalization, LayerNormalization,
 from interposer.ops.rearrange import Transpose
 from interposer.ops.reduction import Mean
 
-__all__: list[str] = []
+__all__ = ["inverse_root"]
 
 _SIGMOID = Activation(ActivationFunction.SIGMOID)
 _SILU = Activation(ActivationFunction.SWISH, 1.0)
@@ -40,10 +40,10 @@ def simplified_layer_normalization(node: Node) -> Sequence[Value]:
     if not node.wants(1):
         return [result]
     axes = tuple(range(checked_axis(axis, x.known.rank), x.known.rank))
-    return [result, _inverse_root(node, as_type(node, x, DataType.FLOAT32), axes, epsilon)]
+    return [result, inverse_root(node, as_type(node, x, DataType.FLOAT32), axes, epsilon)]
 
 
-def _inverse_root(node: Node, x: Value, axes: tuple[int, ...], epsilon: float) -> Value:
+def inverse_root(node: Node, x: Value, axes: tuple[int, ...], epsilon: float) -> Value:
     """Return the inverse of the root of the mean of squares along `axes`, to which `epsilon` is added."""
     mean = node.step(Mean(axes, keep_dims=True), node.step(Multiplication(), x, x))
     return node.step(
@@ -140,7 +140,7 @@ def branchwise_rms_norm(node: Node) -> Value:
     count, size = grouped.known.shape[-2:]
     wide = as_type(node, grouped, DataType.FLOAT32)
     axes = (grouped.known.rank - 1,)
-    inverse = _inverse_root(node, wide, axes, node.number("epsilon", 1e-5))
+    inverse = inverse_root(node, wide, axes, node.number("epsilon", 1e-5))
     result = node.step(Multiplication(), wide, inverse)
     scale = node.optional(1)
     if scale is not None:

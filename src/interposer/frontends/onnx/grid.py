@@ -10,7 +10,7 @@ from interposer.frontends.onnx.onnx_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
 
-__all__: list[str] = []
+__all__ = ["sampled"]
 
 _MODES: Final = {
     "bilinear": GridSampleMode.LINEAR,
@@ -29,7 +29,12 @@ _PADDINGS: Final = {
 @operator("GridSample", since=16)
 def grid_sample(node: Node) -> Value:
     """Convert GridSample; before opset 20, its modes had the names for two axes (bilinear, bicubic)."""
-    mode, padding = node.text("mode", "linear"), node.text("padding_mode", "zeros")
+    return sampled(node, "linear")
+
+
+def sampled(node: Node, default: str) -> Value:
+    """Return the result of a GridSample node, whose mode is `default` if it has none."""
+    mode, padding = node.text("mode", default), node.text("padding_mode", "zeros")
     if mode not in _MODES or padding not in _PADDINGS:
         raise ParseError(f"its mode is {mode!r} and its padding_mode {padding!r}")
     op = GridSample(_MODES[mode], _PADDINGS[padding], node.flag("align_corners"))

@@ -43,7 +43,7 @@ from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat
 from interposer.ops.reduction import Reduce, ReduceOperation
 
-__all__: list[str] = []
+__all__ = ["kernel_values"]
 
 _ML: Final = "ai.onnx.ml"
 
@@ -88,7 +88,7 @@ def support_vector_regressor(node: Node) -> Value:
     offset = node.constant(np.array(node.numbers("rho"), dtype)[:1])
     known = x
     if count:
-        known = _kernel(node, x, np.array(node.numbers("support_vectors"), dtype).reshape(count, -1))
+        known = kernel_values(node, x, np.array(node.numbers("support_vectors"), dtype).reshape(count, -1))
     weights = node.constant(coefficients.reshape(-1, 1))
     score = node.step(FullyConnected(), known, weights, offset)
     if node.flag("one_class"):
@@ -97,7 +97,7 @@ def support_vector_regressor(node: Node) -> Value:
     return transformed(node, score, node.text("post_transform", "NONE"))
 
 
-def _kernel(node: Node, x: Value, vectors: Array) -> Value:
+def kernel_values(node: Node, x: Value, vectors: Array) -> Value:
     """Return the kernel function of every row of `x` with every support vector, of shape [rows, vectors].
 
     The attributes kernel_type and kernel_params select the function.

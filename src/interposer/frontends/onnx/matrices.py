@@ -9,7 +9,7 @@ from interposer.ir.graph import Value
 from interposer.ops.einsum import Einsum
 from interposer.ops.matrices import Det, EyeLike, Trilu
 
-__all__: list[str] = []
+__all__ = ["trilu"]
 
 
 @operator("Trilu", since=14)

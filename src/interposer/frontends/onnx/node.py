@@ -78,6 +78,10 @@ class Node(Attributes):
             message.attribute.add(name=name, type=7, ints=numbers)
         return Node(self._importer, message, self.name, self.version)
 
+    def replace(self, index: int, value: Value) -> None:
+        """Use `value` as the input with this index, whether or not the node has this input."""
+        self._operands[index] = value
+
     # --- operands -----------------------------------------------------------------------------------------------------
 
     @property
@@ -94,9 +98,9 @@ class Node(Attributes):
 
         If the operator is defined on plain integers, a quantized value is returned without its quantization.
         """
-        if not self.has(index):
-            return None
         if index not in self._operands:
+            if not self.has(index):
+                return None
             value = self._importer.value(self._inputs[index])
             self._operands[index] = value if self.kind in _KEEPS_QUANTIZATION else self.plain(value)
         return self._operands[index]

@@ -133,7 +133,7 @@ def _mask(bits: Sequence[bool]) -> int:
 def pad_by_attributes(node: Node) -> Value:
     """Convert Pad with pads and value as attributes."""
     name = "paddings" if node.version < 2 else "pads"
-    return _padded(node, node.integers(name), range(node.info(0).rank), node.number("value", 0.0))
+    return padded(node, node.integers(name), range(node.info(0).rank), node.number("value", 0.0))
 
 
 @operator("Pad", since=11)
@@ -142,10 +142,10 @@ def pad_by_operands(node: Node) -> Value:
     rank = node.info(0).rank
     value = node.array_scalar(2, "constant_value") if node.has(2) and node.array(2, "constant_value").size else 0
     axes = node.array_integers(3, "axes") if node.has(3) else range(rank)
-    return _padded(node, node.array_integers(1, "pads"), checked_axes(axes, rank), float(value))
+    return padded(node, node.array_integers(1, "pads"), checked_axes(axes, rank), float(value))
 
 
-def _padded(node: Node, pads: Sequence[int], axes: Sequence[int], value: float) -> Value:
+def padded(node: Node, pads: Sequence[int], axes: Sequence[int], value: float) -> Value:
     """Return the input padded along `axes`; `pads` lists the pads at all starts, then those at all ends.
 
     Negative pads crop the input first. `value` is the padding value in mode constant.

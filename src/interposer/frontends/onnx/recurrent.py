@@ -13,7 +13,7 @@ from interposer.ir.graph import Value
 from interposer.ops.activation import ActivationFunction
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RecurrentDirection, RnnSequence
 
-__all__: list[str] = []
+__all__ = ["lstm"]
 
 F = ActivationFunction
 # The functions by their lower-case names, with the defaults of their activation_alpha and activation_beta.

@@ -98,6 +98,12 @@ def _for_each(node: Node, remembered: int, step: Step) -> list[Value]:
     return [value for row in zip(*columns, strict=True) for value in row]
 
 
+@operator("Gradient", domain=_DOMAIN)
+def gradient(node: Node) -> Value:
+    """Refuse Gradient, which differentiates a part of the graph."""
+    node.unsupported("it computes derivatives; load the model for inference, without it")
+
+
 @operator("Adagrad", domain=_DOMAIN)
 def adagrad(node: Node) -> Sequence[Value]:
     """Convert Adagrad: step sizes shrink with the sum of squared gradients."""

@@ -74,7 +74,13 @@ class Case:
         for name, dtype in zip(given, types, strict=True):
             if not name:
                 continue
-            number = dtype if isinstance(dtype, int) else helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+            number = (
+                dtype
+                if isinstance(dtype, int)
+                else 8
+                if dtype is object
+                else helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+            )
             if number in FOREIGN:
                 to = TensorProto.INT8 if number == TensorProto.INT4 else TensorProto.FLOAT
                 to = TensorProto.UINT8 if number == TensorProto.UINT4 else to

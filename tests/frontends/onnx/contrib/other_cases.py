@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from tests.frontends.onnx.contrib import activations, few_bits, images, normalizations, products, quantized
+from tests.frontends.onnx.contrib import (
+    activations,
+    arrays,
+    few_bits,
+    images,
+    learners,
+    normalizations,
+    products,
+    quantized,
+)
 
 CASES = [
     *activations.CASES,
+    *arrays.CASES,
     *few_bits.CASES,
     *images.CASES,
+    *learners.CASES,
     *normalizations.CASES,
     *products.CASES,
     *quantized.CASES,

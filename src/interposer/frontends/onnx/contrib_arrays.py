@@ -1,0 +1,183 @@
+"""ONNX converters for ONNX Runtime's own operators that select, move or compare elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from interposer.core.errors import ParseError
+from interposer.core.types import DataType
+from interposer.frontends.onnx.grid import sampled
+from interposer.frontends.onnx.matrices import trilu
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.operator_names import MICROSOFT
+from interposer.frontends.onnx.quantization import as_type
+from interposer.frontends.onnx.rearrange import gather_nd, padded
+from interposer.frontends.onnx.recurrent import lstm
+from interposer.frontends.onnx.reshape import number_range
+from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
+from interposer.ir.graph import Value
+from interposer.ops.activation import Softmax
+from interposer.ops.elementwise import (
+    Addition,
+    BinaryOperation,
+    Division,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Multiplication,
+    Subtraction,
+    UnaryOperation,
+)
+from interposer.ops.gather import Gather
+from interposer.ops.matmul import BatchMatMul
+from interposer.ops.matrices import Det
+from interposer.ops.rearrange import Transpose
+from interposer.ops.reduction import Reduce, ReduceOperation
+from interposer.ops.selection import Unique
+
+__all__: list[str] = []
+
+_LARGEST_MATRIX = 8
+
+operator("Trilu", domain=MICROSOFT)(trilu)
+operator("GatherND", domain=MICROSOFT)(gather_nd)
+
+
+@operator("GridSample", domain=MICROSOFT)
+def grid_sample(node: Node) -> Value:
+    """Convert GridSample of images, whose modes are bilinear, nearest and bicubic."""
+    if node.text("mode", "bilinear") == "bicubic" and node.text("padding_mode", "zeros") == "border":
+        node.unsupported("ONNX Runtime repeats the border otherwise than ONNX in mode bicubic")
+    return sampled(node, "bilinear")
+
+
+@operator("ExpandDims", domain=MICROSOFT)
+def expand_dims(node: Node) -> Value:
+    """Convert ExpandDims: insert a dimension of 1; the axis must be constant."""
+    shape, axis = list(node.info(0).shape), int(node.array_scalar(1, "axis"))
+    place = checked_axis(axis, len(shape) + 1)
+    return final_reshape(node, node.value(0), [*shape[:place], 1, *shape[place:]])
+
+
+@operator("UnfoldTensor", domain=MICROSOFT)
+def unfold(node: Node) -> Value:
+    """Convert UnfoldTensor: all slices of a size along an axis, whose elements become the last axis."""
+    x, size, step = node.value(0), node.integer("size"), node.integer("step", 1)
+    axis = checked_axis(node.integer("dim", -1), x.known.rank)
+    length = node.known(x.known.shape[axis], "dimension along the slices")
+    if not 0 < size <= length or step < 1:
+        raise ParseError(f"size is {size} and step {step}, for a dimension of {length}")
+    first = np.arange((length - size) // step + 1) * step
+    places = node.constant(first[:, np.newaxis] + np.arange(size))
+    slices = node.step(Gather(axis), x, places)
+    rank = slices.known.rank
+    order = [i for i in range(rank) if i != axis + 1]
+    return node.add(Transpose((*order, axis + 1)), slices)
+
+
+@operator("Unique", domain=MICROSOFT)
+def unique(node: Node) -> Sequence[Value]:
+    """Convert Unique of a vector: the values in the order of their first occurrence, their places and their counts."""
+    values, _, inverse, counts = node.add_many(Unique(None, sorted=False), node.value(0))
+    return [values, inverse, counts]
+
+
+@operator("Range", domain=MICROSOFT)
+def range_of_numbers(node: Node) -> Value | Sequence[Value | None]:
+    """Convert Range, whose operands have one element each; the step is 1 by default."""
+    plain, start = node.rewritten(range(3), {}), node.value(0)
+    delta = node.optional(2)
+    for index, value in enumerate((start, node.value(1), node.scalar_like(1, start) if delta is None else delta)):
+        plain.replace(index, value if value.constant is not None else reshaped(node, value, []))
+    return number_range(plain)
+
+
+@operator("Pad", domain=MICROSOFT)
+def pad(node: Node) -> Value:
+    """Convert Pad with pads as a constant operand of rank 1 or 2."""
+    pads = node.array(1, "pads")
+    if pads.dtype.kind != "i" or pads.ndim > 2 or (pads.ndim == 2 and pads.shape[0] != 1):
+        raise ParseError(f"its pads are {pads.dtype}{list(pads.shape)}; expected a list of integers")
+    value = float(node.array_scalar(2, "value")) if node.has(2) else 0.0
+    return padded(node, pads.reshape(-1).tolist(), range(node.info(0).rank), value)
+
+
+@operator("CDist", domain=MICROSOFT)
+def distances(node: Node) -> Value:
+    """Convert CDist: the Euclidean distance, or its square, of each row of a matrix to each row of another one."""
+    metric, a, b = node.text("metric", "sqeuclidean"), node.value(0), node.value(1)
+    if metric not in ("euclidean", "sqeuclidean"):
+        node.unsupported(f"its metric is {metric!r}; euclidean and sqeuclidean are supported")
+    if a.known.rank != 2 or b.known.rank != 2:
+        raise ParseError(f"a has shape {a.known.shape} and b {b.known.shape}; expected matrices")
+    rows, others = reshaped(node, a, [a.known.shape[0], 1, a.known.shape[1]]), b
+    squares = node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), rows, others)
+    total = node.step(Reduce((2,), keep_dims=False, operation=ReduceOperation.SUM), squares)
+    return total if metric == "sqeuclidean" else node.step(ElementwiseUnary(UnaryOperation.SQRT), total)
+
+
+@operator("Inverse", domain=MICROSOFT)
+def inverse(node: Node) -> Value:
+    """Convert Inverse of small matrices: the adjugate divided by the determinant."""
+    x = node.value(0)
+    shape, dtype = x.known.shape, x.known.dtype
+    if x.known.rank < 2:
+        raise ParseError(f"its input has shape {shape}; expected matrices")
+    size = node.known(shape[-1], "size of the matrices")
+    if size > _LARGEST_MATRIX or not size:
+        node.unsupported(f"its matrices have {size} rows; 1 to {_LARGEST_MATRIX} are supported")
+    wide = as_type(node, x, DataType.FLOAT32) if dtype is DataType.FLOAT16 else x
+    ones = node.constant(np.eye(size, dtype=wide.known.dtype.numpy))
+    adjugate = node.step(BatchMatMul(adjoint_x=True), wide, ones)
+    determinant = reshaped(node, node.step(Det(), wide), [*shape[:-2], 1, 1])
+    return as_type(node, node.step(Division(), adjugate, determinant), dtype)
+
+
+@operator("BiasSoftmax", domain=MICROSOFT)
+def bias_softmax(node: Node) -> Value:
+    """Convert BiasSoftmax along the last axis: the softmax of the sum of the scores and a bias."""
+    x, bias, axis = node.value(0), node.value(1), checked_axis(node.integer("axis", 1), node.info(0).rank)
+    if axis != x.known.rank - 1 or not node.flag("is_inner_broadcast") or bias.known.rank != x.known.rank:
+        node.unsupported("it takes several axes for one, or repeats the bias for blocks of rows")
+    return node.add(Softmax(axis=-1), node.step(Addition(), x, bias))
+
+
+@operator("SampleOp", domain=MICROSOFT)
+def sample(node: Node) -> Value:
+    """Convert SampleOp, which returns its input."""
+    return node.value(0)
+
+
+@operator("DynamicQuantizeLSTM", domain=MICROSOFT)
+def dynamic_quantize_lstm(node: Node) -> Value | Sequence[Value | None]:
+    """Convert DynamicQuantizeLSTM: an LSTM whose weights are dequantized. The inputs and states stay float."""
+    plain = node.rewritten(range(8), {})
+    for index, scale in ((1, 8), (2, 10)):
+        plain.replace(index, _weights_of_gates(node, index, scale))
+    return lstm(plain)
+
+
+def _weights_of_gates(node: Node, index: int, scale: int) -> Value:
+    """Return quantized weights (directions, inputs, gates) as floats in the order (directions, gates, inputs).
+
+    The operand `scale` has one scale for each direction, or for each direction and gate, and the next one zero points.
+    """
+    stored = as_type(node, node.value(index), DataType.FLOAT32)
+    if stored.known.rank != 3:
+        raise ParseError(f"its input number {index} has shape {stored.known.shape}; expected rank 3")
+    directions = stored.known.shape[0]
+    scales, points = (_by_gate(node, number, directions) for number in (scale, scale + 1))
+    assert scales is not None
+    shifted = stored if points is None else node.step(Subtraction(), stored, points)
+    return node.step(Transpose((0, 2, 1)), node.step(Multiplication(), shifted, scales))
+
+
+def _by_gate(node: Node, index: int, directions: int) -> Value | None:
+    numbers = node.optional(index)
+    if numbers is None:
+        return None
+    wide = as_type(node, numbers, DataType.FLOAT32)
+    count = 1 if wide.known.rank < 2 else wide.known.shape[1]
+    return reshaped(node, wide, [directions if wide.known.rank else 1, 1, count])

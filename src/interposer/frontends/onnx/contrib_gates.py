@@ -1,0 +1,142 @@
+"""ONNX converters for ONNX Runtime's own operators that mix branches of a network by gates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from interposer.core.errors import ParseError
+from interposer.core.types import DataType, differ
+from interposer.frontends.onnx.contrib_normalization import inverse_root
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.operator_names import MICROSOFT
+from interposer.frontends.onnx.quantization import as_type
+from interposer.frontends.onnx.shaping import final_reshape, reshaped
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.elementwise import Addition, ElementwiseUnary, Maximum, Multiplication, UnaryOperation
+from interposer.ops.matmul import BatchMatMul
+from interposer.ops.reduction import Reduce, ReduceOperation
+
+__all__: list[str] = []
+
+_FLOAT: Final = DataType.FLOAT32
+_GATES: Final = {
+    "sigmoid": Activation(ActivationFunction.SIGMOID),
+    "silu": Activation(ActivationFunction.SWISH, 1.0),
+    "swish": Activation(ActivationFunction.SWISH, 1.0),
+}
+
+
+@operator("GatedAdd", domain=MICROSOFT)
+def gated_add(node: Node) -> Value:
+    """Convert GatedAdd: X + Y * gate, with a gate for each row."""
+    x, y, gate = (node.value(index) for index in range(3))
+    if not x.known.rank or gate.known.rank != x.known.rank or differ(gate.known.shape[-1], 1):
+        raise ParseError(
+            f"its gate has shape {gate.known.shape}, and its input {x.known.shape}; expected one for each row"
+        )
+    return node.add(Addition(), x, node.step(Multiplication(), y, gate))
+
+
+@operator("GatedRMSNorm", domain=MICROSOFT)
+def gated_rms_norm(node: Node) -> Value:
+    """Convert GatedRMSNorm: divide equal parts of each row by their root mean squares, then scale and gate them."""
+    x, scale, gate, name = node.value(0), node.value(1), node.value(2), node.text("activation", "silu")
+    if name not in _GATES:
+        raise ParseError(f"its activation is {name!r}; expected {', '.join(_GATES)}")
+    shape, size = x.known.shape, node.known(scale.known.num_elements, "scale's size")
+    if not shape or scale.known.rank != 1 or not size or shape[-1] % size:
+        raise ParseError(f"its scale has shape {scale.known.shape}, and its input {shape}; expected a part of a row")
+    parts = reshaped(node, as_type(node, x, _FLOAT), [*shape[:-1], shape[-1] // size, size])
+    result = _normalized(node, parts, node.number("epsilon", 1e-5), as_type(node, scale, _FLOAT))
+    gates = node.step(_GATES[name], as_type(node, gate, _FLOAT))
+    gated = node.step(Multiplication(), reshaped(node, result, shape), gates)
+    return as_type(node, gated, x.known.dtype)
+
+
+def _normalized(node: Node, x: Value, epsilon: float, scale: Value) -> Value:
+    inverse = inverse_root(node, x, (x.known.rank - 1,), epsilon)
+    return node.step(Multiplication(), node.step(Multiplication(), x, inverse), scale)
+
+
+def _branches(node: Node, index: int) -> Value:
+    """Return an operand of the shape (..., branches, features) as floats; num_branches divides a flat last axis."""
+    value, count = node.value(index), node.integer("num_branches", 0)
+    shape = value.known.shape
+    if count < 0 or len(shape) < (1 if count else 2) or (count and shape[-1] % count):
+        raise ParseError(f"its input number {index} has shape {shape}, and num_branches is {count}")
+    wide = as_type(node, value, _FLOAT)
+    return reshaped(node, wide, [*shape[:-1], count, shape[-1] // count]) if count else wide
+
+
+def _gates(node: Node, index: int, streams: Value) -> Value:
+    """Return gates of the shapes (..., C), (..., C, 1), (..., C, H) or (..., C * H), to broadcast with the streams."""
+    gates, rank = as_type(node, node.value(index), _FLOAT), streams.known.rank
+    branches, features = streams.known.shape[-2:]
+    if gates.known.rank == rank:
+        return gates
+    if gates.known.rank != rank - 1:
+        raise ParseError(
+            f"its input number {index} has shape {gates.known.shape}; expected gates for {branches} branches"
+        )
+    single = not differ(gates.known.shape[-1], branches)
+    return reshaped(node, gates, [*gates.known.shape[:-1], branches, 1 if single else features])
+
+
+@operator("HyperConnectionPreMix", domain=MICROSOFT)
+def hyper_connection_before(node: Node) -> Value:
+    """Convert HyperConnectionPreMix: the sum of all branches, each times its gate, times a number."""
+    streams = _branches(node, 0)
+    mixed = node.step(Multiplication(), streams, _gates(node, 1, streams))
+    total = node.step(Reduce((streams.known.rank - 2,), keep_dims=False, operation=ReduceOperation.SUM), mixed)
+    factor = node.number("reduction_scale", 1.0)
+    scaled = total if factor == 1 else node.step(Multiplication(), total, node.scalar_like(factor, total))
+    return as_type(node, scaled, node.info(0).dtype)
+
+
+@operator("HyperConnectionPostMix", domain=MICROSOFT)
+def hyper_connection_after(node: Node) -> Value:
+    """Convert HyperConnectionPostMix: the branches, perhaps mixed by a matrix, plus a gated tensor."""
+    streams, block = _branches(node, 0), as_type(node, node.value(1), _FLOAT)
+    *axes, features = block.known.shape
+    added = node.step(Multiplication(), _gates(node, 2, streams), reshaped(node, block, [*axes, 1, features]))
+    mix = node.optional(3)
+    if mix is not None:
+        streams = node.step(BatchMatMul(transpose_x=True), as_type(node, mix, _FLOAT), streams)
+    total = as_type(node, node.step(Addition(), streams, added), node.info(0).dtype)
+    return final_reshape(node, total, node.info(0).shape)
+
+
+@operator("EngramGate", domain=MICROSOFT)
+def engram_gate(node: Node) -> Sequence[Value]:
+    """Convert EngramGate: the value times a gate, which is computed from the normalized key and query of a branch.
+
+    The second result is normalized too.
+    """
+    key, query, value, key_scale, query_scale = (as_type(node, node.value(index), _FLOAT) for index in range(5))
+    epsilon, dtype = node.number("epsilon", 1e-5), node.info(0).dtype
+    if key.known.rank != 4 or value.known.rank != 3:
+        raise ParseError(
+            f"its key has shape {key.known.shape} and its value {value.known.shape}; expected rank 4 and 3"
+        )
+    keys, queries = _normalized(node, key, epsilon, key_scale), _normalized(node, query, epsilon, query_scale)
+    products = node.step(Multiplication(), keys, queries)
+    total = node.step(Reduce((3,), keep_dims=True, operation=ReduceOperation.SUM), products)
+    size = node.known(key.known.shape[3], "hidden size")
+    dot = node.step(Multiplication(), total, node.scalar_like(size**-0.5, total))
+    magnitude = node.step(ElementwiseUnary(UnaryOperation.ABS), dot)
+    root = node.step(
+        ElementwiseUnary(UnaryOperation.SQRT), node.step(Maximum(), magnitude, node.scalar_like(1e-6, magnitude))
+    )
+    signed = node.step(Multiplication(), node.step(ElementwiseUnary(UnaryOperation.SIGN), dot), root)
+    batch, length, hidden = value.known.shape
+    gated = node.step(
+        Multiplication(), node.step(_GATES["sigmoid"], signed), reshaped(node, value, [batch, length, 1, hidden])
+    )
+    results = [as_type(node, gated, dtype)]
+    if node.wants(1):
+        scale = as_type(node, node.value(5), _FLOAT)
+        results.append(as_type(node, _normalized(node, gated, epsilon, scale), dtype))
+    return results
