@@ -260,7 +260,7 @@ class GraphImport(SubgraphImport):
         entry = find(title)
         if entry is None or title not in BY_PARTS:
             raise UnsupportedFormError("it has complex operands" if entry else refusal(title))
-        parts = [self._result(node, call, entry, partial(self._part, call, index)) for index in (0, 1)]
+        parts = [self._result(node, call, entry, partial(self._parts, call, index)) for index in (0, 1)]
         if isinstance(parts[0], list):
             return [complex_of(call, *pair) for pair in zip(*parts, strict=True)]
         return complex_of(call, *parts)
@@ -268,6 +268,29 @@ class GraphImport(SubgraphImport):
     def _result(self, node: Any, call: Call, entry: Entry, resolve: Callable[[Any], Any]) -> Any:
         args, kwargs = self._arguments(node, call, entry, resolve)
         return entry.convert(call, *args, **kwargs)
+
+    def _parts(self, call: Call, index: int, arguments: Any) -> Any:
+        """Return the positional or the keyword arguments of a node with the real or the imaginary parts of operands."""
+        if isinstance(arguments, dict):
+            return {key: self._part(call, index, item) for key, item in arguments.items()}
+        numbers = BY_PARTS[title_of(call.node.target)] if index else ()
+        parts = [self._part(call, index, item) for item in arguments]
+        return [
+            self._imaginary(call, item, part) if place in numbers else part
+            for place, (item, part) in enumerate(zip(arguments, parts, strict=True))
+        ]
+
+    def _imaginary(self, call: Call, argument: Any, part: Any) -> Any:
+        """Return the imaginary part of an operand of complex numbers: 0 for a tensor of floats, or a real number."""
+        if isinstance(argument, list | tuple):
+            return [self._imaginary(call, *pair) for pair in zip(argument, part, strict=True)]
+        if isinstance(argument, torch.fx.Node):
+            recorded = argument.meta.get("val")
+            if isinstance(recorded, torch.Tensor) and recorded.is_complex():
+                return part
+            dtype = part.known.dtype
+            return call.broadcast(call.scalar(0, dtype), list(call.shape(part)))
+        return part if isinstance(argument, complex) else 0
 
     def _part(self, call: Call, index: int, argument: Any) -> Any:
         """Return an argument as `resolved` does, with the real (0) or imaginary (1) part of each complex tensor."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from interposer.core.types import DataType
 from interposer.frontends.torch.call import Call, Number
 from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
@@ -55,12 +56,13 @@ def add_product(c: Call, x: Value, a: Value, b: Value, beta: Number = 1, alpha: 
 @aten("addr")
 def add_outer(c: Call, x: Value, a: Value, b: Value, beta: Number = 1, alpha: Number = 1) -> Value:
     """Convert addr: beta * x + alpha * outer(a, b)."""
-    result = c.times(c.unsqueezed(c.cast(a, c.dtype), 1), c.unsqueezed(c.cast(b, c.dtype), 0))
+    dtype = DataType.INT32 if c.dtype is DataType.BOOL else c.dtype
+    result = c.times(c.unsqueezed(c.cast(a, dtype), 1), c.unsqueezed(c.cast(b, dtype), 0))
     result = result if alpha == 1 else c.times(result, alpha)
-    if beta == 0:
-        return result
-    x = c.cast(x, c.dtype)
-    return c.plus(x if beta == 1 else c.times(x, beta), result)
+    if beta != 0:
+        x = c.cast(x, dtype)
+        result = c.plus(x if beta == 1 else c.times(x, beta), result)
+    return c.cast(result, c.dtype)
 
 
 @aten("_trilinear")

@@ -136,7 +136,7 @@ def _mixed(c: Call, x: Value, axes: Sequence[_Axis], matrix: Callable[[_Axis], A
     if dtype.is_float:
         return value
     limits = np.iinfo(dtype.numpy)
-    rounded = c.unary(UnaryOperation.ROUND, value)
+    rounded = c.unary(UnaryOperation.FLOOR, c.plus(value, 0.5))
     return c.cast(limited(c, rounded, float(limits.min), float(limits.max)), dtype)
 
 

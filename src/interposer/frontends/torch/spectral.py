@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import DataType
 from interposer.frontends.torch.call import Call, Operand
 from interposer.frontends.torch.matmul import product
 from interposer.frontends.torch.registry import aten
@@ -20,22 +21,43 @@ from interposer.ops.spectral import Dft
 
 __all__ = ["BY_PARTS", "complex_of", "part_of"]
 
-BY_PARTS: Final = frozenset(
-    f"aten.{name}"
-    for name in (
-        "alias.default", "as_strided.default", "cat.default", "clone.default", "constant_pad_nd.default",
-        "copy.default",
-        "cumsum.default", "detach.default", "diagonal.default", "expand.default", "flip.default", "full_like.default",
-        "gather.default", "index.Tensor", "index_select.default", "lift_fresh_copy.default", "masked_fill.Scalar",
-        "mean.default", "mean.dim", "neg.default", "permute.default", "repeat.default", "reshape.default",
-        "roll.default", "slice.Tensor", "split.Tensor", "split_with_sizes.default", "squeeze.default", "squeeze.dim",
-        "squeeze.dims", "stack.default", "sum.default", "sum.dim_IntList", "t.default", "transpose.int", "tril.default",
-        "triu.default", "unbind.int", "unfold.default", "unsqueeze.default", "view.default", "where.self",
-        "zeros_like.default", "reflection_pad1d.default", "reflection_pad2d.default", "slice_scatter.default",
-        "select_scatter.default", "index_put.default", "masked_select.default", "_unsafe_view.default",
-    )
+_MOVING: Final = (
+    "alias.default", "as_strided.default", "clone.default", "cumsum.default", "detach.default", "diagonal.default",
+    "diagonal_copy.default", "empty.memory_format", "empty_like.default", "expand.default", "expand_copy.default",
+    "flip.default", "gather.default", "index.Tensor", "index_select.default", "lift_fresh_copy.default",
+    "masked_select.default", "mean.default", "mean.dim", "neg.default", "new_empty.default", "new_zeros.default",
+    "new_empty_strided.default", "permute.default", "permute_copy.default", "reflection_pad1d.default",
+    "reflection_pad2d.default", "replication_pad1d.default", "replication_pad2d.default", "replication_pad3d.default",
+    "_pad_circular.default", "repeat.default", "reshape.default", "roll.default", "slice.Tensor", "split.Tensor",
+    "split_with_sizes.default", "split_with_sizes_copy.default", "squeeze.default", "squeeze.dim", "squeeze.dims",
+    "squeeze_copy.default", "squeeze_copy.dim", "squeeze_copy.dims", "sum.default", "sum.dim_IntList", "t.default",
+    "transpose.int", "transpose_copy.int", "tril.default", "triu.default", "unbind.int", "unbind_copy.int",
+    "unfold.default", "unsqueeze.default", "_unsafe_view.default", "view.default", "view_copy.default",
+    "zero.default", "zeros.default", "zeros_like.default",
 )  # fmt: skip
-"""Operators that apply to the real and the imaginary part separately."""
+BY_PARTS: Final[dict[str, tuple[int, ...]]] = {f"aten.{name}": () for name in _MOVING} | {
+    "aten.cat.default": (0,),
+    "aten.constant_pad_nd.default": (2,),
+    "aten.copy.default": (1,),
+    "aten.diagonal_scatter.default": (1,),
+    "aten.fill.Scalar": (1,),
+    "aten.full.default": (1,),
+    "aten.full_like.default": (1,),
+    "aten.index_put.default": (2,),
+    "aten.masked_fill.Scalar": (2,),
+    "aten.new_full.default": (2,),
+    "aten.scalar_tensor.default": (0,),
+    "aten.select_scatter.default": (1,),
+    "aten.slice_scatter.default": (1,),
+    "aten.stack.default": (0,),
+    "aten.where.ScalarOther": (1, 2),
+    "aten.where.ScalarSelf": (1, 2),
+    "aten.where.self": (1, 2),
+}
+"""Operators that apply to the real and the imaginary part separately, and their operands that are complex numbers.
+
+Where such an operand is a float, its imaginary part is 0.
+"""
 
 
 def part_of(c: Call, x: Value, index: int) -> Value:
@@ -51,13 +73,16 @@ def complex_of(c: Call, real: Value, imaginary: Value) -> Value:
 
 def _parts(c: Call, x: Operand | complex, index: int) -> tuple[Value, Value]:
     """Return the parts of operand number `index` of the node, which may be a tensor of floats or a number."""
+    return _parts_of_type(c, x, index, c.dtype)
+
+
+def _parts_of_type(c: Call, x: Operand | complex, index: int, dtype: DataType) -> tuple[Value, Value]:
     if not isinstance(x, Value):
         number = complex(x)
-        return c.scalar(number.real, c.dtype), c.scalar(number.imag, c.dtype)
+        return c.scalar(number.real, dtype), c.scalar(number.imag, dtype)
     if c.is_complex(index):
         return part_of(c, x, 0), part_of(c, x, 1)
-    real = c.cast(x, c.dtype)
-    return real, c.scalar(0, c.dtype)
+    return c.cast(x, dtype), c.scalar(0, dtype)
 
 
 @aten("view_as_real", "view_as_complex", "view_as_real_copy", "view_as_complex_copy", complex_numbers=True)
@@ -144,6 +169,54 @@ def add(c: Call, a: Operand, b: Operand, alpha: Operand = 1) -> Value:
         (a0, a1), (b0, b1) = (b0, b1), (a0, a1)
     combine = c.minus if "sub" in name else c.plus
     return complex_of(c, combine(a0, b0), combine(a1, b1))
+
+
+@aten("ones", "new_ones", "ones_like", complex_numbers=True)
+def ones(c: Call, *_: Any, **__: Any) -> Value:
+    """Convert ones of complex numbers."""
+    sizes = [*(int(size) for size in c.result.shape), 2]
+    return c.broadcast(c.constant(np.array([1, 0], c.dtype.numpy)), sizes)
+
+
+@aten("reciprocal", complex_numbers=True)
+def reciprocal(c: Call, x: Value) -> Value:
+    """Convert the reciprocal of complex numbers."""
+    real_part, imaginary = part_of(c, x, 0), part_of(c, x, 1)
+    size = c.plus(c.times(real_part, real_part), c.times(imaginary, imaginary))
+    return complex_of(c, c.over(real_part, size), c.over(c.unary(Unary.NEG, imaginary), size))
+
+
+@aten("square", complex_numbers=True)
+def square(c: Call, x: Value) -> Value:
+    """Convert the square of complex numbers."""
+    a, b = part_of(c, x, 0), part_of(c, x, 1)
+    return complex_of(c, c.minus(c.times(a, a), c.times(b, b)), c.times(c.times(a, b), 2))
+
+
+@aten("eq.Tensor", "eq.Scalar", "ne.Tensor", "ne.Scalar", complex_numbers=True)
+def equal(c: Call, a: Operand, b: Operand) -> Value:
+    """Convert equality of complex numbers."""
+    dtype = next(item.known.dtype for item in (a, b) if isinstance(item, Value))
+    (a0, a1), (b0, b1) = (
+        [c.cast(part, dtype) for part in _parts_of_type(c, item, index, dtype)] for index, item in enumerate((a, b))
+    )
+    same = c.both(c.compare(ComparisonOperation.EQUAL, a0, b0), c.compare(ComparisonOperation.EQUAL, a1, b1))
+    return c.negated(same) if "aten.ne" in str(c.node.target) else same
+
+
+@aten("addmm", "baddbmm", "addmv", complex_numbers=True)
+def add_product(c: Call, x: Value, a: Value, b: Value, beta: Operand = 1, alpha: Operand = 1) -> Value:
+    """Convert beta * x + alpha * (a @ b) of complex numbers."""
+    if isinstance(beta, complex) or isinstance(alpha, complex) or not all(c.is_complex(i) for i in range(3)):
+        c.unsupported("it has complex factors, or floats among its operands")
+    (a0, a1), (b0, b1) = (tuple(part_of(c, item, i) for i in (0, 1)) for item in (a, b))
+    result = complex_of(
+        c,
+        c.minus(product(c, a0, b0), product(c, a1, b1)),
+        c.plus(product(c, a0, b1), product(c, a1, b0)),
+    )
+    result = result if alpha == 1 else c.times(result, alpha)
+    return result if beta == 0 else c.plus(x if beta == 1 else c.times(x, beta), result)
 
 
 @aten("exp", complex_numbers=True)
