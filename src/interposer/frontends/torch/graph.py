@@ -17,7 +17,7 @@ from interposer.core.errors import (
     UnboundInputError,
     UnknownRankError,
 )
-from interposer.core.types import DataType, Dim, TensorInfo
+from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo
 from interposer.frontends.folding import Folder
 from interposer.frontends.naming import keep_names
 from interposer.frontends.refusals import Refusals
@@ -45,7 +45,7 @@ from interposer.ir.network import Network
 from interposer.ops.control import Constant
 from interposer.ops.quantization import Cast
 
-__all__ = ["GraphImport", "import_graph", "missing_operators", "title_of"]
+__all__ = ["GraphImport", "import_graph", "is_functional", "missing_operators", "title_of"]
 
 # The Python exceptions that a converter raises for a malformed node.
 _SLIPS: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
@@ -125,7 +125,15 @@ class GraphImport(SubgraphImport):
         self.values: dict[Any, Any] = {}
         self.refusals: Refusals = Refusals() if outer is None else outer.refusals
         self._weights: dict[tuple[Any, ...], Value] = {}
-        self._kept: list[Any] = []
+
+    def constant(self, array: Array, name: str, source: str = "", quantization: Quantization | None = None) -> Value:
+        """Add a constant, and return its value.
+
+        Unlike other imports, this one never shares its memory with an equal constant: it may be a view of a weight,
+        which a program may change in place.
+        """
+        op = Constant(array, quantization)
+        return self.network.add_layer(op, name=self._name(name), source=source).output
 
     # --- placeholders -------------------------------------------------------------------------------------------------
 
@@ -281,7 +289,7 @@ class GraphImport(SubgraphImport):
         ]
 
     def _imaginary(self, call: Call, argument: Any, part: Any) -> Any:
-        """Return the imaginary part of an operand of complex numbers: 0 for a tensor of floats, or a real number."""
+        """Return the imaginary part of an operand of complex numbers: 0 for floats, also in tensors."""
         if isinstance(argument, list | tuple):
             return [self._imaginary(call, *pair) for pair in zip(argument, part, strict=True)]
         if isinstance(argument, torch.fx.Node):
@@ -441,6 +449,16 @@ def missing_operators(module: Any) -> dict[str, int]:
     titles = [(title_of(node.target), node) for node in nodes]
     unknown = [t for t, node in titles if t not in _WITHOUT_RESULT and find(t, _is_complex(node)) is None]
     return dict(Counter(t for t in unknown if not t.startswith(("operator.", "math.", "torch.sym_"))))
+
+
+def is_functional(module: Any) -> bool:
+    """Return True if no operator of an fx graph writes to its operands, and none has graphs of its own."""
+    targets = [node.target for node in module.graph.nodes if node.op == "call_function"]
+    return not any(isinstance(target, torch._ops.HigherOrderOperator) or _writes(target) for target in targets)
+
+
+def _writes(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and bool(target._schema.is_mutable)
 
 
 def title_of(target: Any) -> str:

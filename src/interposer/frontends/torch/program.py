@@ -12,7 +12,7 @@ from interposer.core.errors import InterposerError, InvalidArgumentError, ParseE
 from interposer.core.types import Dim, TensorInfo, TensorShape
 from interposer.frontends.resizing import resized
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
-from interposer.frontends.torch.graph import import_graph, title_of
+from interposer.frontends.torch.graph import import_graph, is_functional, missing_operators, title_of
 from interposer.frontends.torch.package import pytree, torch
 from interposer.frontends.torch.registry import names
 from interposer.frontends.torch.sizes import bound_symbols, is_symbolic, number_of, shape_of
@@ -95,17 +95,18 @@ class Program:
 
 
 @cache
-def _kept() -> frozenset[str]:
-    return frozenset(names())
+def _decompositions() -> dict[Any, Any]:
+    converted = frozenset(names())
+    table = torch.export.default_decompositions()
+    for overload in list(table):
+        if title_of(overload) in converted:
+            table.pop(overload)
+    return dict(table)
 
 
 def decomposition_table() -> dict[Any, Any]:
     """Return PyTorch's decompositions to core ATen without those of operators that Interposer converts itself."""
-    table = torch.export.default_decompositions()
-    for overload in list(table):
-        if title_of(overload) in _kept():
-            table.pop(overload)
-    return dict(table)
+    return dict(_decompositions())
 
 
 def functional(program: Any) -> Any:
@@ -114,6 +115,8 @@ def functional(program: Any) -> Any:
     Raises:
         ParseError: PyTorch fails, as for a damaged program.
     """
+    if is_functional(program.graph_module) and not missing_operators(program.graph_module):
+        return program  # PyTorch takes as long for the decomposition as for the export
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

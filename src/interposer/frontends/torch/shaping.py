@@ -46,6 +46,32 @@ def _requested(c: Call, sizes: Sequence[Size]) -> list[Size]:
     return listed
 
 
+@aten("flatten.using_ints", open_sizes=True)
+def flatten(c: Call, x: Value, start: int = 0, end: int = -1) -> Value:
+    """Convert flatten: merge the axes from `start` to `end`, which is included."""
+    shape = x.known.shape
+    if not len(shape):
+        return c.reshape(x, [1])
+    first, last = start % len(shape), end % len(shape)
+    if first == last:
+        return x
+    middle: Any = math.prod(shape[first : last + 1]) if x.known.is_concrete else -1
+    return c.reshape(x, [*shape[:first], middle, *shape[last + 1 :]])
+
+
+@aten("expand_as", "view_as", "reshape_as")
+def like_other(c: Call, x: Value, other: Value) -> Value:
+    """Convert expand_as, view_as and reshape_as."""
+    sizes = list(c.shape(other))
+    return c.broadcast(x, sizes) if "expand" in str(c.node.target) else c.reshape(x, sizes)
+
+
+@aten("unflatten.int")
+def unflatten(c: Call, x: Value, dim: int, sizes: Sequence[int]) -> Value:
+    """Convert unflatten: divide an axis into several ones."""
+    return c.reshape(x, [int(size) for size in c.result.shape])
+
+
 @aten("view.dtype")
 def view_as_type(c: Call, x: Value, dtype: Any) -> Value:
     """Convert view to another data type of the same or another width."""
