@@ -145,14 +145,25 @@ def _filled(name: str, datatype: str, flat: Sequence[Any], shape: tuple[int, ...
         if any(max(text, default="") >= "\ud800" for text in flat) and not _are_encodable(flat):
             raise _refused(name, "has a string with half of a surrogate pair")
         return _objects(flat, shape)
-    if dtype.is_integer and flat:
-        low, high = range_of(dtype)
-        bad = next((value for value in (min(flat), max(flat)) if not low <= value <= high), None)
-        if bad is not None:
-            raise _refused(name, f"has the element {_shown(bad)}; {datatype} has {low} to {high}")
+    if dtype.is_integer:
+        return _integers(name, datatype, flat, shape)
     if not dtype.is_float:
         return np.array(flat, dtype.numpy).reshape(shape)
     return _floats(name, datatype, flat, shape)
+
+
+def _integers(name: str, datatype: str, flat: Sequence[Any], shape: tuple[int, ...]) -> Array:
+    dtype = data_type(datatype)
+    low, high = range_of(dtype)
+    try:
+        wide = np.array(flat, np.uint64 if dtype is DataType.UINT64 else np.int64)
+        extremes = (int(wide.min()), int(wide.max())) if flat else ()
+    except (OverflowError, ValueError):
+        extremes = (min(flat), max(flat))
+    bad = next((value for value in extremes if not low <= value <= high), None)
+    if bad is not None:
+        raise _refused(name, f"has the element {_shown(bad)}; {datatype} has {low} to {high}")
+    return wide.astype(dtype.numpy).reshape(shape)
 
 
 def _are_encodable(texts: Sequence[str]) -> bool:
