@@ -169,6 +169,19 @@ def check(rows: list[Row], runtime: Runtime, engine: str) -> None:
     check_flows(recording)
 
 
+BRANCHES: list[list[Row]] = [
+    [*[(False, 0, 0, 0)] * 3, (False, 1, 3, 1), *[(False, 0, 0, 0)] * 3, (False, 0, 0, 2), (False, 0, 6, 2)],
+    [(False, 0, 0, 0), (False, 0, 1, 0), *[(False, 0, 0, 0)] * 2, (False, 2, 0, 2), (True, 2, 0, 1)],
+]
+"""Networks of which two branches read different layers of the isolated backend at the same time."""
+
+
+@pytest.mark.parametrize("rows", BRANCHES, ids=["two readers", "one tensor"])
+def test_branches_of_one_run_wait_for_the_layers_of_the_child(rows: list[Row], runtime: Runtime, engine: str) -> None:
+    for _ in range(5):
+        check(rows, runtime, engine)
+
+
 CHAIN: list[Row] = [(False, 0, 0, 0), (True, 1, 1, 1), (False, 2, 1, 2), (True, 3, 2, 1), (False, 4, 0, 0)]
 """Layers on the isolated backend, the engine, the plain one, the engine and the isolated one again."""
 

@@ -133,6 +133,13 @@ class Stream:
         if window.trace is not None:
             window.trace.fields += (self._site, window.begin, window.end, get_ident())
 
+    def waited(self, begin: int) -> None:
+        """Record that this thread has waited for another one that used the child."""
+        me = get_ident()
+        trace = current.get(me)
+        if trace is not None:
+            trace.fields += (self._site, begin, perf_counter_ns(), me)
+
     def select(self, number: int, period: int, counters: Sequence[int]) -> None:
         """Choose the counters that the context with this number captures."""
         with self._lock:

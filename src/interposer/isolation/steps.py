@@ -7,9 +7,14 @@ the host last overwrote one of their inputs are logged, so that a restarted chil
 from __future__ import annotations
 
 import itertools
+import os
 import struct
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from time import perf_counter_ns
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -114,8 +119,8 @@ class Steps:
 
     def __init__(self, factory: Network) -> None:
         self._factory, self._memory = factory, factory.memory
-        self._queue: list[Step] = []
-        self._marks: list[Mark | None] = []  # of the steps in the queue, while something records
+        self._queue: deque[tuple[Step, Mark | None]] = deque()  # with marks while something records
+        self._turn = threading.RLock()  # held while steps run, so that no branch uses tensors before they are computed
         self._known: dict[tuple[Any, ...], Step] = {}
         self._plans: dict[tuple[int, ...], Plan] = {}
         self._sent: set[int] = set()
@@ -128,6 +133,7 @@ class Steps:
         self._there: dict[int, Life] = {}  # only for backends with private memory: which process has a tensor's content
         self._host_lacks: set[int] = set()  # slots whose content the host does not have
         self._scratch: Region | None = None
+        _all_steps.add(self)
 
     # --- gathering ----------------------------------------------------------------------------------------------------
 
@@ -164,23 +170,34 @@ class Steps:
 
     def add(self, step: Step) -> None:
         """Enqueue a step."""
-        if active:
-            self._marks += [None] * (len(self._queue) - len(self._marks))
-            self._marks.append(mark())
-        self._queue.append(step)
+        self._queue.append((step, mark() if active else None))
         if len(self._queue) >= MOST_STEPS:
             self.flush()
 
     def before_host(self, handle: SharedHandle, writing: bool) -> None:
         """Run all queued steps before the host reads a tensor or, if `writing`, changes it."""
-        if self._queue:
-            self.flush()
-        if self._factory.own_memory:
-            if handle.slot in self._host_lacks:
-                self._fetch(handle.slot)
-            self._there.pop(handle.slot, None)  # the host may change what it maps
-        if writing and handle.slot in self._logged_reads:
-            self._forget_log()
+        with self._my_turn():
+            if self._queue:
+                self.flush()
+            if self._factory.own_memory:
+                if handle.slot in self._host_lacks:
+                    self._fetch(handle.slot)
+                self._there.pop(handle.slot, None)  # the host may change what it maps
+            if writing and handle.slot in self._logged_reads:
+                self._forget_log()
+
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        """Hold the lock; a recorded run has the time in which another branch lets the child run steps."""
+        if not self._turn.acquire(blocking=False):
+            begin = perf_counter_ns() if active else 0
+            self._turn.acquire()
+            if begin:
+                self._factory.supervisor.stream.waited(begin)
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def _forget_log(self) -> None:
         self._log.clear()
@@ -196,15 +213,17 @@ class Steps:
             BackendCrashedError: the child failed, and must not be restarted.
             BackendError: the backend raised an exception.
         """
-        steps, self._queue = self._queue, []
-        marks, self._marks = self._marks, []
-        plan = self._plan(steps)
-        self._factory.supervisor.call(lambda life: self._run(life, plan, marks))
-        if not self._logged.isdisjoint(plan.numbers):
-            self._forget_log()
-        self._log.append(plan)
-        self._logged |= plan.numbers
-        self._logged_reads |= plan.reads
+        with self._turn:
+            taken = [self._queue.popleft() for _ in range(len(self._queue))]
+            if not taken:  # another thread has run them
+                return
+            plan, marks = self._plan([step for step, _ in taken]), [sent for _, sent in taken]
+            self._factory.supervisor.call(lambda life: self._run(life, plan, marks))
+            if not self._logged.isdisjoint(plan.numbers):
+                self._forget_log()
+            self._log.append(plan)
+            self._logged |= plan.numbers
+            self._logged_reads |= plan.reads
 
     def _plan(self, steps: Sequence[Step]) -> Plan:
         key = tuple([step.number for step in steps])
@@ -308,7 +327,6 @@ class Steps:
     def release(self) -> None:
         """Release the memory in the child, if it is running; queued steps are dropped."""
         self._queue.clear()
-        self._marks.clear()
         self._forget_log()
         self._there.clear()
         self._host_lacks.clear()
@@ -324,9 +342,10 @@ class Steps:
 
         Such tensors are copied to memory that the child can access, and the results are copied back.
         """
-        if self._queue:
-            self.flush()
-        result = self._factory.supervisor.call(lambda life: self._run_late(life, workload, inputs, outputs))
+        with self._turn:
+            if self._queue:
+                self.flush()
+            result = self._factory.supervisor.call(lambda life: self._run_late(life, workload, inputs, outputs))
         for handle, array in result:
             if not handle.info.is_concrete:
                 handle.resize(array.shape)
@@ -442,3 +461,15 @@ def _found_info(requested: TensorInfo, shape: Sequence[int]) -> TensorInfo:
     if info_bytes(info) > LONGEST_LATE:
         raise ValueError(f"the shape {list(shape)} takes {info_bytes(info)} bytes")
     return info
+
+
+_all_steps: weakref.WeakSet[Steps] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for steps in _all_steps:
+        steps._turn = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
