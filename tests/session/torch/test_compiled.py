@@ -222,3 +222,25 @@ def test_a_limit_leaves_a_graph_to_pytorch_with_the_reason() -> None:
     module, other = twins(torch.nn.Linear(64, 64))
     check_both(compiled(module, options={"limits": ip.Limits(max_bytes=100)}), other, torch.ones(1, 64))
     assert fallbacks()[0].reason.startswith("LimitExceededError: ")
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_the_fast_path_of_encoder_layers_is_not_left_to_pytorch(norm_first: bool, activation: str) -> None:
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, activation=activation, batch_first=True, norm_first=norm_first)
+    module, other = twins(torch.nn.Sequential(layer))
+    for parameter, twin in zip(module.parameters(), other.parameters(), strict=True):
+        twin.copy_(parameter.add_(torch.rand_like(parameter)))
+    with torch.no_grad():
+        check_both(compiled(module), other, torch.randn(2, 5, 8))
+    assert fallbacks() == ()
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_the_fast_path_of_attention_has_the_results_of_the_module(masked: bool) -> None:
+    module, other = twins(torch.nn.MultiheadAttention(8, 2, batch_first=True))
+    x = torch.randn(2, 5, 8)
+    mask = torch.tensor([[False] * 5, [False] * 3 + [True] * 2]) if masked else None
+    with torch.no_grad():
+        check_both(compiled(lambda q: module(q, q, q, mask, need_weights=False)[0]),
+                   lambda q: other(q, q, q, mask, need_weights=False)[0], x)  # fmt: skip

@@ -15,6 +15,7 @@ from interposer.frontends.torch.program import decomposition_table
 from interposer.session.fallback import chosen_ids
 from interposer.session.torch.compiled import CompiledGraph
 from interposer.session.torch.fallbacks import Fallback, record
+from interposer.session.torch.fast_paths import fast_paths
 from interposer.session.torch.options import CompileOptions
 
 __all__ = ["CompileOptions", "interposer"]
@@ -87,7 +88,7 @@ def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
     from torch.export.exported_program import _split_decomp_table_to_cia_and_python_decomp  # noqa: PLC0415
 
     composite, table = _split_decomp_table_to_cia_and_python_decomp(decomposition_table())
-    return composite, table
+    return composite, table | fast_paths()
 
 
 def _compiled(graph: Any, options: CompileOptions) -> Any:

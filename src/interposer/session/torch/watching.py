@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -9,10 +10,10 @@ from interposer.frontends.torch.package import torch
 
 __all__ = ["Watch", "version_of"]
 
-_SAMPLES: Final = 512
+_SAMPLES: Final = 128
 _FEWEST: Final = 2
 _MOST: Final = 16
-_INTEGERS: Final = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
+_INTEGERS: Final = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
 
 
 def version_of(tensor: Any) -> int:
@@ -29,53 +30,47 @@ class Watch:
     Every change by an operator of PyTorch is noticed, by the version that PyTorch counts, and every assignment to
     ``tensor.data``. Other changes that PyTorch does not count (operators on ``tensor.data``, writes through a NumPy
     array over the same memory) are noticed if they change one of some elements that are spread over each tensor: 16
-    elements, or 512 divided by the number of tensors, but at least 2.
+    elements, or 128 divided by the number of tensors, but at least 2.
     """
 
     def __init__(self, tensors: Iterable[Any]) -> None:
         self.tensors = tuple(tensors)
         counted = [tensor for tensor in self.tensors if version_of(tensor) >= 0]
         self._facts = [(tensor, tensor._version, tensor.data_ptr()) for tensor in counted]
+        self._others = [(item, item.data_ptr()) for item in self.tensors if version_of(item) < 0]
         count = min(_MOST, max(_FEWEST, _SAMPLES // max(1, len(self.tensors))))
-        probes = [probe for tensor in self.tensors if (probe := _probe(tensor, count)) is not None]
-        self._probes = {
-            kind: [probe for probe in probes if probe.dtype is kind] for kind in {probe.dtype for probe in probes}
-        }
-        self._known = self._samples()
+        self._cells = [cell for tensor in self.tensors for cell in _cells_of(tensor, count)]
+        self._known = [cell.value for cell in self._cells]
 
     def has_changed(self) -> bool:
         """Return True if one of the tensors has changed."""
         if any([item._version != version or item.data_ptr() != place for item, version, place in self._facts]):
             return True
-        return not all(torch.equal(now, known) for now, known in zip(self._samples(), self._known, strict=True))
+        if any(item.data_ptr() != place for item, place in self._others):
+            return True
+        return [cell.value for cell in self._cells] != self._known
 
     def changed(self, tensor: Any) -> bool:
         """Return True if PyTorch has counted a change of one of the tensors."""
         return any(item is tensor and (item._version != v or item.data_ptr() != p) for item, v, p in self._facts)
 
-    def _samples(self) -> list[Any]:
-        with torch.no_grad():
-            return [torch.cat(probes) for probes in self._probes.values()]
 
+def _cells_of(tensor: Any, count: int) -> list[Any]:
+    """Return about `count` elements of a tensor, as integers at addresses of its memory; none if it is not on the CPU.
 
-def _probe(tensor: Any, count: int) -> Any:
-    """Return a view of some elements of a tensor, as integers, so that NaN equals itself; None if that is not possible.
-
-    The view has about `count` elements, which are spread over all of the memory of a contiguous tensor, or over the
-    diagonal of another one.
+    They are spread over all of a contiguous tensor, or over the diagonal of another one.
     """
-    kind = _INTEGERS.get(tensor.element_size())
-    is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
-    if kind is None or tensor.layout is not torch.strided or not is_plain or not tensor.numel():
-        return None
-    plain = tensor.detach()
-    flat = plain.view(-1) if plain.is_contiguous() else plain.as_strided(*_diagonal(plain))
-    step = -(-flat.numel() // count)
-    return flat[::step].view(getattr(torch, kind))
+    kind = _INTEGERS.get(min(8, tensor.element_size()))
+    is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and tensor.layout is torch.strided
+    if kind is None or not is_plain or tensor.device.type != "cpu" or not tensor.numel() or not tensor.data_ptr():
+        return []
+    total, stride = (tensor.numel(), 1) if tensor.is_contiguous() else _diagonal(tensor)
+    places = range(0, total, -(-total // count))
+    start, step = tensor.data_ptr(), stride * tensor.element_size()
+    return [kind.from_address(start + place * step) for place in places]
 
 
-def _diagonal(tensor: Any) -> tuple[tuple[int], tuple[int]]:
-    """Return shape and strides of the diagonal of a tensor."""
+def _diagonal(tensor: Any) -> tuple[int, int]:
+    """Return the number of elements on the diagonal of a tensor, and the stride between them."""
     sizes = [(size, step) for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
-    shortest = min((size for size, _ in sizes), default=1)
-    return (shortest,), (sum(step for _, step in sizes) or 1,)
+    return min((size for size, _ in sizes), default=1), sum(step for _, step in sizes)

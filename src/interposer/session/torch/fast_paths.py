@@ -1,0 +1,99 @@
+"""Decompositions of the operators that PyTorch's attention modules call instead of their parts, if nothing is trained.
+
+`torch.nn.TransformerEncoderLayer` and `torch.nn.MultiheadAttention` each have such a fast path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from interposer.frontends.torch.package import torch
+
+__all__ = ["fast_paths"]
+
+
+def fast_paths() -> dict[Any, Callable[..., Any]]:
+    """Return the decompositions by operator; calls with a mask are not decomposed."""
+    return {
+        torch.ops.aten._transformer_encoder_layer_fwd.default: _encoder_layer,
+        torch.ops.aten._native_multi_head_attention.default: _attention,
+    }
+
+
+def _encoder_layer(
+    src: Any,
+    width: int,
+    heads: int,
+    qkv_weight: Any,
+    qkv_bias: Any,
+    out_weight: Any,
+    out_bias: Any,
+    use_gelu: bool,
+    norm_first: bool,
+    epsilon: float,
+    norm_weight_1: Any,
+    norm_bias_1: Any,
+    norm_weight_2: Any,
+    norm_bias_2: Any,
+    weight_1: Any,
+    bias_1: Any,
+    weight_2: Any,
+    bias_2: Any,
+    mask: Any = None,
+    mask_type: int | None = None,
+) -> Any:
+    if mask is not None:
+        return NotImplemented
+    functional = torch.nn.functional
+
+    def attended(x: Any) -> Any:
+        return _attended(x, heads, qkv_weight, qkv_bias, out_weight, out_bias)
+
+    def expanded(x: Any) -> Any:
+        inner = functional.linear(x, weight_1, bias_1)
+        inner = functional.gelu(inner) if use_gelu else functional.relu(inner)
+        return functional.linear(inner, weight_2, bias_2)
+
+    def first(x: Any) -> Any:
+        return functional.layer_norm(x, (width,), norm_weight_1, norm_bias_1, epsilon)
+
+    def second(x: Any) -> Any:
+        return functional.layer_norm(x, (width,), norm_weight_2, norm_bias_2, epsilon)
+
+    if norm_first:
+        x = src + attended(first(src))
+        return x + expanded(second(x))
+    x = first(src + attended(src))
+    return second(x + expanded(x))
+
+
+def _attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    width: int,
+    heads: int,
+    qkv_weight: Any,
+    qkv_bias: Any,
+    out_weight: Any,
+    out_bias: Any,
+    mask: Any = None,
+    need_weights: bool = True,
+    average: bool = True,
+    mask_type: int | None = None,
+) -> Any:
+    if mask is not None or need_weights or key is not query or value is not query:
+        return NotImplemented
+    result = _attended(query, heads, qkv_weight, qkv_bias, out_weight, out_bias)
+    return result, query.new_empty(0)
+
+
+def _attended(x: Any, heads: int, qkv_weight: Any, qkv_bias: Any, out_weight: Any, out_bias: Any) -> Any:
+    """Return the attention of a sequence (batch, length, width) to itself."""
+    functional = torch.nn.functional
+    batch, length, width = x.shape
+    q, k, v = functional.linear(x, qkv_weight, qkv_bias).chunk(3, -1)
+    parts = (item.view(batch, length, heads, width // heads).transpose(1, 2) for item in (q, k, v))
+    merged = functional.scaled_dot_product_attention(*parts).transpose(1, 2).reshape(batch, length, width)
+    return functional.linear(merged, out_weight, out_bias)
