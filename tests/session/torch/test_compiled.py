@@ -244,3 +244,12 @@ def test_the_fast_path_of_attention_has_the_results_of_the_module(masked: bool) 
     with torch.no_grad():
         check_both(compiled(lambda q: module(q, q, q, mask, need_weights=False)[0]),
                    lambda q: other(q, q, q, mask, need_weights=False)[0], x)  # fmt: skip
+
+
+def test_a_size_that_an_operator_asks_for_is_that_of_the_call() -> None:
+    def function(x: Any) -> Any:
+        return torch.cdist(x, x + 1), torch.nn.functional.cosine_similarity(x, x + 1)
+
+    for rows in (3, 4, 3, 5):
+        check_both(compiled(function), function, torch.randn(rows, 6))
+    assert fallbacks() == ()

@@ -16,7 +16,7 @@ from interposer.session.fallback import chosen_ids
 from interposer.session.model import Model
 from interposer.session.torch.arrays import array_of, tensor_of
 from interposer.session.torch.options import CompileOptions
-from interposer.session.torch.views import View, with_bases
+from interposer.session.torch.views import View, with_bases, with_sizes
 from interposer.session.torch.watching import Watch
 
 __all__ = ["CompiledGraph"]
@@ -54,7 +54,6 @@ class CompiledGraph:
         graph = self._graph
         self._options, self._give_up = options, give_up
         self._placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
-        self._outputs = _flat(next(node for node in graph.graph.nodes if node.op == "output").args[0])
         self._examples = [node.meta.get("val") for node in self._placeholders]
         tensors = {index for index, value in enumerate(self._examples) if isinstance(value, torch.Tensor)}
         self._static = sorted(static & tensors)
@@ -111,15 +110,16 @@ class CompiledGraph:
 
     def _built(self, values: Sequence[Any]) -> _Variant:
         sizes = self._sizes(values)
+        graph = with_sizes(self._graph, sizes) if self._sized else self._graph
         sources = {node.name: self._source(index, values[index]) for index, node in enumerate(self._placeholders)}
-        imported = import_graph(self._graph, sources, name="graph", sizes=sizes)
+        imported = import_graph(graph, sources, name="graph", sizes=sizes)
         fed = [index for index, node in enumerate(self._placeholders) if isinstance(sources[node.name], UserInput)]
         options = self._options
         model = Model(
             imported.network, options.chosen_runtime(), chosen_ids(options.backends), options.options, options.limits,
             options.fallback,
         )  # fmt: skip
-        return _Variant.of(model, imported, fed, self._outputs, self._placeholders, sizes, self._views)
+        return _Variant.of(model, imported, fed, graph, sizes, self._views)
 
     def _source(self, index: int, value: Any) -> Source:
         if not isinstance(value, torch.Tensor):
@@ -157,12 +157,13 @@ class _Variant(NamedTuple):
         model: Model,
         imported: Imported,
         fed: Sequence[int],
-        outputs: Sequence[Any],
-        placeholders: Sequence[Any],
+        graph: Any,
         sizes: dict[str, int],
         views: Sequence[View],
     ) -> _Variant:
-        """Return the variant of a graph with these nodes as outputs and placeholders."""
+        """Return the variant of a graph; `fed` are the indices of its inputs that the network takes."""
+        placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        outputs = _flat(next(node for node in graph.graph.nodes if node.op == "output").args[0])
         order = [layer.name for layer in imported.network.graph.inputs]
         by_name = {placeholders[index].name: index for index in fed}
         results = [_result(item, node, placeholders) for item, node in zip(imported.outputs, outputs, strict=True)]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from interposer.frontends.torch.package import torch
 from interposer.frontends.torch.sizes import number_of
 
-__all__ = ["View", "with_bases"]
+__all__ = ["View", "with_bases", "with_sizes"]
 
 
 class View(NamedTuple):
@@ -45,6 +45,36 @@ def with_bases(graph: Any) -> tuple[Any, list[View]]:
             order.append(base)
         views.append(View(place, path[1:] if base is not node else ()))
     return _with_outputs(graph, order), views
+
+
+def with_sizes(graph: Any, sizes: Mapping[str, int]) -> Any:
+    """Return a copy of a graph whose nodes have examples of these sizes instead of symbolic ones.
+
+    After PyTorch has recorded its guards, an example with a symbolic size must not be asked for its size: it answers
+    with that of the first call.
+    """
+    copied = torch.fx.Graph()
+    places: dict[Any, Any] = {}
+    copied.output(copied.graph_copy(graph.graph, places))
+    for old, new in places.items():
+        new.meta = dict(old.meta)
+        if "val" in old.meta:
+            new.meta["val"] = _example(old.meta["val"], sizes)
+    return torch.fx.GraphModule(graph, copied)
+
+
+def _example(value: Any, sizes: Mapping[str, int]) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(_example(item, sizes) for item in value)
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        number = number_of(value, sizes)
+        return value if number is None else number
+    if not isinstance(value, torch.Tensor) or not any(isinstance(size, torch.SymInt) for size in value.shape):
+        return value
+    shape, strides = ([number_of(item, sizes) for item in items] for items in (value.shape, value.stride()))
+    if None in (*shape, *strides):  # a size that depends on data
+        return value
+    return torch.empty_strided(shape, strides, dtype=value.dtype, device="meta")
 
 
 def _with_outputs(graph: Any, outputs: Sequence[Any]) -> Any:
