@@ -21,50 +21,28 @@ def fast_paths() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def _encoder_layer(
-    src: Any,
-    width: int,
-    heads: int,
-    qkv_weight: Any,
-    qkv_bias: Any,
-    out_weight: Any,
-    out_bias: Any,
-    use_gelu: bool,
-    norm_first: bool,
-    epsilon: float,
-    norm_weight_1: Any,
-    norm_bias_1: Any,
-    norm_weight_2: Any,
-    norm_bias_2: Any,
-    weight_1: Any,
-    bias_1: Any,
-    weight_2: Any,
-    bias_2: Any,
-    mask: Any = None,
-    mask_type: int | None = None,
-) -> Any:
-    if mask is not None:
+def _encoder_layer(src: Any, width: int, heads: int, *others: Any, **named: Any) -> Any:
+    """Decompose a layer; `others` are the operands after the first three, in the order of the operator's schema."""
+    attention, (use_gelu, norm_first, epsilon), (norm_1, bias_1, norm_2, bias_2) = others[:4], others[4:7], others[7:11]
+    if any(item is not None for item in (*others[15:], *named.values())):
         return NotImplemented
     functional = torch.nn.functional
 
-    def attended(x: Any) -> Any:
-        return _attended(x, heads, qkv_weight, qkv_bias, out_weight, out_bias)
-
     def expanded(x: Any) -> Any:
-        inner = functional.linear(x, weight_1, bias_1)
+        inner = functional.linear(x, *others[11:13])
         inner = functional.gelu(inner) if use_gelu else functional.relu(inner)
-        return functional.linear(inner, weight_2, bias_2)
+        return functional.linear(inner, *others[13:15])
 
     def first(x: Any) -> Any:
-        return functional.layer_norm(x, (width,), norm_weight_1, norm_bias_1, epsilon)
+        return functional.layer_norm(x, (width,), norm_1, bias_1, epsilon)
 
     def second(x: Any) -> Any:
-        return functional.layer_norm(x, (width,), norm_weight_2, norm_bias_2, epsilon)
+        return functional.layer_norm(x, (width,), norm_2, bias_2, epsilon)
 
     if norm_first:
-        x = src + attended(first(src))
+        x = src + _attended(first(src), heads, *attention)
         return x + expanded(second(x))
-    x = first(src + attended(src))
+    x = first(src + _attended(src, heads, *attention))
     return second(x + expanded(x))
 
 
