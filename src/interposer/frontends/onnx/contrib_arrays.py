@@ -168,16 +168,14 @@ def _weights_of_gates(node: Node, index: int, scale: int) -> Value:
     if stored.known.rank != 3:
         raise ParseError(f"its input number {index} has shape {stored.known.shape}; expected rank 3")
     directions = stored.known.shape[0]
-    scales, points = (_by_gate(node, number, directions) for number in (scale, scale + 1))
-    assert scales is not None
-    shifted = stored if points is None else node.step(Subtraction(), stored, points)
+    scales = _by_gate(node, node.value(scale), directions)
+    points = node.optional(scale + 1)
+    shifted = stored if points is None else node.step(Subtraction(), stored, _by_gate(node, points, directions))
     return node.step(Transpose((0, 2, 1)), node.step(Multiplication(), shifted, scales))
 
 
-def _by_gate(node: Node, index: int, directions: int) -> Value | None:
-    numbers = node.optional(index)
-    if numbers is None:
-        return None
+def _by_gate(node: Node, numbers: Value, directions: int) -> Value:
+    """Return scales or zero points as floats that broadcast with weights (directions, inputs, gates)."""
     wide = as_type(node, numbers, DataType.FLOAT32)
     count = 1 if wide.known.rank < 2 else wide.known.shape[1]
     return reshaped(node, wide, [directions if wide.known.rank else 1, 1, count])
