@@ -10,6 +10,7 @@
     python benchmarks/run.py formats [--help]
     python benchmarks/run.py arm-nn [--help]
     python benchmarks/run.py quantization [--help]
+    python benchmarks/run.py saved [--help]
     python benchmarks/run.py serving MODEL [--help]
     python benchmarks/run.py compare NEW.json [--help]
     python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead] [profiling]
@@ -19,8 +20,8 @@
 Both take long. `loading` measures the time and the memory of loading, and their growth. `convolutions`, `operators`
 and `weights` run networks of one layer. `generation` lets a decoder generate tokens.
 `formats` runs classifiers as files of TensorFlow and Caffe, and `arm-nn` runs models through the interface of PyArmNN.
-`quantization` compares networks that several quantizers have made with the float networks. `serving` sends requests to
-servers. These suites have separate options.
+`quantization` compares networks that several quantizers have made with the float networks. `saved` loads saved networks
+beside model files and the cache, and `serving` sends requests to servers. These suites have separate options.
 `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default that of the environment variable
@@ -64,6 +65,7 @@ from benchmarks import (
     operators,
     placement,
     quantization,
+    saved,
     serving,
     weights,
 )
@@ -95,6 +97,7 @@ COMMANDS = {
     "formats": formats.main,
     "arm-nn": arm_nn.main,
     "quantization": quantization.main,
+    "saved": saved.main,
     "serving": serving.main,
     "compare": baseline.main,
 }

@@ -26,7 +26,7 @@ CORE = {"_version", "core"}
 OPERATORS = CORE | {"ops"}
 GRAPH = OPERATORS | {"ir"}
 API = GRAPH | {"kernels", "backend", "profiling", "pages"}
-DIVIDED = API | {"report", "isolation", "plugins"}
+DIVIDED = API | {"report", "isolation", "plugins", "saved"}
 EVERYTHING = DIVIDED | {"formats", "frontends", "writers", "optimizer", "runtime", "session"}
 
 # A part is a module or package directly in `interposer`; of `backends`, each backend is one. Every part may import
@@ -44,7 +44,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "frontends.nnapi.support": DIVIDED | {"frontends", "optimizer"},  # it asks backends, as a driver of NNAPI does
     "pages": set(),
     "profiling": CORE | {"pages"},
-    "report": GRAPH | {"pages"},
+    "saved": GRAPH,
+    "report": GRAPH | {"pages", "saved"},
     "backend": GRAPH | {"kernels", "profiling"},
     "isolation": API,
     "plugins": API | {"isolation"},
@@ -91,6 +92,7 @@ HOMES: dict[str, set[str]] = {
     "prometheus_client": {"serving.metrics"},
     "pytest": {"testing.conformance"},
     "rich": {"cli"},
+    "cryptography": {"saved.signing"},
     "starlette": {"serving.http"},
     "uvicorn": {"serving.server"},
     "uvloop": {"serving.server"},

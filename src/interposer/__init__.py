@@ -22,7 +22,7 @@ TYPE_CHECKING = False  # avoids importing the module typing, which takes longer 
 if TYPE_CHECKING:
     from typing import Any
 
-    from interposer import backend, errors, frontends, ops, profiling, testing, writers
+    from interposer import backend, errors, frontends, ops, profiling, saved, testing, writers
     from interposer.backend import (
         Backend,
         BackendContext,
@@ -71,7 +71,7 @@ _HOMES = {
     "interposer.core.types": ("DataLayout", "DataType", "Quantization", "TensorInfo", "TensorShape"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-_MODULES = frozenset({"backend", "errors", "frontends", "ops", "profiling", "testing", "writers"})
+_MODULES = frozenset({"backend", "errors", "frontends", "ops", "profiling", "saved", "testing", "writers"})
 
 __all__ = [
     "Backend",
@@ -119,6 +119,7 @@ __all__ = [
     "profile",
     "profiling",
     "quantize",
+    "saved",
     "testing",
     "writers",
 ]

@@ -209,6 +209,33 @@ class Backend:
         """
         raise BackendContractError(f"{type(self).__name__} restores no compiled parts", backend=self.id)
 
+    # --- saved networks -----------------------------------------------------------------------------------------------
+
+    def fingerprint(self, options: Options) -> str:
+        """Return a text that changes if compiled parts in a saved network are of no use any more, such as a version.
+
+        It has everything on which the compiled form of a part depends: the backend's build, the kind of processor or
+        device, and options. Unlike `identity` it must be the same on equal machines. If it is empty, no compiled parts
+        are saved, and networks are compiled again when they are loaded. By default, it is the identity.
+        """
+        return self.identity
+
+    def export_compiled(self, compiled: Any, options: Options) -> SavedPart | None:
+        """Return the object of a `PreCompiled` layer as bytes for a saved network, or None if it has no such form.
+
+        `options` are the network's model options for this backend. By default, the result of `save_compiled`.
+        """
+        return self.save_compiled(compiled)
+
+    def import_compiled(self, saved: SavedPart, view: SubgraphView, options: Options) -> Any:
+        """Return the object of a `PreCompiled` layer that `export_compiled` returned for the layers in `view`.
+
+        The pieces are views of a mapped file, which stay valid as long as the result. They come from a file whose
+        checksums are right, but which may still be hostile. If the method raises an exception, the part is compiled
+        again with `optimize_subgraph`. By default, it calls `restore_compiled`.
+        """
+        return self.restore_compiled(saved, options)
+
     def cache_directory(self, options: Options) -> str:
         """Return the folder that a network's options name for cached files; empty for the usual cache folder."""
         return ""

@@ -31,6 +31,8 @@ COMMANDS: Final = {
     "compare": "run two backends layer by layer, and show where they differ",
     "serve": "answer requests over HTTP and gRPC, with the Open Inference Protocol",
     "plan": "measure which backend should run which layer, and write a plan file",
+    "compile": "optimize a network, and save it with what the backends compiled",
+    "saved": "show what a saved network contains, and verify it",
     "convert": "write a network as an ONNX or a TensorFlow Lite model",
     "quantize": "quantize a float network with calibration data",
     "backends": "list the backends, and why some are absent",

@@ -26,6 +26,7 @@ __all__ = [
     "add_plan_argument",
     "add_precision_argument",
     "add_source_arguments",
+    "add_trust_argument",
     "backend_ids",
     "names_of",
     "network_path",
@@ -36,6 +37,7 @@ __all__ = [
     "runtime_with_threads",
     "shape_argument",
     "sources_of",
+    "trusted_keys_of",
 ]
 
 PREFERRED: Final = "backends in order of preference, or auto for the fastest mix (default: all, CpuRef last)"
@@ -60,6 +62,20 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights", metavar="FILE", help="the weights of a Caffe network (default: the caffemodel of the same name)"
     )
+    add_trust_argument(parser)
+
+
+def add_trust_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare the argument --trusted-key for files with public keys."""
+    parser.add_argument(
+        "--trusted-key", action="append", default=[], metavar="FILE",
+        help="read only a saved network that this public Ed25519 key (PEM) has signed; may be repeated",
+    )  # fmt: skip
+
+
+def trusted_keys_of(args: argparse.Namespace) -> list[str] | None:
+    """Return the files of --trusted-key, or None without this option."""
+    return args.trusted_key or None
 
 
 def reading_of(args: argparse.Namespace) -> dict[str, Any]:
@@ -72,6 +88,7 @@ def reading_of(args: argparse.Namespace) -> dict[str, Any]:
         "signature": args.signature,
         "stand_in": args.stand_in,
         "subgraph": args.subgraph,
+        "trusted_keys": trusted_keys_of(args),
     }
 
 
@@ -90,7 +107,7 @@ def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFE
     parser.add_argument(
         "network",
         type=network_path,
-        help="the file: .tflite, .onnx, .pt2, .armnn, .prototxt, .json for NNAPI, or the text form",
+        help="the file: .tflite, .onnx, .pt2, .armnn, .prototxt, .json for NNAPI, the text form, or .ipn",
     )
     parser.add_argument("--backends", type=backend_ids, metavar="A,B", help=backends)
     add_source_arguments(parser)
@@ -139,6 +156,9 @@ def sources_of(args: argparse.Namespace) -> Iterator[str]:
     for name in ("network", "plan", "labels", "weights"):
         if getattr(args, name, None) is not None:
             yield getattr(args, name)
+    yield from getattr(args, "trusted_key", [])
+    if getattr(args, "sign_key", None) is not None:
+        yield args.sign_key
     for item in getattr(args, "input", []):
         yield item
         yield item.partition("=")[2]

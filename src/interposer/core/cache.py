@@ -37,6 +37,7 @@ __all__ = [
     "Streamed",
     "cache_folder",
     "cached_files",
+    "checksum",
     "forget_cached",
     "has_cached",
     "later",
@@ -186,7 +187,7 @@ class Record(NamedTuple):
 
         These are `magic`, a header with checksums, and the record's own pieces, each padded to a multiple of 64 bytes.
         """
-        sizes = [(len(piece), _sum(piece)) for piece in self.pieces]
+        sizes = [(len(piece), checksum(piece)) for piece in self.pieces]
         head = json.dumps({"facts": self.facts, "pieces": sizes}).encode()
         start = [magic, hashlib.sha256(head).digest(), len(head).to_bytes(8, "little"), head]
         datas: list[Piece] = [*start, bytes(-sum(map(len, start)) % _ALIGNMENT)]
@@ -214,14 +215,14 @@ def read_record(content: bytes | memoryview, magic: bytes) -> tuple[Any, tuple[m
         end += -end % _ALIGNMENT
         pieces.append(view[end : end + size])
         end += size
-        if len(pieces[-1]) != size or _sum(pieces[-1]) != total:
+        if len(pieces[-1]) != size or checksum(pieces[-1]) != total:
             raise ValueError("the content is damaged")
     if len(view) != end + -end % _ALIGNMENT:
         raise ValueError("the length is not the recorded one")
     return said["facts"], tuple(pieces)
 
 
-def _sum(piece: Piece) -> str:
+def checksum(piece: Piece) -> str:
     """Return a checksum of `piece` as text; computing it takes about as long as reading the bytes.
 
     The 8-byte words are summed in 1024 lanes, modulo 2**64. The checksum is the SHA-256 of these sums and of the

@@ -12,6 +12,7 @@
     ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
     ├── ParseError                             a model file that cannot be read; .path and .where
     │   ├── DamagedFileError                   a file that is truncated or damaged
+    │   ├── UntrustedFileError                 a saved network without the signature of a trusted key
     │   └── UnsupportedOperatorError           .operators: every operator that a front end does not support, with counts
     │       └── UnboundInputError              .inputs: inputs whose values must be known; .shapes: all shapes
     ├── UnwritableError                        .layers: every layer that a format cannot express, and why
@@ -74,6 +75,7 @@ __all__ = [
     "UnknownRankError",
     "UnsupportedLayerError",
     "UnsupportedOperatorError",
+    "UntrustedFileError",
     "UnwritableError",
     "VerificationError",
     "culprit",
@@ -221,6 +223,10 @@ class DamagedFileError(ParseError):
     """A model file whose content contradicts its format; `where` is the place in the file, `message` what is wrong."""
 
     summary = "the file is truncated or damaged"
+
+
+class UntrustedFileError(ParseError):
+    """A saved network that no trusted key has signed, or that was changed after it was signed."""
 
 
 class UnsupportedOperatorError(ParseError):

@@ -12,6 +12,7 @@ from interposer.ir.graph import Graph, Layer
 from interposer.report.explanation import LATE, Explanation, Times, Verdict
 from interposer.report.facts import facts_of
 from interposer.report.records import Crossing, Message, Placement, Refusal
+from interposer.saved.writing import save_optimized
 
 __all__ = ["AbsentBackend", "OptimizedNetwork"]
 
@@ -105,6 +106,23 @@ class OptimizedNetwork:
                 continue
             reasons = refusals.get((placement.layer, backend))
             yield Verdict(backend, self.ask(backend).get(placement.layer, LATE) if reasons is None else reasons)
+
+    def save(self, path: str | os.PathLike[str], *, sign_key: str | os.PathLike[str] | None = None) -> None:
+        """Save the network to a file, with the compiled parts of the backends that offer them.
+
+        `interposer.load` creates a model from the file, without dividing and compiling the network again. The file has
+        the network as the rewrites of the optimizer left it; `Model.save` also saves open dimensions.
+
+        Args:
+            path: the file, usually with the suffix ``.ipn``. An existing file is replaced when the new one is complete.
+            sign_key: a file with a private Ed25519 key in the format PEM, with which the file is signed.
+
+        Raises:
+            InvalidArgumentError: the shape of an input is not known, or the key cannot be read.
+            UnwritableError: a layer has an attribute that cannot be saved.
+            FileWriteError: the file cannot be written; an existing file is unchanged.
+        """
+        save_optimized(path, self, sign_key)
 
     def to_dot(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the layers as they will run in the DOT language of Graphviz; with a path, also write it to this file.

@@ -15,6 +15,7 @@ from interposer.ir.inference import inferences_remembered
 from interposer.optimizer import OptimizerOptions
 from interposer.plugins.capi.caching.recording import recording
 from interposer.runtime import Runtime
+from interposer.saved.documents import SavedFile, TrustedKeys
 from interposer.session.fallback import asks_to_measure, chosen_ids
 from interposer.session.limits import Limits
 from interposer.session.model import Model
@@ -22,7 +23,7 @@ from interposer.session.network_cache import Keeper
 from interposer.session.pickled import Origin
 from interposer.session.placement.plan import Plan
 from interposer.session.shapes import Shapes
-from interposer.session.source import Reading, Source, content_of, is_torch, read_source
+from interposer.session.source import Reading, Source, content_of, is_saved_source, is_torch, read_source
 from interposer.session.variants import Blueprint
 
 __all__ = ["default_runtime", "load"]
@@ -59,6 +60,7 @@ def load(
     signature: str | None = None,
     stand_in: bool = False,
     subgraph: int = 0,
+    trusted_keys: TrustedKeys | None = None,
 ) -> Model:
     """Read a network, divide it among backends, and prepare it for running.
 
@@ -95,6 +97,8 @@ def load(
         stand_in: use a `StandIn` layer for each custom operator of a TFLite file that is not known, instead of refusing
             the file. One of the backends must support the layer.
         subgraph: the index of the subgraph of a TFLite file that is the network; 0 is the main one.
+        trusted_keys: the path of a PEM file with public Ed25519 keys, or several paths. `source` must then be a saved
+            network that was signed with one of them (see `Model.save`).
 
     Raises:
         ParseError: the file cannot be read or is damaged; `UnsupportedOperatorError` lists operators that are missing.
@@ -106,17 +110,17 @@ def load(
     expect(runtime, Runtime, "the runtime must be a Runtime")
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
     ids = chosen_ids(backends)
-    measured = plan is not None or asks_to_measure(ids, options)
     reading = Reading(format, shapes, values, content_of(weights), outputs, signature, inputs, stand_in, subgraph)
+    reading = reading._replace(trusted_keys=trusted_keys)
     reading.check()
     origin = Origin.of(source, reading._asdict())
     with memory_to("load the network"):
-        if is_torch(source, format):
+        model = _saved(source, reading, ids, options, runtime, limits, fallback, plan)
+        if model is None and is_torch(source, format):
             model = _load_program(source, reading, runtime, ids, options, limits, fallback, plan)
-        elif measured:
-            network = read_source(source, reading)
-            model = Model(network, runtime, ids, options, limits, fallback, plan)
-        else:
+        if model is None and (plan is not None or asks_to_measure(ids, options)):
+            model = Model(read_source(source, reading), runtime, ids, options, limits, fallback, plan)
+        if model is None:
             with _collector_paused(), inferences_remembered():
                 model = _load(source, reading, ids, options, runtime, limits, fallback)
     if isinstance(origin.source, str) or model.needed_values or model._blueprint.templates or model.needs_origin:
@@ -128,6 +132,31 @@ def _load_program(source: Source, reading: Reading, *others: Any) -> Model:
     from interposer.session.torch.loading import load_program  # noqa: PLC0415 - only programs of PyTorch need it
 
     return load_program(source, reading, *others)
+
+
+def _saved(
+    source: Source,
+    reading: Reading,
+    backends: Iterable[str] | None,
+    options: OptimizerOptions | None,
+    runtime: Runtime,
+    limits: Limits | None,
+    fallback: bool | None,
+    plan: Plan | None,
+) -> Model | None:
+    """Return the model of a saved network as it was saved; None if the source, or what is requested, is another."""
+    if not reading.is_plain or not is_saved_source(source, reading.format):
+        return None
+    from interposer.session.saved import SavedBlueprint, target_of  # noqa: PLC0415
+
+    file = SavedFile(source, reading.trusted_keys)
+    target = target_of(file, runtime.registry, backends, options, plan)
+    if target is None:
+        return None
+    with _collector_paused(), recording(file.title):
+        blueprint = SavedBlueprint(target, runtime, limits or Limits())
+        ids = None if target.plan is not None else target.preferences
+        return Model(blueprint, runtime, ids, target.options, limits, fallback, target.plan)
 
 
 def _load(

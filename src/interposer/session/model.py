@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, TypeAlias
@@ -45,6 +48,7 @@ from interposer.profiling.recorder import active
 from interposer.report.estimate import Estimate
 from interposer.report.explanation import Explanation, Times
 from interposer.report.optimized import OptimizedNetwork
+from interposer.report.records import Message
 from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, Runtime, StateMemory, TransferReport
 from interposer.session.arguments import input_arrays, inputs_by_name, named_inputs, outputs_by_number
 from interposer.session.bound import BoundRun
@@ -54,11 +58,15 @@ from interposer.session.limits import Limits
 from interposer.session.pickled import Origin, reduced
 from interposer.session.placement.plan import Plan
 from interposer.session.requested import requested_names
+from interposer.session.saved import SavedBlueprint
+from interposer.session.saving import Saver
+from interposer.session.shapes import Shapes
 from interposer.session.signatures import SignatureInfo
-from interposer.session.variants import Blueprint, Key, KnownBlueprint
+from interposer.session.variants import Blueprint, FirstVariant, Key, KnownBlueprint
 
 __all__ = ["Model"]
 
+_log: Final = logging.getLogger("interposer.session")
 CACHED: Final = 8
 """Number of variants that a model caches, one per set of input shapes.
 
@@ -104,7 +112,7 @@ class Model:
 
     def __init__(
         self,
-        network: Network | Template | KnownBlueprint,
+        network: Network | Template | KnownBlueprint | SavedBlueprint,
         runtime: Runtime,
         backends: Iterable[str] | None = None,
         options: OptimizerOptions | None = None,
@@ -113,7 +121,7 @@ class Model:
         plan: Plan | None = None,
     ) -> None:
         limits = Limits() if limits is None else limits
-        expect(network, Network | Template | KnownBlueprint, "a model is made of a Network")
+        expect(network, Network | Template | KnownBlueprint | SavedBlueprint, "a model is made of a Network")
         expect(runtime, Runtime, "the runtime must be a Runtime")
         expect(limits, Limits, "the limits must be Limits(...)")
         expect(fallback, bool | None, "fallback must be True, False or None")
@@ -144,10 +152,15 @@ class Model:
         first = self._blueprint.first()
         if first is None:
             return
-        if first.optimized is None or choice.disabled & first.optimized.backends.keys():
-            self._make_within_limits(first.key, first.network())
-        else:
+        if self._usable(first):
             self._make(*first)
+        else:
+            self._make_within_limits(first.key, first.network())
+
+    def _usable(self, variant: FirstVariant) -> bool:
+        """Return True if a variant is optimized already, for backends of which none is disabled for this model."""
+        optimized = variant.optimized
+        return optimized is not None and not self._choice.disabled & optimized.backends.keys()
 
     @property
     def network(self) -> Network:
@@ -210,9 +223,13 @@ class Model:
         self._check_open()
         key = self._blueprint.key(arrays)
         if key not in self._variants:
-            network = self._blueprint.variant(arrays)
-            key = self._blueprint.key(arrays)
-            self._make_within_limits(key, network)
+            known = self._blueprint.known(key)
+            if known is not None and self._usable(known):
+                self._make(*known)
+            else:
+                network = self._blueprint.variant(arrays) if known is None else known.network()
+                key = self._blueprint.key(arrays)
+                self._make_within_limits(key, network)
             self._make_room(key)
         self._variants.move_to_end(key)
         return key
@@ -229,7 +246,7 @@ class Model:
         """
         while True:
             try:
-                optimized = self._choice.optimized(network()) if known is None else known
+                optimized = self._optimized(network()) if known is None else known
                 network_id = self.runtime.load_network(optimized, self._states)
                 if known is None and not self.runtime.memory(network_id).mapped_constants:
                     give_back_pages(item.op.value for item in network().graph if isinstance(item.op, Constant))
@@ -240,6 +257,13 @@ class Model:
                 known = None
                 if not self._do_without(error):
                     raise self._choice.told(error) from error.__cause__
+
+    def _optimized(self, network: Network) -> OptimizedNetwork:
+        """Return the network divided among the backends, with messages about why a saved one was not used."""
+        result, notes = self._choice.optimized(network), self._blueprint.notes
+        for note in notes:
+            _log.warning("%s: %s", self.name, note)
+        return replace(result, messages=(*result.messages, *(Message("warning", note) for note in notes)))
 
     def _alone(self, network_id: NetworkId) -> _Only | None:
         """Return the fast way to run the loaded network if all calls use this network, else None.
@@ -884,6 +908,36 @@ class Model:
             raise BindingError(f"a call takes names of values as outputs, not {type(outputs).__name__}; see Model.run")
         result = self.run(arrays, names)
         return result[0] if isinstance(outputs, str) else dict(zip(names, result, strict=True))
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        shapes: Sequence[Shapes] | None = None,
+        sign_key: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Save the model to a file, from which `load` creates it without dividing and compiling the network again.
+
+        The file has the network, its constants, the placement with all refusals, the plan, and the compiled parts of
+        the backends that offer them. The present values of states are not saved. See docs/saved-networks.md.
+
+        Args:
+            path: the file, usually with the suffix ``.ipn``. An existing file is replaced when the new one is complete.
+            shapes: shapes of inputs by name, one mapping for each variant to save. Each variant is optimized if it is
+                not loaded. None saves the variants that are loaded: those of the calls so far.
+            sign_key: a file with a private Ed25519 key in the format PEM, with which the file is signed. This needs the
+                package cryptography (the extra ``sign``).
+
+        Raises:
+            InvalidArgumentError: shapes or values of inputs are not known, the key cannot be read, or options of
+                backends cannot be saved.
+            UnwritableError: a layer has an attribute that cannot be saved.
+            FileWriteError: the file cannot be written; an existing file is unchanged.
+        """
+        with self._lock:
+            self._check_open()
+            loaded = {key: optimized for key, (_, optimized) in self._variants.items()}
+            Saver(self._blueprint, self._choice, self._limits, loaded).save(path, shapes, sign_key)
 
     def close(self) -> None:
         """Unload the network; later calls raise `InvalidArgumentError`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from io import UnsupportedOperation
@@ -21,6 +21,8 @@ from interposer.frontends.template import Template, Values
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
 from interposer.ir.text import parse_graph
+from interposer.saved.container import is_saved
+from interposer.saved.documents import TrustedKeys
 from interposer.session.cutting import with_inputs
 from interposer.session.requested import ending_at
 from interposer.session.shapes import Shapes, bound
@@ -32,6 +34,7 @@ __all__ = [
     "Source",
     "content_of",
     "files_of_weights",
+    "is_saved_source",
     "is_torch",
     "read_network",
     "read_source",
@@ -45,8 +48,14 @@ ModelProto: TypeAlias = Any
 """An `onnx.ModelProto`."""
 ExportedProgram: TypeAlias = Any
 """A `torch.export.ExportedProgram`."""
-FORMATS: Final = ("armnn", "caffe", "nnapi", "onnx", "tensorflow", "text", "tflite", "torch")
-_FORMATS_BY_SUFFIX: Final = {"pbtxt": "tensorflow", "prototxt": "caffe", "caffemodel": "caffe", "pt2": "torch"}
+FORMATS: Final = ("armnn", "caffe", "nnapi", "onnx", "saved", "tensorflow", "text", "tflite", "torch")
+_FORMATS_BY_SUFFIX: Final = {
+    "caffemodel": "caffe",
+    "ipn": "saved",
+    "pbtxt": "tensorflow",
+    "prototxt": "caffe",
+    "pt2": "torch",
+}
 _HEAD: Final = 4096
 """How many bytes of a file are read to recognize its format."""
 
@@ -63,6 +72,7 @@ class Reading(NamedTuple):
     inputs: Sequence[str] | None = None
     stand_in: bool = False
     subgraph: int = 0
+    trusted_keys: Any = None
 
     @property
     def is_plain(self) -> bool:
@@ -80,6 +90,9 @@ class Reading(NamedTuple):
         expect(self.signature, str | None, "the signature must be the key of one")
         expect(self.stand_in, bool, "stand_in must be True or False")
         expect(self.subgraph, int, "subgraph must be the index of one")
+        expect(
+            self.trusted_keys, str | os.PathLike | Iterable | None, "trusted_keys must be the path of a file, or a list"
+        )
         _check_names("inputs", self.inputs)
         _check_names("outputs", self.outputs)
         if self.format is not None and self.format not in FORMATS:
@@ -111,6 +124,7 @@ def read_network(
     outputs: Sequence[str] | None = None,
     stand_in: bool = False,
     subgraph: int = 0,
+    trusted_keys: TrustedKeys | None = None,
 ) -> Network:
     """Return the network of a file or its bytes, of a `Network`, an exported program, or an NNAPI document.
 
@@ -131,6 +145,8 @@ def read_network(
             that they do not need are dropped.
         stand_in: use a `StandIn` layer for each unknown custom operator of a TFLite file.
         subgraph: the index of the subgraph of a TFLite file that is the network; 0 is the main one.
+        trusted_keys: the path of a PEM file with public Ed25519 keys, or several paths; `source` must be a saved
+            network that was signed with one of them.
 
     Raises:
         ParseError: the file cannot be read, is damaged, or its format is not recognized.
@@ -142,7 +158,7 @@ def read_network(
         InvalidNetworkError: shapes or values do not fit the layers of a `Network`.
     """
     result = read_source(
-        source, Reading(format, shapes, values, weights, outputs, signature, inputs, stand_in, subgraph)
+        source, Reading(format, shapes, values, weights, outputs, signature, inputs, stand_in, subgraph, trusted_keys)
     )
     return result.network(result.usual) if isinstance(result, Template) else result
 
@@ -209,11 +225,18 @@ def _with_outputs(source: Network | Template, names: Sequence[str]) -> Network |
     return replace(source, outputs=outputs, build=lambda shapes, values: ending_at(build(shapes, values), names))
 
 
+def _check_has_file(source: Any, reading: Reading) -> None:
+    """Raise `InvalidArgumentError` if an argument is for files, and the source is none."""
+    if reading.stand_in and isinstance(source, Template | Network | Mapping):
+        raise InvalidArgumentError(f"stand_in is for TFLite files; {_kind(source)} has no unknown operators")
+    if reading.trusted_keys is not None and isinstance(source, Template | Network | Mapping):
+        raise InvalidArgumentError(f"trusted_keys= is for saved networks; {_kind(source)} has no signature")
+
+
 def _read(source: Any, reading: Reading) -> Network | Template:
     """Return the network of a source without the values and outputs of `reading`."""
     format, shapes, signature = reading.format, reading.shapes, reading.signature
-    if reading.stand_in and isinstance(source, Template | Network | Mapping):
-        raise InvalidArgumentError(f"stand_in is for TFLite files; {_kind(source)} has no unknown operators")
+    _check_has_file(source, reading)
     if signature is not None and not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         raise InvalidArgumentError(f"signature: {signature!r} names a signature of a file; {_kind(source)} has none")
     if isinstance(source, Template):
@@ -332,9 +355,10 @@ def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | Non
 
 _ONLY_FOR: Final = {
     "weights": ("caffe",),
-    "signature": ("tflite", "tensorflow"),
+    "signature": ("tflite", "tensorflow", "saved"),
     "stand_in": ("tflite",),
     "subgraph": ("tflite",),
+    "trusted_keys": ("saved",),
 }
 """The formats that have what an argument selects."""
 
@@ -347,7 +371,12 @@ def _load(format: str, source: Any, reading: Reading) -> Network | Template:
     return _READERS[format](source, reading)
 
 
-_TITLES: Final = {"caffe": "Caffe networks", "tflite": "TFLite files", "tensorflow": "TensorFlow models"}
+_TITLES: Final = {
+    "saved": "saved networks",
+    "caffe": "Caffe networks",
+    "tflite": "TFLite files",
+    "tensorflow": "TensorFlow models",
+}
 
 
 def _caffe(source: Any, reading: Reading) -> Template:
@@ -405,6 +434,12 @@ def _torch(source: Any, reading: Reading) -> Template:
     return torch.template(source if _is_program(source) else program_of(source), shapes=reading.shapes)
 
 
+def _saved(source: Any, reading: Reading) -> Network | Template:
+    from interposer.session.saved import read_saved  # noqa: PLC0415
+
+    return read_saved(source, reading.shapes, reading.signature, reading.trusted_keys)
+
+
 def _text(source: Any, reading: Reading) -> Network:
     """Read a network in the text format from a path or from bytes, with the shapes of `reading`, and return it."""
     path = None if isinstance(source, bytes | bytearray | memoryview) else str(source)
@@ -430,6 +465,7 @@ _READERS: Final[Mapping[str, Callable[[Any, Reading], Network | Template]]] = {
     "caffe": _caffe,
     "nnapi": _nnapi,
     "onnx": _onnx,
+    "saved": _saved,
     "tensorflow": _tensorflow,
     "text": _text,
     "tflite": _tflite,
@@ -470,6 +506,8 @@ def _format_of_content(head: bytes, piece: Callable[[int, int], bytes]) -> str |
 
     The function `piece` returns other bytes of the file: at a position, and at most of the given number.
     """
+    if is_saved(head):
+        return "saved"
     if head[4:8] == b"TFL3":
         return "tflite"
     if is_armnn(head, piece):
@@ -481,6 +519,17 @@ def _format_of_content(head: bytes, piece: Callable[[int, int], bytes]) -> str |
     if head.lstrip().startswith((b"graph ", b"graph{")):
         return "text"
     return "caffe" if is_caffe(head) and not head.startswith(b"ir_version") else None
+
+
+def is_saved_source(source: Any, format: str | None) -> bool:
+    """Return True if a source of this format (None: not known) is a saved network."""
+    if format is not None:
+        return format == "saved"
+    if isinstance(source, bytes | bytearray | memoryview):
+        return is_saved(bytes(source[:_HEAD]))
+    if not isinstance(source, str | os.PathLike) or is_saved_model(source):
+        return False
+    return is_saved(_head(source))
 
 
 def _piece(source: str | os.PathLike[str] | bytes | bytearray | memoryview, start: int, size: int) -> bytes:

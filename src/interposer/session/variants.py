@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -19,7 +19,7 @@ from interposer.report.optimized import OptimizedNetwork
 from interposer.session.requested import known_values, with_outputs
 from interposer.session.shapes import specialised
 
-__all__ = ["Blueprint", "FirstVariant", "Key", "KnownBlueprint"]
+__all__ = ["Blueprint", "FirstVariant", "Key", "KnownBlueprint", "fingerprint"]
 
 _SMALL = 1024
 
@@ -72,6 +72,15 @@ class Blueprint:
             self._try(self._template)
         if self.network is not None:
             self._take(self.network)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Sentences about differences from the machine on which the network was saved, if it was."""
+        return ()
+
+    def known(self, key: Key) -> FirstVariant | None:
+        """Return the variant with this key if it is optimized already, else None."""
+        return None
 
     def forked(self) -> Blueprint:
         """Return a blueprint of the same network for another model; later changes of one do not affect the other."""
@@ -189,7 +198,7 @@ class Blueprint:
         if shapes is None:
             shapes = tuple(map(TensorShape, raw))
             self._shapes = {raw: shapes} if len(self._shapes) > _SMALL else self._shapes | {raw: shapes}
-        return Key(shapes, tuple((name, _fingerprint(arrays[name])) for name in self.needed))
+        return Key(shapes, tuple((name, fingerprint(arrays[name])) for name in self.needed))
 
     def variant(self, arrays: Mapping[str, Array]) -> Network:
         """Return the network specialised for these inputs, which are arrays by name.
@@ -294,7 +303,8 @@ class KnownBlueprint(Blueprint):
             self.needed = self._whole.needed
 
 
-def _fingerprint(array: Array) -> Hashable:
+def fingerprint(array: Array) -> Hashable:
+    """Return a hashable value that is equal for equal arrays: their bytes or texts, or the digest of many bytes."""
     if array.dtype.kind == "O":
-        return tuple(_fingerprint(item) if hasattr(item, "dtype") else item for item in array.reshape(-1).tolist())
+        return tuple(fingerprint(item) if hasattr(item, "dtype") else item for item in array.reshape(-1).tolist())
     return array.tobytes() if array.nbytes <= _SMALL else hashlib.sha256(array.tobytes()).digest()

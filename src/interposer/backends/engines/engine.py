@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import platform
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -21,6 +25,7 @@ from interposer.backend import (
     MemoryManager,
     OptimizationViews,
     Options,
+    SavedPart,
     SubgraphView,
     Substitution,
     Support,
@@ -37,7 +42,7 @@ from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer, Value
 from interposer.ops import PreCompiled
 
-__all__ = ["Engine", "Executable", "RefusedError", "shortened"]
+__all__ = ["Engine", "Executable", "RefusedError", "processor", "shortened"]
 
 _log: Final = logging.getLogger("interposer.profiling")
 _CACHED: Final = 8192
@@ -76,6 +81,10 @@ class Executable(ABC):
         """Return the size of the engine's copies of the weights, in bytes."""
         return self.weight_copies * sum(bytes_of(value) for value in view.constants)
 
+    def exported(self) -> Sequence[bytes] | None:
+        """Return the executable as bytes, for `Engine.imported`; None if the engine cannot export it."""
+        return None
+
     @abstractmethod
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Compute the subgraph's outputs from its inputs, in place into `outputs`; all arrays are contiguous."""
@@ -88,6 +97,20 @@ class Executable(ABC):
     def end_measuring(self) -> Sequence[EngineStep]:
         """Return the steps of all measured runs that `run_measured` did not return; called when recording ends."""
         return ()
+
+
+@cache
+def processor() -> str:
+    """Return the model and a digest of the features of the processor, on which optimized networks depend."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    pairs = (line.partition(":") for line in lines)
+    facts = {name.strip(): value.strip() for name, _, value in pairs}
+    features = facts.get("flags", facts.get("Features", ""))
+    name = facts.get("model name", facts.get("CPU part", platform.machine()))
+    return f"{name} with {hashlib.sha256(features.encode()).hexdigest()[:12]}"
 
 
 class _Unread(Executable):
@@ -168,10 +191,47 @@ class Engine(Backend):
             created = self.compile(view, settings) if view.outputs else _Unread()
         except RefusedError as refusal:
             return OptimizationViews.all_failed(view, str(refusal))
-        created.held = created.held_weights(view) + largest_moment(view)
-        created.layers, created.profiles = frozenset(layer.name for layer in view), self._profiles
+        self._complete(created, view)
         whole = PreCompiled(object=created, num_outputs=len(view.outputs))
         return OptimizationViews(view, substitutions=[Substitution(view, whole)])
+
+    def _complete(self, created: Executable, view: SubgraphView) -> None:
+        """Add to an executable what the engine knows of the layers in `view` that it computes."""
+        created.held = created.held_weights(view) + largest_moment(view)
+        created.layers, created.profiles = frozenset(layer.name for layer in view), self._profiles
+
+    def fingerprint(self, options: Options) -> str:
+        """Return the version of the engine, and the processor or device; empty if the engine exports nothing."""
+        settings = dict(chosen(self.id, self.options, options))
+        device = self.exports_for(settings)
+        return device and f"{self.id} {self.version} on {device}"
+
+    def exports_for(self, options: dict[str, Any]) -> str:
+        """Return a name of the processor or device for which executables are exported; empty if none are."""
+        return ""
+
+    def export_compiled(self, compiled: Any, options: Options) -> SavedPart | None:
+        """Return an executable in the engine's own format, or None if the engine has none for it."""
+        pieces = compiled.exported() if isinstance(compiled, Executable) else None
+        return None if pieces is None else SavedPart(pieces)
+
+    def import_compiled(self, saved: SavedPart, view: SubgraphView, options: Options) -> Executable:
+        """Return an executable that was exported for the layers in `view`.
+
+        Raises:
+            RefusedError: the engine cannot read it.
+        """
+        created = self.imported(saved.pieces, dict(chosen(self.id, self.options, options)))
+        self._complete(created, view)
+        return created
+
+    def imported(self, pieces: Sequence[bytes | memoryview], options: dict[str, Any]) -> Executable:
+        """Return the executable that `Executable.exported` has described; `options` are those of the engine.
+
+        Raises:
+            RefusedError: the engine cannot read it.
+        """
+        raise RefusedError("the engine reads no exported executables")
 
     def create_backend_context(self, options: Options) -> None:
         """Return None: engines have no context, and all their options belong to a network.

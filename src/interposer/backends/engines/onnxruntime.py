@@ -6,16 +6,20 @@ outputs in the caller's memory. Other providers copy the data to their device.
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import tempfile
 import threading
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from interposer.backend import BackendId, SubgraphView, thread_budget
-from interposer.backends.engines.engine import Engine, Executable, RefusedError, shortened
+from interposer.backends.engines.engine import Engine, Executable, RefusedError, processor, shortened
 from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.models import OnnxPart, onnx_part, onnx_reasons
 from interposer.backends.engines.onnxruntime_profiles import MeasuredSession
@@ -68,7 +72,25 @@ class OnnxRuntime(Engine):
             part = onnx_part(view, exact=options["exact"])
         except UnwritableError as error:
             raise RefusedError(str(error)) from error
-        return _Session(part, options)
+        return _Session.of(part, options)
+
+    def exports_for(self, options: dict[str, Any]) -> str:
+        """Return the processor, for which ONNX Runtime can write optimized models."""
+        return processor() if options["provider"] == _ON_PROCESSOR else ""
+
+    def imported(self, pieces: Sequence[bytes | memoryview], options: dict[str, Any]) -> Executable:
+        """Return a session of an optimized model.
+
+        Raises:
+            RefusedError: ONNX Runtime cannot read it.
+        """
+        if len(pieces) != 2:
+            raise RefusedError(f"a model of ONNX Runtime has {len(pieces)} pieces; expected its border and the model")
+        try:
+            inputs, outputs = ([_Border(*item) for item in items] for items in json.loads(bytes(pieces[0])))
+        except (TypeError, ValueError) as error:
+            raise RefusedError(f"the border of the model is damaged: {error}") from error
+        return _Session(bytes(pieces[1]), inputs, outputs, options | {"graph_optimization": "disabled"})
 
 
 def _unknown_provider(name: str) -> list[str]:
@@ -82,30 +104,71 @@ def _unknown_provider(name: str) -> list[str]:
 class _Session(Executable):
     """An ONNX Runtime session of a compiled subgraph, with a `_Binding` of arrays for each concurrent run."""
 
-    def __init__(self, part: OnnxPart, options: dict[str, Any], profile: str = "") -> None:
-        import onnxruntime  # noqa: PLC0415
+    def __init__(
+        self,
+        model: bytes,
+        inputs: Sequence[_Border],
+        outputs: Sequence[_Border],
+        options: dict[str, Any],
+        constants: Mapping[str, Array] | None = None,
+        values: Mapping[str, Any] | None = None,
+        profile: str = "",
+    ) -> None:
+        """Create a session of a model; `constants` are its external data by name, and `values` the same for a session.
 
-        self._part, self._options = part, options
+        `profile` is the beginning of the name of the file to which the session writes its measurements; empty for none.
+
+        Raises:
+            RefusedError: ONNX Runtime refuses the model.
+        """
+        self._model, self.inputs, self.outputs, self._options = model, inputs, outputs, options
         self._measured: MeasuredSession[_Session] | None = None
         self._turn = threading.Lock()
-        self.inputs = _signature(part.model.graph.input)
-        self.outputs = _signature(part.model.graph.output)
-        settings = _settings(onnxruntime, options)
+        self._constants, self._values = dict(constants or {}), dict(values or {})
+        settings = _settings(options)
         if profile:
             settings.enable_profiling, settings.profile_file_prefix = True, profile
-        providers = list(dict.fromkeys([options["provider"], _ON_PROCESSOR]))
         try:
-            constants = {name: _shared(onnxruntime, part.model, name, array) for name, array in part.constants.items()}
-            settings.add_external_initializers(list(constants), list(constants.values()))
-            self.session = onnxruntime.InferenceSession(part.model.SerializeToString(), settings, providers=providers)
+            self.session = self._created(settings)
         except Exception as error:  # ONNX Runtime's exceptions have no common base class
             raise RefusedError(f"ONNX Runtime refuses it: {shortened(_text(error))}") from error
-        self._values = constants
         self.copies = (
             options["provider"] != _ON_PROCESSOR
         )  # a binding copies the inputs to the device when it is created
-        self.constants = tuple(part.constants.values())
+        self.constants = tuple(self._constants.values())
         self._free: deque[_Binding] = deque()
+
+    @classmethod
+    def of(cls, part: OnnxPart, options: dict[str, Any]) -> _Session:
+        """Return a session of a subgraph's model, which shares the memory of its large constants."""
+        import onnxruntime  # noqa: PLC0415
+
+        model, constants = part.model, part.constants
+        try:
+            values = {name: _shared(onnxruntime, model, name, array) for name, array in constants.items()}
+        except Exception as error:  # ONNX Runtime's exceptions have no common base class
+            raise RefusedError(f"ONNX Runtime refuses it: {shortened(_text(error))}") from error
+        inputs, outputs = _signature(model.graph.input), _signature(model.graph.output)
+        return cls(model.SerializeToString(), inputs, outputs, options, constants, values)
+
+    def _created(self, settings: Any) -> Any:
+        import onnxruntime  # noqa: PLC0415
+
+        settings.add_external_initializers(list(self._values), list(self._values.values()))
+        providers = list(dict.fromkeys([self._options["provider"], _ON_PROCESSOR]))
+        return onnxruntime.InferenceSession(self._model, settings, providers=providers)
+
+    def exported(self) -> Sequence[bytes] | None:
+        """Return the inputs and outputs of the model, and the optimized model; None if it cannot be written."""
+        with tempfile.TemporaryDirectory(prefix="interposer-onnxruntime-") as folder:
+            settings = _settings(self._options)
+            settings.optimized_model_filepath = os.path.join(folder, "optimized.onnx")
+            try:
+                self._created(settings)
+                content = Path(settings.optimized_model_filepath).read_bytes()
+            except Exception:  # ONNX Runtime's exceptions have no common base class
+                return None
+        return json.dumps([self.inputs, self.outputs]).encode(), content
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run the model on the memory of `inputs` and `outputs`, without copies if the provider allows it."""
@@ -122,10 +185,14 @@ class _Session(Executable):
             return super().run_measured(inputs, outputs)
         with self._turn:
             if self._measured is None:
-                self._measured = MeasuredSession(lambda prefix: _Session(self._part, self._options, prefix))
+                self._measured = MeasuredSession(self._measuring)
             measured = self._measured
         measured.run(inputs, outputs)
         return ()
+
+    def _measuring(self, prefix: str) -> _Session:
+        """Return a session of the same model that measures its nodes."""
+        return _Session(self._model, self.inputs, self.outputs, self._options, self._constants, self._values, prefix)
 
     def end_measuring(self) -> Sequence[EngineStep]:
         """Return the nodes that ran since recording began, and end the session that measured them."""
@@ -163,13 +230,23 @@ class _Binding:
         self.places = places
 
 
-def _signature(values: Any) -> list[tuple[str, int, tuple[int, ...]]]:
-    """Return the name, the ONNX element type and the shape of each input or output (`ValueInfoProto`) of a model."""
+class _Border(NamedTuple):
+    """An input or output of a model: its name, its ONNX element type and its shape."""
+
+    name: str
+    code: int
+    shape: Sequence[int]
+
+
+def _signature(values: Any) -> list[_Border]:
+    """Return the inputs or outputs of a model from their descriptions (`ValueInfoProto`)."""
     types = ((value.name, value.type.tensor_type) for value in values)
-    return [(name, kind.elem_type, tuple(dim.dim_value for dim in kind.shape.dim)) for name, kind in types]
+    return [_Border(name, kind.elem_type, tuple(dim.dim_value for dim in kind.shape.dim)) for name, kind in types]
 
 
-def _settings(package: Any, options: dict[str, Any]) -> Any:
+def _settings(options: dict[str, Any]) -> Any:
+    import onnxruntime as package  # noqa: PLC0415
+
     session_options = package.SessionOptions()
     session_options.log_severity_level = _SILENT
     session_options.intra_op_num_threads = options["threads"] or thread_budget()

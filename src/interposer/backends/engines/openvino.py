@@ -6,9 +6,10 @@ repacks them. Inputs and outputs stay in the caller's memory.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import cache
 from time import perf_counter_ns
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from interposer.backend import BackendId, SubgraphView, thread_budget
-from interposer.backends.engines.engine import Engine, Executable, RefusedError
+from interposer.backends.engines.engine import Engine, Executable, RefusedError, processor
 from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.memory import shareable
 from interposer.backends.engines.models import OnnxPart, constants_as_inputs, onnx_part, onnx_reasons
@@ -83,7 +84,25 @@ class OpenVino(Engine):
 
         Raise `RefusedError` if OpenVINO or ONNX cannot express it.
         """
-        return _Compiled(_written(view, options), options)
+        part = _written(view, options)
+        constants = tuple(part.constants.values())
+        return _Compiled(lambda properties: _compiled(part, options, properties), part.inputs, options, constants)
+
+    def exports_for(self, options: dict[str, Any]) -> str:
+        """Return the processor and the device, whose compiled models OpenVINO can export."""
+        return "" if _is_virtual(options["device"]) else f"{options['device']} of {processor()}"
+
+    def imported(self, pieces: Sequence[bytes | memoryview], options: dict[str, Any]) -> Executable:
+        """Return the model that `export_model` has written.
+
+        Raises:
+            RefusedError: OpenVINO cannot read it.
+        """
+        if len(pieces) != 2:
+            raise RefusedError(f"a model of OpenVINO has {len(pieces)} pieces; expected its inputs and the model")
+        with _own_errors("cannot read the compiled model"):
+            names = tuple(map(str, json.loads(bytes(pieces[0]))))
+            return _Compiled(lambda properties: _imported(pieces[1], options, properties), names, options)
 
 
 def _is_virtual(device: str) -> bool:
@@ -167,17 +186,22 @@ def _check(part: OnnxPart, model: Any) -> None:
 class _Compiled(Executable):
     """A compiled model with infer requests: one for each concurrent run."""
 
-    def __init__(self, part: OnnxPart, options: dict[str, Any], measures: bool = False) -> None:
-        model = _read(part)
-        self._part, self._options, self._measures = part, options, measures
+    def __init__(
+        self,
+        make: Callable[[dict[str, Any]], Any],
+        names: tuple[str, ...],
+        options: dict[str, Any],
+        constants: Sequence[Array] = (),
+        measures: bool = False,
+    ) -> None:
+        """Create the model with `make`, a function of OpenVINO's properties; `names` are those of the inputs."""
+        self._make, self._names, self._options, self._measures = make, names, options, measures
         self._measured: _Compiled | None = None
         self._turn = threading.Lock()
-        self.constants = tuple(part.constants.values())
-        properties = dict(_properties(options)) | ({"PERF_COUNT": True} if measures else {})
-        with _own_errors("cannot compile it"):
-            self.model = _core().compile_model(model, options["device"], properties)
-        places = {name: index for index, port in enumerate(model.inputs) for name in port.get_names()}
-        self.inputs = [places.get(name) for name in part.inputs]
+        self.constants = tuple(constants)
+        self.model = make(dict(_properties(options)) | ({"PERF_COUNT": True} if measures else {}))
+        places = {name: index for index, port in enumerate(self.model.inputs) for name in port.get_names()}
+        self.inputs = [places.get(name) for name in names]
         self._free: deque[_Request] = deque()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -195,7 +219,7 @@ class _Compiled(Executable):
             return super().run_measured(inputs, outputs)
         with self._turn:
             if self._measured is None:
-                self._measured = _Compiled(self._part, self._options, measures=True)
+                self._measured = _Compiled(self._make, self._names, self._options, self.constants, measures=True)
         request = self._measured._request()
         begin = perf_counter_ns()
         request.run(inputs, outputs)
@@ -208,6 +232,28 @@ class _Compiled(Executable):
             return self._free.pop()
         except IndexError:
             return _Request(self.model, self.inputs)
+
+    def exported(self) -> Sequence[bytes] | None:
+        """Return the names of the inputs and the compiled model; None if the device cannot export it."""
+        try:
+            content = self.model.export_model()
+        except Exception:  # OpenVINO's exceptions have no common base class
+            return None
+        model = content.getvalue() if hasattr(content, "getvalue") else bytes(content)
+        return json.dumps(self._names).encode(), model
+
+
+def _compiled(part: OnnxPart, options: dict[str, Any], properties: dict[str, Any]) -> Any:
+    """Return OpenVINO's compiled model of a subgraph; raise `RefusedError` if OpenVINO cannot compile it."""
+    model = _read(part)
+    with _own_errors("cannot compile it"):
+        return _core().compile_model(model, options["device"], properties)
+
+
+def _imported(content: bytes | memoryview, options: dict[str, Any], properties: dict[str, Any]) -> Any:
+    """Return a compiled model that was exported; raise `RefusedError` if OpenVINO cannot read it."""
+    with _own_errors("cannot read the compiled model"):
+        return _core().import_model(bytes(content), options["device"], properties)
 
 
 def _properties(options: dict[str, Any]) -> Iterator[tuple[str, Any]]:

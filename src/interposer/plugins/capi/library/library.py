@@ -16,13 +16,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, NoReturn
 
 from interposer.backend.base import BackendId
 from interposer.backend.capabilities import Options
 from interposer.core import config
-from interposer.core.cache import settle
+from interposer.core.cache import checksum, settle
 from interposer.core.errors import (
     BackendContractError,
     BackendUnavailableError,
@@ -307,6 +307,12 @@ class Library:
         """A text that changes if the plug-in's file is replaced: its id, version, size and modification time."""
         result = os.stat(self.path)
         return f"{self.id} {self.info.version} {result.st_size} {result.st_mtime_ns}"
+
+    @cached_property
+    def build(self) -> str:
+        """A text that is the same for equal files of the plug-in: its id, its version, and a digest of the file."""
+        with open(self.path, "rb") as file:
+            return f"{self.id} {self.info.version} {checksum(file.read())[:32]}"
 
     @property
     def table_rules(self) -> dict[str, Any]:

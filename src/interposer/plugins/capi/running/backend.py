@@ -15,7 +15,7 @@ from interposer.backend.memory import MemoryManager, MemorySource
 from interposer.backend.support import LayerSupport
 from interposer.backend.views import OptimizationViews
 from interposer.backend.workload import Workload, WorkloadFactory, WorkloadInfo
-from interposer.core.errors import BackendContractError
+from interposer.core.errors import BackendContractError, InvalidArgumentError
 from interposer.core.types import TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ir.subgraph import SubgraphView
@@ -23,7 +23,7 @@ from interposer.ops.control import PreCompiled
 from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.flatten import FlatGraph
 from interposer.plugins.capi.abi.images import Image
-from interposer.plugins.capi.caching.blobs import Blobs
+from interposer.plugins.capi.caching.blobs import Blob, Blobs
 from interposer.plugins.capi.caching.part_cache import cache_directory, without_directory
 from interposer.plugins.capi.caching.recording import current_recording
 from interposer.plugins.capi.library.executable import Executable
@@ -168,6 +168,33 @@ class DynamicBackend(Backend):
         recorded = current_recording()
         image = Image(saved.pieces, saved.digest, None if recorded is None else recorded.file)
         return compile_image(self.library, image, self._options(options), self)
+
+    def fingerprint(self, options: Options) -> str:
+        """Return the plug-in's own fingerprint and its build; empty if it has no blobs."""
+        blobs = self.blobs
+        table = self._options(options)
+        return "" if blobs is None else f"{self.library.build}; {blobs.fingerprint(table)}"
+
+    def export_compiled(self, compiled: Any, options: Options) -> SavedPart | None:
+        """Return a compiled part as a blob, or None if the plug-in has no blobs or cannot save this part."""
+        blobs = self.blobs
+        if blobs is None or not isinstance(compiled, Executable):
+            return None
+        blob = blobs.save(compiled)
+        return None if blob is None else SavedPart((blob.data,), "graph" if blob.needs_graph else "")
+
+    def import_compiled(self, saved: SavedPart, view: SubgraphView, options: Options) -> Executable:
+        """Restore a part from its blob; the plug-in checks the blob, and may use its memory in place.
+
+        Raises:
+            CallError: the plug-in failed, or the blob is stale or damaged.
+            BackendContractError: the plug-in has no blobs.
+            InvalidArgumentError: there is not exactly one blob, or the options are not valid.
+        """
+        blobs, pieces = self.blobs, saved.pieces
+        if blobs is None or len(pieces) != 1:
+            raise InvalidArgumentError(f"a compiled part of {self.id} has {len(pieces)} pieces; expected a blob")
+        return blobs.restore(Blob(pieces[0], saved.digest == "graph"), view, {**self._defaults, **options})
 
     @property
     def blobs(self) -> Blobs | None:

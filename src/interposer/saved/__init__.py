@@ -1,0 +1,9 @@
+"""Saved networks: optimized networks in files, with their constants and compiled parts, and what the files contain.
+
+`Model.save` and `OptimizedNetwork.save` write such a file, and `interposer.load` reads it. `describe` reads the index,
+and `check` verifies the whole file. docs/saved-networks.md describes the format.
+"""
+
+from interposer.saved.describe import SavedNetwork, SavedVariant, check, describe
+
+__all__ = ["SavedNetwork", "SavedVariant", "check", "describe"]

@@ -1,0 +1,301 @@
+"""Graphs as JSON-compatible data, with their arrays in data sections of a container."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from interposer.core.addresses import address_of
+from interposer.core.codec import codec_of, info_from_plain, info_to_plain
+from interposer.core.errors import InvalidArgumentError, ParseError, UnwritableError, VerificationError
+from interposer.core.schema import Op, op_class
+from interposer.core.types import Array, DataType, TensorInfo, TensorShape
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import infer_layer
+from interposer.ir.verify import verify
+from interposer.ops.control import Constant, Input, PreCompiled
+from interposer.saved.container import Ref
+from interposer.saved.documents import reading_facts
+
+__all__ = ["ArrayWriter", "Compiled", "GraphReader", "array_of", "graph_to_plain"]
+
+Compiled = Callable[[Layer], Any]
+"""A function that returns the JSON-compatible data for the object of a `PreCompiled` layer."""
+Restored = Callable[[Any, Sequence[TensorInfo]], Any]
+"""A function from such data and the declared infos of the layer's outputs to the object of a `PreCompiled` layer."""
+_ARRAY: Final = "array"
+_BYTES: Final = "bytes"
+_MOST_TEXTS: Final = 1 << 26
+
+
+class Store(Protocol):
+    """Stores bytes, and returns their place."""
+
+    def data(self, raw: memoryview) -> Ref:
+        """Store bytes, and return their place."""
+
+
+class ArrayWriter:
+    """Stores arrays in a container; an array at a known address is hashed once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[tuple[int, int], tuple[Ref, Array]] = {}
+
+    def ref(self, array: Array) -> Ref:
+        """Store the bytes of a contiguous array, and return their place."""
+        key = address_of(array), array.nbytes
+        if key not in self._known:
+            self._known[key] = self._store.data(array.reshape(-1).view(np.uint8).data), array
+        return self._known[key][0]
+
+    def plain(self, array: Array) -> dict[str, Any]:
+        """Return an array as JSON-compatible data: its type, its shape and the place of its bytes, or its texts."""
+        head: list[Any] = [str(DataType.of(array.dtype)), list(array.shape)]
+        if array.dtype.kind == "O":
+            return {_ARRAY: [*head, array.reshape(-1).tolist()]}
+        return {_ARRAY: [*head, self.ref(_little(np.ascontiguousarray(array)))]}
+
+
+def _little(array: Array) -> Array:
+    return array.astype(array.dtype.newbyteorder("<"), copy=False) if array.dtype.kind in "iufbc" else array
+
+
+def array_of(plain: Mapping[str, Any], data: Callable[[Any], Array]) -> Array:
+    """Return the array that `ArrayWriter.plain` described; `data` returns the bytes at a place.
+
+    Raises:
+        ValueError: the description is damaged.
+    """
+    name, sizes, where = plain[_ARRAY]
+    dtype, shape = DataType.of(name).numpy, tuple(map(int, TensorShape(sizes)))
+    if dtype.kind == "O":
+        if not isinstance(where, list) or len(where) > _MOST_TEXTS or not all(isinstance(item, str) for item in where):
+            raise ValueError("an array of texts has no list of texts")
+        texts = np.empty(len(where), dtype)
+        texts[:] = where
+        return _shaped(texts, shape)
+    raw = data(where)
+    if raw.nbytes % dtype.itemsize:
+        raise ValueError(f"{raw.nbytes} bytes are no array of {name}")
+    return _shaped(raw.view(dtype), shape)
+
+
+def _shaped(flat: Array, shape: tuple[int, ...]) -> Array:
+    count = 1
+    for size in shape:
+        count *= size
+    if flat.size != count:
+        raise ValueError(f"an array of {flat.size} elements cannot have the shape {list(shape)}")
+    result = flat.reshape(shape)
+    result.flags.writeable = False
+    return result
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def graph_to_plain(graph: Graph, arrays: ArrayWriter, compiled: Compiled | None = None) -> dict[str, Any]:
+    """Return a graph with its regions as JSON-compatible data; `compiled` describes the objects of compiled layers.
+
+    Raises:
+        UnwritableError: a layer has an attribute that cannot be saved.
+    """
+    order = [layer for layer in graph.topological() if not _is_unread(layer)]
+    numbers = {value: number for number, value in enumerate(value for layer in order for value in layer.outputs)}
+    layers = [_layer(layer, numbers, arrays, compiled) for layer in order]
+    folded = {name: _folded(info, arrays) for name, info in graph.folded.items()}
+    return {"name": graph.name, "layers": layers} | ({"folded": folded} if folded else {})
+
+
+def _is_unread(layer: Layer) -> bool:
+    """Return True for a constant that only layers read which a backend has replaced."""
+    return isinstance(layer.op, Constant) and not layer.output.uses
+
+
+def _folded(info: TensorInfo, arrays: ArrayWriter) -> dict[str, Any]:
+    plain = {"info": info_to_plain(info)}
+    return plain if info.constant is None else plain | {"value": arrays.plain(np.asarray(info.constant))}
+
+
+def _layer(
+    layer: Layer, numbers: Mapping[Value, int], arrays: ArrayWriter, compiled: Compiled | None
+) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "name": layer.name,
+        "op": _op(layer, arrays, compiled),
+        "in": [None if value is None else numbers[value] for value in layer.inputs],
+        "out": [_value(value) for value in layer.outputs],
+    }
+    others = {"backend": layer.backend, "hint": layer.hint, "source": layer.source, "replaced": list(layer.replaced)}
+    plain |= {name: item for name, item in others.items() if item}
+    if layer.regions:
+        plain["regions"] = [graph_to_plain(region, arrays, compiled) for region in layer.regions]
+    return plain
+
+
+def _value(value: Value) -> dict[str, Any]:
+    """Return the facts of a value; inference gives those that are left out again."""
+    plain: dict[str, Any] = {}
+    if value.info is not None and not value.is_constant:
+        plain["info"] = info_to_plain(value.info)
+    if value.declared is not None and (value.info is None or value.declared != value.info):
+        plain["declared"] = info_to_plain(value.declared)
+    elif value.declared is not None:
+        plain["declared"] = True
+    if value.factory is not None:
+        plain["factory"] = value.factory
+    if value.aliases:
+        plain["aliases"] = list(value.aliases)
+    return plain
+
+
+def _op(layer: Layer, arrays: ArrayWriter, compiled: Compiled | None) -> dict[str, Any]:
+    op = layer.op
+    if isinstance(op, PreCompiled) and compiled is not None:
+        return {"op": op.op_name(), "num_outputs": op.num_outputs, "object": compiled(layer)}
+    codecs = op.codecs()
+    plain = {"op": op.op_name()}
+    for name, item in op.changed_attributes().items():
+        try:
+            plain[name] = _attribute(item, codecs[name], arrays)
+        except (TypeError, ValueError) as error:
+            reason = f"its attribute {name!r} has a value of the type {error}"
+            raise UnwritableError("a saved network", {layer.name: (layer.kind, reason)}) from error
+    return plain
+
+
+_ANY: Final = type(codec_of(Any))
+
+
+def _attribute(value: Any, codec: Any, arrays: ArrayWriter) -> Any:
+    if isinstance(value, np.ndarray):
+        return arrays.plain(value)
+    if isinstance(value, tuple) and value and all(isinstance(item, np.ndarray) for item in value):
+        return [arrays.plain(item) for item in value]
+    if isinstance(value, bytes):
+        return {_BYTES: base64.b64encode(value).decode("ascii")}
+    if isinstance(codec, _ANY) and not isinstance(value, bool | int | str | type(None)):
+        raise TypeError(type(value).__name__)
+    return codec.to_plain(value)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+class GraphReader:
+    """Creates graphs from their data, and verifies them.
+
+    Args:
+        data: returns the bytes at a place, as an array.
+        restored: returns the object of a `PreCompiled` layer; None leaves them out.
+        path: the file's path for errors.
+    """
+
+    def __init__(self, data: Callable[[Any], Array], restored: Restored | None = None, path: str | None = None) -> None:
+        self._data, self._restored, self._path = data, restored, path
+
+    def graph(self, plain: Any, *, placed: bool = False) -> Graph:
+        """Return the graph that `graph_to_plain` described, with the infos of all tensors.
+
+        With `placed`, its layers must have backends, and its tensors kinds of memory.
+
+        Raises:
+            ParseError: the data is damaged, or describes no valid graph.
+        """
+        try:
+            with reading_facts(self._path):
+                graph = self._graph(plain)
+                for layer in graph.topological():
+                    self._infer(layer)
+                verify(graph, placed=placed)
+        except (InvalidArgumentError, VerificationError) as error:
+            raise ParseError(f"the network in the file is damaged: {error}", path=self._path) from error
+        return graph
+
+    def _infer(self, layer: Layer) -> None:
+        errors = infer_layer(layer)
+        if errors:
+            raise InvalidArgumentError(f"layer {layer}: {'; '.join(errors)}")
+
+    def _graph(self, plain: Any) -> Graph:
+        graph = Graph(_text(plain["name"]))
+        graph.folded = {_text(name): self._folded(item) for name, item in plain.get("folded", {}).items()}
+        values: list[Value] = []
+        for item in plain["layers"]:
+            values += self._layer(graph, item, values).outputs
+        return graph
+
+    def _folded(self, plain: Mapping[str, Any]) -> TensorInfo:
+        info = info_from_plain(plain["info"])
+        return info.with_constant(array_of(plain["value"], self._data)) if "value" in plain else info
+
+    def _layer(self, graph: Graph, plain: Mapping[str, Any], values: list[Value]) -> Layer:
+        regions = [self._graph(item) for item in plain.get("regions", ())]
+        infos = [_info(item) for item in plain["out"]]
+        op = self._op(plain["op"], infos)
+        name = _text(plain["name"])
+        inputs = [None if number is None else values[_index(number)] for number in plain["in"]]
+        layer = graph.add(op, inputs, name=name, regions=regions)
+        if layer.name != name or len(layer.outputs) != len(infos):
+            raise ValueError(f"layer {name!r} is described twice, or has another number of outputs")
+        layer.backend, layer.hint = _text(plain.get("backend", "")) or None, _text(plain.get("hint", "")) or None
+        layer.source, layer.replaced = _text(plain.get("source", "")), _texts(plain.get("replaced", ()))
+        for value, item in zip(layer.outputs, plain["out"], strict=True):
+            self._set_facts(value, item)
+        return layer
+
+    def _set_facts(self, value: Value, plain: Mapping[str, Any]) -> None:
+        """Set what a file says about a value.
+
+        Layers whose infos only the file knows (inputs, compiled layers) have them declared.
+        """
+        declared = plain.get("declared")
+        if declared is not None and declared is not True:
+            value.declared = info_from_plain(declared)
+        elif declared or isinstance(value.producer.op, PreCompiled | Input):
+            value.declared = _info(plain)
+        value.factory = _text(plain.get("factory", "")) or None
+        value.aliases = _texts(plain.get("aliases", ()))
+
+    def _op(self, plain: Mapping[str, Any], infos: Sequence[TensorInfo | None]) -> Op:
+        if plain["op"] == "PreCompiled" and self._restored is not None:
+            known = [info for info in infos if info is not None]
+            created = self._restored(plain["object"], known)
+            return PreCompiled(num_outputs=plain["num_outputs"], object=created)
+        cls = op_class(_text(plain["op"]))
+        codecs = cls.codecs()
+        attributes = {name: self._attribute(item, codecs[name]) for name, item in plain.items() if name != "op"}
+        return cls(**attributes)
+
+    def _attribute(self, plain: Any, codec: Any) -> Any:
+        if isinstance(plain, dict) and _ARRAY in plain:
+            return array_of(plain, self._data)
+        if isinstance(plain, dict) and _BYTES in plain:
+            return base64.b64decode(plain[_BYTES], validate=True)
+        if isinstance(plain, list) and plain and all(isinstance(item, dict) and _ARRAY in item for item in plain):
+            return tuple(array_of(item, self._data) for item in plain)
+        return codec.from_plain(plain)
+
+
+def _info(plain: Mapping[str, Any]) -> TensorInfo | None:
+    return info_from_plain(plain["info"]) if "info" in plain else None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, not {value!r}")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(_text, value))
+
+
+def _index(number: Any) -> int:
+    if type(number) is not int or number < 0:
+        raise ValueError(f"expected the number of a value, not {number!r}")
+    return number

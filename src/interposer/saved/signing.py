@@ -1,0 +1,132 @@
+"""Ed25519 signatures of saved networks, with the package cryptography; keys are files in the format PEM."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from interposer.core.errors import InvalidArgumentError, MissingDependencyError, UntrustedFileError
+from interposer.core.files import check_regular, reason_of
+from interposer.saved.container import Container, Header
+
+__all__ = ["check_trusted", "public_keys", "signed"]
+
+_BEGIN: Final = b"-----BEGIN PUBLIC KEY-----"
+_END: Final = b"-----END PUBLIC KEY-----"
+
+
+def _package(name: str) -> Any:
+    """Return a module of cryptography; raise `MissingDependencyError` if it is not installed."""
+    from importlib import import_module  # noqa: PLC0415 - only with keys
+
+    try:
+        return import_module(f"cryptography.{name}")
+    except ImportError as error:
+        raise MissingDependencyError("cryptography", "sign", "signing saved networks") from error
+
+
+def signed(key: str | os.PathLike[str] | None) -> Callable[[Header], Header]:
+    """Return a function that adds the signature of a private key to a header; without a key, it changes nothing.
+
+    Raises:
+        InvalidArgumentError: the file has no private Ed25519 key, or needs a passphrase.
+        MissingDependencyError: the package cryptography is not installed.
+    """
+    if key is None:
+        return lambda header: header
+    secret = _private_key(key)
+    public = secret.public_key().public_bytes_raw()
+    return lambda header: replace(header, key=public, signature=secret.sign(header.message(public)))
+
+
+def _private_key(path: str | os.PathLike[str]) -> Any:
+    serialization = _package("hazmat.primitives.serialization")
+    ed25519 = _package("hazmat.primitives.asymmetric.ed25519")
+    content = _content(path, "the signing key")
+    try:
+        key = serialization.load_pem_private_key(content, None)
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"{os.fspath(path)}: the signing key has a passphrase; give a file with a key without one"
+        ) from error
+    except Exception as error:  # the package documents several, and not all
+        raise InvalidArgumentError(f"{os.fspath(path)}: it is no private key in the format PEM") from error
+    if not isinstance(key, ed25519.Ed25519PrivateKey):
+        raise InvalidArgumentError(
+            f"{os.fspath(path)}: expected an Ed25519 key, as `openssl genpkey -algorithm ed25519` creates"
+        )
+    return key
+
+
+def _content(path: str | os.PathLike[str], what: str) -> bytes:
+    try:
+        check_regular(path)
+        with open(path, "rb") as file:
+            return file.read(1 << 20)
+    except (OSError, ValueError, TypeError) as error:
+        reason = reason_of(error) if isinstance(error, OSError | ValueError) else str(error)
+        raise InvalidArgumentError(f"{path}: {what} cannot be read: {reason}") from error
+
+
+def public_keys(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> dict[bytes, str]:
+    """Return the public Ed25519 keys in these files in the format PEM, with the path of each.
+
+    Raises:
+        InvalidArgumentError: a file cannot be read, has no key or one of another kind, or there are no files.
+        MissingDependencyError: the package cryptography is not installed.
+    """
+    files = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not files:
+        raise InvalidArgumentError("trusted_keys names no file; give files with public keys, or None to trust any file")
+    return {key: os.fspath(path) for path in files for key in _keys_in(path)}
+
+
+def _keys_in(path: str | os.PathLike[str]) -> list[bytes]:
+    serialization = _package("hazmat.primitives.serialization")
+    ed25519 = _package("hazmat.primitives.asymmetric.ed25519")
+    content = _content(path, "the trusted key")
+    pieces = [piece for piece in content.split(_END) if _BEGIN in piece]
+    if not pieces:
+        raise InvalidArgumentError(f"{os.fspath(path)}: it has no public key in the format PEM")
+    keys = []
+    for piece in pieces:
+        try:
+            key = serialization.load_pem_public_key(piece[piece.index(_BEGIN) :] + _END + b"\n")
+        except Exception as error:  # the package documents several, and not all
+            raise InvalidArgumentError(f"{os.fspath(path)}: it has a damaged public key") from error
+        if not isinstance(key, ed25519.Ed25519PublicKey):
+            raise InvalidArgumentError(f"{os.fspath(path)}: it has a public key of another kind than Ed25519")
+        keys.append(key.public_bytes_raw())
+    return keys
+
+
+def check_trusted(file: Container, keys: dict[bytes, str]) -> None:
+    """Raise `UntrustedFileError` unless one of these public keys has signed the file.
+
+    The signature covers the index. The index has the SHA-256 of every section, which must be verified when it is read.
+    """
+    header = file.header
+    if not header.signature:
+        raise UntrustedFileError("the saved network is not signed, and only signed ones are trusted", path=file.path)
+    if header.key not in keys:
+        raise UntrustedFileError(
+            f"the saved network is signed with the key {header.key.hex()}, which is not among the trusted keys",
+            path=file.path,
+        )
+    if not is_signed(header):
+        raise UntrustedFileError(
+            "the signature does not fit the content: the file was changed after it was signed", path=file.path
+        )
+
+
+def is_signed(header: Header) -> bool:
+    """Return True if the signature in a header fits the header, and so the index."""
+    ed25519 = _package("hazmat.primitives.asymmetric.ed25519")
+    invalid = _package("exceptions").InvalidSignature
+    try:
+        ed25519.Ed25519PublicKey.from_public_bytes(header.key).verify(header.signature, header.message(header.key))
+    except (invalid, ValueError):
+        return False
+    return True
