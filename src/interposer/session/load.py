@@ -121,8 +121,7 @@ def load(
         if model is None and (plan is not None or asks_to_measure(ids, options)):
             model = Model(read_source(source, reading), runtime, ids, options, limits, fallback, plan)
         if model is None:
-            with _collector_paused(), inferences_remembered():
-                model = _load(source, reading, ids, options, runtime, limits, fallback)
+            model = _load_quickly(source, reading, ids, options, runtime, limits, fallback)
     if isinstance(origin.source, str) or model.needed_values or model._blueprint.templates or model.needs_origin:
         model._origin = origin  # otherwise the network is enough for pickling, and the content can be freed
     return model
@@ -157,6 +156,12 @@ def _saved(
         blueprint = SavedBlueprint(target, runtime, limits or Limits())
         ids = None if target.plan is not None else target.preferences
         return Model(blueprint, runtime, ids, target.options, limits, fallback, target.plan)
+
+
+def _load_quickly(*arguments: Any) -> Model:
+    """Do what `_load` does, without garbage collection, and with equal layers inferred once."""
+    with _collector_paused(), inferences_remembered():
+        return _load(*arguments)
 
 
 def _load(
