@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,8 +43,9 @@ class Profile:
 
     The suffix of `path` chooses the format: ``.json`` is Chrome's trace format, ``.pftrace`` or ``.perfetto-trace`` is
     Perfetto's, and ``.html`` is a page that any browser shows. Without a path, nothing is written; `save` writes a file
-    at any time. A profile may be used for several blocks, and as the argument `profile` of `Model.run`. `capacity` is
-    the number of events that are stored for each thread; older events are dropped, and counted in `lost`.
+    at any time. A profile may be used for several blocks, and as the argument `profile` of `Model.run`. Blocks of one
+    profile may overlap, also on several threads: the end of the last one ends recording. `capacity` is the number of
+    events that are stored for each thread; older events are dropped, and counted in `lost`.
 
     Raises:
         InvalidArgumentError: the path has another suffix, or the capacity is not a positive integer.
@@ -51,6 +53,8 @@ class Profile:
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, capacity: int = CAPACITY) -> None:
         self._recorder = Recorder(capacity)
+        self._blocks = 0
+        self._lock = threading.Lock()
         self.path = None if path is None else Path(path)
         if self.path is not None:
             _writer(self.path)
@@ -105,7 +109,13 @@ class Profile:
 
     @contextmanager
     def of_this_thread(self) -> Iterator[None]:
-        """Record, during a ``with`` block, the runs that the calling thread begins, and no others."""
+        """Record, during a ``with`` block, the runs that the calling thread begins.
+
+        No others are recorded, except in a block of the profile itself, which records everything.
+        """
+        if self._recorder.is_active:
+            yield
+            return
         with Recorder(self._recorder.capacity, thread=get_ident()) as recorder:
             try:
                 yield
@@ -114,13 +124,19 @@ class Profile:
                 self._recorder.take_over(recorder)
 
     def __enter__(self) -> Profile:
-        self._recorder.start()
+        with self._lock:
+            self._blocks += 1
+            self._recorder.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._recorder.stop()
+        with self._lock:
+            self._blocks -= 1
+            if self._blocks:
+                return
+            self._recorder.stop()
         if self.path is not None:
             self.save(self.path)
 

@@ -111,7 +111,7 @@ class _Ring:
 
     def drop(self) -> None:
         """Drop the oldest batches until the others fit."""
-        while self.held > self.limit:
+        while self.held > self.limit and self.batches:
             size, events = _size_of(self.batches.popleft())
             self.held -= size
             self.lost += events
@@ -248,12 +248,13 @@ class Recorder:
 
     def take_over(self, other: Recorder) -> None:
         """Add the events of another recorder that has stopped, and whose events no other thread adds to."""
-        for thread, source in other._rings.items():
-            ring = self._rings.get(thread) or self._new_ring(thread, source.name)
-            ring.batches.extend(source.batches)
-            ring.held += source.held
-            ring.lost += source.lost
-            ring.drop()
+        with _changes:
+            for thread, source in other._rings.items():
+                ring = self._rings.get(thread) or self._new_ring(thread, source.name)
+                ring.batches.extend(source.batches)
+                ring.held += source.held
+                ring.lost += source.lost
+                ring.drop()
 
     @property
     def lost(self) -> int:
@@ -412,6 +413,24 @@ class RunTrace:
         self.fields += (site, begin, end, get_ident())
         return end
 
+    def fail(self, network: TracedNetwork, error: BaseException) -> None:
+        """Add the instant at which the run fails, which is now."""
+        self.fields += (_failed(network, error), perf_counter_ns(), None, get_ident())
+
+    def enter(self) -> RunTrace | None:
+        """Let events that the calling thread records belong to this run until `leave`; return the run around it."""
+        me = get_ident()
+        outer = current.get(me)
+        current[me] = self
+        return outer
+
+    def leave(self, outer: RunTrace | None) -> None:
+        """Let events of the calling thread belong to the run around this one, which `enter` returned."""
+        if outer is None:
+            current.pop(get_ident(), None)
+        else:
+            current[get_ident()] = outer
+
     def finish(self) -> None:
         """Add the events to the recorders that were active when the run began."""
         self.inference = next(self.inferences)
@@ -422,16 +441,11 @@ class RunTrace:
 @contextmanager
 def on_this_thread(trace: RunTrace) -> Iterator[None]:
     """Let events that the calling thread records in a ``with`` block belong to the run of this trace."""
-    me = get_ident()
-    previous = current.get(me)
-    current[me] = trace
+    outer = trace.enter()
     try:
         yield
     finally:
-        if previous is None:
-            del current[me]
-        else:
-            current[me] = previous
+        trace.leave(outer)
 
 
 def begin_run(network: TracedNetwork, inferences: Iterator[int], thread: int | None = None) -> RunTrace | None:
@@ -461,8 +475,8 @@ def recorded_runs(
         begin = now()
         try:
             result = call(first, second)
-        except BaseException:
-            _record_run(number := _number_of(number, sites), network, inferences, begin)
+        except BaseException as error:
+            _record_run(number := _number_of(number, sites), network, inferences, begin, error)
             raise
         if result is None:
             return None
@@ -480,14 +494,26 @@ def recorded_runs(
     return run
 
 
-def _record_run(number: int, network: TracedNetwork, inferences: Iterator[int], begin: int) -> None:
-    """Let all recorders record a whole run that ends now."""
+def _record_run(
+    number: int, network: TracedNetwork, inferences: Iterator[int], begin: int, error: BaseException | None = None
+) -> None:
+    """Let all recorders record a whole run that ends now, and the error with which it failed."""
     end, thread = perf_counter_ns(), get_ident()
     recorders = [item for item in tuple(active) if item.wants_all or item.wants(network, thread)]
     if recorders:
         run, inference = next(_runs), next(inferences)
         for recorder in recorders:
-            recorder.add_run(number, begin, end, thread, run, inference)
+            if error is None:
+                recorder.add_run(number, begin, end, thread, run, inference)
+            else:
+                fields = [_together[number], begin, end, thread, _failed(network, error), end, None, thread]
+                recorder.add(fields, run, inference)
+
+
+def _failed(network: TracedNetwork, error: BaseException) -> Site:
+    """Return the site of the moment at which a run fails."""
+    details = (("error", f"{type(error).__name__}: {error}"),)
+    return Site(Category.RUN, f"failed: {type(error).__name__}", network=network, details=details)
 
 
 def _number_of(number: int, sites: Callable[[], Together]) -> int:

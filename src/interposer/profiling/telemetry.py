@@ -31,8 +31,8 @@ class OpenTelemetry(Recorder):
 
     The span of a run is a child of the current span of the thread that executes it. Its children are the parts of the
     network that a backend runs without interruption, and copies between them. With `layers`, the layers are children
-    of the parts, and the steps that a backend has measured in the run are children of their layers. A run that raises
-    has no span. Errors of the SDK never reach a run; they are logged. Thread-safe.
+    of the parts, and the steps that a backend has measured in the run are children of their layers. The span of a run
+    that raises has the status ERROR. Errors of the SDK never reach a run; they are logged. Thread-safe.
 
     Args:
         layers: whether layers have spans of their own.
@@ -61,7 +61,7 @@ class OpenTelemetry(Recorder):
             return
         try:
             if run >= 0:
-                self._report_run(expanded(fields, run, inference))
+                self._report_run(expanded(fields, run, inference), _error_of(fields))
             for what, value in zip(fields[::4], fields[2::4], strict=True):
                 if isinstance(what, Counter):
                     self._metrics.sample(what, value)
@@ -70,7 +70,7 @@ class OpenTelemetry(Recorder):
                 _log.exception("OpenTelemetry could not report; later failures are not logged")
             self._has_failed = True
 
-    def _report_run(self, intervals: Sequence[Interval]) -> None:
+    def _report_run(self, intervals: Sequence[Interval], error: str | None) -> None:
         whole = next((item for item in intervals if item.site.category is Category.RUN), None)
         if whole is None:
             return
@@ -83,6 +83,8 @@ class OpenTelemetry(Recorder):
         steps = [item for item in intervals if is_step(item)] if self._layers else []
         for (partition, backend, category), group in groupby(layers, _part):
             self._report_part(partition, backend, category, list(group), steps, span, offset)
+        if error is not None:
+            span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, error))
         span.end(end_time=whole.end + offset)
 
     def _report_part(
@@ -122,6 +124,13 @@ def _modules() -> tuple[ModuleType, ModuleType]:
     except ImportError as error:
         raise MissingDependencyError("opentelemetry-api", "opentelemetry", "OpenTelemetry") from error
     return trace, metrics
+
+
+def _error_of(fields: Fields) -> str | None:
+    """Return the error with which the run of these events failed, or None."""
+    sites = zip(fields[::4], fields[2::4], strict=True)
+    failures = (what for what, end in sites if end is None and what.category is Category.RUN)
+    return next((dict(site.details)["error"] for site in failures), None)
 
 
 def _part(item: Interval) -> tuple[str, str, Category]:

@@ -20,7 +20,7 @@ from interposer.ir.graph import Layer, Value, binding_id
 from interposer.ir.states import states_of
 from interposer.kernels.table import empty
 from interposer.ops.control import Input
-from interposer.profiling.recorder import RunTrace, active, current
+from interposer.profiling.recorder import RunTrace, active
 from interposer.runtime.factories import Factories, constant_of
 from interposer.runtime.imports import ImportedRun
 from interposer.runtime.late import LateHandles
@@ -117,12 +117,15 @@ class WorkingMemHandle:
             self._factories.acquire()
             self._run(inputs, outputs, control)
             return
-        self._steps.trace = current[trace.thread] = trace
+        self._steps.trace, outer = trace, trace.enter()
         try:
             self._run_in_phases(trace, inputs, outputs, control)
+        except BaseException as error:
+            trace.fail(self.program.sites.network, error)
+            raise
         finally:
             self._steps.trace = None
-            current.pop(trace.thread, None)
+            trace.leave(outer)
             trace.add(self.program.sites.run, trace.begin)
             trace.finish()
 
@@ -191,11 +194,14 @@ class WorkingMemHandle:
         if trace is None:
             call.run()
             return
-        current[trace.thread] = trace
+        outer = trace.enter()
         try:
             call.traced(trace)
+        except BaseException as error:
+            trace.fail(sites.network, error)
+            raise
         finally:
-            current.pop(trace.thread, None)
+            trace.leave(outer)
             begin, end, thread = trace.begin, perf_counter_ns(), trace.thread
             trace.fields += (sites.execute, begin, end, thread, sites.run, begin, end, thread)
             trace.finish()

@@ -1,0 +1,192 @@
+"""Profiles in unusual orders: blocks in blocks, runs that fail, and runs inside of runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from time import perf_counter_ns
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.backend import Backend, KernelTable
+from interposer.core.errors import ExecutionError
+from interposer.core.types import Array, DataType
+from interposer.ops import Addition
+from interposer.profiling import Category, OpenTelemetry, Profile, Recording, Site
+from interposer.profiling.chrome import chrome_trace
+from interposer.profiling.recorder import active, add_interval
+from interposer.runtime.runs import PendingRun
+
+X = np.ones((2, 3), np.float32)
+SEVEN = np.full((2, 3), 7, np.float32)
+before_adding: list[Callable[[], object]] = []
+table = KernelTable()
+
+
+@table(Addition, dtypes={DataType.FLOAT32})
+def add(op: Addition, a: Array, b: Array, *, out: Array) -> None:
+    if a[0, 0] == 7:
+        raise ValueError("seven cannot be added")
+    for call in before_adding:
+        call()
+    np.add(a, b, out=out)
+
+
+class Adding(Backend):
+    """Adds numbers, but no sevens."""
+
+    id: ClassVar = "Adding"
+    kernels: ClassVar = table
+
+
+def sum_of_two(name: str) -> ip.Network:
+    network = ip.Network(name)
+    x = network.add_input_layer(0, ip.TensorInfo((2, 3)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x, name="twice"), name="y")
+    return network
+
+
+@pytest.fixture
+def runtime() -> Iterator[ip.Runtime]:
+    with ip.Runtime() as created:
+        created.registry.register("Adding", Adding)
+        yield created
+    assert active == []
+    before_adding.clear()
+
+
+@pytest.fixture
+def model(runtime: ip.Runtime) -> ip.Model:
+    return ip.load(sum_of_two("outer"), ["Adding"], runtime=runtime, fallback=False)
+
+
+def runs(recording: Recording) -> list[Any]:
+    return [item for item in recording.intervals if item.site.category is Category.RUN]
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_block_inside_a_block_of_the_same_profile_ends_nothing(model: ip.Model) -> None:
+    profile = Profile()
+    with profile:
+        with profile:
+            model.run([X])
+        model.run([X])
+    model.run([X])
+    assert len(runs(profile.recording)) == 2
+
+
+def test_the_last_of_overlapping_blocks_on_two_threads_ends_recording(model: ip.Model) -> None:
+    profile, is_inside, may_end = Profile(), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with profile:
+            is_inside.set()
+            may_end.wait(60)
+
+    thread = threading.Thread(target=other)
+    with profile:
+        thread.start()
+        is_inside.wait(60)
+    model.run([X])
+    may_end.set()
+    thread.join()
+    model.run([X])
+    assert len(runs(profile.recording)) == 1
+
+
+def test_a_call_that_is_given_the_profile_of_the_block_around_it_is_recorded_once(model: ip.Model) -> None:
+    profile = Profile()
+    with profile:
+        model.run([X], profile=profile)
+    assert len(runs(profile.recording)) == 1
+    assert [item.count for item in profile.layers() if item.name == "twice"] == [1]
+
+
+def test_calls_with_one_profile_on_several_threads_are_all_recorded(model: ip.Model) -> None:
+    profile = Profile()
+    threads = [threading.Thread(target=lambda: [model.run([X], profile=profile) for _ in range(20)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(runs(profile.recording)) == 80
+    assert profile.lost == 0
+
+
+# --- runs that fail ---------------------------------------------------------------------------------------------------
+
+
+def fails(model: ip.Model) -> None:
+    with pytest.raises(ExecutionError, match="seven cannot be added"):
+        model.run([SEVEN])
+
+
+def test_a_run_that_fails_is_recorded_with_its_error(model: ip.Model) -> None:
+    with ip.profile() as profile:
+        fails(model)
+        model.run([X])
+    failed, whole = runs(profile.recording)
+    [instant] = [item for item in profile.recording.instants if item.site.category is Category.RUN]
+    assert (instant.run, instant.inference) == (failed.run, failed.inference) != (whole.run, whole.inference)
+    assert failed.begin <= instant.at <= failed.end
+    assert instant.site.name == "failed: ExecutionError"
+    assert instant.site.network is failed.site.network
+    assert "seven cannot be added" in dict(instant.site.details)["error"]
+    assert "failed: ExecutionError" in chrome_trace(profile.recording)
+
+
+def test_a_submitted_run_that_fails_is_recorded_with_its_error(model: ip.Model) -> None:
+    with ip.profile() as profile:
+        pending = model.submit([SEVEN])
+        assert isinstance(pending, PendingRun)
+        assert isinstance(pending.exception(), ExecutionError)
+    assert len(runs(profile.recording)) == 1
+    assert sum(item.site.name == "failed: ExecutionError" for item in profile.recording.instants) == 1
+
+
+def test_a_run_that_another_backend_repeats_is_recorded_twice(runtime: ip.Runtime) -> None:
+    model = ip.load(sum_of_two("repeated"), ["Adding", "CpuRef"], runtime=runtime, fallback=True)
+    with ip.profile() as profile:
+        [result] = model.run([SEVEN])
+    np.testing.assert_array_equal(result, 2 * SEVEN)
+    layers = [item for item in profile.recording.intervals if item.site.name == "twice"]
+    assert [item.site.backend for item in layers if item.site.category is Category.LAYER] == ["Adding", "CpuRef"]
+    assert len(runs(profile.recording)) == 2
+    assert sum(item.site.category is Category.RUN for item in profile.recording.instants) == 1
+
+
+def test_the_span_of_a_run_that_fails_has_the_status_error(model: ip.Model) -> None:
+    trace = pytest.importorskip("opentelemetry.sdk.trace", reason="needs opentelemetry-sdk")
+    spans = pytest.importorskip("opentelemetry.sdk.trace.export")
+    memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    exporter, tracers = memory.InMemorySpanExporter(), trace.TracerProvider()
+    tracers.add_span_processor(spans.SimpleSpanProcessor(exporter))
+    with OpenTelemetry(tracer_provider=tracers):
+        fails(model)
+        model.run([X])
+    failed, whole = [span for span in exporter.get_finished_spans() if span.parent is None]
+    assert failed.status.status_code.name == "ERROR"
+    assert "seven cannot be added" in failed.status.description
+    assert whole.status.status_code.name == "UNSET"
+
+
+# --- runs inside of runs ----------------------------------------------------------------------------------------------
+
+
+def test_steps_after_a_run_inside_a_layer_belong_to_the_outer_run(model: ip.Model) -> None:
+    inner = ip.load(sum_of_two("inner"), ["CpuRef"])
+    step = Site(Category.KERNEL, "step", backend="Adding")
+    before_adding[:] = [
+        lambda: inner.run([X]),
+        lambda: add_interval(step, perf_counter_ns(), perf_counter_ns(), threading.get_ident()),
+    ]
+    with ip.profile() as profile:
+        model.run([X])
+    [outer] = [item.run for item in runs(profile.recording) if item.site.name == "outer"]
+    assert [item.run for item in profile.recording.intervals if item.site is step] == [outer]
+    assert sum(item.site.name == "inner" for item in runs(profile.recording)) == 1
