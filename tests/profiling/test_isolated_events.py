@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import signal
 import socket
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from time import perf_counter_ns
@@ -20,7 +22,7 @@ import interposer as ip
 from interposer import Network, Runtime, TensorInfo
 from interposer.isolation import events
 from interposer.isolation.profiling import _Connection
-from interposer.profiling import Category, Interval, Recording
+from interposer.profiling import Category, Interval, Profile, Recording
 from interposer.profiling.chrome import chrome_trace
 from interposer.runtime import CreationOptions
 from tests.counting import Counting
@@ -224,7 +226,13 @@ def test_runs_on_several_threads_keep_their_own_events(model: ip.Model) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [b"nonsense" * 8, b"iprE\x04\x00\x00\x00\x07\x00\x00\x00" + b"1234567", b"iprE\x01\x00\x00\x00\x02\x00\x00\x00{}"],
+    [
+        b"nonsense" * 8,
+        b"iprE\x04\x00\x00\x00\x07\x00\x00\x00" + b"1234567",
+        b"iprE\x01\x00\x00\x00\x02\x00\x00\x00{}",
+        b"iprE\x06\x00\x00\x00\x00\x00\x00\x00",
+        b"iprE\x01\x00\x00\x00\x13\x00\x00\x00" + b'{"number":Infinity}',
+    ],
 )
 def test_a_child_that_sends_nonsense_is_not_recorded_and_runs_go_on(
     damage: bytes, model: ip.Model, runtime: Runtime, caplog: pytest.LogCaptureFixture
@@ -238,6 +246,34 @@ def test_a_child_that_sends_nonsense_is_not_recorded_and_runs_go_on(
     [result] = model.run([X])
     np.testing.assert_array_equal(result, 4 * X)
     assert any("events that make no sense" in item.getMessage() for item in caplog.records)
+
+
+def test_a_profile_is_freed_after_its_block(model: ip.Model) -> None:
+    profile = Profile()
+    with profile:
+        model.run([X])
+    reference = weakref.ref(profile._recorder)
+    del profile
+    gc.collect()
+    assert reference() is None
+
+
+def test_a_child_that_stands_still_is_waited_for_once(
+    model: ip.Model, runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    pid = runtime.registry.get("Counting").supervisor.life.pid
+    with caplog.at_level(logging.WARNING, "interposer.profiling"):
+        with ip.profile():
+            model.run([X])
+            os.kill(pid, signal.SIGSTOP)
+        os.kill(pid, signal.SIGCONT)
+    assert [item.getMessage() for item in caplog.records] == [
+        "the child process of backend Counting does not send its events in time"
+    ]
+    with ip.profile() as profile:
+        model.run([X])
+        model.run([X])
+    assert len(of(profile.recording, Category.LAYER)) == 4
 
 
 def test_a_clock_that_differs_from_the_hosts_is_related_to_it(model: ip.Model, runtime: Runtime) -> None:

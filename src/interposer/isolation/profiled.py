@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import select
 import socket
 import struct
@@ -16,12 +17,13 @@ from interposer.backend.base import Backend
 from interposer.isolation import events
 from interposer.profiling.backends import BackendProfiling, BackendProfilingContext
 from interposer.profiling.children import Execution
-from interposer.profiling.events import Counter, Site
+from interposer.profiling.events import Counter, Holding, Site
 from interposer.profiling.recorder import Recorder, Together
 from interposer.profiling.service import ProfilingService
 
 __all__ = ["ServedProfiling"]
 
+_log: Final = logging.getLogger("interposer.profiling")
 _CAPACITY: Final = 1 << 16
 """The number of events for each thread, and of runs, that wait to be sent; later ones replace the oldest."""
 _PERIOD: Final = 0.01
@@ -92,9 +94,12 @@ class ServedProfiling:
                     self._send_all()
                 if ready:
                     self._obey(events.receive(self._end))
-            except (EOFError, OSError, events.WrongEventsError):  # the host has ended, or does not listen any more
+            except Exception as error:
+                if not isinstance(error, EOFError | OSError):  # else the host has ended, or does not listen any more
+                    _log.exception("events are not recorded any more")
                 self.is_on = False
                 self._recorder.stop()
+                self._end.close()
                 return
 
     def _obey(self, command: events.Part) -> None:
@@ -126,7 +131,10 @@ class ServedProfiling:
         rows: list[int] = []
         for fields, _, _ in before.batches:
             for row in zip(*[iter(fields)] * events.WIDTH, strict=True):
-                self._add_rows(rows, *row)
+                try:
+                    self._add_rows(rows, *row)
+                except (TypeError, ValueError, OverflowError):  # a name that is no text, or a value that is no number
+                    self._lost += 1
             if len(rows) >= _ROWS * events.WIDTH:
                 self._send_rows(rows)
                 rows = []
@@ -147,7 +155,7 @@ class ServedProfiling:
             events.send(self._end, events.EVENTS, body)
 
     def _add_rows(self, rows: list[int], what: Any, begin: int, value: Any, thread: int) -> None:
-        if isinstance(what, Execution):  # of a child of this process
+        if isinstance(what, Execution | Holding):  # of a child of this process, or of a network in it
             return
         if thread:
             self._know_thread(thread)
@@ -157,13 +165,14 @@ class ServedProfiling:
     def _number(self, what: Site | Counter) -> int:
         number = self._numbers.get(what)
         if number is None:
-            number = self._numbers[what] = len(self._numbers)
+            number = len(self._numbers)
             if isinstance(what, Site):
                 events.send(self._end, events.SITE, {"number": number} | _site_to_dict(what))
             else:
                 owner = next((key for key, item in list(self._services.items()) if what in item.counters.values()), 0)
                 described = {"number": number, "context": owner, "counter": _counter_to_dict(what)}
                 events.send(self._end, events.COUNTER, described)
+            self._numbers[what] = number
         return number
 
     def _know_thread(self, ident: int) -> None:

@@ -10,10 +10,12 @@ import logging
 import socket
 import struct
 import threading
+import time
 import weakref
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import get_ident
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
@@ -30,7 +32,9 @@ __all__ = ["Mark", "Reported", "Stream", "counter_of", "mark"]
 
 _log: Final = logging.getLogger("interposer.profiling")
 _PATIENCE: Final = 1.0
-"""Seconds to wait for an answer of the child before profiling goes on without it."""
+"""Seconds to wait for the next message of the child before profiling goes on without it."""
+_LONGEST: Final = 20.0
+"""Seconds to wait for the answer of a child that goes on sending."""
 _NO_NATIVE_ID: Final = 1 << 22
 """The least number of a thread whose native id is not known; native ids are smaller."""
 _MOST_WINDOWS: Final = 1 << 12
@@ -120,18 +124,20 @@ class Stream:
             connection.command(events.ON if on else events.OFF)
             connection.is_on = on
 
-    def begin(self, number: int, marks: Sequence[Mark | None]) -> _Window | None:
-        """Note that the child gets a message with this number, which runs these layers; None if nothing records."""
+    @contextmanager
+    def message(self, life: Life, marks: Sequence[Mark | None]) -> Iterator[None]:
+        """Note that, in a ``with`` block, the child gets its next message and runs these layers, and its answer."""
         connection = self._connection
         if connection is None or not connection.is_on:
-            return None
-        return connection.begin(number, _Window(marks, current.get(get_ident())))
-
-    def end(self, window: _Window) -> None:
-        """Note that the child has answered."""
-        window.end = perf_counter_ns()
-        if window.trace is not None:
-            window.trace.fields += (self._site, window.begin, window.end, get_ident())
+            yield
+            return
+        window = connection.begin(life.next_number, _Window(marks, current.get(get_ident())))
+        try:
+            yield
+        finally:
+            window.end = perf_counter_ns()
+            if window.trace is not None:
+                window.trace.fields += (self._site, window.begin, window.end, get_ident())
 
     def waited(self, begin: int) -> None:
         """Record that this thread has waited for another one that used the child."""
@@ -192,13 +198,15 @@ class _Connection:
         self._lock = threading.Lock()
         self._answered = threading.Event()
         self._sent = 0
+        self._received = 0
+        self._is_late = False
         self.is_over = False
         threading.Thread(target=self._read, name="interposer-events", daemon=True).start()
 
     def command(self, kind: int, body: bytes | list[Any] = b"") -> None:
         """Send a command and wait for the answer, so that all earlier events are in the recorders.
 
-        If the child does not answer in time, this is logged.
+        If the child sends nothing for too long, this is logged. Nothing waits for it again until it answers.
         """
         if self.is_over:
             self._settle()
@@ -209,9 +217,19 @@ class _Connection:
             events.send(self._end, kind, body)
         except OSError:
             return
-        if not self._answered.wait(_PATIENCE) and not self.is_over:
+        if not self._is_late and not self._wait_for_answer():
+            self._is_late = True
             _log.warning("the child process of backend %s does not send its events in time", self.backend)
         self._settle()
+
+    def _wait_for_answer(self) -> bool:
+        """Return False if the child does not answer although it could have sent its events."""
+        limit = time.monotonic() + _LONGEST
+        while not self._answered.wait(_PATIENCE):
+            received, self._received = self._received, 0
+            if self.is_over or not received or time.monotonic() > limit:
+                return self.is_over
+        return True
 
     def begin(self, number: int, window: _Window) -> _Window:
         """Note a message of the host."""
@@ -219,10 +237,11 @@ class _Connection:
         return window
 
     def forget(self) -> None:
-        """Drop the events of runs that have not ended, when nothing records any more."""
+        """Drop runs, and the events of those that have not ended, when nothing records any more."""
         with self._lock:
             self._drop()
             self._steps.clear()
+            self._windows.clear()
 
     def close(self) -> None:
         """Close the connection."""
@@ -237,7 +256,7 @@ class _Connection:
                 self._take(events.receive(self._end))
         except EOFError:
             pass
-        except (events.WrongEventsError, KeyError, TypeError, ValueError, struct.error) as error:
+        except Exception as error:  # the child may send anything
             text = "the child process of backend %s sends events that make no sense (%s: %s); they are not recorded"
             _log.warning(text, self.backend, type(error).__name__, error)
         self.is_over = True
@@ -245,6 +264,7 @@ class _Connection:
         self._end.close()
 
     def _take(self, part: events.Part) -> None:
+        self._received += 1
         match part.kind:
             case events.SITE:
                 described = dict(part.plain)
@@ -264,6 +284,7 @@ class _Connection:
             case events.DONE:
                 _, now = part.numbers()[:, 0].tolist()
                 self._correlate(now)
+                self._is_late = False
                 self._answered.set()
                 return
             case _:

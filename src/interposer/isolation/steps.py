@@ -280,11 +280,8 @@ class Steps:
             life.ask(reported | {"alone": not self._sent}, "the run", seconds)
             self._sent.add(plan.number)
         brought = self._to_bring(life, plan.reads)
-        stream = self._factory.supervisor.stream
-        window = stream.begin(life.next_number, marks) if active else None
-        life.run(_body(self._factory.number, plan.number, brought, ()), plan.layer_of, seconds)
-        if window is not None:
-            stream.end(window)
+        with self._factory.supervisor.stream.message(life, marks):
+            life.run(_body(self._factory.number, plan.number, brought, ()), plan.layer_of, seconds)
         if self._factory.own_memory:
             self._there |= dict.fromkeys([*brought, *plan.writes], life)
             self._host_lacks |= plan.writes
@@ -374,11 +371,8 @@ class Steps:
         }
         own = {item.slot for item in inputs if isinstance(item, SharedHandle) and self._is_own(item)}
         reported["bring"] = self._to_bring(life, own)
-        stream = self._factory.supervisor.stream
-        window = stream.begin(life.next_number, [mark()]) if active else None
-        answer = life.ask(reported, what, seconds)
-        if window is not None:
-            stream.end(window)
+        with self._factory.supervisor.stream.message(life, [mark()] if active else ()):
+            answer = life.ask(reported, what, seconds)
         self._note_late([item.slot for item in outputs if isinstance(item, SharedHandle) and self._is_own(item)])
         open_ones = [item for item in outputs if not self._is_own(item)]
         with reading(f"the answer of layer {workload.title}"):
