@@ -106,7 +106,7 @@ def _rows(results: Sequence[Result]) -> Iterator[str]:
             here + both or "",
             there + both or "",
         )
-        supported = "yes" if name in known - refused or "." not in name else "no"
+        supported = "yes" if name in known - refused or not name.startswith(MICROSOFT) else "no"
         yield f"| {name} | {supported} | {' | '.join(map(str, cells))} |"
 
 
