@@ -13,6 +13,7 @@ from interposer.core.errors import ParseError
 from interposer.profiling import Category, Counter, CounterClass, Interval, Recording, Sample, Site
 from interposer.profiling.chrome import chrome_trace
 from interposer.profiling.comparison import compare_counters, compare_profiles
+from interposer.profiling.events import ForeignThread
 
 
 def written(path: Path, **times: list[int]) -> Path:
@@ -45,6 +46,17 @@ def test_the_command_shows_medians_differences_and_ratios(tmp_path: Path, capsys
     [first, _] = result["layers"]
     assert result["counters"] == []
     assert (first["layer"], first["difference_us"], first["ratio"]) == ("x", 5.0, 1.5)
+
+
+def test_layers_of_child_processes_are_compared(tmp_path: Path) -> None:
+    layer = Interval(Site(Category.LAYER, "x", "Addition", layer="x", backend="B"), 0, 5000, 9)
+    child = ForeignThread(4, "child process of B", "MainThread", 4)
+    trace = chrome_trace(Recording((layer,), foreign={9: child}))
+    (tmp_path / "a.json").write_text(trace)
+    [change] = compare_profiles(tmp_path / "a.json", tmp_path / "a.json")
+    assert (change.layer, change.before_us, change.after_us) == ("x", 5, 5)
+    names = {item["args"]["name"]: item["pid"] for item in json.loads(trace)["traceEvents"] if item["ph"] == "M"}
+    assert names["child process of B, 4"] > 4  # the numbers of the groups of tracks
 
 
 def with_a_backend(path: Path, us: int, *values: int, rate: float = 1.0) -> Path:
@@ -84,10 +96,10 @@ def test_damaged_counters_are_left_out(tmp_path: Path) -> None:
         7,
         {"traceEvents": 3},
         {"traceEvents": [None, 1, {"ph": "X"}]},
-        {"traceEvents": [{"ph": "X", "pid": 1, "cat": "layer", "args": {"layer": 3}, "dur": 1}]},
-        {"traceEvents": [{"ph": "X", "pid": 1, "cat": "layer", "args": {"layer": "x"}, "dur": "1"}]},
-        {"traceEvents": [{"ph": "X", "pid": 1, "cat": "layer", "args": {"layer": "x"}, "dur": 10**400}]},
-        {"traceEvents": [{"ph": "X", "pid": 1, "cat": "layer", "args": {"layer": "x"}, "dur": float("nan")}]},
+        {"traceEvents": [{"ph": "X", "pid": 2, "cat": "layer", "args": {"layer": 3}, "dur": 1}]},
+        {"traceEvents": [{"ph": "X", "pid": 2, "cat": "layer", "args": {"layer": "x"}, "dur": "1"}]},
+        {"traceEvents": [{"ph": "X", "pid": 2, "cat": "layer", "args": {"layer": "x"}, "dur": 10**400}]},
+        {"traceEvents": [{"ph": "X", "pid": 2, "cat": "layer", "args": {"layer": "x"}, "dur": float("nan")}]},
     ],
 )
 def test_json_without_layers_is_refused(content: Any, tmp_path: Path) -> None:

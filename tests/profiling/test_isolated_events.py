@@ -274,12 +274,12 @@ def test_a_child_that_stands_still_is_waited_for_once(
         model.run([X])
         model.run([X])
     assert len(of(profile.recording, Category.LAYER)) == 4
+    assert runtime.registry.get("Counting").supervisor.stream._connection._clock is None  # both read the same clock
 
 
 def test_a_clock_that_differs_from_the_hosts_is_related_to_it(model: ip.Model, runtime: Runtime) -> None:
     connection = runtime.registry.get("Counting").supervisor.stream._connection
-    connection._sent = perf_counter_ns()
-    connection._correlate(perf_counter_ns() + 10**12)
+    connection._correlate(perf_counter_ns(), perf_counter_ns() + 10**12)
     assert abs(connection._to_host(perf_counter_ns() + 10**12) - perf_counter_ns()) < 10**9
 
 

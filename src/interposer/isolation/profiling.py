@@ -197,7 +197,7 @@ class _Connection:
         self._held = 0
         self._lock = threading.Lock()
         self._answered = threading.Event()
-        self._sent = 0
+        self._sent: deque[int] = deque()  # when commands were sent that are not answered yet
         self._received = 0
         self._is_late = False
         self.is_over = False
@@ -212,7 +212,7 @@ class _Connection:
             self._settle()
             return
         self._answered.clear()
-        self._sent = perf_counter_ns()
+        self._sent.append(perf_counter_ns())
         try:
             events.send(self._end, kind, body)
         except OSError:
@@ -283,25 +283,26 @@ class _Connection:
                 note_lost(int(part.numbers()[0, 0]))
             case events.DONE:
                 _, now = part.numbers()[:, 0].tolist()
-                self._correlate(now)
-                self._is_late = False
-                self._answered.set()
+                self._correlate(self._sent.popleft(), now)
+                if not self._sent:
+                    self._is_late = False
+                    self._answered.set()
                 return
             case _:
                 raise events.WrongEventsError(f"a message of kind {part.kind}")
         self._settle()
 
-    def _correlate(self, now: int) -> None:
-        """Relate the child's clock to the host's, by a time that it read between a command and its answer.
+    def _correlate(self, sent: int, now: int) -> None:
+        """Relate the child's clock to the host's, by a time that it read after a command was sent, before its answer.
 
         Both normally read the same clock. Then the child's time is between the two of the host, and is used unchanged.
         """
         received = perf_counter_ns()
-        if self._sent <= now <= received and self._clock is None:
+        if sent <= now <= received and self._clock is None:
             return
         if self._clock is None:
             self._clock = DeviceClock()
-        self._clock.correlate(now, min(self._sent, received), received)
+        self._clock.correlate(now, sent, received)
 
     def _to_host(self, at: int) -> int:
         return at if self._clock is None else self._clock.to_host(at)

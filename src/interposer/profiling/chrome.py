@@ -17,6 +17,8 @@ __all__ = ["chrome_trace"]
 _PROCESSES: Final = {THREADS: 1, BACKENDS: 2, DEVICES: 3}
 """The numbers of the processes that stand for the groups of tracks."""
 _COUNTERS: Final = 4
+_FOREIGN: Final = 1 << 22
+"""Is added to the ids of child processes that are numbers of groups; no process has an id above."""
 
 
 def chrome_trace(recording: Recording) -> str:
@@ -42,10 +44,10 @@ def _events(line: Timeline) -> Iterator[dict[str, Any]]:
             yield _named("process_name", title, process)
     children = {track.foreign.process: track.foreign.process_name for track in line.tracks if track.foreign}
     for process, title in children.items():
-        yield _named("process_name", f"{title}, {process}", process)
+        yield _named("process_name", f"{title}, {process}", _foreign(process))
     places: dict[Slice, tuple[int, int]] = {}
     for number, track in enumerate(line.tracks, 1):
-        place = track.foreign.process if track.foreign else _PROCESSES[track.group], number
+        place = _foreign(track.foreign.process) if track.foreign else _PROCESSES[track.group], number
         yield _named("thread_name", track.name, *place)
         places |= dict.fromkeys(track.slices, place)
         yield from (_slice(item, *place) for item in track.slices)
@@ -56,6 +58,10 @@ def _events(line: Timeline) -> Iterator[dict[str, Any]]:
     if line.samples:
         yield _named("process_name", "Counters", _COUNTERS)
     yield from (_counter(item) for item in line.samples if math.isfinite(item.value))  # JSON has no other numbers
+
+
+def _foreign(process: int) -> int:
+    return process if process > _COUNTERS else process + _FOREIGN
 
 
 def _named(what: str, name: str, process: int, thread: int = 0) -> dict[str, Any]:

@@ -19,11 +19,11 @@ _LONGEST: Final = 1e15
 """Microseconds that no layer takes; a number like that is damaged."""
 _LARGEST: Final = 1e300
 """The absolute value that the number of a counter is below."""
-_THREADS: Final = 1
 _BACKENDS: Final = 2
-"""The processes of a trace in Chrome's format that have the threads, and the backends.
+"""The process of a trace in Chrome's format that has the backends.
 
-Layers are repeated on the backends. Steps of devices are on no thread, but all steps are on the track of their backend.
+Layers of child processes are on threads of other processes, and steps of devices on none, but all are on the track of
+their backend.
 """
 _LAYERS: Final = ("layer", "copy")
 _STEPS: Final = ("kernel", "backend")
@@ -176,9 +176,10 @@ def _facts(event: object) -> Mapping[str, Any] | None:
     facts, duration, category = event.get("args"), event.get("dur"), event.get("cat")
     if not isinstance(facts, Mapping) or not _is_time(duration):
         return None
-    if category in _LAYERS and event.get("pid") == _THREADS and isinstance(facts.get("layer"), str):
-        return facts
-    return facts if category in _STEPS and event.get("pid") == _BACKENDS else None
+    if event.get("pid") != _BACKENDS:
+        return None
+    is_layer = category in _LAYERS and isinstance(facts.get("layer"), str)
+    return facts if is_layer or category in _STEPS else None
 
 
 def _is_time(value: object) -> bool:

@@ -200,7 +200,7 @@ class Recorder:
             if self.is_active:
                 return
             active.append(self)
-            for gauge in tuple(_gauges):
+            for gauge in _all_gauges():
                 if self.wants_all:
                     gauge.refresh()
                 if gauge.value and self.wants(gauge.network, get_ident()):
@@ -213,7 +213,7 @@ class Recorder:
         with _changes:
             if not self.is_active:
                 return
-            for gauge in tuple(_gauges) if self.wants_all else ():
+            for gauge in _all_gauges() if self.wants_all else ():
                 gauge.refresh()
             _notify(len(active) - 1)
             active.remove(self)
@@ -619,6 +619,14 @@ class Gauge:
         for recorder in tuple(active):
             if recorder.wants(self.network, me):
                 recorder.add([*fields, site, now, None, me])
+
+
+def _all_gauges() -> list[Gauge]:
+    while True:
+        try:
+            return list(_gauges)
+        except RuntimeError:  # another thread has loaded a network concurrently
+            continue
 
 
 def when_changed(listener: Callable[[int], object]) -> None:
