@@ -13,7 +13,7 @@ from interposer.core.errors import ParseError
 from interposer.profiling import Category, Counter, CounterClass, Interval, Recording, Sample, Site
 from interposer.profiling.chrome import chrome_trace
 from interposer.profiling.comparison import compare_counters, compare_profiles
-from interposer.profiling.events import ForeignThread
+from interposer.profiling.events import ForeignThread, TracedNetwork
 
 
 def written(path: Path, **times: list[int]) -> Path:
@@ -46,6 +46,23 @@ def test_the_command_shows_medians_differences_and_ratios(tmp_path: Path, capsys
     [first, _] = result["layers"]
     assert result["counters"] == []
     assert (first["layer"], first["difference_us"], first["ratio"]) == ("x", 5.0, 1.5)
+
+
+def test_layers_of_equal_names_in_two_networks_are_kept_apart(tmp_path: Path) -> None:
+    def trace(name: str, *times: tuple[str, int]) -> Path:
+        networks = [TracedNetwork(network, number, number) for number, (network, _) in enumerate(times)]
+        spans = [
+            Interval(Site(Category.LAYER, "x", "Addition", network, "x", backend="B"), 10**6 * n, 10**6 * n + us, 7)
+            for n, (network, (_, us)) in enumerate(zip(networks, times, strict=True))
+        ]
+        (tmp_path / name).write_text(chrome_trace(Recording(tuple(spans))))
+        return tmp_path / name
+
+    two, other = trace("two.json", ("a", 1000), ("b", 9000)), trace("other.json", ("b", 9000), ("a", 3000))
+    changes = {item.layer: (item.before_us, item.after_us) for item in compare_profiles(two, other)}
+    assert changes == {"a: x": (1, 3), "b: x": (9, 9)}
+    [renamed] = compare_profiles(trace("old.json", ("old", 1000)), trace("new.json", ("new", 2000)))
+    assert (renamed.layer, renamed.difference_us) == ("x", 1)
 
 
 def test_layers_of_child_processes_are_compared(tmp_path: Path) -> None:

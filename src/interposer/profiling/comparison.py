@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from interposer.core.errors import ParseError
 from interposer.core.files import reason_of
@@ -88,14 +88,29 @@ def compare_profiles(before: str | os.PathLike[str], after: str | os.PathLike[st
     """Compare the layers of two profiles, files that were written with the suffix ``.json``.
 
     Returns the layers and copies, and the steps that backends have measured in them, whose `kind` is "step". Those that
-    became slower by the largest amount come first.
+    became slower by the largest amount come first. If a profile has several networks, the layers are those of networks
+    with the same name, and the name is in front of that of the layer, as in "network: layer".
 
     Raises:
         ParseError: a file cannot be read, or is not a trace in Chrome's format with layers.
     """
     first, second = _layers(Path(before)), _layers(Path(after))
-    changes = [_change(key[0], first.get(key), second.get(key)) for key in first | second]
+    if max(_networks(first), _networks(second)) <= 1:  # its name need not be the same
+        first, second = _without_networks(first), _without_networks(second)
+    changes = [_change(key, first.get(key), second.get(key)) for key in first | second]
     return sorted(changes, key=lambda item: -item.difference_us)
+
+
+def _networks(layers: Mapping[_Key, _Layer]) -> int:
+    return len({network for network, _, is_step in layers if not is_step})
+
+
+def _without_networks(layers: Mapping[_Key, _Layer]) -> dict[_Key, _Layer]:
+    result: dict[_Key, _Layer] = {}
+    for (_, name, is_step), item in layers.items():
+        known = result.setdefault(("", name, is_step), _Layer(item.kind, item.backend, []))
+        known.durations.extend(item.durations)
+    return result
 
 
 @dataclass(slots=True)
@@ -105,25 +120,28 @@ class _Layer:
     durations: list[float]
 
 
-def _change(name: str, before: _Layer | None, after: _Layer | None) -> LayerChange:
+def _change(key: _Key, before: _Layer | None, after: _Layer | None) -> LayerChange:
     pair = before, after
     kind = next(item.kind for item in (after, before) if item is not None)
     medians = [None if item is None else statistics.median(item.durations) for item in pair]
     backends = tuple(None if item is None else item.backend for item in pair)
+    network, layer, _ = key
+    name = f"{network}: {layer}" if network else layer
     return LayerChange(name, kind, (backends[0], backends[1]), medians[0], medians[1])
 
 
-def _layers(path: Path) -> dict[tuple[str, bool], _Layer]:
-    """Return the layers and steps of a trace by name, with a duration in microseconds for each time that they ran.
+_Key: TypeAlias = tuple[str, str, bool]
+"""The names of a network and of its layer or step, and whether it is a step."""
 
-    The second part of a key is True for a step.
-    """
-    result: dict[tuple[str, bool], _Layer] = {}
+
+def _layers(path: Path) -> dict[_Key, _Layer]:
+    """Return the layers and steps of a trace, with a duration in microseconds for each time that they ran."""
+    result: dict[_Key, _Layer] = {}
     for event in _events(_trace(path)):
         facts = _facts(event)
         if facts is not None:
             result.setdefault(*_named(event, facts)).durations.append(float(event["dur"]))
-    if not any(not is_step for _, is_step in result):
+    if not _networks(result):
         raise ParseError(f"{path}: it is no profile with layers; write one with interposer trace -o FILE.json")
     return result
 
@@ -142,11 +160,13 @@ def _events(trace: Mapping[str, Any]) -> list[Any]:
     return events if isinstance(events, list) else []
 
 
-def _named(event: Mapping[str, Any], facts: Mapping[str, Any]) -> tuple[tuple[str, bool], _Layer]:
-    """Return what an event is the time of: its name, whether it is a step, and a new record for it."""
+def _named(event: Mapping[str, Any], facts: Mapping[str, Any]) -> tuple[_Key, _Layer]:
+    """Return what an event is the time of, and a new record for it."""
     is_step = event["cat"] not in _LAYERS
     name = _text(event, "name") if is_step else facts["layer"]
-    return (name, is_step), _Layer("step" if is_step else _text(facts, "kind"), _text(facts, "backend"), [])
+    return (_text(facts, "network"), name, is_step), _Layer(
+        "step" if is_step else _text(facts, "kind"), _text(facts, "backend"), []
+    )
 
 
 def _counters(path: Path) -> dict[tuple[str, str], float]:
