@@ -15,9 +15,10 @@ from interposer.backend import Backend, KernelTable
 from interposer.core.errors import ExecutionError
 from interposer.core.types import Array, DataType
 from interposer.ops import Addition
-from interposer.profiling import Category, OpenTelemetry, Profile, Recording, Site
+from interposer.profiling import Category, Interval, OpenTelemetry, Profile, Recording, Site
 from interposer.profiling.chrome import chrome_trace
 from interposer.profiling.recorder import active, add_interval
+from interposer.profiling.summary import summary_text
 from interposer.runtime.runs import PendingRun
 
 X = np.ones((2, 3), np.float32)
@@ -190,3 +191,15 @@ def test_steps_after_a_run_inside_a_layer_belong_to_the_outer_run(model: ip.Mode
     [outer] = [item.run for item in runs(profile.recording) if item.site.name == "outer"]
     assert [item.run for item in profile.recording.intervals if item.site is step] == [outer]
     assert sum(item.site.name == "inner" for item in runs(profile.recording)) == 1
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_names_cannot_control_the_terminal_by_the_tables() -> None:
+    name = "a\x1b[31m\nb"
+    layer = Interval(Site(Category.LAYER, name, "\x07", layer=name, backend="B"), 0, 5000, 7)
+    table = summary_text(Recording((layer,)))
+    assert len(table.splitlines()) == 2
+    assert table.splitlines()[1].startswith("a?[31m?b" + 33 * " " + "?")
+    assert "\x1b" not in table

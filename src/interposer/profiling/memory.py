@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from interposer.profiling.events import Category, Counter, CounterClass, HeldTensor, Holding, Sample
 from interposer.profiling.recorder import Recording
+from interposer.profiling.summary import cell
 
 __all__ = ["MemoryOwner", "MemoryProfile", "memory_of", "memory_samples"]
 
@@ -74,7 +75,8 @@ class MemoryProfile:
         if self.owners:
             lines.append(f"{'layer':32} {'tensor':24} {'kind':10} {'backend':12} {'bytes':>14} {'share':>6}")
         for layer, tensor, kind, backend, size, share in self.rows():
-            lines.append(f"{layer[:32]:32} {tensor[:24]:24} {kind:10} {backend[:12]:12} {size:>14} {share:>6}")
+            names = f"{cell(layer, 32)} {cell(tensor, 24)} {kind:10} {cell(backend, 12)}"
+            lines.append(f"{names} {size:>14} {share:>6}")
         return "\n".join(lines)
 
 

@@ -14,6 +14,7 @@ from interposer.profiling.recorder import Recording
 __all__ = [
     "CounterTotal",
     "LayerTimes",
+    "cell",
     "counter_totals",
     "is_step",
     "layer_times",
@@ -165,10 +166,15 @@ def _table(title: str, items: Sequence[LayerTimes]) -> list[str]:
 def _line(item: LayerTimes, total: int) -> str:
     site = item.site
     numbers = f"{item.count:6} {item.median / 1000:11.2f} {item.total / 1000:12.2f} {item.total / total:6.1%}"
-    return f"{item.name[:40]:40} {(site.kind or site.device)[:24]:24} {site.backend[:12]:12} {numbers}"
+    return f"{cell(item.name, 40)} {cell(site.kind or site.device, 24)} {cell(site.backend, 12)} {numbers}"
 
 
 def _counter_line(item: CounterTotal) -> str:
     counter = item.counter
-    facts = f"{counter.name[:40]:40} {counter.kind:24} {counter.backend[:12]:12}"
-    return f"{facts} {item.count:6} {item.value:16,.6g} {counter.units}".rstrip()
+    facts = f"{cell(counter.name, 40)} {counter.kind:24} {cell(counter.backend, 12)}"
+    return f"{facts} {item.count:6} {item.value:16,.6g} {cell(counter.units, 24)}".rstrip()
+
+
+def cell(text: str, width: int) -> str:
+    """Return a text of this width for a terminal; characters that cannot be printed become "?"."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:width]).ljust(width)
