@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +29,7 @@ from interposer.core.types import Array, DataType
 from interposer.ops import Addition
 from interposer.profiling import Category, Recorder
 from interposer.profiling.backends import FIRST_COUNTER, CounterRegistration
+from interposer.profiling.chrome import chrome_trace
 from interposer.profiling.service import CAPTURE_PERIOD, ProfilingService
 
 X = np.ones((2, 3), np.float32)
@@ -310,6 +312,47 @@ def test_a_context_that_misbehaves_is_logged_and_ignored(
     logged = [item.getMessage() for item in caplog.records]
     assert [item for item in messages if item not in logged] == []
     assert bool(logged) == bool(messages)
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        CounterTimestamp(None, {5: 1}),
+        CounterTimestamp(0, {5: "many"}),
+        CounterTimestamp(0, None),
+        CounterTimestamp(0.5, {5: 1}),
+    ],
+    ids=["no time", "text", "no values", "fraction"],
+)
+def test_counters_without_numbers_are_logged_once_and_reach_no_recorder(
+    stamp: CounterTimestamp, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Odd(Counts):
+        def report_counter_values(self) -> Iterable[CounterTimestamp]:
+            return [stamp]
+
+    service = ProfilingService()
+    service.add("B", Odd)
+    with caplog.at_level(logging.WARNING, "interposer.profiling"), Recorder() as recorder:
+        for _ in range(3):
+            assert service.capture() == []
+    [warning] = [item.getMessage() for item in caplog.records]
+    assert warning.startswith("backend B: report_counter_values raised ")
+    assert recorder.recording().samples == ()
+
+
+def test_numbers_of_numpy_can_be_reported_and_written() -> None:
+    counters: dict[int, Any] = {}
+    profiling = BackendProfiling("B", counters)
+    Counts(profiling).register_counters(FIRST_COUNTER - 1)
+    now = np.int64(perf_counter_ns())
+    with Recorder() as recorder:
+        profiling.interval("step", now, now + np.uint64(5), bytes=np.prod((2, 3)), flops=np.int64(7))
+        profiling.report_counters([CounterTimestamp(now, {5: np.float32(2)})])
+    events = json.loads(chrome_trace(recorder.recording()))["traceEvents"]
+    [step, _] = [item for item in events if item["ph"] == "X"]
+    assert (step["args"]["bytes"], step["args"]["flops"]) == (6, 7)
+    assert [item["args"] for item in events if item["ph"] == "C"] == [{"additions": 2}]
 
 
 def test_counters_are_polled_while_a_recording_goes_on() -> None:

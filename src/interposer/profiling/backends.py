@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import index
 from threading import get_ident
 from typing import Final
 
@@ -259,12 +260,16 @@ class BackendProfiling:
         self._status = dict.fromkeys(numbers, capture_period) if capture_period else {}
 
     def report_counters(self, timestamps: Iterable[CounterTimestamp]) -> None:
-        """Record values of counters, at any time and on any thread; unknown numbers are ignored."""
+        """Record values of counters, at any time and on any thread; unknown numbers are ignored.
+
+        Raises:
+            TypeError: a time or a value is not a number, or the values are not a mapping.
+        """
         for stamp in timestamps:
             for number, value in stamp.values.items():
                 counter = self._counters.get(number)
                 if counter is not None and counter.backend == self.backend:
-                    sample_at(counter, stamp.at, value * counter.multiplier)
+                    sample_at(counter, index(stamp.at), float(value * counter.multiplier))
 
     def report_lost(self, count: int) -> None:
         """Let recorders count intervals that the backend has lost, such as in a full buffer of its own."""
@@ -307,6 +312,7 @@ class BackendProfiling:
         site = self.site(name, category, kind, layer, device, bytes, flops)
         if clock is not None:
             begin, end = clock.to_host(begin), clock.to_host(end)
+        begin, end = int(begin), int(end)
         add_interval(site, begin, max(begin, end), 0 if device else get_ident() if thread is None else thread)
 
     def site(
@@ -323,7 +329,8 @@ class BackendProfiling:
         key = category, name, kind, layer, device, bytes, flops
         site = self._sites.get(key)
         if site is None:
-            facts = Site(category, name, kind, None, layer, "", self.backend, device, (), (), bytes, flops)
+            moved, computed = (None if item is None else int(item) for item in (bytes, flops))  # may be NumPy's
+            facts = Site(category, name, kind, None, layer, "", self.backend, device, (), (), moved, computed)
             site = self._sites.setdefault(key, facts)
         return site
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Final, TypeVar
 
 from interposer.core.errors import OptionError
@@ -32,6 +31,7 @@ class ProfilingService:
         self._contexts: dict[str, tuple[BackendProfiling, BackendProfilingContext]] = {}
         self._greatest = greatest
         self._lock = threading.RLock()
+        self._failing: set[str] = set()
         self._enabled = self._is_polling = False
         self._recorders = 0
         self._over = threading.Event()
@@ -110,10 +110,22 @@ class ProfilingService:
         result: list[CounterTimestamp] = []
         with self._lock:
             for backend, (profiling, context) in self._contexts.items():
-                stamps = _called(backend, "report_counter_values", partial(_reported, context)) or []
-                profiling.report_counters(stamps)
-                result += stamps
+                result += self._captured(backend, profiling, context)
         return result
+
+    def _captured(
+        self, backend: str, profiling: BackendProfiling, context: BackendProfilingContext
+    ) -> list[CounterTimestamp]:
+        """Record and return the values of a backend's counters; the first of failures in a row is logged."""
+        try:
+            stamps = _reported(profiling, context)
+        except Exception as error:
+            if backend not in self._failing:
+                _warn(backend, "report_counter_values", error)
+            self._failing.add(backend)
+            return []
+        self._failing.discard(backend)
+        return stamps
 
     def _changed(self, recorders: int) -> None:
         """Begin or end the profiling of all backends; called before a recorder stops, which gets all events first."""
@@ -172,11 +184,12 @@ def _selected(
     return _called(profiling.backend, "activate_counters", lambda: context.activate_counters(period, numbers))
 
 
-def _reported(context: BackendProfilingContext) -> list[CounterTimestamp]:
+def _reported(profiling: BackendProfiling, context: BackendProfilingContext) -> list[CounterTimestamp]:
     stamps = list(context.report_counter_values())
     for item in stamps:
         if not isinstance(item, CounterTimestamp):
             raise TypeError(f"it returned {item!r}, which is not a CounterTimestamp")
+    profiling.report_counters(stamps)
     return stamps
 
 
@@ -185,5 +198,9 @@ def _called(backend: str, what: str, call: Callable[[], _T]) -> _T | None:
     try:
         return call()
     except Exception as error:
-        _log.warning("backend %s: %s raised %s: %s", backend, what, type(error).__name__, error)
+        _warn(backend, what, error)
         return None
+
+
+def _warn(backend: str, what: str, error: Exception) -> None:
+    _log.warning("backend %s: %s raised %s: %s", backend, what, type(error).__name__, error)

@@ -506,6 +506,14 @@ def test_units_and_categories_of_backends_are_sent_with_the_letters_that_collect
     assert (category.name, category.counters[0].units) == ("Npu_1_memory", "bytes_s")
 
 
+def test_values_that_no_capture_can_have_are_left_out():
+    counter = events.Counter("heat", "K", events.CounterClass.VALUE, number=5)
+    counting = Counting({5: counter})
+    for value in (3, float("nan"), float("inf")):
+        counting.sampled(counter, value)
+    assert counting.capture(0, [5]).values == ((5, 3),)
+
+
 def test_a_connection_to_files_alone_waits_for_commands_as_long_as_it_is_told_to(tmp_path):
     connection = open_connection(
         ExternalProfilingOptions(True, outgoing_capture_file=tmp_path / "out.bin", file_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,8 +56,8 @@ class Counting:
             self._values[number] = self._values.get(number, 0) + amount
 
     def sampled(self, counter: events.Counter, value: float) -> None:
-        """Take a value of a backend's counter, in its units; counters of other runtimes are ignored."""
-        if self._of_backends.get(counter.number) is not counter:
+        """Take a value of a backend's counter, in its units; ignore other runtimes' counters, infinity and NaN."""
+        if self._of_backends.get(counter.number) is not counter or not math.isfinite(value):
             return
         raw = value / counter.multiplier
         with self._lock:
