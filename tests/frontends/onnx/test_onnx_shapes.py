@@ -1,9 +1,11 @@
 """Shapes and types that are inferred here are those that the package onnx infers, where both know them."""
 
+import numpy as np
 import onnx
 import pytest
-from onnx import shape_inference
+from onnx import helper, shape_inference
 
+import interposer as ip
 from interposer.core.errors import InterposerError
 from interposer.core.types import Dim
 from interposer.frontends.onnx import load
@@ -116,3 +118,20 @@ def test_so_they_are_where_extents_are_known_by_name_only():
 def test_so_they_are_in_all_cases():
     check(cases(), 0.75)
     check([(name, with_named_dimensions(model)) for name, model in cases()], 0.55)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, 3, -1])
+def test_flatten_multiplies_dimensions_that_have_no_name(axis):
+    """The dimensions of the sum of two tensors whose dimensions have other names are unknown and have no name."""
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "y"], ["s"]), helper.make_node("Flatten", ["s"], ["z"], axis=axis)],
+        "g",
+        [helper.make_tensor_value_info(name, 1, [f"{name}0", f"{name}1", 4, f"{name}3"]) for name in "xy"],
+        [helper.make_tensor_value_info("z", 1, None)],
+    )
+    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+    x = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
+    model = ip.load(file, shapes={"x": x.shape, "y": x.shape} if axis in (2, 3, -1) else None)
+    (z,) = model.run({"x": x, "y": x})
+    expected = (2 * x).reshape(int(np.prod(x.shape[:axis])), -1)
+    np.testing.assert_array_equal(z, expected)

@@ -62,6 +62,10 @@ def flatten(node: Node) -> Value:
     axis += len(shape) if axis < 0 else 0
     halves = [shape[:axis], shape[axis:]]
     sizes = [half[0] if len(half) == 1 else math.prod(half) for half in halves]
+    if axis > 1 and all(isinstance(size, Dim) for size in sizes):
+        node.open_shape("the dimensions of its result depend on several unknown ones")
+    if len(halves[1]) > 1 and isinstance(sizes[1], Dim):
+        sizes[1] = -1
     return final_reshape(node, node.value(0), sizes)
 
 
