@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,6 +110,30 @@ def test_concurrent_runs_keep_their_own_layers(engine: str) -> None:
     assert len(counts) == 12
     assert set(counts.values()) == {1}
     check_nested(profile)
+
+
+def test_onnxruntime_measures_so_many_runs_that_its_profile_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interposer.backends.engines.onnxruntime_profiles._MOST_RUNS", 2)
+    with runtime_with("OnnxRuntime") as runtime:
+        model = ip.load(dense(), ["OnnxRuntime"], runtime=runtime)
+        with ip.profile() as profile:
+            for _ in range(4):
+                model.run([X])
+    assert sum(item.site.layer == "product" for item in of(profile, Category.KERNEL)) == 2
+    assert len(of(profile, Category.LAYER)) == 4
+
+
+def test_without_a_temporary_folder_onnxruntime_measures_nothing_and_runs_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    with runtime_with("OnnxRuntime") as runtime:
+        model = ip.load(dense(), ["OnnxRuntime"], runtime=runtime, fallback=False)
+        with ip.profile() as profile:
+            model.run([X])
+            model.run([X])
+    assert of(profile, Category.KERNEL) == []
+    assert len(of(profile, Category.LAYER)) == 2
 
 
 def test_litert_is_one_interval() -> None:

@@ -185,10 +185,16 @@ class _Session(Executable):
             return super().run_measured(inputs, outputs)
         with self._turn:
             if self._measured is None:
-                self._measured = MeasuredSession(self._measuring)
+                self._measured = self._measured_session()
             measured = self._measured
-        measured.run(inputs, outputs)
+        (self if measured.is_full else measured).run(inputs, outputs)
         return ()
+
+    def _measured_session(self) -> MeasuredSession[_Session]:
+        try:
+            return MeasuredSession(self._measuring)
+        except OSError as error:
+            raise RefusedError(f"there is no folder for the profile of ONNX Runtime: {error}") from error
 
     def _measuring(self, prefix: str) -> _Session:
         """Return a session of the same model that measures its nodes."""

@@ -20,6 +20,8 @@ from interposer.core.types import Array
 __all__ = ["MeasuredSession"]
 
 _SUFFIX: Final = "_kernel_time"
+_MOST_RUNS: Final = 10_000
+"""The number of runs that a session measures; ONNX Runtime keeps all of their nodes until its profile ends."""
 _log: Final = logging.getLogger("interposer.profiling")
 
 
@@ -60,6 +62,11 @@ class MeasuredSession(Generic[_S]):
     def _correlate(self) -> None:
         before, now = perf_counter_ns(), time.time_ns()  # ONNX Runtime's times are on the clock of the time of day
         self._clock.correlate(now, before, perf_counter_ns())
+
+    @property
+    def is_full(self) -> bool:
+        """True if the session has measured so many runs that no further ones may be measured."""
+        return len(self._runs) >= _MOST_RUNS
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run once."""
