@@ -36,7 +36,7 @@ def members_of(content: bytes) -> dict[str, bytes]:
 
 
 def with_document(content: bytes, change: Callable[[Any], None]) -> bytes:
-    """The archive with a changed description of the program."""
+    """Return the archive with a changed description of the program."""
     members = members_of(content)
     [name] = [name for name in members if name.endswith("models/model.json")]
     document = json.loads(members[name])
