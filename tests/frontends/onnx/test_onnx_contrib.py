@@ -122,3 +122,10 @@ def test_weights_in_blocks_of_channels_are_sorted_back(size):
     ]
     usual = model(nodes, {"x": x.shape}, constants=dict(zip(("first", "second"), weights, strict=True)))
     np.testing.assert_allclose(ours(blocked, x)[0], ours(usual, x)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_an_image_in_blocks_that_is_not_square_is_enlarged():
+    image = normal((1, 16, 2, 3))
+    case = Case("Upsample", "", [fed(image)], domain="com.microsoft.nchwc", attributes={"scales": [1, 1, 2, 3]})
+    (result,) = ip.load(case.file()).run(case.feeds())
+    np.testing.assert_array_equal(result, image.repeat(2, 2).repeat(3, 3))

@@ -96,8 +96,8 @@ def blocked_upsample(node: Node) -> Value:
         raise ParseError(f"scales is {list(scales)}; expected factors of height and width")
     height, width = (size * scale for size, scale in zip(x.known.shape[2:], scales[-2:], strict=True))
     if mode == "nearest" and kind == "asymmetric":
-        return node.add(Resize(height, width, ResizeMethod.NEAREST_NEIGHBOR), x)
+        return node.add(Resize(width, height, ResizeMethod.NEAREST_NEIGHBOR), x)
     if mode != "linear" or kind not in ("asymmetric", "align_corners", "half_pixel"):
         node.unsupported(f"its mode is {mode} with {kind}")
     corners, centers = kind == "align_corners", kind == "half_pixel"
-    return node.add(Resize(height, width, ResizeMethod.BILINEAR, align_corners=corners, half_pixel_centers=centers), x)
+    return node.add(Resize(width, height, ResizeMethod.BILINEAR, align_corners=corners, half_pixel_centers=centers), x)
