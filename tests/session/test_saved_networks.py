@@ -238,16 +238,21 @@ def test_many_random_networks_give_the_same_bits(cpuacc: None, path: Path) -> No
 
 @pytest.mark.slow
 def test_all_samples_give_the_same_bits(path: Path) -> None:
+    compared = 0
     for sample in all_samples():
         network, feeds = sample.network()
-        try:
-            optimized = ip.optimize(network, ["CpuRef"])
-        except ip.InterposerError:
-            continue
-        optimized.save(path)
         inputs = {layer.name: feeds[layer.op.binding_id] for layer in network.graph.inputs}  # type: ignore[attr-defined]
-        with ip.load(path) as loaded, ip.load(network, ["CpuRef"]) as model:
-            assert all(map(same, loaded.run(inputs), model.run(inputs))), sample.id
+        try:
+            with ip.load(network, ["CpuRef"]) as model:
+                model.optimized.save(path)
+                first, second = model.run(inputs), model.run(inputs)
+        except (ip.errors.UnsupportedLayerError, ip.errors.BindingError):
+            continue  # the reference has no kernel, or the arrays are for the runtime alone
+        with ip.load(path) as loaded:
+            random = not all(map(same, first, second))  # it gives other numbers in every run
+            assert random or all(map(same, loaded.run(inputs), first)), sample.id
+        compared += 1
+    assert compared > 10_000
 
 
 # --- compiled parts ---------------------------------------------------------------------------------------------------
