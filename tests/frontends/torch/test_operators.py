@@ -80,6 +80,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda q, m: (attend(q, q, q, m), attend(q, q, q, is_causal=True)),
         (floats(2, 2, 4, 8), integers(4, 4) > 20),
     ),
+    "attention whose heads broadcast": (
+        lambda q, k, v: (attend(q, k, v), attend(q[:, :1], k, v), attend(q[:1], k, k)),
+        (floats(2, 4, 3, 8), floats(2, 4, 5, 8), floats(2, 1, 5, 8)),
+    ),
     "grouped attention": (lambda q, k: attend(q, k, k, scale=0.3, enable_gqa=True),
                           (floats(1, 4, 3, 8), floats(1, 2, 5, 8))),
     "convolutions": (lambda x, w: (F.conv2d(x, w, padding="same"), F.conv2d(x, w, stride=(2, 1), dilation=2)),

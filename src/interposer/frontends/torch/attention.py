@@ -51,12 +51,25 @@ def math_attention(
 def _attended(
     c: Call, query: Value, key: Value, value: Value, mask: Value | None, is_causal: bool, scale: float | None
 ) -> Value:
-    rank = query.known.rank
-    if rank != 4 or any(item.known.rank != 4 for item in (key, value)):
+    if not _fits(query, key, value):
         return _of_other_rank(c, query, key, value, mask, is_causal, scale)
     key, value = (_like_batch(c, item, query) for item in (key, value))
     mask = None if mask is None else _four_axes(c, mask, query)
     return c.add(Attention(scale=scale, is_causal=is_causal), query, key, value, mask)
+
+
+def _fits(query: Value, key: Value, value: Value) -> bool:
+    """Return True if key and value have equal heads and only their batch broadcasts, over that of the query."""
+    if any(item.known.rank != 4 for item in (query, key, value)):
+        return False
+    batch, heads = query.known.shape[:2]
+    known = [item.known.shape[0] for item in (key, value) if not isinstance(item.known.shape[0], Dim)]
+    groups = [item.known.shape[1] for item in (key, value)]
+    if isinstance(heads, Dim) or any(isinstance(size, Dim) for size in groups):
+        return True
+    return (isinstance(batch, Dim) or all(size in (1, batch) for size in known)) and (
+        groups[0] == groups[1] and (heads % groups[0] == 0 if groups[0] else heads == 0)
+    )
 
 
 def _like_batch(c: Call, item: Value, query: Value) -> Value:
@@ -79,7 +92,10 @@ def _of_other_rank(
 ) -> Value:
     """Return the attention of tensors that have more or fewer than two leading axes, which are merged into one."""
     shapes = [c.shape(item) for item in (query, key, value)]
-    lead = np.broadcast_shapes(*(shape[:-2] for shape in shapes))
+    try:
+        lead = np.broadcast_shapes(*(shape[:-2] for shape in shapes))
+    except ValueError:
+        c.unsupported(f"its operands have the shapes {shapes}, whose leading axes do not broadcast")
     flat = [
         c.reshape(c.broadcast(item, [*lead, *shape[-2:]]), [int(np.prod(lead)), 1, *shape[-2:]])
         for item, shape in zip((query, key, value), shapes, strict=True)
