@@ -153,3 +153,15 @@ def test_changes_are_noticed_in_tensors_of_all_kinds() -> None:
         assert not watch.has_changed()
         tensor.add_(1) if tensor.dtype is not torch.bool else tensor.logical_not_()
         assert watch.has_changed()
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_each_change_of_a_tensor_of_inference_mode_is_noticed(transposed: bool) -> None:
+    with torch.inference_mode():
+        tensor = torch.randn(40, 64)
+        tensor = tensor.t() if transposed else tensor
+        for place in ((3, 7), (0, 1), (39, 39)):
+            watch = Watch([tensor])
+            assert not watch.has_changed()
+            tensor[place] += 1
+            assert watch.has_changed()

@@ -30,14 +30,16 @@ class Watch:
     Every change by an operator of PyTorch is noticed, by the version that PyTorch counts, and every assignment to
     ``tensor.data``. Other changes that PyTorch does not count (operators on ``tensor.data``, writes through a NumPy
     array over the same memory) are noticed if they change one of some elements that are spread over each tensor: 16
-    elements, or 128 divided by the number of tensors, but at least 2.
+    elements, or 128 divided by the number of tensors, but at least 2. Tensors that were made in inference mode have no
+    version, so all of their elements are compared.
     """
 
     def __init__(self, tensors: Iterable[Any]) -> None:
         self.tensors = tuple(tensors)
         counted = [tensor for tensor in self.tensors if version_of(tensor) >= 0]
         self._facts = [(tensor, tensor._version, tensor.data_ptr()) for tensor in counted]
-        self._others = [(item, item.data_ptr()) for item in self.tensors if version_of(item) < 0]
+        others = [tensor for tensor in self.tensors if version_of(tensor) < 0]
+        self._others = [(tensor, tensor.data_ptr(), _content(tensor).clone()) for tensor in others]
         count = min(_MOST, max(_FEWEST, _SAMPLES // max(1, len(self.tensors))))
         self._cells = [cell for tensor in self.tensors for cell in _cells_of(tensor, count)]
         self._known = [cell.value for cell in self._cells]
@@ -46,13 +48,25 @@ class Watch:
         """Return True if one of the tensors has changed."""
         if any([item._version != version or item.data_ptr() != place for item, version, place in self._facts]):
             return True
-        if any(item.data_ptr() != place for item, place in self._others):
+        if any(_differs(*other) for other in self._others):
             return True
         return [cell.value for cell in self._cells] != self._known
 
     def changed(self, tensor: Any) -> bool:
-        """Return True if PyTorch has counted a change of one of the tensors."""
-        return any(item is tensor and (item._version != v or item.data_ptr() != p) for item, v, p in self._facts)
+        """Return True if PyTorch has counted a change of one of the tensors, or if it has no version and differs."""
+        return any(
+            item is tensor and (item._version != v or item.data_ptr() != p) for item, v, p in self._facts
+        ) or any(other[0] is tensor and _differs(*other) for other in self._others)
+
+
+def _differs(tensor: Any, place: int, known: Any) -> bool:
+    """Return True if a tensor has moved from an address, or its content differs from `known`."""
+    return tensor.data_ptr() != place or not torch.equal(_content(tensor), known)
+
+
+def _content(tensor: Any) -> Any:
+    """Return the elements of a tensor as bytes, so that NaN equals itself."""
+    return tensor.detach().reshape(-1).view(torch.uint8)
 
 
 def _cells_of(tensor: Any, count: int) -> list[Any]:
