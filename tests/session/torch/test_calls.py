@@ -137,6 +137,50 @@ def test_arguments_that_the_module_changes_are_changed() -> None:
     )
 
 
+class AddsToFirst(torch.nn.Module):
+    """Changes its first argument, and then reads the second one."""
+
+    def forward(self, x, y):  # type: ignore[no-untyped-def]
+        """Return the sum of both."""
+        x.add_(1)
+        return x + y
+
+
+class Strided(torch.nn.Module):
+    """Reads the memory of its argument by strides."""
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        """Return four elements."""
+        return torch.as_strided(x.detach(), (2, 2), (1, 2))
+
+
+def test_arguments_that_share_memory_are_refused_if_one_of_them_changes() -> None:
+    module, other = twins(AddsToFirst())
+    model = ip.load(torch.export.export(module, (torch.ones(3), torch.ones(3))))
+    memory = torch.arange(6.0)
+    check_both(lambda x: model(x[::2], x[1::2]), lambda x: other(x[::2], x[1::2]), memory.clone())
+    for x, y in ((memory[:3], memory[2:5]), (memory[:3], memory[:3])):
+        with pytest.raises(BindingError) as caught:
+            model(x, y)
+        assert str(caught.value) == (
+            "the arguments 'x' and 'y' share memory, and the program changes 'x' in place; give a copy of one of them"
+        )
+    assert memory.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_arguments_that_are_read_by_strides_must_be_contiguous() -> None:
+    module, other = twins(Strided())
+    model = ip.load(torch.export.export(module, (torch.ones(4, 4),)))
+    x = torch.randn(4, 4)
+    check_both(model, other, x)
+    with pytest.raises(BindingError) as caught:
+        model(x.t())
+    assert str(caught.value) == (
+        "the program reads the memory of its argument 'x' by strides (as_strided); give a contiguous tensor, "
+        "such as x.clone(memory_format=torch.contiguous_format)"
+    )
+
+
 def test_changed_buffers_are_states_and_the_module_keeps_its_own() -> None:
     module, other = twins(Counting())
     model = ip.load(torch.export.export(module, (torch.ones(3),)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -57,7 +57,8 @@ class Program:
     """A functional exported program: its graph, what the placeholders are, and its calling convention.
 
     `mutated_inputs` has for each user input that the program changes in place the name of the network's output with the
-    new contents. `states` are the names of the buffers and parameters that it changes.
+    new contents. `states` are the names of the buffers and parameters that it changes. `strided_inputs` are the user
+    inputs whose memory the program reads by `as_strided`, as if they were contiguous.
     """
 
     module: Any
@@ -68,6 +69,7 @@ class Program:
     returned_names: tuple[str, ...]
     set_states: Mapping[int, str]
     mutated_inputs: Mapping[str, str]
+    strided_inputs: frozenset[str]
     in_spec: Any
     out_spec: Any
     ranges: Mapping[str, tuple[int, int | None]]
@@ -154,6 +156,7 @@ def read(program: Any, name: str = "") -> Program:
             i: mutated[s.target] for i, s in enumerate(signature.output_specs) if s.kind.name in _STATE_OUTPUTS
         },
         mutated_inputs=_mutated_inputs(signature),
+        strided_inputs=frozenset(_strided_inputs(plain.graph_module)),
         in_spec=spec.in_spec,
         out_spec=spec.out_spec,
         ranges=_ranges(plain),
@@ -182,6 +185,20 @@ def _mutated_inputs(signature: Any) -> dict[str, str]:
         for spec in signature.output_specs
         if spec.kind.name == "USER_INPUT_MUTATION"
     }
+
+
+def _strided_inputs(module: Any) -> Iterator[str]:
+    """Yield the placeholders that `as_strided` reads, directly or through operators that may keep their strides."""
+    for node in module.graph.nodes:
+        if getattr(node.target, "overloadpacket", None) in _STRIDED:
+            base = node.args[0]
+            while base.op == "call_function" and base.args and isinstance(base.args[0], torch.fx.Node):
+                base = base.args[0]
+            if base.op == "placeholder":
+                yield base.name
+
+
+_STRIDED: Final = (torch.ops.aten.as_strided, torch.ops.aten.as_strided_copy, torch.ops.aten.as_strided_scatter)
 
 
 def _mutation_name(name: str) -> str:

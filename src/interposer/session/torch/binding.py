@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,7 +25,8 @@ class Binding:
         """Return the inputs of the network by name, with arrays in place of tensors.
 
         Raises:
-            BindingError: a value differs from one that the export has baked in, or a tensor cannot be read.
+            BindingError: a value differs from one that the export has baked in, a tensor cannot be read, or an
+                argument that the program changes in place shares memory with another one.
         """
         result = dict[str, Any]()
         for argument, value in zip(self._program.arguments, self.leaves, strict=True):
@@ -33,6 +34,10 @@ class Binding:
                 _check_baked(argument.value, value)
             else:
                 result[argument.name] = _input(argument.name, value)
+            if argument.name in self._program.strided_inputs:
+                _check_contiguous(argument.name, value)
+        for name in self._program.mutated_inputs:
+            _check_apart(name, result)
         return result
 
     def write_back(self, outputs: Mapping[str, Any]) -> None:
@@ -54,6 +59,39 @@ def _input(name: str, value: Any) -> Any:
     if value is None:
         raise BindingError(f"None was given for input {name!r}; the program was exported with a tensor")
     return value
+
+
+def _check_contiguous(name: str, value: Any) -> None:
+    """Raise `BindingError` if the memory of a tensor is not laid out as the program reads it by `as_strided`."""
+    if isinstance(value, torch.Tensor) and not (value.is_contiguous() and value.storage_offset() == 0):
+        raise BindingError(
+            f"the program reads the memory of its argument {name!r} by strides (as_strided); give a contiguous tensor, "
+            "such as x.clone(memory_format=torch.contiguous_format)"
+        )
+
+
+def _check_apart(name: str, inputs: Mapping[str, Any]) -> None:
+    """Raise `BindingError` if the input `name`, which the program changes, shares memory with another input."""
+    for other, value in inputs.items():
+        if other != name and _overlap(inputs[name], value):
+            raise BindingError(
+                f"the arguments {name!r} and {other!r} share memory, and the program changes {name!r} in place; "
+                "give a copy of one of them"
+            )
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    """Return True if two arrays share memory, or if that is too expensive to find out."""
+    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
+        return False
+    try:
+        return bool(np.shares_memory(a, b, max_work=_MOST_WORK))
+    except np.exceptions.TooHardError:
+        return True
+
+
+_MOST_WORK: Final = 100_000
+"""The number of steps after which NumPy stops searching for an element that two arrays share."""
 
 
 def _check_baked(known: Any, value: Any) -> None:
