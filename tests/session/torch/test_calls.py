@@ -101,6 +101,15 @@ def test_a_size_outside_of_its_range_is_refused(model: ip.Model) -> None:
     assert "is 65; the program allows 2 to 64" in str(caught.value)
 
 
+def test_a_size_that_is_no_multiple_as_the_program_requires_is_refused() -> None:
+    even = torch.export.Dim("pairs", max=20) * 2
+    module, other = twins(Halves())
+    model = ip.load(torch.export.export(module, (torch.ones(8, 4),), dynamic_shapes={"x": {0: even}}))
+    check_both(model, other, torch.randn(6, 4))
+    with pytest.raises(BindingError, match=r"^'x' has shape \[5, 4\]; expected \[2\*\w+, 4\]$"):
+        model(torch.ones(5, 4))
+
+
 def test_two_sizes_that_must_be_equal_are_checked() -> None:
     module, other = twins(Pair())
     sizes = {"x": {0: BATCH}, "y": {0: BATCH}}
@@ -144,6 +153,14 @@ class AddsToFirst(torch.nn.Module):
         """Return the sum of both."""
         x.add_(1)
         return x + y
+
+
+class Halves(torch.nn.Module):
+    """Splits an even number of rows into pairs."""
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        """Return the pairs."""
+        return x.view(x.shape[0] // 2, 2, -1)
 
 
 class Strided(torch.nn.Module):

@@ -15,7 +15,7 @@ from interposer.frontends.template import Shapes, Template, Values, check_names,
 from interposer.frontends.torch.graph import import_graph, is_functional, missing_operators, title_of
 from interposer.frontends.torch.package import pytree, torch
 from interposer.frontends.torch.registry import names
-from interposer.frontends.torch.sizes import bound_symbols, is_symbolic, number_of, shape_of
+from interposer.frontends.torch.sizes import bound_symbols, is_symbolic, number_of, shape_of, symbols_of
 from interposer.frontends.torch.sources import Fixed, Imported, Source, StateBuffer, UserInput, Weight
 from interposer.frontends.torch.tensors import data_type
 from interposer.ir.network import Network
@@ -384,9 +384,17 @@ def bound_sizes(program: Program, shapes: Shapes) -> dict[str, int]:
                 sizes[symbol] = size
     for name, shape in final.items():
         value = values.get(name)
-        if isinstance(value, torch.Tensor) and not TensorShape(shape_of(value, sizes)).accepts(TensorShape(shape)):
+        if isinstance(value, torch.Tensor) and not _accepts(value, sizes, TensorShape(shape)):
             raise InvalidArgumentError(f"shapes: {name!r} has shape {TensorShape(shape)}; expected {_declared(value)}")
     return sizes
+
+
+def _accepts(value: Any, sizes: Mapping[str, int], shape: TensorShape) -> bool:
+    """Return True if a tensor may have a shape; a size such as ``2*s0`` that is known determines the symbol."""
+    unsolved = (number_of(declared, sizes) is None and len(symbols_of(declared)) == 1 for declared in value.shape)
+    if any(missing and not isinstance(size, Dim) for missing, size in zip(unsolved, shape, strict=False)):
+        return False
+    return TensorShape(shape_of(value, sizes)).accepts(shape)
 
 
 def _declared(value: Any) -> str:
