@@ -85,7 +85,7 @@ def _overlap(a: Any, b: Any) -> bool:
     if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
         return False
     try:
-        return bool(np.shares_memory(a, b, max_work=_MOST_WORK))
+        return np.shares_memory(a, b, max_work=_MOST_WORK)  # type: ignore[arg-type] # the stub only knows -1 and 0
     except np.exceptions.TooHardError:
         return True
 
