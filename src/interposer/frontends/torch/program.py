@@ -190,7 +190,7 @@ def _mutated_inputs(signature: Any) -> dict[str, str]:
 def _strided_inputs(module: Any) -> Iterator[str]:
     """Yield the placeholders that `as_strided` reads, directly or through operators that may keep their strides."""
     for node in module.graph.nodes:
-        if getattr(node.target, "overloadpacket", None) in _STRIDED:
+        if getattr(getattr(node.target, "_schema", None), "name", "") in _STRIDED:
             base = node.args[0]
             while base.op == "call_function" and base.args and isinstance(base.args[0], torch.fx.Node):
                 base = base.args[0]
@@ -198,7 +198,7 @@ def _strided_inputs(module: Any) -> Iterator[str]:
                 yield base.name
 
 
-_STRIDED: Final = (torch.ops.aten.as_strided, torch.ops.aten.as_strided_copy, torch.ops.aten.as_strided_scatter)
+_STRIDED: Final = frozenset({"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"})
 
 
 def _mutation_name(name: str) -> str:
