@@ -50,7 +50,7 @@ def test_what_cannot_be_written_is_told_in_the_words_of_the_command_line(tmp_pat
     args = type("Args", (), {"network": network, "output": str(tmp_path / "y.onnx"), "format": None, "shape": [],
                              "opset": None, "inexact": False, "external_data": False, "signature": None,
                              "release": None, "stand_in": False, "weights": None, "inputs": [], "outputs": [],
-                             "subgraph": 0})  # fmt: skip
+                             "subgraph": 0, "trusted_key": []})  # fmt: skip
     with pytest.raises(Exception, match=r"layer 'layer' \(Activation\): .*--inexact writes it"):
         convert.execute(args)
     assert not (tmp_path / "y.onnx").exists()

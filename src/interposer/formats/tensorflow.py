@@ -21,7 +21,7 @@ _WORDS: Final = (b"node", b"library", b"versions", b"saved_model_schema_version"
 
 def is_saved_model(path: str | os.PathLike[str]) -> bool:
     """Return True if a path is the folder of a SavedModel."""
-    return any((Path(path) / name).is_file() for name in (BINARY, TEXT))
+    return any((Path(os.fsdecode(path)) / name).is_file() for name in (BINARY, TEXT))
 
 
 def missing(folder: Path) -> str:

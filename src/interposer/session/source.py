@@ -366,7 +366,8 @@ _ONLY_FOR: Final = {
 def _load(format: str, source: Any, reading: Reading) -> Network | Template:
     for argument, formats in _ONLY_FOR.items():
         if getattr(reading, argument) not in (None, False) and format not in formats:
-            names = " and ".join(_TITLES[item] for item in formats)
+            *others, last = (_TITLES[item] for item in formats)
+            names = f"{', '.join(others)} and {last}" if others else last
             raise InvalidArgumentError(f"{argument}= is for {names}; this is a model of format {format!r}")
     return _READERS[format](source, reading)
 
@@ -544,9 +545,9 @@ def _piece(source: str | os.PathLike[str] | bytes | bytearray | memoryview, star
 def _head(path: str | os.PathLike[str]) -> bytes:
     try:
         if os.path.isdir(path):
-            raise ParseError(missing(Path(path)), path=os.fspath(path))
+            raise ParseError(missing(Path(os.fsdecode(path))), path=os.fsdecode(path))
         check_regular(path)
         with open(path, "rb") as file:
             return file.read(_HEAD)
     except (OSError, ValueError) as error:
-        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=os.fspath(path)) from error
+        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=os.fsdecode(path)) from error

@@ -107,7 +107,8 @@ def test_a_format_without_signatures_refuses_one():
     text = b'graph "g" {\n %x = Input : float32[1]\n Output %x as "y"\n}'
     with pytest.raises(InvalidArgumentError) as caught:
         load(text, ["CpuRef"], signature="a")
-    assert str(caught.value) == "signature= is for TFLite files and TensorFlow models; this is a model of format 'text'"
+    names = "TFLite files, TensorFlow models and saved networks"
+    assert str(caught.value) == f"signature= is for {names}; this is a model of format 'text'"
     model = load(text, ["CpuRef"])
     assert model.signatures == {}
     with pytest.raises(InvalidArgumentError, match=r"the model has no signature 'a' \(it has: none\)"):
