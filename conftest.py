@@ -1,7 +1,8 @@
-"""Names for doctests: the examples of operators use NumPy, `interposer` and `interposer.ops` without imports."""
+"""Fixtures of all tests and doctests: names for the examples of operators, and no recorder that outlives its test."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -23,3 +24,15 @@ def _names_for_operators_examples(request: pytest.FixtureRequest, doctest_namesp
     doctest_namespace.update({"np": np}, **names)
     yield
     doctest_namespace.clear()
+
+
+@pytest.fixture(autouse=True)
+def _recorders_end_with_their_test() -> Iterator[None]:
+    """Stop the recorders that a test leaves active, such as the profiler of a runtime that is not closed yet.
+
+    While one is active, the profiling hooks of all backends stay enabled, which checks in other tests would see.
+    """
+    yield
+    module = sys.modules.get("interposer.profiling.recorder")
+    for recorder in tuple(module.active) if module else ():
+        recorder.stop()
