@@ -86,6 +86,7 @@ HOMES: dict[str, set[str]] = {
     "opentelemetry": {"profiling.telemetry", "serving.tracing"},
     "onnxruntime": {"backends.engines.onnxruntime"},
     "openvino": {"backends.engines.openvino"},
+    "orjson": {"serving.protocol.json_text"},
     "torch": {"backends.engines.torch", "frontends.torch", "session.torch"},
     "onnx": {"frontends.onnx", "session.onnx_backend", "writers.onnx"},
     "PIL": {"kernels.images", "session.images"},

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interposer.serving.protocol import InferRequest, InferResponse, RequestedOutput, ServingError
+from interposer.serving.protocol import InferRequest, InferResponse, RequestedOutput, ServingError, json_text
 from interposer.serving.protocol.http_messages import read_infer_request, write_response
 from interposer.serving.protocol.messages import OutputTensor
 from interposer.serving.protocol.tensors import from_bytes, from_contents, to_bytes
@@ -72,6 +72,65 @@ def test_a_tensor_of_json_numbers_is_read_and_written(datatype, is_nested):
         "id": "7",
         "outputs": [{"name": "y", "datatype": datatype, "shape": [2, 3], "data": array.reshape(-1).tolist()}],
     }
+
+
+NUMBERS = {
+    "BOOL": [True, False], "INT8": [-128, 127], "UINT8": [0, 255], "INT16": [-(1 << 15)], "UINT16": [(1 << 16) - 1],
+    "INT32": [-(1 << 31)], "UINT32": [(1 << 32) - 1], "INT64": [-(1 << 63), (1 << 63) - 1], "UINT64": [(1 << 64) - 1],
+    "FP32": [0.1, -0.0, 3.4028234663852886e38, 1e-45, 1 / 3, 16777216], "FP64": [0.1, 5e-324, 1.7e308, 1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("has_orjson", [True, False])
+@pytest.mark.parametrize("datatype", sorted(NUMBERS))
+def test_the_extreme_values_of_each_type_survive_json(monkeypatch, datatype, has_orjson):
+    if not has_orjson:
+        monkeypatch.setattr(json_text, "orjson", None)
+    elif json_text.orjson is None:
+        pytest.skip("the package orjson is not installed")
+    array = np.array(NUMBERS[datatype], TYPES[datatype])
+    [value] = read(tensor(datatype, [len(array)], array.tolist())).inputs
+    assert value.array.tobytes() == array.tobytes()
+    [text], _ = write_response(InferResponse("m", "1", (OutputTensor("y", datatype, array),)), False)
+    [again] = read(tensor(datatype, [len(array)], json.loads(text)["outputs"][0]["data"])).inputs
+    assert again.array.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"inputs": [], "id": "\\ud800"}',
+        '\ufeff{"inputs": [], "parameters": {"a": 1e400}}',
+        '{"inputs": [], "parameters": {"a": 123456789012345678901234567890}}',
+        '{"inputs": [{"name": "x", "shape": [1], "datatype": "FP64", "data": [123456789012345678901234567890]}]}',
+        '{"inputs": [{"name": "x", "shape": [1], "datatype": "UINT64", "data": [18446744073709551616]}]}',
+        '{"inputs": [{"name": "x", "shape": [1], "datatype": "INT8", "data": [-0]}]}',
+        '{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [-0]}]}',
+        '{"inputs": [{"name": "x", "shape": [1], "datatype": "FP64", "data": [1e400]}]}',
+        '{"inputs": [{"name": "x", "shape": [2, 2], "datatype": "UINT8", "data": [[1, 2], [3, 256]]}]}',
+        '{"inputs": [{"name": "x", "shape": [2, 2], "datatype": "UINT8", "data": [[1, 2], [true, 4]]}]}',
+        '{"inputs": [{"name": "x", "shape": [99999999999999999999], "datatype": "UINT8", "data": [1]}]}',
+        '{"inputs": [1,]}',
+        '{"inputs": [], "inputs": {}}',
+        "\ud800",
+    ],
+)
+def test_orjson_changes_neither_requests_nor_messages(monkeypatch, text):
+    def outcome() -> str:
+        try:
+            return repr(read_infer_request(text.encode("utf-8", "surrogatepass")))
+        except ServingError as error:
+            return str(error)
+
+    quick = outcome()
+    monkeypatch.setattr(json_text, "orjson", None)
+    assert quick.replace("1.2345678901234568e+29", "123456789012345678901234567890") == outcome()
+
+
+def test_an_answer_with_half_of_a_surrogate_pair_is_written():
+    item = OutputTensor("y", "BYTES", np.array(["\ud800", "ü"], object))
+    [text], _ = write_response(InferResponse("m", "1", (item,)), False)
+    assert json.loads(text)["outputs"][0]["data"] == ["\ud800", "ü"]
 
 
 def test_strings_are_read_and_written_in_both_forms():

@@ -85,8 +85,8 @@ def test_a_sequence_begins_and_ends():
         assert await refused(7, 1.0) == f"sequence 7 {text}"
         await asyncio.sleep(0.6)
         assert await refused(8, 1.0) == f"sequence 8 {text}"
-        for wrong in (0, "", 1.5, True):
-            assert "sequence_id must be a number other than 0, or a text" in await refused(wrong, 1.0)
+        for wrong in (0, "", 1.5, True, 1 << 64, -(1 << 63) - 1, "s" * 129):
+            assert "sequence_id must be a whole number of 64 bits other than 0, or a text" in await refused(wrong, 1.0)
 
     asyncio.run(main())
 

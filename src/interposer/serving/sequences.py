@@ -132,10 +132,12 @@ class Sequences(Runner):
 
 def _id_of(parameters: Parameters) -> _Id:
     value = parameters.get("sequence_id", 0)
-    if isinstance(value, bool | float) or value in (0, "") or len(str(value)) > 128:
+    is_large = not -(1 << 63) <= value < 1 << 64 if isinstance(value, int) else len(str(value)) > 128
+    if isinstance(value, bool | float) or value in (0, "") or is_large:
         raise ServingError(
             Status.INVALID,
-            "the model has states, so the parameter sequence_id must be a number other than 0, or a text",
+            "the model has states, so the parameter sequence_id must be a whole number of 64 bits other than 0, or a "
+            "text of at most 128 characters",
         )
     return value
 

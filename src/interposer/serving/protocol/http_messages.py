@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NoReturn, Protocol
+from contextlib import suppress
+from typing import Any, Final, Protocol
 
 from interposer.core.types import Array
 from interposer.serving.protocol.datatypes import data_type
 from interposer.serving.protocol.errors import ServingError, Status
+from interposer.serving.protocol.json_text import json_bytes, object_of, quick_object_of
 from interposer.serving.protocol.messages import (
     InferRequest,
     InferResponse,
@@ -23,7 +24,6 @@ __all__ = [
     "Regions",
     "checked_parameters",
     "no_shared_memory",
-    "object_of",
     "read_infer_request",
     "requested_output",
     "write_response",
@@ -57,10 +57,18 @@ def read_infer_request(body: bytes, header_length: int | None = None, regions: R
         raise ServingError(
             Status.INVALID, f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes"
         )
-    view = memoryview(body)
-    head = object_of(body if header_length is None else body[:header_length])
+    text = body if header_length is None else body[:header_length]
+    rest = memoryview(body)[len(text) :]
+    head = quick_object_of(text)
+    if head is not None:
+        with suppress(ServingError):  # a request that is refused is read again, for a message with all of its digits
+            return _request_of(head, rest, regions)
+    return _request_of(object_of(text), rest, regions)
+
+
+def _request_of(head: Mapping[str, Any], tail: memoryview, regions: Regions | None) -> InferRequest:
     items = _objects("inputs", head.get("inputs", []))
-    rest = _Rest(view[len(view) if header_length is None else header_length :])
+    rest = _Rest(tail)
     inputs = tuple(_input(item, rest, regions) for item in items)
     rest.check_end()
     return InferRequest(
@@ -69,26 +77,6 @@ def read_infer_request(body: bytes, header_length: int | None = None, regions: R
         id=_text("id", head.get("id") or ""),
         parameters=checked_parameters("the request", head.get("parameters")),
     )
-
-
-def object_of(data: bytes) -> dict[str, Any]:
-    """Return the JSON object in these bytes; raise `ServingError` if they are not one."""
-    try:
-        result = json.loads(data, parse_constant=_no_constant)
-    except ServingError:
-        raise
-    except RecursionError:
-        raise ServingError(Status.INVALID, "the request has too many nested lists") from None
-    except (ValueError, MemoryError) as error:  # JSON errors, wrong UTF-8, integers of thousands of digits
-        text = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
-        raise ServingError(Status.INVALID, f"the request is not JSON{text}") from None
-    if not isinstance(result, dict):
-        raise ServingError(Status.INVALID, "the request is not a JSON object")
-    return result
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ServingError(Status.INVALID, f"the request has {name}, which JSON does not have; send it as binary data")
 
 
 class _Rest:
@@ -226,7 +214,7 @@ def write_response(response: InferResponse, binary: bool) -> tuple[list[bytes], 
         head["id"] = response.id
     if response.parameters:
         head["parameters"] = response.parameters
-    text = json.dumps(head, separators=(",", ":")).encode()
+    text = json_bytes(head)
     return [text, *tails], len(text) if tails else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
@@ -129,7 +130,7 @@ def _flattened(name: str, shape: tuple[int, ...], data: list[Any]) -> list[Any]:
         if level >= len(shape) - 1 or len(flat) != math.prod(shape[: level + 1]):
             raise _refused(name, f"has lists that do not have the shape {list(shape)}")
         size = shape[level + 1]
-        if not all(type(item) is list and len(item) == size for item in flat):
+        if set(map(type, flat)) != {list} or set(map(len, flat)) != {size}:
             raise _refused(name, f"has lists that do not have the shape {list(shape)}")
         flat = list(chain.from_iterable(flat))
         level += 1
@@ -154,6 +155,9 @@ def _filled(name: str, datatype: str, flat: Sequence[Any], shape: tuple[int, ...
 
 def _integers(name: str, datatype: str, flat: Sequence[Any], shape: tuple[int, ...]) -> Array:
     dtype = data_type(datatype)
+    if dtype is DataType.UINT8:
+        with suppress(ValueError):  # an integer below 0 or above 255
+            return np.frombuffer(bytes(flat), np.uint8).reshape(shape)
     low, high = range_of(dtype)
     try:
         wide = np.array(flat, np.uint64 if dtype is DataType.UINT64 else np.int64)
@@ -222,8 +226,8 @@ def to_bytes(array: Array) -> bytes:
     return b"".join(parts)
 
 
-def to_json(name: str, datatype: str, array: Array) -> list[Any]:
-    """Return the elements as a flat list of Python objects that JSON can express.
+def to_json(name: str, datatype: str, array: Array) -> Array | list[Any]:
+    """Return the elements in row-major order: numbers and truth values as an array with one dimension, texts as a list.
 
     Raises:
         ServingError: JSON cannot express the data type or an element, and the client has to ask for binary data.
@@ -233,5 +237,5 @@ def to_json(name: str, datatype: str, array: Array) -> list[Any]:
         raise ServingError(Status.INVALID, f"output {name!r} is {datatype}, which JSON cannot express; {ask}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ServingError(Status.INVALID, f"output {name!r} has infinities or NaN, which JSON cannot express; {ask}")
-    flat: list[Any] = array.reshape(-1).tolist()
-    return flat
+    flat: Array = array.reshape(-1)
+    return flat.tolist() if array.dtype.kind == "O" else flat
