@@ -162,6 +162,21 @@ def test_other_methods_have_status_codes_too(stub):
     assert caught.value.code().name == "PERMISSION_DENIED"
 
 
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        ("TraceSetting", "this server has no trace settings; "),
+        ("LogSettings", "this server has no log settings that clients can read or change; "),
+        ("CudaSharedMemoryRegister", "this server has no shared memory of CUDA; "),
+    ],
+)
+def test_an_extension_that_is_not_offered_is_named(stub, method, text):
+    with pytest.raises(grpc.RpcError) as caught:
+        stub._channel.unary_unary(f"/inference.GRPCInferenceService/{method}")(b"")
+    assert caught.value.code().name == "UNIMPLEMENTED"
+    assert caught.value.details().startswith(text)
+
+
 def test_a_message_that_is_too_large_is_refused(stub):
     with pytest.raises(grpc.RpcError) as caught:
         stub.call("ModelInfer", stub.request(array=np.zeros((100_000, 4), np.float32)))

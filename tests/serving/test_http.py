@@ -134,6 +134,70 @@ def test_compressed_bodies_are_read(client, encoding):
 
 
 @pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [
+        ("gzip", "gzip"),
+        ("deflate", "deflate"),
+        ("deflate;q=0.9, gzip;q=0.5", "deflate"),
+        ("br, *;q=0.1", "gzip"),
+        ("GZIP ; q=1.0", "gzip"),
+        ("identity;q=0.5, gzip", "gzip"),
+        ("identity, gzip;q=0.5", None),
+        ("gzip;q=0, deflate;q=0.000", None),
+        ("gzip;q=-1", None),
+        ("gzip;level=3", None),
+        ("br", None),
+        (",;,", None),
+    ],
+)
+@pytest.mark.parametrize("is_binary", [True, False])
+def test_an_answer_is_compressed_if_the_client_accepts_that(client, accepted, encoding, is_binary):
+    rows = np.arange(400).reshape(100, 4)
+    parameters = {"binary_data_output": is_binary}
+    answer = client.post(INFER, infer_body(rows=rows, parameters=parameters), Accept_Encoding=accepted)
+    assert answer.headers.get("content-encoding") == encoding
+    assert int(answer.headers["content-length"]) == len(answer.body)
+    unpack = {"gzip": gzip.decompress, "deflate": zlib.decompress, None: bytes}[encoding]
+    body = unpack(answer.body)
+    if not is_binary:
+        assert json.loads(body)["outputs"][0]["data"] == list(range(0, 800, 2))
+        return
+    length = int(answer.headers["inference-header-content-length"])
+    assert json.loads(body[:length])["outputs"][0]["parameters"] == {"binary_data_size": 1600}
+    assert body[length:] == (2 * rows).astype(np.float32).tobytes()
+
+
+def test_a_small_answer_is_not_compressed(client):
+    answer = client.post(INFER, infer_body(), Accept_Encoding="gzip")
+    assert "content-encoding" not in answer.headers
+    assert answer.json["outputs"][0]["data"] == [2, 4, 6, 8]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "text"),
+    [
+        ("GET", "/v2/trace/setting", "this server has no trace settings; "),
+        ("POST", "/v2/trace/setting", "this server has no trace settings; "),
+        ("GET", "/v2/models/two/trace/setting", "this server has no trace settings; "),
+        ("GET", "/v2/logging", "this server has no log settings that clients can read or change; "),
+        ("POST", "/v2/logging", "this server has no log settings that clients can read or change; "),
+        ("POST", "/v2/cudasharedmemory/region/r/register", "this server has no shared memory of CUDA; "),
+    ],
+)
+def test_an_extension_that_is_not_offered_is_named(client, method, path, text):
+    answer = client.send(method, path, {} if method == "POST" else None)
+    assert answer.status == 501
+    assert answer.json["error"].startswith(text)
+
+
+def test_there_are_no_cuda_regions_to_show_or_to_forget(client):
+    for path in ("/v2/cudasharedmemory/status", "/v2/cudasharedmemory/region/r/status"):
+        assert client.get(path).json == []
+    for path in ("/v2/cudasharedmemory/unregister", "/v2/cudasharedmemory/region/r/unregister"):
+        assert client.post(path).json == {}
+
+
+@pytest.mark.parametrize(
     ("method", "path", "body", "headers", "status", "text"),
     [
         ("POST", "/v2/models/none/infer", {}, {}, 404, "unknown model 'none'"),

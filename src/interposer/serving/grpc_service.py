@@ -11,6 +11,7 @@ from interposer.core.errors import ConfigError, MissingDependencyError
 from interposer.serving.core import Core
 from interposer.serving.listen import Listen
 from interposer.serving.protocol.errors import ServingError, as_serving_error
+from interposer.serving.protocol.extensions import ABSENT_METHODS, EMPTY_METHODS
 from interposer.serving.protocol.grpc_messages import (
     Message,
     infer_response,
@@ -72,7 +73,11 @@ def _credentials(grpc: Any, listen: Listen) -> Any:
 
 def _handlers(grpc: Any, core: Core) -> dict[str, Any]:
     service = _Service(grpc, core)
-    result = {}
+    result: dict[str, Any] = {}
+    for name, sentence in ABSENT_METHODS.items():
+        result[name] = grpc.unary_unary_rpc_method_handler(_absent(grpc, sentence))
+    for name in EMPTY_METHODS:
+        result[name] = grpc.unary_unary_rpc_method_handler(_empty)
     for name, (request, response) in methods().items():
         codec = {"request_deserializer": request.FromString, "response_serializer": response.SerializeToString}
         if name == "ModelStreamInfer":
@@ -80,6 +85,20 @@ def _handlers(grpc: Any, core: Core) -> dict[str, Any]:
         else:
             result[name] = grpc.unary_unary_rpc_method_handler(service.answering(name), **codec)
     return result
+
+
+def _absent(grpc: Any, sentence: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
+    """Return the handler of a method that is not implemented. Messages are bytes, as nothing is read."""
+
+    async def handler(request: bytes, context: Any) -> bytes:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, sentence)
+        return b""
+
+    return handler
+
+
+async def _empty(request: bytes, context: Any) -> bytes:
+    return b""
 
 
 class _Service:

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from interposer.core.errors import MissingDependencyError
 from interposer.serving.bodies import Receive, headers_of, read_body, whole_header
 from interposer.serving.core import Call, Core
+from interposer.serving.encodings import accepted_encoding, compressed
 from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
-from interposer.serving.protocol.http_messages import object_of, read_infer_request, write_response
+from interposer.serving.protocol.extensions import NO_CUDA, NO_LOGS, NO_TRACES
+from interposer.serving.protocol.http_messages import read_infer_request, write_response
+from interposer.serving.protocol.json_text import object_of
 from interposer.serving.protocol.messages import InferRequest
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ _log: Final = logging.getLogger("interposer.serving")
 _LENGTH: Final = "Inference-Header-Content-Length"
 _LARGE: Final = 1 << 18
 """Bytes of JSON from which on it is read and written in another thread, so that the event loop can go on."""
+_COMPRESSED: Final = 1 << 10
+"""Bytes of an answer from which on it is compressed, if the client accepts that."""
 _SMALL_BODY: Final = 1 << 20
 """The largest body of a request that is no inference."""
 _SECONDS: Final = 10.0
@@ -128,6 +133,12 @@ class _Infer:
         headers = [(b"content-type", b"application/json" if length is None else b"application/octet-stream")]
         if length is not None:
             headers.append((_LENGTH.lower().encode(), str(length).encode()))
+        encoding = accepted_encoding(headers_of(scope).get("accept-encoding", ""))
+        size = sum(map(len, parts))
+        if encoding is not None and size >= _COMPRESSED:
+            headers += [(b"content-encoding", encoding.encode()), (b"vary", b"accept-encoding")]
+            is_large = size >= _LARGE
+            parts = [await asyncio.to_thread(compressed, parts, encoding) if is_large else compressed(parts, encoding)]
         await _send(send, 200, headers, parts)
 
     async def _answered(self, scope: Scope, receive: Receive) -> tuple[list[bytes], int | None]:
@@ -184,6 +195,7 @@ class _Api:
             *([("GET", "/metrics", self.metrics)] if metrics else []),
             ("GET", "/", self.page),
             ("GET", "/v2", self.server),
+            ("GET", "/v2/", self.server),
             ("GET", "/v2/health/live", self.live),
             ("GET", "/v2/health/ready", self.ready),
             ("GET", "/v2/models/stats", self.statistics),
@@ -196,7 +208,14 @@ class _Api:
             ("POST", "/v2/systemsharedmemory/region/{region}/register", self.register),
             ("POST", "/v2/systemsharedmemory/region/{region}/unregister", self.unregister),
             ("GET", "/v2/cudasharedmemory/status", self.no_regions),
+            ("GET", "/v2/cudasharedmemory/region/{region}/status", self.no_regions),
+            ("POST", "/v2/cudasharedmemory/unregister", self.nothing),
+            ("POST", "/v2/cudasharedmemory/region/{region}/unregister", self.nothing),
+            ("POST", "/v2/cudasharedmemory/region/{region}/register", _absent(NO_CUDA)),
         ]
+        for path in ("/v2/trace/setting", "/v2/models/{model}/trace/setting"):
+            routes += [(method, path, _absent(NO_TRACES)) for method in ("GET", "POST")]
+        routes += [(method, "/v2/logging", _absent(NO_LOGS)) for method in ("GET", "POST")]
         for path in _MODEL:
             routes += [
                 ("GET", path, self.model),
@@ -252,6 +271,10 @@ class _Api:
     async def no_regions(self, request: Any) -> Any:
         return answer([])
 
+    async def nothing(self, request: Any) -> Any:
+        await self._body(request)
+        return answer({})
+
     async def register(self, request: Any) -> Any:
         self._check_memory(request)
         fields = await self._body(request)
@@ -287,6 +310,15 @@ class _Api:
 
     def _check_memory(self, request: Any) -> None:
         self.core.check_shared_memory(request.headers.get("authorization", ""))
+
+
+def _absent(sentence: str) -> Handler:
+    """Return the handler of an extension of the protocol that the server does not offer."""
+
+    async def handler(request: Any) -> Any:
+        raise ServingError(Status.UNIMPLEMENTED, sentence)
+
+    return handler
 
 
 def _name(request: Any) -> tuple[str, str]:
