@@ -135,3 +135,80 @@ def test_flatten_multiplies_dimensions_that_have_no_name(axis):
     (z,) = model.run({"x": x, "y": x})
     expected = (2 * x).reshape(int(np.prod(x.shape[:axis])), -1)
     np.testing.assert_array_equal(z, expected)
+
+
+def measured(rank, nodes, constants=(), opset=13):
+    """A model whose tensor x of this rank has dimensions without names, which depend on data: counts of nonzeros."""
+    before = []
+    for axis in range(rank):
+        sizes = [-1 if i == axis else 1 for i in range(rank)]
+        before += [
+            helper.make_node("NonZero", [f"m{axis}"], [f"n{axis}"]),
+            helper.make_node("Cast", [f"n{axis}"], [f"c{axis}"], to=1),
+            helper.make_node("Constant", [], [f"s{axis}"], value_ints=sizes),
+            helper.make_node("Reshape", [f"c{axis}", f"s{axis}"], [f"r{axis}"]),
+        ]
+    before.append(helper.make_node("Sum", [f"r{axis}" for axis in range(rank)], ["x"]))
+    graph = helper.make_graph(
+        [*before, *nodes],
+        "g",
+        [helper.make_tensor_value_info(f"m{axis}", 1, [9]) for axis in range(rank)],
+        [helper.make_tensor_value_info("x", 1, None), helper.make_tensor_value_info("y", 1, None)],
+        [onnx.numpy_helper.from_array(np.array(array), name) for name, array in dict(constants).items()],
+    )
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def shape_arithmetic(*nodes):
+    return [helper.make_node("Shape", ["x"], ["s"]), *nodes, helper.make_node("Reshape", ["x", "t"], ["y"])]
+
+
+MEASURED = [
+    ("squeeze 0", [helper.make_node("Squeeze", ["x", "k"], ["y"])], [0], (1, 3, 1), (3, 1)),
+    ("squeeze 1", [helper.make_node("Squeeze", ["x", "k"], ["y"])], [1], (1, 1, 3), (1, 3)),
+    ("squeeze two", [helper.make_node("Squeeze", ["x", "k"], ["y"])], [0, 2], (1, 3, 1, 2), (3, 2)),
+    ("unsqueeze 0", [helper.make_node("Unsqueeze", ["x", "k"], ["y"])], [0], (3, 1), (1, 3, 1)),
+    ("unsqueeze two", [helper.make_node("Unsqueeze", ["x", "k"], ["y"])], [0, 2], (3, 2), (1, 3, 1, 2)),
+    ("turned", shape_arithmetic(helper.make_node("Gather", ["s", "k"], ["t"])), [1, 0], (3, 2), (2, 3)),
+    ("scaled", shape_arithmetic(helper.make_node("Div", ["s", "k"], ["t"])), [1, 1], (3, 4), (3, 4)),
+    ("zero and rest", [helper.make_node("Reshape", ["x", "k"], ["y"])], [0, -1], (3, 2, 4), (3, 8)),
+    ("rest and zero", [helper.make_node("Reshape", ["x", "k"], ["y"])], [-1, 0], (3, 2), (3, 2)),
+    ("flatten 1", [helper.make_node("Flatten", ["x"], ["y"], axis=1)], [], (3, 2, 4), (3, 8)),
+    ("flatten 2", [helper.make_node("Flatten", ["x"], ["y"], axis=2)], [], (3, 2, 1), (6, 1)),
+    (
+        "expand",
+        [helper.make_node("ExpandDims", ["x", "k"], ["y"], domain="com.microsoft")],
+        np.int32(1),
+        (3, 2),
+        (3, 1, 2),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "nodes", "k", "sizes", "expected"), MEASURED, ids=[case[0] for case in MEASURED])
+def test_dimensions_without_names_are_not_taken_for_each_other(name, nodes, k, sizes, expected):
+    constants = {"k": np.asarray(k, np.int64 if isinstance(k, list) else None)}
+    value = ip.load(measured(len(sizes), nodes, constants).SerializeToString())
+    masks = [np.arange(9) < count for count in sizes]
+    x, y = value.run({f"m{axis}": mask.astype(np.float32) for axis, mask in enumerate(masks)})
+    assert (x.shape, y.shape) == (sizes, expected)
+    np.testing.assert_array_equal(y, x.reshape(expected))
+
+
+@pytest.mark.parametrize("axis", range(4))
+def test_an_old_softmax_of_dimensions_without_names_flattens_and_restores_them(axis):
+    value = ip.load(measured(4, [helper.make_node("Softmax", ["x"], ["y"], axis=axis)], opset=11).SerializeToString())
+    masks = [np.arange(9) < count for count in (3, 2, 1, 4)]
+    x, y = value.run({f"m{axis}": mask.astype(np.float32) for axis, mask in enumerate(masks)})
+    axes = tuple(range(axis, 4))
+    powers = np.exp(x - x.max(axes, keepdims=True))
+    np.testing.assert_allclose(y, powers / powers.sum(axes, keepdims=True), 1e-5)
+
+
+def test_squeezing_an_axis_whose_size_is_not_one_is_an_error():
+    nodes = [helper.make_node("Squeeze", ["x", "k"], ["y"])]
+    value = ip.load(measured(3, nodes, {"k": np.array([1])}).SerializeToString(), backends=["CpuRef"])
+    masks = {f"m{axis}": np.ones(9, np.float32) for axis in range(3)}
+    with pytest.raises(InterposerError, match=r"an input of shape \[9, 9, 9\] cannot be reshaped to \(0, 1, 0\)"):
+        value.run(masks)

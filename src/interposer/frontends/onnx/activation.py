@@ -9,7 +9,7 @@ from interposer.core.errors import ParseError
 from interposer.core.types import DataType
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, operator
-from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
+from interposer.frontends.onnx.shaping import checked_axis, final_reshape_like, product, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
 from interposer.ops.elementwise import Maximum, Minimum, Multiplication, Prelu
@@ -151,8 +151,8 @@ def _flat_softmax(op: type[Softmax | LogSoftmax | Hardmax]) -> Converter:
         axis = checked_axis(node.integer("axis", 1), len(shape)) if len(shape) > 1 else 0
         if all(dim == 1 for dim in shape[axis + 1 :]):
             return node.add(op(axis=axis), x)
-        flat = reshaped(node, x, [*shape[:axis], math.prod(shape[axis:])])
-        return final_reshape(node, node.step(op(axis=-1), flat), shape)
+        flat = reshaped(node, x, [*shape[:axis], product(shape[axis:])], axis)
+        return final_reshape_like(node, node.step(op(axis=-1), flat), x)
 
     return convert
 

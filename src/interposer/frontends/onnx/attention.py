@@ -9,7 +9,7 @@ from interposer.core.errors import ParseError
 from interposer.core.schema import Op
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import final_reshape, reshaped
+from interposer.frontends.onnx.shaping import final_reshape_like, reshaped
 from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
@@ -120,14 +120,14 @@ def convolved_with_state(node: Node, x: Value, past: Value | None, dilation: int
     channels, size = weights.known.shape[0], node.known(weights.known.shape[2], "kernel's size")
     before = (size - 1) * dilation
     whole = node.step(Concat(2), past, x) if past is not None else node.step(Pad(((0, 0), (0, 0), (before, 0))), x)
-    image = reshaped(node, whole, [whole.known.shape[0], channels, 1, whole.known.shape[2]])
+    image = reshaped(node, whole, [whole.known.shape[0], channels, 1, whole.known.shape[2]], 2)
     kernels = node.step(Transpose((1, 2, 3, 0)), reshaped(node, weights, [channels, 1, 1, size]))
     convolved = node.step(DepthwiseConvolution2d(dilation_x=dilation), image, kernels, node.optional(2))
     if activation == "none":
-        result = final_reshape(node, convolved, x.known.shape)
+        result = final_reshape_like(node, convolved, x)
     else:
         swish = Activation(ActivationFunction.SWISH, 1.0)
-        result = node.add(swish, reshaped(node, convolved, x.known.shape))
+        result = node.add(swish, final_reshape_like(node, convolved, x))
     return [result, node.step(_last(before), whole)]
 
 

@@ -17,7 +17,7 @@ from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.onnx.rearrange import gather_nd, padded
 from interposer.frontends.onnx.recurrent import lstm
 from interposer.frontends.onnx.reshape import number_range
-from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
+from interposer.frontends.onnx.shaping import checked_axis, inserted_axes, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Softmax
 from interposer.ops.elementwise import (
@@ -58,7 +58,7 @@ def expand_dims(node: Node) -> Value:
     """Convert ExpandDims: insert a dimension of 1; the axis must be constant."""
     shape, axis = list(node.info(0).shape), int(node.array_scalar(1, "axis"))
     place = checked_axis(axis, len(shape) + 1)
-    return final_reshape(node, node.value(0), [*shape[:place], 1, *shape[place:]])
+    return inserted_axes(node, node.value(0), [place])
 
 
 @operator("UnfoldTensor", domain=MICROSOFT)

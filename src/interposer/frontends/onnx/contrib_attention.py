@@ -251,7 +251,7 @@ def _parts(node: Node, x: Value, count: int) -> list[Value]:
     if differ(number, count) or differ(heads, node.integer("num_heads")):
         expected = f"(batch, length, {node.integer('num_heads')}, {count}, size)"
         raise ParseError(f"a packed operand has shape {x.known.shape}; expected {expected}")
-    return [reshaped(node, part, [batch, length, heads * size]) for part in pieces(node, x, (1,) * count, 3)]
+    return [reshaped(node, part, [batch, length, heads * size], 2) for part in pieces(node, x, (1,) * count, 3)]
 
 
 def _biased(node: Node, operands: Operands, bias: Value | None) -> Operands:

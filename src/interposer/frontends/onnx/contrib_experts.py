@@ -10,7 +10,7 @@ from interposer.core.types import differ
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.shaping import final_reshape, reshaped
+from interposer.frontends.onnx.shaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Softmax
 from interposer.ops.choice import TopK
@@ -49,7 +49,7 @@ def mixture_of_experts(node: Node) -> Value:
     results = _layer(node, _activated(node, first), 4)
     shares = reshaped(node, node.step(Transpose((1, 0)), _shares(node, router)), [router.known.shape[1], -1, 1])
     total = node.step(Reduce((0,)), node.step(Multiplication(), results, shares))
-    return final_reshape(node, total, x.known.shape)
+    return final_reshape_like(node, total, x)
 
 
 def _layer(node: Node, x: Value, index: int) -> Value:

@@ -12,7 +12,7 @@ from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
 from interposer.frontends.onnx.quantization import as_type
-from interposer.frontends.onnx.shaping import final_reshape, reshaped
+from interposer.frontends.onnx.shaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.elementwise import Addition, ElementwiseUnary, Maximum, Multiplication, UnaryOperation
@@ -49,10 +49,10 @@ def gated_rms_norm(node: Node) -> Value:
     shape, size = x.known.shape, node.known(scale.known.num_elements, "scale's size")
     if not shape or scale.known.rank != 1 or not size or shape[-1] % size:
         raise ParseError(f"its scale has shape {scale.known.shape}, and its input {shape}; expected a part of a row")
-    parts = reshaped(node, as_type(node, x, _FLOAT), [*shape[:-1], shape[-1] // size, size])
+    parts = reshaped(node, as_type(node, x, _FLOAT), [*shape[:-1], shape[-1] // size, size], len(shape) - 1)
     result = _normalized(node, parts, node.number("epsilon", 1e-5), as_type(node, scale, _FLOAT))
     gates = node.step(_GATES[name], as_type(node, gate, _FLOAT))
-    gated = node.step(Multiplication(), reshaped(node, result, shape), gates)
+    gated = node.step(Multiplication(), final_reshape_like(node, result, x), gates)
     return as_type(node, gated, x.known.dtype)
 
 
@@ -68,7 +68,7 @@ def _branches(node: Node, index: int) -> Value:
     if count < 0 or len(shape) < (1 if count else 2) or (count and shape[-1] % count):
         raise ParseError(f"its input number {index} has shape {shape}, and num_branches is {count}")
     wide = as_type(node, value, _FLOAT)
-    return reshaped(node, wide, [*shape[:-1], count, shape[-1] // count]) if count else wide
+    return reshaped(node, wide, [*shape[:-1], count, shape[-1] // count], len(shape) - 1) if count else wide
 
 
 def _gates(node: Node, index: int, streams: Value) -> Value:
@@ -82,7 +82,7 @@ def _gates(node: Node, index: int, streams: Value) -> Value:
             f"its input number {index} has shape {gates.known.shape}; expected gates for {branches} branches"
         )
     single = not differ(gates.known.shape[-1], branches)
-    return reshaped(node, gates, [*gates.known.shape[:-1], branches, 1 if single else features])
+    return reshaped(node, gates, [*gates.known.shape[:-1], branches, 1 if single else features], rank - 2)
 
 
 @operator("HyperConnectionPreMix", domain=MICROSOFT)
@@ -101,12 +101,14 @@ def hyper_connection_after(node: Node) -> Value:
     """Convert HyperConnectionPostMix: the branches, perhaps mixed by a matrix, plus a gated tensor."""
     streams, block = _branches(node, 0), as_type(node, node.value(1), _FLOAT)
     *axes, features = block.known.shape
-    added = node.step(Multiplication(), _gates(node, 2, streams), reshaped(node, block, [*axes, 1, features]))
+    added = node.step(
+        Multiplication(), _gates(node, 2, streams), reshaped(node, block, [*axes, 1, features], len(axes))
+    )
     mix = node.optional(3)
     if mix is not None:
         streams = node.step(BatchMatMul(transpose_x=True), as_type(node, mix, _FLOAT), streams)
     total = as_type(node, node.step(Addition(), streams, added), node.info(0).dtype)
-    return final_reshape(node, total, node.info(0).shape)
+    return final_reshape_like(node, total, node.value(0))
 
 
 @operator("EngramGate", domain=MICROSOFT)
@@ -133,7 +135,7 @@ def engram_gate(node: Node) -> Sequence[Value]:
     signed = node.step(Multiplication(), node.step(ElementwiseUnary(UnaryOperation.SIGN), dot), root)
     batch, length, hidden = value.known.shape
     gated = node.step(
-        Multiplication(), node.step(_GATES["sigmoid"], signed), reshaped(node, value, [batch, length, 1, hidden])
+        Multiplication(), node.step(_GATES["sigmoid"], signed), reshaped(node, value, [batch, length, 1, hidden], 2)
     )
     results = [as_type(node, gated, dtype)]
     if node.wants(1):

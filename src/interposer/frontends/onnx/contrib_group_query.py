@@ -324,7 +324,7 @@ class _Store(NamedTuple):
         low = node.step(ElementwiseBinary(BinaryOperation.BITWISE_AND), x, node.scalar_like(15, x))
         high = node.step(ElementwiseBinary(BinaryOperation.SHIFT_RIGHT), x, node.scalar_like(4, x))
         pairs = node.step(Stack(axis=-1), low, high)
-        whole = node.step(Cast(dtype), reshaped(node, pairs, [*x.known.shape[:3], 2 * x.known.shape[3]]))
+        whole = node.step(Cast(dtype), reshaped(node, pairs, [*x.known.shape[:3], 2 * x.known.shape[3]], 3))
         centered = node.step(Subtraction(), whole, node.scalar_like(8, whole))
         return node.step(Multiplication(), centered, self.scale)
 
@@ -333,8 +333,10 @@ class _Store(NamedTuple):
         node, size = self.node, self.node.known(x.known.shape[3], "size of a head")
         if size % 2:
             raise ParseError(f"its heads have {size} elements, which are not pairs in the bytes of its caches")
-        pairs = reshaped(node, x, [*x.known.shape[:3], size // 2, 2])
-        low, high = (reshaped(node, part, [*x.known.shape[:3], size // 2]) for part in pieces(node, pairs, (1, 1), 4))
+        pairs = reshaped(node, x, [*x.known.shape[:3], size // 2, 2], 3)
+        low, high = (
+            reshaped(node, part, [*x.known.shape[:3], size // 2], 3) for part in pieces(node, pairs, (1, 1), 4)
+        )
         shifted = node.step(ElementwiseBinary(BinaryOperation.SHIFT_LEFT), high, node.scalar_like(4, high))
         return node.step(ElementwiseBinary(BinaryOperation.BITWISE_OR), low, shifted)
 

@@ -43,15 +43,15 @@ def by_heads(node: Node, x: Value, heads: int) -> Value:
         raise ParseError(f"a tensor of shape {x.known.shape} cannot be divided among {heads} heads")
     size = width // heads
     if length == 1:
-        return reshaped(node, x, [batch, heads, 1, size])
-    return node.step(Transpose(_HEADS_FIRST), reshaped(node, x, [batch, length, heads, size]))
+        return reshaped(node, x, [batch, heads, 1, size], 1)
+    return node.step(Transpose(_HEADS_FIRST), reshaped(node, x, [batch, length, heads, size], 2))
 
 
 def merged_heads(node: Node, x: Value) -> Value:
     """Return a tensor (batch, heads, length, size) as (batch, length, heads * size), the node's own result."""
     batch, heads, length, size = x.known.shape
     rows = x if length == 1 else node.step(Transpose(_HEADS_FIRST), x)
-    return final_reshape(node, rows, [batch, length, heads * size])
+    return final_reshape(node, rows, [batch, length, heads * size], 2)
 
 
 def _sequence_of(x: Value) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from interposer.core.errors import ParseError
@@ -11,7 +10,7 @@ from interposer.frontends.onnx.attention import UPDATE_RULES, convolved_with_sta
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.shaping import final_reshape, reshaped
+from interposer.frontends.onnx.shaping import final_reshape, product, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.elementwise import Addition, Multiplication
@@ -44,9 +43,9 @@ def _repeated(node: Node, query: Value, heads: int, groups: int) -> Value:
     if query.known.rank != 3 or query.known.shape[2] % heads or groups % heads:
         raise ParseError(f"its query has shape {query.known.shape} for {heads} heads, which serve {groups} of the key")
     batch, steps, width = query.known.shape
-    single = reshaped(node, query, [batch, steps, heads, 1, width // heads])
+    single = reshaped(node, query, [batch, steps, heads, 1, width // heads], 2)
     return reshaped(
-        node, node.step(Tile((1, 1, 1, groups // heads, 1)), single), [batch, steps, groups * width // heads]
+        node, node.step(Tile((1, 1, 1, groups // heads, 1)), single), [batch, steps, groups * width // heads], 2
     )
 
 
@@ -68,13 +67,13 @@ def contrib_causal_convolution(node: Node) -> Sequence[Value]:
 
 def _channels_first(node: Node, x: Value) -> Value:
     """Return a tensor (batch, steps, ...) as (batch, channels, steps)."""
-    flat = reshaped(node, x, [*x.known.shape[:2], math.prod(x.known.shape[2:])]) if x.known.rank != 3 else x
+    flat = reshaped(node, x, [*x.known.shape[:2], product(x.known.shape[2:])], 2) if x.known.rank != 3 else x
     return node.step(Transpose((0, 2, 1)), flat)
 
 
 def _channels_last(node: Node, x: Value, rest: Sequence[int]) -> Value:
     turned = node.step(Transpose((0, 2, 1)), x)
-    return turned if len(rest) == 1 else final_reshape(node, turned, [*turned.known.shape[:2], *rest])
+    return turned if len(rest) == 1 else final_reshape(node, turned, [*turned.known.shape[:2], *rest], 2)
 
 
 @operator("LinearAttentionGate", domain=MICROSOFT)

@@ -11,7 +11,7 @@ from interposer.frontends.onnx.normalization import layer_normalization
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
 from interposer.frontends.onnx.quantization import as_type
-from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
+from interposer.frontends.onnx.shaping import checked_axis, final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.elementwise import Addition, ElementwiseUnary, Multiplication, UnaryOperation
@@ -106,7 +106,7 @@ def skip_group_norm(node: Node) -> Sequence[Value]:
     last = node.flag("channels_last", True)
     if skip.known.rank == 2:
         batch, channels = skip.known.shape
-        skip = reshaped(node, skip, [batch, 1, 1, channels] if last else [batch, channels, 1, 1])
+        skip = reshaped(node, skip, [batch, 1, 1, channels] if last else [batch, channels, 1, 1], 1)
     total = node.step(Addition(), x, skip)
     if bias is not None:
         total = node.step(Addition(), total, bias if last else reshaped(node, bias, [-1, 1, 1]))
@@ -136,7 +136,7 @@ def branchwise_rms_norm(node: Node) -> Value:
     shape, dtype = x.known.shape, x.known.dtype
     if branches < 0 or not shape or (branches == 0 and len(shape) < 2) or (branches and shape[-1] % branches):
         raise ParseError(f"its input has shape {shape}, which has no {branches or ''} branches".replace("  ", " "))
-    grouped = reshaped(node, x, [*shape[:-1], branches, shape[-1] // branches]) if branches else x
+    grouped = reshaped(node, x, [*shape[:-1], branches, shape[-1] // branches], len(shape) - 1) if branches else x
     count, size = grouped.known.shape[-2:]
     wide = as_type(node, grouped, DataType.FLOAT32)
     axes = (grouped.known.rank - 1,)
@@ -148,4 +148,4 @@ def branchwise_rms_norm(node: Node) -> Value:
             scale = reshaped(node, scale, [count, size])
         result = node.step(Multiplication(), result, as_type(node, scale, DataType.FLOAT32))
     narrow = as_type(node, result, dtype)
-    return final_reshape(node, narrow, shape)
+    return final_reshape_like(node, narrow, x)

@@ -12,7 +12,7 @@ from interposer.frontends.onnx.contrib_heads import steps_from
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.shaping import reshaped
+from interposer.frontends.onnx.shaping import removed_axes, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.attention import RotaryEmbedding
 from interposer.ops.elementwise import Where
@@ -107,6 +107,6 @@ def _of_streams(node: Node, cache: Value, streams: Sequence[int]) -> Value:
     flat = node.step(EmbeddingLookup(), reshaped(node, ids, [-1]), cache)
     rows = reshaped(node, flat, [3, batch, steps, cache.known.shape[1]])
     parts = node.importer.add(Splitter(0, (1, 1, 1)), [rows], f"{node.name}/Splitter", node.source)
-    time, height, width = (reshaped(node, part, [batch, steps, cache.known.shape[1]]) for part in parts)
+    time, height, width = (removed_axes(node, part, [0]) for part in parts)
     others = node.step(Where(), node.constant(np.array(streams) == 1), height, width)
     return node.step(Where(), node.constant(np.array(streams) == 0), time, others)

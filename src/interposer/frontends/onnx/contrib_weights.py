@@ -127,7 +127,7 @@ def _unpacked(node: Node, value: Value, bits: int) -> Value:
     places = [node.step(shift, value, node.scalar_like(bits * i, value)) for i in range(per_byte)]
     parts_of = [node.step(mask, place, node.scalar_like((1 << bits) - 1, place)) for place in places]
     *axes, last = value.known.shape
-    return reshaped(node, node.step(Stack(-1), *parts_of), [*axes, last * per_byte])
+    return reshaped(node, node.step(Stack(-1), *parts_of), [*axes, last * per_byte], len(axes))
 
 
 def _codes(node: Node, integers: Array, bits: int) -> Value:
@@ -347,5 +347,5 @@ def _gathered_or_zero(node: Node, table: Value, indices: Value, axis: int) -> Va
     places = node.step(Where(), valid, indices, node.scalar_like(0, indices))
     slices = node.step(Gather(axis), table, places)
     trailing = [1] * (table.known.rank - 1 - axis)
-    mask = reshaped(node, valid, [*indices.known.shape, *trailing]) if trailing else valid
+    mask = reshaped(node, valid, [*indices.known.shape, *trailing], indices.known.rank) if trailing else valid
     return node.add(Where(), mask, slices, node.scalar_like(0, slices))

@@ -118,7 +118,7 @@ def _finished(
         return node.add(op, *operands, quantization=quantization)
     image = node.step(op, *operands, quantization=quantization)
     batch, channels, _, width = image.known.shape
-    return final_reshape(node, image, (batch, channels, width))
+    return final_reshape(node, image, (batch, channels, width), 2)
 
 
 def _kernel(node: Node, x: Value, weights: Value) -> tuple[int, ...]:

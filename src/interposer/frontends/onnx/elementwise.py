@@ -104,7 +104,7 @@ def binary_operands(node: Node) -> tuple[Value, Value]:
     consumers = a.known.rank - axis - len(shape)
     if consumers < 0:
         raise ParseError(f"b of shape {shape} does not fit into a of shape {a.known.shape} from axis {axis} on")
-    return a, reshaped(node, b, [*shape, *[1] * consumers])
+    return a, reshaped(node, b, [*shape, *[1] * consumers], len(shape))
 
 
 for _name, _operation in _UNARY.items():

@@ -11,7 +11,7 @@ from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType, integer_range
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import final_reshape, reshaped
+from interposer.frontends.onnx.shaping import inserted_axes, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Comparison, ComparisonOperation
 from interposer.ops.features import LabelEncoder, TermWeighting, TfIdfVectorizer
@@ -106,7 +106,7 @@ def array_feature_extractor(node: Node) -> Value:
     if x.known.rank > 1:
         return node.add(Gather(-1), x, places)
     result = node.step(Gather(-1), x, places)
-    return final_reshape(node, result, (1, *result.known.shape))
+    return inserted_axes(node, result, [0])
 
 
 @operator("Binarizer", since=1, domain=_ML)

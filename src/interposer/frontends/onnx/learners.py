@@ -178,7 +178,7 @@ def one_hot_encoder(node: Node) -> Value:
     else:
         categories = integers(node, "cats_int64s")
         x = x if x.known.dtype is DataType.INT64 else node.step(Cast(DataType.INT64), x)
-    column = reshaped(node, x, [*x.known.shape, 1])
+    column = reshaped(node, x, [*x.known.shape, 1], x.known.rank)
     result = node.step(Comparison(ComparisonOperation.EQUAL), column, node.constant(categories))
     return node.add(Cast(DataType.FLOAT32), result)
 

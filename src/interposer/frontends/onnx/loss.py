@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from interposer.core.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import reshaped
+from interposer.frontends.onnx.shaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import LogSoftmax
 from interposer.ops.elementwise import (
@@ -65,8 +65,8 @@ def _loss(node: Node, logarithms: Value) -> Value:
 
 def _losses(node: Node, logarithms: Value, target: Value) -> Value:
     shape = target.known.shape
-    places = reshaped(node, target, [*shape[:1], 1, *shape[1:]])
-    picked = reshaped(node, node.step(GatherElements(1), logarithms, places), shape)
+    places = reshaped(node, target, [*shape[:1], 1, *shape[1:]], 1)
+    picked = final_reshape_like(node, node.step(GatherElements(1), logarithms, places), target)
     return node.step(ElementwiseUnary(UnaryOperation.NEG), picked)
 
 

@@ -11,7 +11,7 @@ from interposer.core.schema import Op
 from interposer.core.types import DataType
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
+from interposer.frontends.onnx.shaping import checked_axis, final_reshape_like, reshaped
 from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import (
@@ -141,8 +141,8 @@ def group_normalization_by_groups(node: Node) -> Value:
     """Convert GroupNormalization of opset 18, which has one scale and bias per group."""
     shape, groups = node.info(0).shape, _groups(node)
     op = InstanceNormalization(node.number("epsilon", 1e-5))
-    grouped = reshaped(node, node.value(0), [shape[0], groups, -1])
-    return final_reshape(node, node.step(op, grouped, node.value(1), node.value(2)), shape)
+    grouped = reshaped(node, node.value(0), [shape[0], groups, -1], 1)
+    return final_reshape_like(node, node.step(op, grouped, node.value(1), node.value(2)), node.value(0))
 
 
 @operator("GroupNormalization", since=21)

@@ -76,4 +76,4 @@ def image_shape(shape: Sequence[int]) -> list[int]:
 def as_image(node: Node, value: Value) -> Value:
     """Return a tensor of rank 3, data or weights, reshaped to an image of height 1; others are returned unchanged."""
     shape = value.known.shape
-    return value if len(shape) != 3 else reshaped(node, value, image_shape(shape))
+    return value if len(shape) != 3 else reshaped(node, value, image_shape(shape), 2)

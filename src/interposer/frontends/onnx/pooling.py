@@ -71,7 +71,7 @@ def pooled(node: Node, x: Value, algorithm: PoolingAlgorithm, padding: PaddingMe
         return node.add(op, x)
     result_image = node.step(op, as_image(node, x))
     batch, channels, _, width = result_image.known.shape
-    return final_reshape(node, result_image, (batch, channels, width))
+    return final_reshape(node, result_image, (batch, channels, width), 2)
 
 
 @operator("GlobalMaxPool")

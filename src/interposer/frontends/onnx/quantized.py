@@ -5,7 +5,6 @@ Each operator becomes dequantize, compute, quantize. The optimizer turns this pa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Final
 
@@ -27,7 +26,7 @@ from interposer.frontends.onnx.quantization import (
     real,
     requantized,
 )
-from interposer.frontends.onnx.shaping import checked_axes, checked_axis, reshaped
+from interposer.frontends.onnx.shaping import checked_axes, checked_axis, final_reshape_like, product, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Softmax
 from interposer.ops.elementwise import Addition, Multiplication, Where
@@ -100,8 +99,8 @@ def quantized_softmax(node: Node) -> Value:
     axis = checked_axis(node.integer("axis", -1), rank)
     if node.integer("opset") >= 13 or axis == rank - 1:
         return _stored(node, node.step(Softmax(axis=axis), x), 3)
-    flat = reshaped(node, x, [*shape[:axis], math.prod(shape[axis:])])
-    return _stored(node, reshaped(node, node.step(Softmax(axis=-1), flat), shape), 3)
+    flat = reshaped(node, x, [*shape[:axis], product(shape[axis:])], axis)
+    return _stored(node, final_reshape_like(node, node.step(Softmax(axis=-1), flat), x), 3)
 
 
 @operator("QLinearWhere", domain=DOMAIN)

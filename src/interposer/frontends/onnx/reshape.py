@@ -9,15 +9,24 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import MAX_RANK, Array, DataType, Dim, TensorShape
+from interposer.frontends.onnx.contrib_heads import pieces
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import axes_of, checked_axes, final_reshape
+from interposer.frontends.onnx.shaping import (
+    axes_of,
+    checked_axes,
+    final_reshape_by,
+    inserted_axes,
+    product,
+    removed_axes,
+)
+from interposer.frontends.reshaping import reshape_to
 from interposer.ir.graph import Value
 from interposer.ops.axes import broadcast_shapes
 from interposer.ops.dynamic import DynamicBroadcastTo, DynamicReshape, DynamicTile
-from interposer.ops.rearrange import Slice, Tile
+from interposer.ops.rearrange import Concat, Slice, Tile
 from interposer.ops.reduction import Reduce, ReduceOperation
-from interposer.ops.reshape import BroadcastTo, Fill, Shape
+from interposer.ops.reshape import BroadcastTo, Fill, Reshape, Shape
 from interposer.ops.sequence import Range
 
 _LARGEST_RANGE = 1 << 24
@@ -44,12 +53,18 @@ def _reshaped(node: Node, requested: Sequence[int], allow_zero: bool = False) ->
         raise ParseError(f"its shape has rank {len(requested)}; ranks 0 to {MAX_RANK} are supported")
     if not allow_zero and 0 in requested[len(shape) :]:
         raise ParseError(f"its shape {list(requested)} copies a dimension that the input of shape {shape} lacks")
-    sizes = [shape[i] if dim == 0 and not allow_zero else dim for i, dim in enumerate(requested)]
+    copies = [i for i, dim in enumerate(requested) if not isinstance(dim, Dim) and dim == 0 and not allow_zero]
+    sizes = [shape[i] if i in copies else dim for i, dim in enumerate(requested)]
     rest = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
     known = [dim for i, dim in enumerate(sizes) if i not in rest]
     if len(rest) == 1 and shape.is_concrete and TensorShape(known).is_concrete and 0 not in known:
         sizes[rest[0]] = math.prod(shape) // math.prod(map(int, known))
-    return final_reshape(node, node.value(0), sizes)
+    op = reshape_to(shape, sizes, next((i for i in range(len(sizes)) if i not in copies), len(sizes)))
+    if op is not None:
+        return node.add(op, node.value(0))
+    if not any(isinstance(dim, Dim) for dim in requested):
+        return node.add(Reshape(tuple(requested), copy_zeros=bool(copies)), node.value(0))
+    return final_reshape_by(node, node.value(0), node.value(1), sizes, copy_zeros=bool(copies))
 
 
 @operator("Flatten")
@@ -60,13 +75,13 @@ def flatten(node: Node) -> Value:
     if not -len(shape) <= axis <= len(shape):
         raise ParseError(f"axis is {axis}, but the input has rank {len(shape)}")
     axis += len(shape) if axis < 0 else 0
-    halves = [shape[:axis], shape[axis:]]
-    sizes = [half[0] if len(half) == 1 else math.prod(half) for half in halves]
-    if axis > 1 and all(isinstance(size, Dim) for size in sizes):
-        node.open_shape("the dimensions of its result depend on several unknown ones")
-    if len(halves[1]) > 1 and isinstance(sizes[1], Dim):
-        sizes[1] = -1
-    return final_reshape(node, node.value(0), sizes)
+    op = reshape_to(shape, [product(shape[:axis]), product(shape[axis:])], int(axis == 1))
+    if op is not None:
+        return node.add(op, node.value(0))
+    dims = node.step(Shape(DataType.INT64), node.value(0))
+    halves = pieces(node, dims, (axis, len(shape) - axis), 0)
+    products = [node.step(Reduce((0,), keep_dims=True, operation=ReduceOperation.PROD), half) for half in halves]
+    return node.add(DynamicReshape(), node.value(0), node.step(Concat(0), *products))
 
 
 @operator("Squeeze")
@@ -79,7 +94,7 @@ def squeeze(node: Node) -> Value:
     for axis in axes:
         if shape[axis] != 1 and not isinstance(shape[axis], Dim):
             raise ParseError(f"axis {axis} of its input of shape {shape} does not have size 1")
-    return final_reshape(node, node.value(0), [dim for i, dim in enumerate(shape) if i not in axes])
+    return removed_axes(node, node.value(0), axes)
 
 
 @operator("Unsqueeze")
@@ -90,9 +105,7 @@ def unsqueeze(node: Node) -> Value:
         raise ParseError("it has no axes")
     if len(shape) + len(value) > MAX_RANK:
         raise ParseError(f"its result has rank {len(shape) + len(value)}; ranks 0 to {MAX_RANK} are supported")
-    axes = checked_axes(value, len(shape) + len(value))
-    dims = iter(shape)
-    return final_reshape(node, node.value(0), [1 if i in axes else next(dims) for i in range(len(shape) + len(axes))])
+    return inserted_axes(node, node.value(0), checked_axes(value, len(shape) + len(value)))
 
 
 @operator("Shape")

@@ -10,7 +10,7 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import MAX_RANK, Dim
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import checked_axes, checked_axis, final_reshape
+from interposer.frontends.tensorflow.shaping import checked_axes, checked_axis, inserted_axes, removed_axes
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.dynamic import DynamicPad, DynamicSlice
@@ -82,8 +82,7 @@ def unstacked(node: Node, x: Value, axis: int, count: int) -> list[Value]:
     if not count:
         return []
     pieces = node.steps(Splitter(axis, (1,) * count), x)
-    sizes = [dim for i, dim in enumerate(x.known.shape) if i != axis]
-    return [final_reshape(node, piece, sizes) for piece in pieces]
+    return [removed_axes(node, piece, [axis]) for piece in pieces]
 
 
 @operator("Split")
@@ -228,19 +227,18 @@ def _bounds(node: Node, index: int, items: Iterable[int], mask: int, otherwise: 
 
 def _with_new_axes(node: Node, x: Value, masks: dict[str, int], count: int) -> Value:
     """Return the sliced value with an axis of size 1 for each item that inserts one."""
-    sizes, dims = list[int](), list(x.known.shape)
+    axes, rank, left = list[int](), 0, x.known.rank
     listed = sum(not (masks["new_axis_mask"] | masks["shrink_axis_mask"]) >> i & 1 for i in range(count))
     for i in range(count):
         if masks["ellipsis_mask"] >> i & 1:
-            more = len(dims) - (listed - 1 - sum(not _drops(masks, k) for k in range(i)))
-            sizes += [dims.pop(0) for _ in range(max(0, more))]
+            more = max(0, left - (listed - 1 - sum(not _drops(masks, k) for k in range(i))))
+            rank, left = rank + more, left - more
         elif masks["new_axis_mask"] >> i & 1:
-            sizes.append(1)
+            axes.append(rank)
+            rank += 1
         elif not masks["shrink_axis_mask"] >> i & 1:
-            sizes.append(dims.pop(0))
-    if not masks["new_axis_mask"]:
-        return x
-    return final_reshape(node, x, [*sizes, *dims])
+            rank, left = rank + 1, left - 1
+    return inserted_axes(node, x, axes) if masks["new_axis_mask"] else x
 
 
 def _drops(masks: dict[str, int], item: int) -> bool:

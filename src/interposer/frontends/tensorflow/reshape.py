@@ -11,13 +11,17 @@ from interposer.core.errors import ParseError
 from interposer.core.types import MAX_RANK, DataType, Dim, TensorShape
 from interposer.frontends.reshaping import reshape_to
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import checked_axes, checked_axis, final_reshape
+from interposer.frontends.tensorflow.shaping import (
+    checked_axes,
+    checked_axis,
+    final_reshape_by,
+    inserted_axes,
+    removed_axes,
+)
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.axes import broadcast_shapes
 from interposer.ops.dynamic import DynamicBroadcastTo, DynamicReshape
-from interposer.ops.gather import Gather
-from interposer.ops.rearrange import Stack
 from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.ops.reshape import BroadcastTo, Fill, Rank, Shape
 from interposer.ops.sequence import Range
@@ -42,7 +46,8 @@ def reshape(node: Node) -> Value:
     known = [dim for i, dim in enumerate(sizes) if i not in rest]
     if len(rest) == 1 and shape.is_concrete and TensorShape(known).is_concrete and 0 not in known:
         sizes[rest[0]] = math.prod(shape) // math.prod(map(int, known))
-    return final_reshape(node, x, sizes)
+    op = reshape_to(shape, sizes)
+    return node.add(op, x) if op is not None else final_reshape_by(node, x, node.value(1), sizes)
 
 
 @operator("Squeeze")
@@ -56,24 +61,14 @@ def squeeze(node: Node) -> Value:
     for axis in axes:
         if shape[axis] != 1 and not isinstance(shape[axis], Dim):
             raise ParseError(f"axis {axis} of its input of shape {shape} does not have size 1")
-    sizes = [dim for i, dim in enumerate(shape) if i not in axes]
-    if reshape_to(shape, sizes) is not None:
-        return final_reshape(node, node.value(0), sizes)
-    result = node.value(0)
-    for axis in sorted(axes, reverse=True):
-        result = node.step(Gather(axis), result, node.constant(np.array(0)))
-    return result
+    return removed_axes(node, node.value(0), axes)
 
 
 @operator("ExpandDims")
 def expand_dims(node: Node) -> Value:
     """Convert ExpandDims: insert an axis of size 1."""
-    sizes = list(node.info(0).shape)
-    axis = checked_axis(node.integer_of(1, "axis"), len(sizes) + 1)
-    sizes.insert(axis, 1)
-    if reshape_to(node.info(0).shape, sizes) is None:
-        return node.add(Stack(axis), node.value(0))
-    return final_reshape(node, node.value(0), sizes)
+    x = node.value(0)
+    return inserted_axes(node, x, [checked_axis(node.integer_of(1, "axis"), x.known.rank + 1)])
 
 
 @operator("Shape")

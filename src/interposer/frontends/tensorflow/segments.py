@@ -213,7 +213,7 @@ def bucketize(node: Node) -> Value:
         message.list.f if message is not None and message.list is not None else (), np.float32
     )
     wide = node.cast(x, DataType.FLOAT64 if x.known.dtype is DataType.FLOAT64 else DataType.FLOAT32)
-    column = reshaped(node, wide, [*x.known.shape, 1])
+    column = reshaped(node, wide, [*x.known.shape, 1], x.known.rank)
     limits = node.constant(boundaries.astype(wide.known.dtype.numpy))
     is_less = node.step(Comparison(ComparisonOperation.LESS), column, limits)
     is_past = node.step(ElementwiseUnary(UnaryOperation.LOGICAL_NOT), is_less)

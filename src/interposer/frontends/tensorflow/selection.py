@@ -51,7 +51,7 @@ def diagonal(node: Node) -> Value:
     if x.known.rank < 2:
         raise ParseError(f"its input has the shape {x.known.shape}; expected matrices")
     rows, columns = (node.known(size, "matrices' size") for size in x.known.shape[-2:])
-    flat = reshaped(node, x, [*x.known.shape[:-2], rows * columns])
+    flat = reshaped(node, x, [*x.known.shape[:-2], rows * columns], x.known.rank - 2)
     return node.add(Gather(-1), flat, node.constant(np.arange(min(rows, columns)) * (columns + 1)))
 
 

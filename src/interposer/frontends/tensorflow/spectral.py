@@ -25,7 +25,7 @@ def transform(node: Node) -> Result:
     x, length = node.value(0), node.integer_of(1, "fft_length")
     if not 1 <= length <= _LONGEST or x.known.rank < 1:
         raise ParseError(f"its fft_length is {length} and its input has the shape {x.known.shape}")
-    signal = reshaped(node, x, [*x.known.shape, 1])
+    signal = reshaped(node, x, [*x.known.shape, 1], x.known.rank)
     return Complex(node.add(Dft(axis=-2, length=length, onesided=True), signal))
 
 

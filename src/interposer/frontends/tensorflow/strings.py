@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import reshaped
+from interposer.frontends.tensorflow.shaping import final_reshape_like, reshaped
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.strings import CaseChange, RegexFullMatch, StringConcat, StringNormalizer
@@ -20,7 +20,7 @@ def change_case(node: Node) -> Value:
     if x.known.rank == 1:
         return node.add(StringNormalizer(case), x)
     flat = node.step(StringNormalizer(case), reshaped(node, x, [-1]))
-    return reshaped(node, flat, list(x.known.shape))
+    return final_reshape_like(node, flat, x)
 
 
 @operator("StringJoin")
