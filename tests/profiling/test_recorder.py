@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from threading import get_ident
 
@@ -9,7 +10,7 @@ import pytest
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.profiling import Category, Counter, Recorder, Site, TracedNetwork
-from interposer.profiling.recorder import active, begin_run, instant, interval, sample
+from interposer.profiling.recorder import Chain, active, begin_run, instant, interval, sample
 
 NETWORK = TracedNetwork("net", 0, -1)
 SITE = Site(Category.USER, "place")
@@ -179,3 +180,52 @@ def test_a_site_lists_what_is_known_about_it() -> None:
         "bytes": 0,
         "a": "b",
     }
+
+
+def chain(layers: int) -> Chain:
+    """Return the shape of runs with so many layers."""
+    layer_sites = [Site(Category.LAYER, f"layer {number}") for number in range(layers)]
+    others = [Site(category, str(category)) for category in (Category.RUN, Category.EXECUTE, Category.COPY)]
+    run, execute, before = others
+    return Chain(run, execute, before, layer_sites, Site(Category.COPY, "after"))
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ([0, 1, 3, 6, 7], ["run 0-7", "copy 0-1", "execute 1-6", "layer 0 1-3", "layer 1 3-6", "after 6-7"]),
+        ([0, 1, 3, 6], ["run 0-6", "copy 0-1", "execute 1-6", "layer 0 1-3", "layer 1 3-6"]),
+        ([0, 1, 3], ["run 0-3", "copy 0-1", "execute 1-3", "layer 0 1-3"]),
+        ([0, 1], ["run 0-1", "copy 0-1"]),
+        ([0], ["run 0-0"]),
+    ],
+    ids=["with outputs that are copied", "without", "failed in a layer", "failed at its inputs", "stopped at once"],
+)
+def test_the_times_of_a_run_become_the_intervals_that_have_ended(times: list[int], expected: list[str]) -> None:
+    fields = chain(2).fields(times, 1)
+    rows = zip(fields[::4], fields[1::4], fields[2::4], strict=True)
+    assert [f"{site.name} {begin}-{end}" for site, begin, end in rows] == expected
+
+
+def test_runs_that_are_recorded_as_times_count_for_the_capacity_with_all_their_events() -> None:
+    shape = chain(6)
+    with Recorder(capacity=25) as recorder:
+        for _ in range(4):
+            trace = begin_run(NETWORK, iter(range(9)))
+            assert trace is not None
+            trace.times += range(trace.begin, trace.begin + 8)
+            trace.finish_chain(shape)
+    assert len(recorder.recording().intervals) == 2 * 10
+    assert recorder.lost == 2 * shape.size
+
+
+def test_a_recorder_forgets_the_sites_of_networks_whose_runs_it_has_dropped() -> None:
+    with Recorder(capacity=100) as recorder:
+        for _ in range(2000):
+            trace = begin_run(NETWORK, iter(range(9)))
+            assert trace is not None
+            trace.times.append(trace.begin + 1)
+            trace.finish_chain(chain(1))
+    assert len(recorder.recording().intervals) == 40
+    gc.collect()
+    assert sum(isinstance(item, Chain) for item in gc.get_objects()) < 600

@@ -18,7 +18,7 @@ from interposer.isolation import events
 from interposer.profiling.backends import BackendProfiling, BackendProfilingContext
 from interposer.profiling.children import Execution
 from interposer.profiling.events import Counter, Holding, Site
-from interposer.profiling.recorder import Recorder, Together
+from interposer.profiling.recorder import Recorder
 from interposer.profiling.service import ProfilingService
 
 __all__ = ["ServedProfiling"]
@@ -159,8 +159,7 @@ class ServedProfiling:
             return
         if thread:
             self._know_thread(thread)
-        for item in what if isinstance(what, Together) else (what,):
-            rows += (self._number(item), begin, _integer(item, value), thread)
+        rows += (self._number(what), begin, _integer(what, value), thread)
 
     def _number(self, what: Site | Counter) -> int:
         number = self._numbers.get(what)

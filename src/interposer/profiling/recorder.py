@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import get_ident
 from time import perf_counter_ns
 from types import TracebackType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.profiling.children import Executed, Execution, told_by_children
@@ -32,11 +33,14 @@ from interposer.profiling.rows import Rows
 
 __all__ = [
     "CAPACITY",
+    "Chain",
     "Fields",
     "Gauge",
+    "Record",
     "Recorder",
     "Recording",
     "RunTrace",
+    "Shape",
     "Together",
     "active",
     "add_interval",
@@ -52,7 +56,6 @@ __all__ = [
     "recorded_runs",
     "sample",
     "sample_at",
-    "together",
     "when_changed",
 ]
 
@@ -66,15 +69,20 @@ The fields of a sample are its counter, the moment, the value and the thread. A 
 tuples, which the garbage collector would visit one by one.
 """
 _WIDTH: Final = 4
+_SHAPES: Final = 256
+"""The number of shapes that a ring buffer holds before it looks for unused ones."""
 
 active: Final[list[Recorder]] = []
 """The recorders that are recording. Code that can be profiled records nothing while this list is empty."""
 current: Final[dict[int, RunTrace]] = {}
 """The trace of the run that each thread executes, by the id of the thread."""
 _only: Final[list[dict[int, _Ring] | None]] = [None]
-"""The buffers of the only recorder, if there is one that records everything and has no `add_run` of its own."""
+"""The buffers of the only recorder, if there is one that records everything and has no `add_record` of its own."""
+_everything: Final[list[tuple[Recorder, ...] | None]] = [()]
+"""The recorders that are recording, if each of them records everything; else None."""
 _changes: Final = threading.RLock()
 _runs: Final = itertools.count()
+_shapes: Final = itertools.count()
 _gauges: Final[weakref.WeakSet[Gauge]] = weakref.WeakSet()
 _listeners: Final[list[weakref.WeakMethod[Callable[[int], object]]]] = []
 _foreign: Final[dict[int, ForeignThread]] = {}
@@ -82,70 +90,146 @@ _FOREIGN: Final = 1 << 31
 """The number of threads of one process that have different keys."""
 
 
-_Batch: TypeAlias = "tuple[Fields | Rows, int, int] | tuple[int, int, int, int, int, int]"
-"""Events that were recorded together, with the numbers of their run and inference; both are -1 outside of runs.
+Record: TypeAlias = tuple[int, ...]
+"""A whole run as the numbers of its `Shape`, thread, run and inference, and its times.
 
-A whole run that was recorded as one event has only integers, which are faster to add and which the garbage collector
-does not visit: the number of its `Together`, begin, end, thread, run and inference.
+A tuple of integers is fast to add, and the garbage collector does not visit it.
 """
+_Batch: TypeAlias = "tuple[Fields | Rows, int, int] | Record"
+"""Events that were recorded together, with the numbers of their run and inference; both are -1 outside of runs."""
+_HEAD: Final = 4
+"""The number of integers of a `Record` before its times."""
 
 
-class Together(tuple[Site, ...]):
-    """Sites whose intervals have the same begin and end, the outer ones first; they are recorded as one event."""
+class Shape(ABC):
+    """The sites of the events of a run that is recorded as a `Record`; `number` is unique, and `size` their count."""
 
-    __slots__ = ()
+    __slots__ = ("number", "size")
+
+    def __init__(self, size: int) -> None:
+        self.number, self.size = next(_shapes), size
+
+    @abstractmethod
+    def fields(self, times: Sequence[int], thread: int) -> Fields:
+        """Return the events of a run on a thread with these times, the outer ones first."""
 
 
-_together: Final[list[Together]] = []
+class Together(Shape):
+    """Sites whose intervals have the same begin and end, the outer ones first."""
+
+    __slots__ = ("sites",)
+
+    def __init__(self, sites: Sequence[Site]) -> None:
+        super().__init__(len(sites))
+        self.sites = tuple(sites)
+
+    def fields(self, times: Sequence[int], thread: int) -> Fields:
+        """Return an interval of each site; `times` are the begin and the end."""
+        begin, end = times
+        return [field for site in self.sites for field in (site, begin, end, thread)]
+
+
+class Chain(Shape):
+    """The sites of a run whose layers follow each other.
+
+    The times are the begin of the run, the end of `before` unless it is None, the end of each layer, and the end of
+    `after` if it took place. A run that has failed has fewer times.
+    """
+
+    __slots__ = ("after", "before", "execute", "layers", "run")
+
+    def __init__(self, run: Site, execute: Site, before: Site | None, layers: Sequence[Site], after: Site) -> None:
+        super().__init__(len(layers) + 4)
+        self.run, self.execute, self.before, self.layers, self.after = run, execute, before, tuple(layers), after
+
+    def fields(self, times: Sequence[int], thread: int) -> Fields:
+        """Return the intervals that have an end."""
+        begin, end = times[0], times[-1]
+        result: Fields = [self.run, begin, end, thread]
+        if self.before is not None:
+            if len(times) < 2:
+                return result
+            result += (self.before, begin, times[1], thread)
+            times = times[1:]
+        ends = times[1 : len(self.layers) + 1]
+        if ends or not self.layers:
+            result += (self.execute, times[0], ends[-1] if ends else times[0], thread)
+        for site, first, last in zip((*self.layers, self.after), times, times[1:], strict=False):
+            result += (site, first, last, thread)
+        return result
 
 
 class _Ring:
     """The last events of one thread, which alone adds to it, so that no lock is needed."""
 
-    __slots__ = ("batches", "held", "limit", "lost", "name")
+    __slots__ = ("_most", "batches", "held", "limit", "lost", "name", "shapes")
 
     def __init__(self, name: str, capacity: int) -> None:
         self.name, self.limit = name, capacity * _WIDTH
         self.batches: deque[_Batch] = deque()
         self.held = self.lost = 0
+        self.shapes: dict[int, Shape] = {}
+        self._most = _SHAPES
+
+    def add(self, shape: Shape, record: Record) -> None:
+        """Add a record of this shape."""
+        if shape.number not in self.shapes:
+            self._add_shape(shape)
+        self.batches.append(record)
+        self.held += shape.size * _WIDTH
+        if self.held > self.limit:
+            self.drop()
+
+    def _add_shape(self, shape: Shape) -> None:
+        """Note a shape; now and then, forget those of which there are no records any more."""
+        if len(self.shapes) >= self._most:
+            used = {batch[0] for batch in self.copied()[0] if isinstance(batch[0], int)}
+            self.shapes = {number: item for number, item in self.shapes.items() if number in used}
+            self._most = max(_SHAPES, 2 * len(self.shapes))
+        self.shapes[shape.number] = shape
 
     def drop(self) -> None:
         """Drop the oldest batches until the others fit."""
         while self.held > self.limit and self.batches:
-            size, events = _size_of(self.batches.popleft())
+            size, events = self._size_of(self.batches.popleft())
             self.held -= size
             self.lost += events
 
-    def copied(self) -> list[_Batch]:
-        """Return the batches; called by any thread."""
+    def _size_of(self, batch: _Batch) -> tuple[int, int]:
+        """Return the fields that a batch counts for, and the number of its events."""
+        what = batch[0]
+        if isinstance(what, int):
+            size = self.shapes[what].size
+            return size * _WIDTH, size
+        if isinstance(what, Rows):
+            return what.count * _WIDTH, what.count
+        return len(what), len(what) // _WIDTH
+
+    def take_over(self, other: _Ring) -> None:
+        """Add the batches of another ring, which has no thread any more."""
+        self.shapes |= other.shapes
+        self.batches.extend(other.batches)
+        self.held += other.held
+        self.lost += other.lost
+        self.drop()
+
+    def copied(self) -> tuple[list[_Batch], dict[int, Shape]]:
+        """Return the batches and the shapes of the records among them; called by any thread."""
+        before = dict(self.shapes)
         while True:
             try:
-                return list(self.batches)
+                return list(self.batches), before | self.shapes
             except RuntimeError:  # the ring's own thread has added a batch concurrently
                 continue
 
 
 def _note_rings() -> None:
-    """Update `_only` after a change of `active` or of the buffers of a recorder."""
+    """Update `_only` and `_everything` after a change of `active` or of the buffers of a recorder."""
     with _changes:
+        _everything[0] = tuple(active) if all(item.wants_all for item in active) else None
         only = active[0] if len(active) == 1 else None
-        plain = only is not None and only.wants_all and type(only).add_run is Recorder.add_run
+        plain = only is not None and only.wants_all and type(only).add_record is Recorder.add_record
         _only[0] = only._rings if only is not None and plain else None
-
-
-def together(number: int) -> Together:
-    """Return the sites of whole runs that were recorded with this number."""
-    return _together[number]
-
-
-def _size_of(batch: _Batch) -> tuple[int, int]:
-    """Return the fields that a batch counts for, and the number of its events."""
-    what = batch[0]
-    if isinstance(what, int):
-        return _WIDTH, len(_together[what])
-    if isinstance(what, Rows):
-        return what.count * _WIDTH, what.count
-    return len(what), sum(len(item) if isinstance(item, Together) else 1 for item in what[::_WIDTH])
 
 
 @dataclass(frozen=True)
@@ -234,13 +318,11 @@ class Recorder:
         if ring.held > ring.limit:
             ring.drop()
 
-    def add_run(self, number: int, begin: int, end: int, thread: int, run: int, inference: int) -> None:
-        """Add a whole run that has one event: the number of its `Together`."""
-        ring = self._rings.get(thread) or self._new_ring()
-        ring.batches.append((number, begin, end, thread, run, inference))
-        held = ring.held = ring.held + _WIDTH
-        if held > ring.limit:
-            ring.drop()
+    def add_record(self, shape: Shape, record: Record, fields: Fields) -> None:
+        """Add a whole run of the calling thread, and the other events that belong to it."""
+        (self._rings.get(get_ident()) or self._new_ring()).add(shape, record)
+        if fields:
+            self.add(fields, record[2], record[3])
 
     def _new_ring(self, thread: int | None = None, name: str | None = None) -> _Ring:
         name = threading.current_thread().name if name is None else name
@@ -251,10 +333,7 @@ class Recorder:
         with _changes:
             for thread, source in other._rings.items():
                 ring = self._rings.get(thread) or self._new_ring(thread, source.name)
-                ring.batches.extend(source.batches)
-                ring.held += source.held
-                ring.lost += source.lost
-                ring.drop()
+                ring.take_over(source)
 
     @property
     def lost(self) -> int:
@@ -284,16 +363,19 @@ class Recorder:
     def batches(self) -> Iterator[tuple[Fields, int, int]]:
         """The events as they were added, with the numbers of their run and inference."""
         for ring in list(self._rings.values()):
-            for batch in ring.copied():
-                yield _fields_of(batch)
+            batches, shapes = ring.copied()
+            for batch in batches:
+                yield _fields_of(batch, shapes)
 
     def recording(self) -> Recording:
         """Return the events that have been recorded until now."""
         rings = list(self._rings.items())
         result: tuple[list[Interval], list[Instant], list[Sample], list[Executed], list[Holding]] = [], [], [], [], []
         for _, ring in rings:
-            for batch in ring.copied():
-                _expand(batch, *result)
+            batches, shapes = ring.copied()
+            for batch in batches:
+                fields, run, inference = _fields_of(batch, shapes)
+                _expand(fields, run, inference, *result)
         intervals, instants, samples, executed, holdings = result
         intervals = told_by_children(intervals, executed)
         return Recording(
@@ -343,20 +425,19 @@ def _is_count(value: object) -> bool:
 
 
 def _expand(
-    batch: _Batch,
+    recorded: Fields,
+    run: int,
+    inference: int,
     intervals: list[Interval],
     instants: list[Instant],
     samples: list[Sample],
     executed: list[Executed],
     holdings: list[Holding],
 ) -> None:
-    recorded, run, inference = _fields_of(batch)
     fields = iter(recorded)
     for what, begin, value, thread in zip(fields, fields, fields, fields, strict=True):
         if isinstance(what, Counter):
             samples.append(Sample(what, begin, value, thread))
-        elif isinstance(what, Together):
-            intervals += [Interval(site, begin, value, thread, run, inference) for site in what]
         elif isinstance(what, Holding):
             holdings.append(what)
         elif isinstance(what, Execution):
@@ -367,18 +448,19 @@ def _expand(
             intervals.append(Interval(what, begin, value, thread, run, inference))
 
 
-def _fields_of(batch: _Batch) -> tuple[Fields, int, int]:
-    if len(batch) == 6:
-        number, begin, end, thread, run, inference = batch
-        return [_together[number], begin, end, thread], run, inference
-    fields, run, inference = batch
-    return fields.fields if isinstance(fields, Rows) else fields, run, inference
+def _fields_of(batch: _Batch, shapes: Mapping[int, Shape]) -> tuple[Fields, int, int]:
+    what = batch[0]
+    if isinstance(what, int):
+        _, thread, run, inference, *times = cast(Record, batch)
+        return shapes[what].fields(times, thread), run, inference
+    _, run, inference = batch
+    return what.fields if isinstance(what, Rows) else what, run, inference
 
 
 def expanded(fields: Fields, run: int = -1, inference: int = -1) -> list[Interval]:
     """Return the intervals in a list of fields, which a recorder was given with these numbers, in their order."""
     result: list[Interval] = []
-    _expand((fields, run, inference), result, [], [], [], [])
+    _expand(fields, run, inference, result, [], [], [], [])
     return result
 
 
@@ -386,18 +468,23 @@ class RunTrace:
     """Collects the events of one run in `fields`, which several threads may extend, until `finish`.
 
     A trace without `finish` is dropped. `inferences` numbers the recorded runs of the network, in the order of their
-    ends; `inference` is the number of this one, or -1 before the end.
+    ends; `inference` is the number of this one, or -1 before the end. `times` are those of a `Chain`; the first one is
+    the begin of the run.
     """
 
-    __slots__ = ("begin", "fields", "inference", "inferences", "recorders", "run", "thread")
+    __slots__ = ("fields", "inference", "inferences", "recorders", "run", "thread", "times")
 
-    def __init__(self, recorders: list[Recorder], inferences: Iterator[int]) -> None:
-        self.begin = perf_counter_ns()
-        self.recorders, self.inferences = recorders, inferences
+    def __init__(self, recorders: Sequence[Recorder], inferences: Iterator[int], thread: int) -> None:
+        self.recorders, self.inferences, self.thread = recorders, inferences, thread
         self.fields: Fields = []
         self.run = next(_runs)
         self.inference = -1
-        self.thread = get_ident()
+        self.times = [perf_counter_ns()]
+
+    @property
+    def begin(self) -> int:
+        """The begin of the run."""
+        return self.times[0]
 
     def add_chain(self, sites: Sequence[Site], times: Sequence[int]) -> None:
         """Add intervals of this thread that follow each other; `times` has their begins, and the last end."""
@@ -414,8 +501,9 @@ class RunTrace:
         return end
 
     def fail(self, network: TracedNetwork, error: BaseException) -> None:
-        """Add the instant at which the run fails, which is now."""
-        self.fields += (_failed(network, error), perf_counter_ns(), None, get_ident())
+        """Add the instant at which the run fails: the last one of the times of its chain, or now."""
+        at = self.times[-1] if len(self.times) > 1 else perf_counter_ns()
+        self.fields += (_failed(network, error), at, None, get_ident())
 
     def enter(self) -> RunTrace | None:
         """Let events that the calling thread records belong to this run until `leave`; return the run around it."""
@@ -437,6 +525,21 @@ class RunTrace:
         for recorder in self.recorders:
             recorder.add(self.fields, self.run, self.inference)
 
+    def finish_chain(self, chain: Chain) -> None:
+        """Add the times as those of a chain, and the other events, as `finish` does; called by the run's own thread."""
+        self.inference = next(self.inferences)
+        record = chain.number, self.thread, self.run, self.inference, *self.times
+        rings = _only[0] if self.recorders is _everything[0] else None
+        ring = None if rings is None or self.fields else rings.get(self.thread)
+        if ring is not None and chain.number in ring.shapes:  # as `_Ring.add` does, which is too slow here
+            ring.batches.append(record)
+            ring.held += chain.size * _WIDTH
+            if ring.held > ring.limit:
+                ring.drop()
+            return
+        for recorder in self.recorders:
+            recorder.add_record(chain, record, self.fields)
+
 
 @contextmanager
 def on_this_thread(trace: RunTrace) -> Iterator[None]:
@@ -454,9 +557,11 @@ def begin_run(network: TracedNetwork, inferences: Iterator[int], thread: int | N
     `inferences` numbers the recorded runs of the network. `thread` is the thread that asked for the run, if another one
     executes it.
     """
-    begun_by = get_ident() if thread is None else thread
-    recorders = [item for item in tuple(active) if item.wants_all or item.wants(network, begun_by)]
-    return RunTrace(recorders, inferences) if recorders else None
+    me, recorders = get_ident(), _everything[0]
+    if recorders is None:
+        begun_by = me if thread is None else thread
+        recorders = tuple(item for item in tuple(active) if item.wants_all or item.wants(network, begun_by))
+    return RunTrace(recorders, inferences, me) if recorders else None
 
 
 def recorded_runs(
@@ -467,27 +572,31 @@ def recorded_runs(
     A call that returns None has run nothing, and is not recorded. This is faster than a `RunTrace`. `sites` is called
     once, when the first run is recorded.
     """
-    number = -1
+    shape: Together | None = None
+    number, held = -1, 0
     now, only = perf_counter_ns, _only
 
     def run(first: Any, second: Any) -> Any:
-        nonlocal number
+        nonlocal shape, number, held
         begin = now()
         try:
             result = call(first, second)
         except BaseException as error:
-            _record_run(number := _number_of(number, sites), network, inferences, begin, error)
+            shape = shape or sites()
+            _record_run(shape, network, inferences, begin, error)
             raise
         if result is None:
             return None
         thread, rings = get_ident(), only[0]
         ring = None if rings is None else rings.get(thread)
-        if ring is None or number < 0:
-            _record_run(number := _number_of(number, sites), network, inferences, begin)
+        if ring is None or number not in ring.shapes:
+            shape = shape or sites()
+            number, held = shape.number, shape.size * _WIDTH
+            _record_run(shape, network, inferences, begin)
             return result
-        ring.batches.append((number, begin, now(), thread, next(_runs), next(inferences)))
-        held = ring.held = ring.held + _WIDTH
-        if held > ring.limit:
+        ring.batches.append((number, thread, next(_runs), next(inferences), begin, now()))
+        ring.held += held
+        if ring.held > ring.limit:
             ring.drop()
         return result
 
@@ -495,35 +604,22 @@ def recorded_runs(
 
 
 def _record_run(
-    number: int, network: TracedNetwork, inferences: Iterator[int], begin: int, error: BaseException | None = None
+    shape: Shape, network: TracedNetwork, inferences: Iterator[int], begin: int, error: BaseException | None = None
 ) -> None:
     """Let all recorders record a whole run that ends now, and the error with which it failed."""
     end, thread = perf_counter_ns(), get_ident()
     recorders = [item for item in tuple(active) if item.wants_all or item.wants(network, thread)]
     if recorders:
-        run, inference = next(_runs), next(inferences)
+        failed: Fields = [] if error is None else [_failed(network, error), end, None, thread]
+        record = shape.number, thread, next(_runs), next(inferences), begin, end
         for recorder in recorders:
-            if error is None:
-                recorder.add_run(number, begin, end, thread, run, inference)
-            else:
-                fields = [_together[number], begin, end, thread, _failed(network, error), end, None, thread]
-                recorder.add(fields, run, inference)
+            recorder.add_record(shape, record, failed)
 
 
 def _failed(network: TracedNetwork, error: BaseException) -> Site:
     """Return the site of the moment at which a run fails."""
     details = (("error", f"{type(error).__name__}: {error}"),)
     return Site(Category.RUN, f"failed: {type(error).__name__}", network=network, details=details)
-
-
-def _number_of(number: int, sites: Callable[[], Together]) -> int:
-    return _new_together(sites()) if number < 0 else number
-
-
-def _new_together(sites: Together) -> int:
-    with _changes:
-        _together.append(sites)
-        return len(_together) - 1
 
 
 def _record(what: Site | Counter, begin: int, value: float | None, network: TracedNetwork | None) -> None:

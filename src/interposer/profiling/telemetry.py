@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from interposer.core.errors import MissingDependencyError
 from interposer.profiling.events import Category, Counter, CounterClass, Interval, Site
-from interposer.profiling.recorder import Fields, Recorder, expanded, together
+from interposer.profiling.recorder import Fields, Record, Recorder, Shape, expanded
 from interposer.profiling.rows import Rows
 from interposer.profiling.summary import is_step
 
@@ -51,9 +51,10 @@ class OpenTelemetry(Recorder):
         self._layers = layers
         self._has_failed = False
 
-    def add_run(self, number: int, begin: int, end: int, thread: int, run: int, inference: int) -> None:
-        """Report a run that was recorded as one event, as `add` does."""
-        self.add([together(number), begin, end, thread], run, inference)
+    def add_record(self, shape: Shape, record: Record, fields: Fields) -> None:
+        """Take a whole run, as `add` does."""
+        _, thread, run, inference, *times = record
+        self.add([*shape.fields(times, thread), *fields], run, inference)
 
     def add(self, fields: Fields | Rows, run: int = -1, inference: int = -1) -> None:
         """Report the run or the value of a counter that a recorder gets; steps outside of runs are left out."""

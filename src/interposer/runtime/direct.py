@@ -77,7 +77,7 @@ def recorded(call: DirectRun, steps: Steps) -> DirectRun:
 
 def _sites_of_runs(steps: Steps) -> Together:
     sites = steps.program.sites
-    return Together((sites.run, sites.execute, *steps.sites))
+    return Together([sites.run, sites.execute, *steps.sites])
 
 
 class StatefulCall:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter, perf_counter_ns
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,7 +17,7 @@ from interposer.ir.regions import region_title
 from interposer.ir.states import direct_sinks
 from interposer.ops.control import Constant
 from interposer.profiling.events import Site
-from interposer.profiling.recorder import RunTrace, on_this_thread
+from interposer.profiling.recorder import Chain, RunTrace, on_this_thread
 from interposer.runtime.control import ControlWorkload, control_workload
 from interposer.runtime.factories import Factories, constant_of, guarded, said
 from interposer.runtime.late import LateHandles, LateStep
@@ -34,11 +34,12 @@ _Call: TypeAlias = tuple[Callable[[Any, Any], None], Any, Any]
 class BoundSteps(NamedTuple):
     """Functions that run all layers of a network once, on handles that are bound to them.
 
-    `traced` also adds the times of the layers to the trace of the run.
+    `traced` also adds the times of the layers to the trace of the run: to those of `chain`, unless it is None.
     """
 
     run: Callable[[], None]
     traced: Callable[[RunTrace], None]
+    chain: Callable[[], Chain] | None
 
 
 class Steps:
@@ -176,12 +177,13 @@ class Steps:
         finally:
             self.handles = own
         if program.flow is None or self._workers is None:
-            return BoundSteps(partial(self._call_all, calls), partial(self._call_all_traced, calls))
+            traced = partial(self._call_all_traced, calls)
+            return BoundSteps(partial(self._call_all, calls), traced, lambda: self.bound_chain)
         run = partial(program.flow.run, partial(self._call_one, calls), self._workers.help)
-        return BoundSteps(run, partial(self._call_flow_traced, calls))
+        return BoundSteps(run, partial(self._call_flow_traced, calls), None)
 
     def _call_all_traced(self, calls: Sequence[Callable[[], None]], trace: RunTrace) -> None:
-        now, times = perf_counter_ns, [perf_counter_ns()]
+        now, times = perf_counter_ns, trace.times
         note = times.append
         try:
             for call in calls:
@@ -191,8 +193,6 @@ class Steps:
             done = len(times) - 1
             note(now())
             raise failure(self.program.running[done], "failed", error) from error
-        finally:
-            trace.add_chain(self.sites, times)
 
     def _call_flow_traced(self, calls: Sequence[Callable[[], None]], trace: RunTrace) -> None:
         assert self.program.flow is not None
@@ -215,6 +215,23 @@ class Steps:
         for _, regions in self._regions.values():
             for region in regions:
                 yield from region.tensors()
+
+    @property
+    def is_chain(self) -> bool:
+        """True if the layers run one after the other on one thread."""
+        return self.program.flow is None or self._workers is None
+
+    @cached_property
+    def chain(self) -> Chain:
+        """The sites of runs with the caller's tensors, for recorders."""
+        sites = self.program.sites
+        return Chain(sites.run, sites.execute, sites.fill, self.sites, sites.give)
+
+    @cached_property
+    def bound_chain(self) -> Chain:
+        """The sites of runs on imported memory, for recorders."""
+        sites = self.program.sites
+        return Chain(sites.run, sites.execute, None, self.sites, sites.give)
 
     @property
     def sites(self) -> list[Site]:
@@ -334,10 +351,7 @@ class Steps:
         Raises:
             ExecutionError: a layer failed, or `control` stopped the run.
         """
-        for workload, regions in self._regions.values():
-            workload.watch(control)
-            for region in regions:
-                region.trace = self.trace
+        self._watch_regions(control)
         if self.trace is not None:
             self._execute_traced(self.trace, late, control)
             return
@@ -357,6 +371,12 @@ class Steps:
         except Exception as error:
             raise failure(self.program.running[done], "failed", error) from error
 
+    def _watch_regions(self, control: RunControl | None) -> None:
+        for workload, regions in self._regions.values():
+            workload.watch(control)
+            for region in regions:
+                region.trace = self.trace
+
     def _execute_traced(self, trace: RunTrace, late: LateHandles, control: RunControl | None) -> None:
         """Run all layers once, and add their times to a trace."""
         if self.program.flow is not None and self._workers is not None:
@@ -366,7 +386,11 @@ class Steps:
             for number in range(len(self._calls)):
                 self._time(trace, number, partial(self._execute_watched, control), late)
         else:
-            self._execute_timed(trace, late)
+            times = [perf_counter_ns()]
+            try:
+                self._execute_timed(times, late)
+            finally:
+                trace.add_chain(self.sites, times)
 
     def _time(
         self, trace: RunTrace, number: int, execute: Callable[[int, LateHandles], None], late: LateHandles
@@ -378,20 +402,26 @@ class Steps:
             finally:
                 trace.add(self.sites[number], begin)
 
-    def _execute_timed(self, trace: RunTrace, late: LateHandles) -> None:
-        """Run all layers on this thread, and read the clock only once between two layers, which is faster."""
-        now, times = perf_counter_ns, [perf_counter_ns()]
-        note = times.append
+    def execute_chain(self, trace: RunTrace, late: LateHandles) -> None:
+        """Run all layers once on this thread, as `execute` does, and add their ends to the times of a trace."""
+        if self._regions:
+            self._watch_regions(None)
+        self._execute_timed(trace.times, late)
+
+    def _execute_timed(self, times: list[int], late: LateHandles) -> None:
+        """Run all layers on this thread, and add the end of each; that of one is the begin of the next, which is fast.
+
+        The last one of the times is the begin of the first layer.
+        """
+        now, note, before = perf_counter_ns, times.append, len(times)
         try:
             for execute, value, created in self._calls:
                 execute(value, late if created is None else created)
                 note(now())
         except Exception as error:
-            done = len(times) - 1
+            done = len(times) - before
             note(now())
             raise failure(self.program.running[done], "failed", error) from error
-        finally:
-            trace.add_chain(self.sites, times)
 
     def _execute_watched(self, control: RunControl, number: int, late: LateHandles) -> None:
         layer = self.program.running[number]

@@ -12,10 +12,9 @@ from interposer.ir.graph import Layer, Value
 from interposer.ir.regions import places
 from interposer.ops.control import Constant, Input, MemCopy, MemImport
 from interposer.profiling.events import Category, Counter, HeldTensor, Holding, Site, TracedNetwork
-from interposer.profiling.recorder import Gauge, RunTrace, active, begin_run
+from interposer.profiling.recorder import Gauge, active
 from interposer.report.estimate import operations
 from interposer.report.optimized import OptimizedNetwork
-from interposer.runtime.runs import RunControl
 
 __all__ = ["HeldTensors", "NetworkSites"]
 
@@ -34,10 +33,6 @@ class NetworkSites:
         self.inferences = itertools.count()
         self._layers: dict[tuple[Layer, str], Site] = {}
         self._gauges: dict[str, Gauge] = {}
-
-    def begin(self, control: RunControl | None) -> RunTrace | None:
-        """Return the trace of a run that begins now, or None if no recorder wants the run."""
-        return begin_run(self.network, self.inferences, None if control is None else control.thread)
 
     @cached_property
     def run(self) -> Site:

@@ -20,7 +20,7 @@ from interposer.ir.graph import Layer, Value, binding_id
 from interposer.ir.states import states_of
 from interposer.kernels.table import empty
 from interposer.ops.control import Input
-from interposer.profiling.recorder import RunTrace, active
+from interposer.profiling.recorder import RunTrace, active, begin_run, current
 from interposer.runtime.factories import Factories, constant_of
 from interposer.runtime.imports import ImportedRun
 from interposer.runtime.late import LateHandles
@@ -62,6 +62,7 @@ class WorkingMemHandle:
         weakref.finalize(self, _destroy_unused, *unused).atexit = False  # at exit, the network destroys them
         self._steps = Steps(program, factories, workers)
         self._steps.plan_memory()
+        self._is_chain = self._steps.is_chain
         factories.tensors = partial(_tensors_of, weakref.ref(self._steps))
         factories.plan()
         self.state_memory = StateMemory()
@@ -112,22 +113,53 @@ class WorkingMemHandle:
 
     def _run_traced(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
         """Run as `run` does, and add the times to the recorders that want this run."""
-        trace = self.program.sites.begin(control)
+        steps, sites = self._steps, self.program.sites
+        trace = begin_run(sites.network, sites.inferences, None if control is None else control.thread)
         if trace is None:
             self._factories.acquire()
             self._run(inputs, outputs, control)
             return
-        self._steps.trace, outer = trace, trace.enter()
+        chain = None if control is not None or not self._is_chain or self._factories.lacks_memory else steps.chain
+        steps.trace, me = trace, trace.thread
+        outer, current[me] = current.get(me), trace
         try:
-            self._run_in_phases(trace, inputs, outputs, control)
+            if chain is None:
+                self._run_in_phases(trace, inputs, outputs, control)
+            else:
+                self._run_in_chain(trace, inputs, outputs)
         except BaseException as error:
-            trace.fail(self.program.sites.network, error)
+            trace.fail(sites.network, error)
             raise
         finally:
-            self._steps.trace = None
-            trace.leave(outer)
-            trace.add(self.program.sites.run, trace.begin)
-            trace.finish()
+            steps.trace = None
+            if outer is None:
+                del current[me]
+            else:
+                current[me] = outer
+            if chain is None:
+                trace.add(sites.run, trace.begin)
+                trace.finish()
+            else:
+                trace.finish_chain(chain)
+
+    def _run_in_chain(self, trace: RunTrace, inputs: Mapping[int, Array], outputs: dict[int, Array]) -> None:
+        """Run all layers on this thread, and add only times to the trace, which is fast: those of `Steps.chain`."""
+        late: LateHandles = {}
+        note = trace.times.append
+        try:
+            copied = self._take_in(inputs, outputs, late)
+        finally:
+            note(perf_counter_ns())
+        try:
+            self._steps.execute_chain(trace, late)
+        except ExecutionError as error:
+            error.overwrites = self._overwrites(inputs, outputs)
+            raise
+        if copied:
+            try:
+                self._give_all_out(copied, inputs, outputs, late)
+            finally:
+                note(perf_counter_ns())
 
     def _run_in_phases(
         self, trace: RunTrace, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None
@@ -190,7 +222,7 @@ class WorkingMemHandle:
     def _call_traced(self, call: BoundSteps) -> None:
         """Run prepared layers, and add their times to the recorders that want this run."""
         sites = self.program.sites
-        trace = sites.begin(None)
+        trace = begin_run(sites.network, sites.inferences)
         if trace is None:
             call.run()
             return
@@ -202,9 +234,12 @@ class WorkingMemHandle:
             raise
         finally:
             trace.leave(outer)
-            begin, end, thread = trace.begin, perf_counter_ns(), trace.thread
-            trace.fields += (sites.execute, begin, end, thread, sites.run, begin, end, thread)
-            trace.finish()
+            if call.chain is not None:
+                trace.finish_chain(call.chain())
+            else:
+                begin, end, thread = trace.begin, perf_counter_ns(), trace.thread
+                trace.fields += (sites.execute, begin, end, thread, sites.run, begin, end, thread)
+                trace.finish()
 
     def _prepare(self, imported: ImportedRun) -> BoundSteps | None:
         """Create handles over imported memory, and return functions that run all layers on them.

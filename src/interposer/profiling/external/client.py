@@ -38,7 +38,7 @@ from interposer.profiling.external.packets import HEADER, Kind, Packet, PacketRe
 from interposer.profiling.external.structure import NetworkOutline, Structure
 from interposer.profiling.external.timeline import Message, encode_messages, timeline_directory, well_known_labels
 from interposer.profiling.processes import process_name
-from interposer.profiling.recorder import Fields, Recorder, Together, active, expanded, together
+from interposer.profiling.recorder import Fields, Record, Recorder, Shape, active, expanded
 from interposer.profiling.rows import Rows
 from interposer.profiling.summary import is_step
 
@@ -144,9 +144,10 @@ class ProfilingClient(Recorder):
         """Return True for runs of the networks that were reported, and for events of no network."""
         return network is None or network.number in self._loaded
 
-    def add_run(self, number: int, begin: int, end: int, thread: int, run: int, inference: int) -> None:
-        """Count a run that was recorded as one event, as `add` does."""
-        self.add([together(number), begin, end, thread], run, inference)
+    def add_record(self, shape: Shape, record: Record, fields: Fields) -> None:
+        """Take a whole run, as `add` does."""
+        _, thread, run, inference, *times = record
+        self.add([*shape.fields(times, thread), *fields], run, inference)
 
     def add(self, fields: Fields | Rows, run: int = -1, inference: int = -1) -> None:
         """Count a run that has ended, and pass its events on to the timeline; or take the value of a counter.
@@ -408,9 +409,8 @@ class _Conversation:
 
 
 def _is_run(what: object) -> bool:
-    """Return True for the site of a whole run, or sites with one."""
-    sites = what if isinstance(what, Together) else (what,)
-    return any(isinstance(site, Site) and site.category is Category.RUN for site in sites)
+    """Return True for the site of a whole run."""
+    return isinstance(what, Site) and what.category is Category.RUN
 
 
 def _captures(selection: Selection) -> bool:
