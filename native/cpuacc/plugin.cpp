@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <mutex>
+#include <sstream>
 
+#include "common/build_id.hpp"
 #include "cpuacc/blob.hpp"
 #include "cpuacc/checksum.hpp"
 #include "cpuacc/half_precision.hpp"
@@ -164,15 +165,21 @@ class CpuAcc : public ipr::Backend {
                      IPR_INVALID_ARGUMENT);
   }
 
-  /// A checksum of this library.
+  /// A checksum of this library: of its build id, or of its file if the linker gave it none.
   uint64_t library() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (library_ == 0) {
-      std::ifstream file{std::string(host.library_path()), std::ios::binary};
-      std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+      std::string bytes = native::build_id();
+      if (bytes.empty()) bytes = content(std::string(host.library_path()));
       library_ = checksum(bytes.data(), bytes.size()) | 1;
     }
     return library_;
+  }
+
+  static std::string content(const std::string& path) {
+    std::ostringstream content;
+    content << std::ifstream(path, std::ios::binary).rdbuf();
+    return content.str();
   }
 
   static Graph prepared(const ipr::Graph& offered, const Settings& settings) {

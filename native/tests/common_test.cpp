@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "common/arena.hpp"
+#include "common/build_id.hpp"
 #include "common/cpu.hpp"
 #include "common/pages.hpp"
 #include "common/pool.hpp"
@@ -101,6 +102,11 @@ TEST(Cpu, names_every_instruction_set) {
   for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512vnni, Isa::avx512bf16, Isa::amx})
     EXPECT_NE(isa_name(isa), nullptr);
   EXPECT_GT(l2_bytes(), 0);
+}
+
+TEST(BuildId, is_the_digest_that_the_linker_wrote) {
+  EXPECT_EQ(build_id().size(), 20u);
+  EXPECT_EQ(build_id(), build_id());
 }
 
 }  // namespace

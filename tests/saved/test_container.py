@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import interposer as ip
@@ -153,6 +154,30 @@ def test_a_check_reads_every_byte(path: Path) -> None:
     gap = next(end for end in ends if end % 64)
     with pytest.raises(DamagedFileError, match="the bytes between sections are not zero"):
         ip.saved.check(changed(path, gap, b"\1"))
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_a_large_section_is_verified_by_the_allowed_number_of_threads(
+    threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERPOSER_NUM_THREADS", threads)
+    path = tmp_path / "large.ipn"
+    content = np.random.default_rng(0).integers(0, 256, (12 << 20) + 12345, np.uint8)
+    with open(path, "w+b") as file:
+        writer = SectionWriter(file)
+        ref = writer.data(content.data)
+        writer.finish({})
+    assert np.array_equal(Container(path).data(ref), content)
+    begin = Container(path).sections[ref[0]].offset
+    for offset in (0, 4 << 20, (8 << 20) + 77, content.size - 1):
+        with open(path, "r+b") as file:
+            file.seek(begin + offset)
+            file.write(bytes([content[offset] ^ 1]))
+        with pytest.raises(DamagedFileError, match=r"section 1 \(data\): its checksum is wrong"):
+            Container(path).data(ref)
+        with open(path, "r+b") as file:
+            file.seek(begin + offset)
+            file.write(bytes([content[offset]]))
 
 
 def test_a_full_disk_leaves_the_old_file(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,8 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import numpy as np
-
+from interposer.core.checksums import checksum
 from interposer.core.config import CACHE_DIR
 from interposer.core.files import reason_of, replacing
 
@@ -37,7 +36,6 @@ __all__ = [
     "Streamed",
     "cache_folder",
     "cached_files",
-    "checksum",
     "forget_cached",
     "has_cached",
     "later",
@@ -56,9 +54,8 @@ LARGEST: Final = 1 << 31
 LATER: Final = 1 << 20
 """Size in bytes from which on callers write content in the background, by `later`."""
 _ALIGNMENT: Final = 64
-_LANES: Final = 1024
 CHUNK: Final = 1 << 20
-"""Size in bytes of the chunks of `Streamed`, a multiple of the 8-byte words of all lanes."""
+"""Size in bytes of the chunks of `Streamed`, a multiple of `checksums.ROW`."""
 
 _log = logging.getLogger("interposer.cache")
 _reported: set[tuple[Path, str]] = set()
@@ -220,21 +217,6 @@ def read_record(content: bytes | memoryview, magic: bytes) -> tuple[Any, tuple[m
     if len(view) != end + -end % _ALIGNMENT:
         raise ValueError("the length is not the recorded one")
     return said["facts"], tuple(pieces)
-
-
-def checksum(piece: Piece) -> str:
-    """Return a checksum of `piece` as text; computing it takes about as long as reading the bytes.
-
-    The 8-byte words are summed in 1024 lanes, modulo 2**64. The checksum is the SHA-256 of these sums and of the
-    remaining bytes.
-    """
-    total, rest = np.zeros(_LANES, np.uint64), b""
-    for chunk in piece if isinstance(piece, Streamed) else (piece,):
-        end = len(chunk) - len(chunk) % (8 * _LANES)
-        words = np.frombuffer(chunk, np.uint64, end // 8).reshape(-1, _LANES)
-        total += words.sum(axis=0, dtype=np.uint64)
-        rest = bytes(chunk[end:])
-    return hashlib.sha256(total.tobytes() + rest).hexdigest()
 
 
 class CachedFile(NamedTuple):

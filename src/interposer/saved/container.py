@@ -11,6 +11,7 @@ import os
 import struct
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -18,7 +19,8 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import numpy as np
 
 from interposer.core.addresses import aligned_empty
-from interposer.core.cache import CHUNK, Streamed, checksum
+from interposer.core.checksums import ROW, Checksum, checksum, chunks_of_file
+from interposer.core.config import thread_budget
 from interposer.core.constants import LEAST_MAPPED, mapped, place_of
 from interposer.core.errors import DamagedFileError, ParseError
 from interposer.core.files import check_regular, reason_of
@@ -41,6 +43,8 @@ _ED25519: Final = 1
 _CONTEXT: Final = b"interposer saved network signature 1\0"
 _MOST_SECTIONS: Final = 1 << 24
 _MOST_INDEX: Final = 1 << 30
+_BYTES_PER_THREAD: Final = 4 << 20
+"""Bytes of a section for each thread that verifies it."""
 
 Ref = tuple[int, int, int]
 """A place of data: the number of its section, an offset in the section, and a size in bytes."""
@@ -205,18 +209,20 @@ class Container:
     def _read(self, offset: int, size: int) -> bytes:
         return b"".join(map(bytes, self._pieces(offset, size)))
 
-    def _pieces(self, offset: int, size: int) -> Iterator[bytes | memoryview]:
-        """Yield bytes of the file in chunks; those of a mapped file are read, as its pages may be gone by now."""
-        for start in range(offset, offset + size, CHUNK):
-            count = min(CHUNK, offset + size - start)
-            yield self._content[start : start + count].data if self._fd is None else self._pread(start, count)
+    def _pieces(self, offset: int, size: int) -> Iterator[memoryview]:
+        """Yield bytes of the file in chunks, each of which is valid until the next one.
 
-    def _pread(self, offset: int, size: int) -> bytes:
-        assert self._fd is not None
-        piece = os.pread(self._fd.fd, size, self._fd.offset + offset)
-        if len(piece) != size:
-            raise _damaged(self.path, f"byte {offset:,}", "the file was truncated while it was read")
-        return piece
+        Those of a mapped file are read from the file, as its pages may be gone by now.
+        """
+        if self._fd is None:
+            yield self._content[offset : offset + size].data
+            return
+        done = 0
+        for piece in chunks_of_file(self._fd.fd, self._fd.offset + offset, size):
+            yield piece
+            done += len(piece)
+        if done != size:
+            raise _damaged(self.path, f"byte {offset + done:,}", "the file was truncated while it was read")
 
     def verify(self, number: int, *, strictly: bool = False) -> None:
         """Compare the checksum of a section with its bytes, once; `strictly` compares the SHA-256.
@@ -227,11 +233,34 @@ class Container:
         section = self._section(number)
         if (number, strictly) in self._good:
             return
-        streamed = Streamed(section.size, lambda: self._pieces(section.offset, section.size))
-        actual = _sha256(streamed) if strictly else checksum(streamed)
+        actual = self._sha256(section) if strictly else self._checksum(section)
         if actual != (section.sha256 if strictly else section.checksum):
             raise _damaged(self.path, f"section {number} ({section.kind})", "its checksum is wrong")
         self._good.add((number, strictly))
+
+    def _sha256(self, section: _Section) -> str:
+        digest = hashlib.sha256()
+        for piece in self._pieces(section.offset, section.size):
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def _checksum(self, section: _Section) -> str:
+        """Return the checksum of a section; several threads read a large one."""
+        count = min(thread_budget(), section.size // _BYTES_PER_THREAD)
+        if count < 2:
+            return checksum(self._pieces(section.offset, section.size))
+        step = -(-section.size // count // ROW) * ROW
+        total = Checksum()
+        with ThreadPoolExecutor(count) as threads:
+            for part in threads.map(lambda start: self._sum(section, start, step), range(0, section.size, step)):
+                total.include(part)
+        return total.hexdigest()
+
+    def _sum(self, section: _Section, start: int, size: int) -> Checksum:
+        result = Checksum()
+        for piece in self._pieces(section.offset + start, min(size, section.size - start)):
+            result.update(piece)
+        return result
 
     def check(self) -> None:
         """Verify every byte of the file, with SHA-256; bytes between sections must be zero.
@@ -297,13 +326,6 @@ def _copied(content: bytes | bytearray | memoryview) -> Array:
     memory = aligned_empty((len(content),), np.dtype(np.uint8), ALIGNMENT)
     memory[:] = np.frombuffer(content, np.uint8)
     return memory
-
-
-def _sha256(streamed: Streamed) -> str:
-    digest = hashlib.sha256()
-    for piece in streamed:
-        digest.update(piece)
-    return digest.hexdigest()
 
 
 class SectionWriter:

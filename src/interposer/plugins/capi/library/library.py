@@ -22,7 +22,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 from interposer.backend.base import BackendId
 from interposer.backend.capabilities import Options
 from interposer.core import config
-from interposer.core.cache import checksum, settle
+from interposer.core.cache import settle
+from interposer.core.checksums import file_checksum
 from interposer.core.errors import (
     BackendContractError,
     BackendUnavailableError,
@@ -311,8 +312,7 @@ class Library:
     @cached_property
     def build(self) -> str:
         """A text that is the same for equal files of the plug-in: its id, its version, and a digest of the file."""
-        with open(self.path, "rb") as file:
-            return f"{self.id} {self.info.version} {checksum(file.read())[:32]}"
+        return f"{self.id} {self.info.version} {file_checksum(self.path)[:32]}"
 
     @property
     def table_rules(self) -> dict[str, Any]:
