@@ -81,6 +81,17 @@ def test_wrong_keywords_are_refused(model: ip.Model, change: dict[str, Any], mes
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.float16, torch.bool])
+def test_a_tensor_of_another_type_is_refused_as_the_program_is_another_one(model: ip.Model, dtype: Any) -> None:
+    args, kwargs = arguments()
+    with pytest.raises(BindingError) as caught:
+        model(*args, scale=kwargs["scale"].to(dtype))
+    assert str(caught.value) == (
+        f"input 'scale' is a tensor of type {dtype}, and the program was exported with torch.float32; "
+        "convert the tensor, or export the module again"
+    )
+
+
 def test_missing_arguments_and_other_structures_are_refused(model: ip.Model) -> None:
     (x, options), kwargs = arguments()
     with pytest.raises(BindingError) as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -165,3 +166,30 @@ def test_each_change_of_a_tensor_of_inference_mode_is_noticed(transposed: bool) 
             assert not watch.has_changed()
             tensor[place] += 1
             assert watch.has_changed()
+
+
+def test_a_call_that_begins_after_a_change_has_the_new_weights_in_every_thread() -> None:
+    module = torch.nn.Linear(4, 1).eval()
+    x, results, changed, ended = torch.zeros(1, 4), [], [0.0], threading.Event()
+    with torch.no_grad():
+        module.bias.zero_()
+        model = ip.load(torch.export.export(module, (x,)))
+
+    def call() -> None:
+        while not ended.is_set():
+            least = changed[0]
+            results.append((least, model(x).item()))
+
+    threads = [threading.Thread(target=call) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    with torch.no_grad():
+        for number in range(1, 60):
+            module.bias.fill_(number)
+            changed[0] = float(number)
+            ended.wait(0.003)
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert results
+    assert [pair for pair in results if pair[1] < pair[0]] == []

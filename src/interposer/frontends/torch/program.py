@@ -31,11 +31,13 @@ class Argument:
 
     `name` is that of the network's input, or empty if the argument is none: then `value` is what the export has baked
     in, such as a number or None. `is_number` is True for a symbolic number, which is given as a tensor of rank 0.
+    `dtype` is the ``torch.dtype`` of a tensor, else None.
     """
 
     name: str
     value: Any = None
     is_number: bool = False
+    dtype: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,8 @@ def read(program: Any, name: str = "") -> Program:
     signature = plain.graph_signature
     mutated = _mutated(signature)
     sources = {spec.arg.name: _source(plain, spec, mutated) for spec in signature.input_specs}
-    arguments = [_argument(plain, spec) for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
+    nodes = {node.name: node for node in plain.graph.nodes if node.op == "placeholder"}
+    arguments = [_argument(nodes, spec) for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
     spec = plain.call_spec
     output_names = _output_names(signature, spec.out_spec)
     return Program(
@@ -223,10 +226,12 @@ def _source(program: Any, spec: Any, mutated: Mapping[str, str]) -> Source:
     raise ParseError(f"the input {spec.arg.name!r} is an object of type {spec.kind.name}; tensors are supported")
 
 
-def _argument(program: Any, spec: Any) -> Argument:
+def _argument(nodes: Mapping[str, Any], spec: Any) -> Argument:
     if type(spec.arg).__name__ == "ConstantArgument":
         return Argument("", spec.arg.value)
-    return Argument(spec.arg.name, None, type(spec.arg).__name__ != "TensorArgument")
+    value = nodes[spec.arg.name].meta.get("val") if spec.arg.name in nodes else None
+    is_number = type(spec.arg).__name__ != "TensorArgument"
+    return Argument(spec.arg.name, None, is_number, getattr(value, "dtype", None))
 
 
 def _output_names(signature: Any, out_spec: Any) -> tuple[str, ...]:

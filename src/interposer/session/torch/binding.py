@@ -9,7 +9,7 @@ import numpy as np
 
 from interposer.core.errors import BindingError, did_you_mean
 from interposer.frontends.torch.package import pytree, torch
-from interposer.frontends.torch.program import Program
+from interposer.frontends.torch.program import Argument, Program
 from interposer.session.torch.arrays import array_of, tensor_of
 
 __all__ = ["Binding", "bound_arguments", "has_tensors", "structured"]
@@ -33,7 +33,7 @@ class Binding:
             if not argument.name:
                 _check_baked(argument.value, value)
             else:
-                result[argument.name] = _input(argument.name, value)
+                result[argument.name] = _input(argument, value)
             if argument.name in self._program.strided_inputs:
                 _check_contiguous(argument.name, value)
         for name in self._program.mutated_inputs:
@@ -53,11 +53,16 @@ class Binding:
             _overwrite(name, places[name], outputs[output])
 
 
-def _input(name: str, value: Any) -> Any:
+def _input(argument: Argument, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return array_of(value, f"input {name!r}")
+        if argument.dtype not in (None, value.dtype):
+            raise BindingError(
+                f"input {argument.name!r} is a tensor of type {value.dtype}, and the program was exported with "
+                f"{argument.dtype}; convert the tensor, or export the module again"
+            )
+        return array_of(value, f"input {argument.name!r}")
     if value is None:
-        raise BindingError(f"None was given for input {name!r}; the program was exported with a tensor")
+        raise BindingError(f"None was given for input {argument.name!r}; the program was exported with a tensor")
     return value
 
 

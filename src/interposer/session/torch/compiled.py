@@ -56,10 +56,9 @@ class CompiledGraph:
         self._placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self._examples = [node.meta.get("val") for node in self._placeholders]
         tensors = {index for index, value in enumerate(self._examples) if isinstance(value, torch.Tensor)}
-        self._static = sorted(static & tensors)
         self._sized = [i for i in range(len(self._examples)) if i not in tensors or _is_sized(self._examples[i])]
-        self._variants: OrderedDict[Key, _Variant] = OrderedDict()
-        self._watch = Watch(())
+        self._static = sorted(static & tensors)
+        self._built_for: _Weights | None = None
         self._changes: Counter[int] = Counter()
         self._lock = threading.RLock()
         self._instead: Callable[..., Any] | None = None
@@ -71,8 +70,9 @@ class CompiledGraph:
         if self._instead is not None:
             return self._instead(*values)
         key = tuple([_size_key(values[index]) for index in self._sized])
-        variant = self._variants.get(key)
-        if variant is None or self._have_changed(values):
+        weights = self._built_for
+        variant = None if weights is None else weights.variants.get(key)
+        if variant is None or weights is None or weights.have_changed(values):
             try:
                 variant = self._prepared(key, values)
             except UnknownBackendError:
@@ -82,36 +82,34 @@ class CompiledGraph:
                 return self._instead(*values)
         return variant.run(values)
 
-    def _have_changed(self, values: Sequence[Any]) -> bool:
-        known = self._watch.tensors
-        if any([values[index] is not tensor for index, tensor in zip(self._static, known, strict=True)]):
-            return True
-        return bool(known) and self._watch.has_changed()
-
     def _prepared(self, key: Key, values: Sequence[Any]) -> _Variant:
         """Return the network for these inputs, built with their present weights."""
         with self._lock:
-            if self._variants and self._have_changed(values):
-                self._forget(values)
-            if not self._variants:
-                self._watch = Watch([values[index] for index in self._static])
-            if key not in self._variants:
-                self._variants[key] = self._built(values)
-                while len(self._variants) > _MOST:
-                    self._variants.popitem(last=False)
-            return self._variants[key]
+            weights = self._built_for
+            if weights is None or weights.have_changed(values):
+                if weights is not None:
+                    self._count_changes(weights, values)
+                weights = _Weights(self._static, values)
+            if key not in weights.variants:
+                weights.variants[key] = self._built(values, weights.static)
+                while len(weights.variants) > _MOST:
+                    weights.variants.popitem(last=False)
+            self._built_for = weights
+            return weights.variants[key]
 
-    def _forget(self, values: Sequence[Any]) -> None:
-        """Drop all networks, as weights have changed; weights that change often become ordinary inputs."""
-        self._variants.clear()
-        for index, tensor in zip(self._static, self._watch.tensors, strict=True):
-            self._changes[index] += values[index] is not tensor or self._watch.changed(tensor)
+    def _count_changes(self, weights: _Weights, values: Sequence[Any]) -> None:
+        """Count which weights have changed; those that change often become ordinary inputs of later networks."""
+        for index in weights.changed(values):
+            self._changes[index] += 1
         self._static = [index for index in self._static if self._changes[index] < _CHANGES]
 
-    def _built(self, values: Sequence[Any]) -> _Variant:
+    def _built(self, values: Sequence[Any], static: Sequence[int]) -> _Variant:
         sizes = self._sizes(values)
         graph = with_sizes(self._graph, sizes) if self._sized else self._graph
-        sources = {node.name: self._source(index, values[index]) for index, node in enumerate(self._placeholders)}
+        sources = {
+            node.name: self._source(index, values[index], index in static)
+            for index, node in enumerate(self._placeholders)
+        }
         imported = import_graph(graph, sources, name="graph", sizes=sizes)
         fed = [index for index, node in enumerate(self._placeholders) if isinstance(sources[node.name], UserInput)]
         options = self._options
@@ -121,11 +119,11 @@ class CompiledGraph:
         )  # fmt: skip
         return _Variant.of(model, imported, fed, graph, sizes, self._views)
 
-    def _source(self, index: int, value: Any) -> Source:
+    def _source(self, index: int, value: Any, is_static: bool) -> Source:
         if not isinstance(value, torch.Tensor):
             return Fixed(value)
         name = self._placeholders[index].name
-        return Weight(name, value) if index in self._static else UserInput(name)
+        return Weight(name, value) if is_static else UserInput(name)
 
     def _sizes(self, values: Sequence[Any]) -> dict[str, int]:
         """Return the values of the symbolic sizes in a call, by name."""
@@ -136,6 +134,31 @@ class CompiledGraph:
             elif isinstance(example, torch.SymInt):
                 sizes |= bound_symbols([example], [value])
         return sizes
+
+
+class _Weights:
+    """The networks that were built with the same values of the static inputs.
+
+    `static` are the indices of these inputs. A thread that has found no change may use any of the `variants`, also
+    while another thread builds networks with newer weights: these are variants of another object.
+    """
+
+    def __init__(self, static: Sequence[int], values: Sequence[Any]) -> None:
+        self.static = tuple(static)
+        self.variants: OrderedDict[Key, _Variant] = OrderedDict()
+        self._watch = Watch([values[index] for index in static])
+
+    def have_changed(self, values: Sequence[Any]) -> bool:
+        """Return True if static inputs of a call are other tensors, or have changed in place."""
+        known = self._watch.tensors
+        if any([values[index] is not tensor for index, tensor in zip(self.static, known, strict=True)]):
+            return True
+        return bool(known) and self._watch.has_changed()
+
+    def changed(self, values: Sequence[Any]) -> list[int]:
+        """Return the indices of the static inputs of a call that are other tensors, or whose changes PyTorch counts."""
+        pairs = zip(self.static, self._watch.tensors, strict=True)
+        return [index for index, tensor in pairs if values[index] is not tensor or self._watch.changed(tensor)]
 
 
 class _Variant(NamedTuple):

@@ -129,7 +129,7 @@ class ProgramModel(Model):
                 f"weights of the model {self.name!r} have changed since it was cut at the inputs that load was given; "
                 "load the program again"
             )
-        self._watch = self._new_watch()
+        watch = self._new_watch()
         self._blueprint = Blueprint(self._source)
         self._drop(self._variants)
         others = (*self._others.values(), *self._signed.values())
@@ -139,6 +139,7 @@ class ProgramModel(Model):
         first = self._blueprint.first()
         if first is not None:
             self._make_within_limits(first.key, first.network())
+        self._watch = watch  # last: until then, other threads see the change, and wait for the new network
 
     def run(self, inputs: Any = None, outputs: Any = None, **others: Any) -> list[Any]:
         """Run the network once with inputs by name, and return its outputs; see `Model.run`."""
