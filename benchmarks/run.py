@@ -12,6 +12,7 @@
     python benchmarks/run.py quantization [--help]
     python benchmarks/run.py saved [--help]
     python benchmarks/run.py serving MODEL [--help]
+    python benchmarks/run.py torch [--help]
     python benchmarks/run.py compare NEW.json [--help]
     python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead] [profiling]
                              [--models FOLDER] [--repeat N] [--json FILE]
@@ -21,7 +22,8 @@ Both take long. `loading` measures the time and the memory of loading, and their
 and `weights` run networks of one layer. `generation` lets a decoder generate tokens.
 `formats` runs classifiers as files of TensorFlow and Caffe, and `arm-nn` runs models through the interface of PyArmNN.
 `quantization` compares networks that several quantizers have made with the float networks. `saved` loads saved networks
-beside model files and the cache, and `serving` sends requests to servers. These suites have separate options.
+beside model files and the cache, `serving` sends requests to servers, and `torch` runs programs of PyTorch. These
+suites have separate options.
 `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default that of the environment variable
@@ -86,6 +88,13 @@ SUITES = {
     "profiling": profiling.measure,
 }
 
+
+def _torch(words: list[str]) -> int:
+    from benchmarks.pytorch import command as pytorch  # noqa: PLC0415 - PyTorch is optional
+
+    return pytorch.main(words)
+
+
 COMMANDS = {
     "engines": command.main,
     "placement": placement.main,
@@ -99,6 +108,7 @@ COMMANDS = {
     "quantization": quantization.main,
     "saved": saved.main,
     "serving": serving.main,
+    "torch": _torch,
     "compare": baseline.main,
 }
 """Commands with options of their own."""

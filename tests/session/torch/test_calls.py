@@ -54,6 +54,30 @@ def test_results_are_arrays_if_no_argument_is_a_tensor(model: ip.Model, nested: 
     np.testing.assert_allclose(result["y"], nested[1](x, options, **kwargs)["y"], rtol=1e-4, atol=1e-5)
 
 
+def test_arguments_that_are_not_nested_come_in_all_forms() -> None:
+    class Three(torch.nn.Module):
+        def forward(self, x: Any, y: Any, *, z: Any) -> Any:
+            return {"sum": x + y * z, "one": 1, "none": None}
+
+    module, other = twins(Three())
+    x, y, z = torch.randn(2, 3), torch.randn(2, 3), torch.randn(2, 3)
+    model = ip.load(torch.export.export(module, (x, y), {"z": z}))
+    expected = other(x, y, z=z)
+    check_same(model(x, y, z=z), expected)
+    check_same(model(z=z, y=y, x=x), expected)
+    check_same(model(x, y, z), expected)
+    check_same(model(x, y.numpy(), z=z.clone().requires_grad_()), expected)
+    check_same(model(x.t().contiguous().t(), torch.nn.Parameter(y), z=z), expected)
+    result = model(x.numpy(), y.numpy(), z=z.numpy())
+    np.testing.assert_allclose(result["sum"], expected["sum"], rtol=1e-6)
+    with pytest.raises(BindingError, match="no value was given for 'z'"):
+        model(x, y)
+    with pytest.raises(BindingError, match="the argument 'x' was given twice"):
+        model(x, y, x=x)
+    with pytest.raises(BindingError, match="input 'y'"):
+        model(x, y[:1], z=z)
+
+
 def test_runs_take_inputs_by_name_like_those_of_any_model(model: ip.Model) -> None:
     (x, options), kwargs = arguments()
     names = dict(zip(model.inputs, (x, options["shift"][0], kwargs["scale"]), strict=True))

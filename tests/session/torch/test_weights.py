@@ -77,6 +77,16 @@ def test_bound_runs_have_the_weights_that_the_module_has_now() -> None:
             torch.testing.assert_close(torch.from_numpy(bound()[0]), other(x))
 
 
+def test_each_change_of_a_small_tensor_is_noticed() -> None:
+    module, other = twins(torch.nn.Linear(15, 17))
+    x = torch.ones(1, 15)
+    model = ip.load(torch.export.export(module, (x,)))
+    for index in (0, 9, 16):
+        for each in (module, other):
+            each.bias.numpy()[index] += 5
+        check_both(model, other, x)
+
+
 def test_refresh_reads_changes_that_pytorch_does_not_count() -> None:
     module, other = twins(torch.nn.Linear(64, 64))
     model = ip.load(torch.export.export(module, (torch.ones(1, 64),)))

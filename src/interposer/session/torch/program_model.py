@@ -19,6 +19,7 @@ from interposer.session.limits import Limits
 from interposer.session.model import Model
 from interposer.session.placement.plan import Plan
 from interposer.session.torch.binding import bound_arguments, has_tensors, structured
+from interposer.session.torch.plain_calls import PlainCalls
 from interposer.session.torch.watching import Watch
 from interposer.session.variants import Blueprint
 
@@ -66,6 +67,8 @@ class ProgramModel(Model):
         self._argument_names = None if argument_names is None else tuple(argument_names)
         self._watch = self._new_watch()
         super().__init__(source, runtime, backends, options, limits, fallback, plan)
+        names = self._argument_names
+        self._plain = None if names is None else PlainCalls.of(program, names, tuple(self.inputs))
 
     def _new_watch(self) -> Watch:
         sources = self._program.sources.values() if self._is_shared else ()
@@ -84,8 +87,18 @@ class ProgramModel(Model):
                 or sizes violate what the export requires of them, such as two equal dimensions.
             InterposerError: any other error that `run` raises.
         """
+        plain = self._plain
+        taken = None if plain is None else plain.arrays(args, kwargs)
+        if taken is not None and plain is not None:
+            arrays, as_tensors = taken
+            return plain.results(self.run(arrays), as_tensors=as_tensors)
         if self._argument_names is None or (not kwargs and len(args) == 1 and self._is_by_name(args[0])):
             return super().__call__(*args, **kwargs)
+        return self._called(args, kwargs)
+
+    def _called(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run once with the arguments of the module."""
+        assert self._argument_names is not None
         binding = bound_arguments(self._program, self._argument_names, args, kwargs)
         inputs = binding.inputs()
         outputs = dict(zip(self.outputs, self.run({name: inputs[name] for name in self.inputs}), strict=True))

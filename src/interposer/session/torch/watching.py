@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any, Final
 
 from interposer.frontends.torch.package import torch
 
 __all__ = ["Watch", "version_of"]
 
-_SAMPLES: Final = 128
+_SAMPLES: Final = 96
 _FEWEST: Final = 2
-_MOST: Final = 16
-_INTEGERS: Final = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
+_MOST: Final = 8
+_SMALL: Final = 1024
+"""Tensors of at most this number of bytes are compared completely."""
+_LINE: Final = 64
+"""How many bytes of a larger contiguous tensor are compared at each place."""
 
 
 def version_of(tensor: Any) -> int:
@@ -29,34 +33,40 @@ class Watch:
 
     Every change by an operator of PyTorch is noticed, by the version that PyTorch counts, and every assignment to
     ``tensor.data``. Other changes that PyTorch does not count (operators on ``tensor.data``, writes through a NumPy
-    array over the same memory) are noticed if they change one of some elements that are spread over each tensor: 16
-    elements, or 128 divided by the number of tensors, but at least 2. Tensors that were made in inference mode have no
-    version, so all of their elements are compared.
+    array over the same memory) are noticed if they change bytes that are compared: those of a contiguous tensor of at
+    most 1024 bytes; 64 bytes at each of some places that are spread over a larger one; and elements at such places of
+    one that is not contiguous. There are 96 divided by the number of tensors of these places, but 2 to 8. Tensors that
+    were made in inference mode have no version, so all of their elements are compared.
     """
 
     def __init__(self, tensors: Iterable[Any]) -> None:
         self.tensors = tuple(tensors)
-        counted = [tensor for tensor in self.tensors if version_of(tensor) >= 0]
-        self._facts = [(tensor, tensor._version, tensor.data_ptr()) for tensor in counted]
+        self._counted = [tensor for tensor in self.tensors if version_of(tensor) >= 0]
+        self._address, self._version = torch.Tensor.data_ptr, attrgetter("_version")
+        self._addresses, self._versions = self._present()
         others = [tensor for tensor in self.tensors if version_of(tensor) < 0]
         self._others = [(tensor, tensor.data_ptr(), _content(tensor).clone()) for tensor in others]
         count = min(_MOST, max(_FEWEST, _SAMPLES // max(1, len(self.tensors))))
         self._cells = [cell for tensor in self.tensors for cell in _cells_of(tensor, count)]
-        self._known = [cell.value for cell in self._cells]
+        self._known = b"".join(self._cells)
+
+    def _present(self) -> tuple[list[int], list[int]]:
+        """Return the present addresses and versions of the tensors that have versions."""
+        return list(map(self._address, self._counted)), list(map(self._version, self._counted))
 
     def has_changed(self) -> bool:
         """Return True if one of the tensors has changed."""
-        if any([item._version != version or item.data_ptr() != place for item, version, place in self._facts]):
+        if self._present() != (self._addresses, self._versions):
             return True
-        if any(_differs(*other) for other in self._others):
+        if self._others and any(_differs(*other) for other in self._others):
             return True
-        return [cell.value for cell in self._cells] != self._known
+        return b"".join(self._cells) != self._known  # last, as the memory of a tensor that has moved may be gone
 
     def changed(self, tensor: Any) -> bool:
         """Return True if PyTorch has counted a change of one of the tensors, or if it has no version and differs."""
-        return any(
-            item is tensor and (item._version != v or item.data_ptr() != p) for item, v, p in self._facts
-        ) or any(other[0] is tensor and _differs(*other) for other in self._others)
+        facts = zip(self._counted, self._addresses, self._versions, strict=True)
+        counted = (item is tensor and (item.data_ptr() != p or item._version != v) for item, p, v in facts)
+        return any(counted) or any(other[0] is tensor and _differs(*other) for other in self._others)
 
 
 def _differs(tensor: Any, place: int, known: Any) -> bool:
@@ -70,18 +80,27 @@ def _content(tensor: Any) -> Any:
 
 
 def _cells_of(tensor: Any, count: int) -> list[Any]:
-    """Return about `count` elements of a tensor, as integers at addresses of its memory; none if it is not on the CPU.
+    """Return the bytes of a tensor that are compared, as ctypes arrays over its memory; none if it is not on the CPU.
 
-    They are spread over all of a contiguous tensor, or over the diagonal of another one.
+    They are all bytes of a small contiguous tensor, about `count` places that are spread over a larger one, or about
+    `count` elements on the diagonal of one that is not contiguous.
     """
-    kind = _INTEGERS.get(min(8, tensor.element_size()))
     is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and tensor.layout is torch.strided
-    if kind is None or not is_plain or tensor.device.type != "cpu" or not tensor.numel() or not tensor.data_ptr():
+    if not is_plain or tensor.device.type != "cpu" or not tensor.numel() or not tensor.data_ptr():
         return []
-    total, stride = (tensor.numel(), 1) if tensor.is_contiguous() else _diagonal(tensor)
-    places = range(0, total, -(-total // count))
-    start, step = tensor.data_ptr(), stride * tensor.element_size()
-    return [kind.from_address(start + place * step) for place in places]
+    size, start = tensor.element_size(), tensor.data_ptr()
+    if not tensor.is_contiguous():
+        total, stride = _diagonal(tensor)
+        return _spread(start, total, stride * size, size, count)
+    if tensor.numel() * size <= _SMALL:
+        return _spread(start, 1, 0, tensor.numel() * size, 1)
+    return _spread(start, tensor.numel() * size // _LINE, _LINE, _LINE, count)
+
+
+def _spread(start: int, total: int, step: int, size: int, count: int) -> list[Any]:
+    """Return `size` bytes each at about `count` of the addresses ``start + step * index`` for indices below `total`."""
+    kind = ctypes.c_char * size
+    return [kind.from_address(start + index * step) for index in range(0, total, -(-total // count))]
 
 
 def _diagonal(tensor: Any) -> tuple[int, int]:
