@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from interposer.core.errors import ConfigError
+from interposer.serving.tls import check_tls
 
 __all__ = ["Listen"]
 
@@ -33,6 +34,21 @@ class Listen:
     key: str | None = None
     client_ca: str | None = None
     is_shared: bool = False
+
+    def check_tls(self) -> None:
+        """Check the files for TLS; raise `ConfigError` if the server cannot use them."""
+        if self.certificate is not None and self.key is not None:
+            check_tls(self.certificate, self.key, self.client_ca)
+
+    def check_free(self) -> None:
+        """Check that no other server listens on one of the ports; raise `ConfigError` if one does.
+
+        Several processes may share a port, so this has to be checked before the first of them listens.
+        """
+        alone = replace(self, is_shared=False)
+        for port in (self.port, self.grpc_port, self.metrics_port):
+            if port:
+                alone.bound(port).close()
 
     def bound(self, port: int) -> socket.socket:
         """Return a socket that is bound to a port; raise `ConfigError` if that is not possible."""

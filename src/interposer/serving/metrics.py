@@ -5,19 +5,28 @@ from __future__ import annotations
 import os
 from functools import cache
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
+from interposer.backend.events import BackendEvent
 from interposer.core.errors import MissingDependencyError
+from interposer.runtime import Runtime
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.served import ServedModel
 from interposer.serving.statistics import Timing
 
-__all__ = ["Metrics"]
+__all__ = ["Metrics", "forget_process"]
 
 _SECONDS: Final = (
     1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 )  # fmt: skip
 _SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
+_MODEL: Final = ("model", "version")
+_TEXTS: Final = {
+    "model_ready": "1 for a model that is ready.",
+    "requests_in_flight": "Requests that run or wait.",
+    "memory_bytes": "Memory of all models.",
+}
 
 
 @cache
@@ -48,6 +57,12 @@ class Metrics:
         self._compute = histogram("compute_duration_seconds", "Run of the model.", labels)
         self._batches = histogram("batch_size", "Rows that ran together.", labels, _SIZES)
         self._bound: dict[tuple[int, str], tuple[Any, ...]] = {}
+        self._events = client.Counter(
+            "interposer_backend_events", "Crashes, restarts and other events.", ("backend", "event"),
+            registry=self._registry,
+        )  # fmt: skip
+        self._last: WeakKeyDictionary[Runtime, BackendEvent] = WeakKeyDictionary()
+        self._shared = _Shared(client, self._registry) if os.environ.get(_FOLDER) else None
 
     def refused(self, protocol: str, status: Status) -> None:
         """Count a request for which there was no model or no room; it has no model label, as clients choose names."""
@@ -83,22 +98,62 @@ class Metrics:
             )
         return result
 
+    def update(self, served: list[ServedModel]) -> None:
+        """Count new events of backends, and write the gauges to the folder that several processes share, if any."""
+        for runtime in {id(item.model.runtime): item.model.runtime for item in served}.values():
+            for event in _new_events(runtime, self._last.get(runtime)):
+                self._events.labels(event.backend, event.kind).inc()
+                self._last[runtime] = event
+        if self._shared is not None:
+            self._shared.update(served)
+
     def text(self, served: list[ServedModel]) -> tuple[bytes, str]:
         """Return all metrics in the text format of Prometheus, and its content type.
 
         `served` are the models that are loaded. If several processes share a folder for their metrics, the counters are
-        those of all of them, and the gauges those of the process that answers.
+        those of all of them, also of those that have died; the gauges are the sums of those that live, and as old as
+        the last call of `update` in each of them.
         """
         client = _client()
-        gauges = client.CollectorRegistry()
-        _add_gauges(client, gauges, served)
-        registry = self._registry
-        if os.environ.get(_FOLDER):
+        self.update(served)
+        if self._shared is not None:
             from prometheus_client import multiprocess  # noqa: PLC0415 - an optional dependency
 
             registry = client.CollectorRegistry()
             multiprocess.MultiProcessCollector(registry)
-        return client.generate_latest(registry) + gauges_text(client, gauges), client.CONTENT_TYPE_LATEST
+            return client.generate_latest(registry), client.CONTENT_TYPE_LATEST
+        gauges = client.CollectorRegistry()
+        _add_gauges(client, gauges, served)
+        return client.generate_latest(self._registry) + gauges_text(client, gauges), client.CONTENT_TYPE_LATEST
+
+
+class _Shared:
+    """The gauges of one of several processes, in files of the folder that they share."""
+
+    def __init__(self, client: Any, registry: Any) -> None:
+        def gauge(name: str, labels: tuple[str, ...], mode: str) -> Any:
+            text = _TEXTS[name]
+            return client.Gauge(f"interposer_{name}", text, labels, registry=registry, multiprocess_mode=mode)
+
+        self._ready = gauge("model_ready", _MODEL, "livemin")
+        self._flight = gauge("requests_in_flight", _MODEL, "livesum")
+        self._memory = gauge("memory_bytes", ("kind",), "livesum")
+
+    def update(self, served: list[ServedModel]) -> None:
+        """Write the values of this process."""
+        for item in served:
+            self._ready.labels(item.name, item.version).set(1)
+            self._flight.labels(item.name, item.version).set(item.in_flight)
+        for kind, size in _memory(served).items():
+            self._memory.labels(kind).set(size)
+
+
+def forget_process(number: int, folder: str) -> None:
+    """Drop the gauges of a process that has died from the folder that several processes share; its counters stay."""
+    _client()
+    from prometheus_client import multiprocess  # noqa: PLC0415 - an optional dependency
+
+    multiprocess.mark_process_dead(number, folder)
 
 
 def gauges_text(client: Any, registry: Any) -> bytes:
@@ -109,26 +164,18 @@ def gauges_text(client: Any, registry: Any) -> bytes:
 
 def _add_gauges(client: Any, registry: Any, served: list[ServedModel]) -> None:
     """Add metrics whose values are read when they are asked for."""
-    core = client.core
-    families = {
-        "ready": core.GaugeMetricFamily("interposer_model_ready", "1 for a model that is ready.", labels=_MODEL),
-        "flight": core.GaugeMetricFamily("interposer_requests_in_flight", "Requests that run or wait.", labels=_MODEL),
-        "memory": core.GaugeMetricFamily("interposer_memory_bytes", "Memory of all models.", labels=("kind",)),
-        "events": core.CounterMetricFamily(
-            "interposer_backend_events", "Crashes, restarts and other events.", labels=("backend", "event")
-        ),
-    }
+
+    def gauge(name: str, labels: tuple[str, ...]) -> Any:
+        return client.core.GaugeMetricFamily(f"interposer_{name}", _TEXTS[name], labels=labels)
+
+    ready, flight = gauge("model_ready", _MODEL), gauge("requests_in_flight", _MODEL)
+    memory = gauge("memory_bytes", ("kind",))
     for item in served:
-        families["ready"].add_metric((item.name, item.version), 1)
-        families["flight"].add_metric((item.name, item.version), item.in_flight)
+        ready.add_metric((item.name, item.version), 1)
+        flight.add_metric((item.name, item.version), item.in_flight)
     for kind, size in _memory(served).items():
-        families["memory"].add_metric((kind,), size)
-    for (backend, event), count in _events(served).items():
-        families["events"].add_metric((backend, event), count)
-    registry.register(_Fixed(list(families.values())))
-
-
-_MODEL: Final = ("model", "version")
+        memory.add_metric((kind,), size)
+    registry.register(_Fixed([ready, flight, memory]))
 
 
 class _Fixed:
@@ -153,10 +200,11 @@ def _memory(served: list[ServedModel]) -> dict[str, int]:
     return sizes
 
 
-def _events(served: list[ServedModel]) -> dict[tuple[str, str], int]:
-    counts: dict[tuple[str, str], int] = {}
-    for runtime in {id(item.model.runtime): item.model.runtime for item in served}.values():
-        for event in runtime.events:
-            key = event.backend, event.kind
-            counts[key] = counts.get(key, 0) + 1
-    return counts
+def _new_events(runtime: Runtime, last: BackendEvent | None) -> list[BackendEvent]:
+    """Return the events after `last`, in their order; a runtime has only its latest events."""
+    result: list[BackendEvent] = []
+    for event in reversed(runtime.events):
+        if event is last:
+            break
+        result.append(event)
+    return result[::-1]

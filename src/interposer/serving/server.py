@@ -10,7 +10,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from interposer.core.errors import MissingDependencyError
@@ -22,6 +22,7 @@ __all__ = ["Server", "run_server"]
 
 _log: Final = logging.getLogger("interposer.serving")
 _POLL: Final = 0.02
+_UPDATE: Final = 1.0
 _ANSWER: Final = 2.0
 """Seconds in which cancelled requests can still be answered."""
 
@@ -52,13 +53,15 @@ class Server:
         Raises:
             InterposerError: a model cannot be loaded, a port is taken, or a package is missing.
         """
+        self.listen.check_tls()
         if self.listen.is_shared:  # the other workers answer until this one can
             await self.core.repository.load_all()
         web = self._web_servers()
         rpc = await self._rpc_server()
-        tasks = [asyncio.ensure_future(work) for _, work in web]
+        tasks = [asyncio.ensure_future(server.serve(sockets=[bound])) for server, bound in web]
         stopping = asyncio.ensure_future(self._stop.wait())
         loading = asyncio.ensure_future(self._loaded())
+        updating = asyncio.ensure_future(self._updated())
         try:
             await asyncio.wait([*tasks, loading, stopping], return_when=asyncio.FIRST_COMPLETED)
             if loading.done():
@@ -70,11 +73,18 @@ class Server:
         finally:
             self.core.is_draining = True
             stopping.cancel()
+            updating.cancel()
             await self._closed([server for server, _ in web], tasks, rpc)
 
     async def _loaded(self) -> None:
         if not self.listen.is_shared:
             await self.core.repository.load_all()
+
+    async def _updated(self) -> None:
+        """Update the gauges every second, for the worker that answers at ``/metrics``."""
+        while True:
+            self.core.metrics.update(self.core.repository.served)
+            await asyncio.sleep(_UPDATE)
 
     async def _drained(self) -> None:
         """Wait for the requests that run; cancel them after the time for draining, or at the second signal."""
@@ -96,14 +106,14 @@ class Server:
             await rpc.stop(None if self._signals > 1 else 1.0)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _web_servers(self) -> list[tuple[Any, Coroutine[Any, Any, None]]]:
+    def _web_servers(self) -> list[tuple[Any, socket.socket]]:
         listen, core = self.listen, self.core
         apps = [(http_app(core, metrics=listen.metrics_port is None), listen.bound(listen.port))]
         if listen.metrics_port is not None:
             apps.append((metrics_app(core), listen.bound(listen.metrics_port)))
         return [self._web_server(app, bound) for app, bound in apps]
 
-    def _web_server(self, app: Any, bound: socket.socket) -> tuple[Any, Coroutine[Any, Any, None]]:
+    def _web_server(self, app: Any, bound: socket.socket) -> tuple[Any, socket.socket]:
         try:
             import uvicorn  # noqa: PLC0415 - an optional dependency
         except ImportError:
@@ -115,7 +125,7 @@ class Server:
         server = uvicorn.Server(config)
         server.capture_signals = contextlib.nullcontext
         server.address = bound.getsockname()
-        return server, server.serve(sockets=[bound])
+        return server, bound
 
     def _tls(self) -> dict[str, Any]:
         listen = self.listen

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from interposer.core.errors import InterposerError, InvalidArgumentError
 from interposer.serving.listen import Listen
+from interposer.serving.metrics import forget_process
 
 __all__ = ["READY", "WORKER", "Workers"]
 
@@ -73,8 +74,10 @@ class Workers:
         """Run the workers until a signal stops them; `ready` is called with the ports when all are ready.
 
         Raises:
-            InterposerError: a port is taken, a worker does not start, or one dies too often.
+            InterposerError: a port is taken, a file for TLS is wrong, a worker does not start, or one dies too often.
         """
+        self._listen.check_tls()
+        self._listen.check_free()
         with contextlib.ExitStack() as stack:
             self._folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="interposer-metrics-"))
             ports = self._reserved(stack)
@@ -128,6 +131,7 @@ class Workers:
             time.sleep(_POLL)
 
     def _start_again(self, worker: _Worker, ports: Sequence[int | None], status: int) -> None:
+        assert worker.process is not None
         now = time.monotonic()
         while worker.restarts and now - worker.restarts[0] > _SECONDS:
             worker.restarts.popleft()
@@ -135,6 +139,7 @@ class Workers:
             often = f"{_RESTARTS + 1} times within {_SECONDS:g} seconds"
             raise InterposerError(f"worker {worker.number} ended {often}, the last time {_how(status)}")
         worker.restarts.append(now)
+        forget_process(worker.process.pid, self._folder)
         _log.warning("worker %d ended %s, and is started again", worker.number, _how(status))
         self._start(worker, ports)
 
