@@ -199,16 +199,20 @@ def test_arithmetic_is_computed_in_integers(dtype, name):
 
 @pytest.mark.parametrize(
     "function",
-    [ActivationFunction.SIGMOID, ActivationFunction.TANH, ActivationFunction.LEAKY_RELU, ActivationFunction.GELU],
+    [ActivationFunction.SIGMOID, ActivationFunction.TANH, ActivationFunction.SWISH, ActivationFunction.GELU],
 )
 def test_functions_of_bytes_are_looked_up(function):
     net = Net()
     compare(net.output(net.quantize(net.add(Activation(function, 0.5, 1.0), net.input((300,))), 0.01)), ["Activation"])
 
 
-def test_softmax_of_bytes():
+@pytest.mark.parametrize(
+    "op", [Softmax(), Activation(ActivationFunction.LEAKY_RELU, 0.5), Activation(ActivationFunction.ELU, 1.0)], ids=str
+)
+def test_what_integer_rules_would_round_otherwise_stays_in_floats(op):
     net = Net("int8")
-    compare(net.output(net.quantize(net.add(Softmax(), net.input((30, 10))), 1 / 256, -128)), ["Softmax"])
+    network = net.output(net.quantize(net.add(op, net.input((30, 10))), 1 / 256, -128))
+    assert kinds(optimize(network, ["CpuRef"])) == ["Dequantize", type(op).__name__, "Quantize"]
 
 
 def test_means_and_pools():
@@ -241,7 +245,7 @@ def test_what_moves_or_chooses_works_on_stored_integers_and_is_exact():
 def test_pieces_and_joints():
     net = Net()
     a, b = net.input((4, 40)), net.input((4, 40), 0.02)
-    compare(net.output(net.quantize(net.add(Concat(1), a, b), 0.05)), ["Concat"])
+    compare(net.output(net.quantize(net.add(Concat(1), a, b), 0.05)), ["Dequantize", "Quantize", "Concat"], steps=0)
     net = Net()
     pieces = net.network.add_layer(Splitter(1, (10, 30)), net.input((4, 40)))
     info = TensorInfo((4, 30), "uint8", net.q())

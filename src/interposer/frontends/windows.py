@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from interposer.core.types import Dim
+import numpy as np
+
+from interposer.core.types import DataType, Dim, TensorInfo, integer_range
 from interposer.ops.window import Window
 
-__all__ = ["Windows"]
+__all__ = ["Windows", "lowest"]
 
+_FINITE: Final = frozenset({DataType.FLOAT32, DataType.FLOAT64})
 _LETTERS: Final = {2: "yx", 3: "zyx"}
 _BEFORE: Final = {2: ("top", "left"), 3: ("front", "top", "left")}
 _AFTER: Final = {2: ("bottom", "right"), 3: ("back", "bottom", "right")}
@@ -47,6 +51,26 @@ class Windows(NamedTuple):
         kernel, strides = (tuple(column[part] for column in columns) for part in (0, 1))
         return self._replace(kernel=kernel, strides=strides)
 
+    def miss(self, image: Sequence[int]) -> bool:
+        """Return True if a window may contain nothing but padding; `image` has the size along each axis.
+
+        An unknown size counts as one for which such a window exists, if the window is dilated.
+        """
+        return any(_misses(window, size) for window, size in zip(self.along(), image, strict=True))
+
+    def enclosed(self, image: Sequence[int], *, rounded_up: bool) -> Windows:
+        """Return the windows with end padding up to the end of the last window along each axis, `rounded_up` or not.
+
+        `image` has the size along each axis. An unknown size leaves the padding as it is.
+        """
+        columns = zip(self.along(), image, strict=True)
+        return self._replace(after=tuple(_end_padding(window, size, rounded_up) for window, size in columns))
+
+    def unpadded(self) -> Windows:
+        """Return the windows without padding."""
+        nothing = (0,) * self.axes
+        return self._replace(before=nothing, after=nothing)
+
     def sizes(self) -> dict[str, Any]:
         """Return the window's sizes by the names of a pooling operator's attributes, such as ``pool_height``."""
         return {f"pool_{name}": size for name, size in zip(_SIZES[self.axes], self.kernel, strict=True)}
@@ -73,6 +97,32 @@ class Windows(NamedTuple):
             "dilations": self.dilations,
             "pad_list": tuple(zip(self.before, self.after, strict=True)),
         }
+
+
+def lowest(info: TensorInfo) -> float:
+    """Return the value that does not affect a maximum of a tensor: the lowest one of its type, or minus infinity."""
+    if info.quantization is not None:
+        return (integer_range(info.dtype)[0] - info.zero_point) * info.scale
+    if info.dtype.is_integer:
+        return integer_range(info.dtype)[0]
+    return float(np.finfo(info.dtype.numpy).min) if info.dtype in _FINITE else -math.inf
+
+
+def _misses(window: Window, size: int) -> bool:
+    if isinstance(size, Dim):
+        return window.dilation > 1 and window.pad_before + window.pad_after > 0
+    if min(window.size, window.stride, window.dilation) < 1:
+        return False
+    starts = np.arange(max(0, window.places_rounded_up(size))) * window.stride - window.pad_before
+    skipped = -(np.minimum(starts, 0) // window.dilation)
+    return bool(((skipped >= window.size) | (starts + skipped * window.dilation >= size)).any())
+
+
+def _end_padding(window: Window, size: int, rounded_up: bool) -> int:
+    if isinstance(size, Dim) or min(window.size, window.stride) < 1:
+        return window.pad_after
+    places = window.places_rounded_up(size) if rounded_up else window.places(size)
+    return max(window.pad_after if not rounded_up else 0, window.pad_after_for(size, places))
 
 
 def _clipped(window: Window, size: int) -> Window:

@@ -94,7 +94,8 @@ def blocked_upsample(node: Node) -> Value:
     kind = node.text("coordinate_transformation_mode", "asymmetric")
     if len(scales) not in (2, 4) or not all(0 < scale < 2**15 for scale in scales) or math.prod(scales[:-2]) != 1:
         raise ParseError(f"scales is {list(scales)}; expected factors of height and width")
-    height, width = (size * scale for size, scale in zip(x.known.shape[2:], scales[-2:], strict=True))
+    sizes = (node.known(size, "image's size") for size in x.known.shape[2:])
+    height, width = (size * scale for size, scale in zip(sizes, scales[-2:], strict=True))
     if mode == "nearest" and kind == "asymmetric":
         return node.add(Resize(width, height, ResizeMethod.NEAREST_NEIGHBOR), x)
     if mode != "linear" or kind not in ("asymmetric", "align_corners", "half_pixel"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NoReturn
 
 import numpy as np
@@ -65,15 +65,21 @@ class Node(Attributes):
         """Return a copy of this node that adds its layers to another import, such as that of a subgraph."""
         return Node(importer, self._message, self.name, self.version)
 
-    def rewritten(self, inputs: Sequence[int], integers: Mapping[str, Sequence[int]]) -> Node:
+    def rewritten(
+        self, inputs: Sequence[int], integers: Mapping[str, Sequence[int]], without: Collection[str] = ()
+    ) -> Node:
         """Return a copy of this node with the inputs of these indices, and with lists of integers as more attributes.
 
-        An operator that is another one with attributes as operands is converted by it.
+        The attributes in `without` are removed before. An operator that is another one with attributes as operands is
+        converted by it.
         """
         message = type(self._message)()
         message.CopyFrom(self._message)
         del message.input[:]
         message.input.extend(self._inputs[index] if self.has(index) else "" for index in inputs)
+        cached = [item for item in message.attribute if item.name not in without]
+        del message.attribute[:]
+        message.attribute.extend(cached)
         for name, numbers in integers.items():
             message.attribute.add(name=name, type=7, ints=numbers)
         return Node(self._importer, message, self.name, self.version)

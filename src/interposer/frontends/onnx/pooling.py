@@ -10,6 +10,7 @@ from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.onnx_windows import Windows, as_image, windows, windows_along
 from interposer.frontends.onnx.shaping import final_reshape
+from interposer.frontends.windows import lowest
 from interposer.ir.graph import Value
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
 from interposer.ops.pooling3d import Pooling3d
@@ -54,24 +55,38 @@ def _rounding(node: Node) -> OutputShapeRounding:
 
 def pooled(node: Node, x: Value, algorithm: PoolingAlgorithm, padding: PaddingMethod) -> Value:
     """Return the result of pooling `x`, whose channels are before the spatial axes, with the windows of a node."""
-    image = _spatial_of(x)
-    result = _clipped(
-        node, windows(node, node.integers("kernel_shape"), image), (1,) * (len(image) == 1) + tuple(image)
-    )
+    size = _spatial_of(x)
+    image = (1,) * (len(size) == 1) + tuple(size)
+    result, rounding = _clipped(node, windows(node, node.integers("kernel_shape"), size), image), _rounding(node)
+    if algorithm is PoolingAlgorithm.MAX and result.miss(image):
+        if node.flag("ceil_mode"):
+            node.concrete(size, "image")
+        enclosed, rounding = result.enclosed(image, rounded_up=node.flag("ceil_mode")), OutputShapeRounding.FLOOR
+        x, result = _bordered(node, x, enclosed), result.unpadded()
     kind = Pooling3d if result.axes == 3 else Pooling2d
     op = kind(
         algorithm,
         **result.pads(),
         **result.steps(),
         **result.sizes(),
-        output_shape_rounding=_rounding(node),
+        output_shape_rounding=rounding,
         padding_method=padding,
     )
-    if x.known.rank != 3:
+    if len(size) != 1:
         return node.add(op, x)
     result_image = node.step(op, as_image(node, x))
     batch, channels, _, width = result_image.known.shape
     return final_reshape(node, result_image, (batch, channels, width), 2)
+
+
+def _bordered(node: Node, x: Value, result: Windows) -> Value:
+    """Return images with the padding of windows, as elements that have the lowest number of the type.
+
+    This number is the maximum of a window that contains nothing else.
+    """
+    image = as_image(node, x)
+    pads = tuple(zip(result.before, result.after, strict=True))
+    return node.step(Pad(((0, 0), (0, 0), *pads), lowest(image.known)), image)
 
 
 @operator("GlobalMaxPool")

@@ -5,17 +5,18 @@ Each operator becomes dequantize, compute, quantize. The optimizer turns this pa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.schema import Op
-from interposer.core.types import DataType, Quantization, differ
+from interposer.core.types import DataType, Quantization, TensorShape, differ
 from interposer.frontends.onnx.contrib_convolution import first, last
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.onnx_windows import windows_along
 from interposer.frontends.onnx.operator_names import NHWC
 from interposer.frontends.onnx.pooling import pooled
 from interposer.frontends.onnx.quantization import (
@@ -124,8 +125,26 @@ def quantized_average_pool(node: Node) -> Value:
     """Convert QLinearAveragePool, by default with channels before the spatial axes."""
     moved, x = node.flag("channels_last"), _real(node, 0)
     padding = PaddingMethod.IGNORE_VALUE if node.flag("count_include_pad") else PaddingMethod.EXCLUDE
-    result = pooled(node, first(node, x) if moved else x, PoolingAlgorithm.AVERAGE, padding)
+    images = first(node, x) if moved else x
+    if node.flag("count_include_pad") and node.flag("ceil_mode"):
+        node = _padded_to_windows(node, images.known.shape[2:])
+    result = pooled(node, images, PoolingAlgorithm.AVERAGE, padding)
     return _stored(node, last(node, result) if moved else result, 3)
+
+
+def _padded_to_windows(node: Node, image: Sequence[int]) -> Node:
+    """Return a pooling node that has padding wherever a last window exceeds the padded image.
+
+    ONNX Runtime counts these elements of the window too.
+    """
+    sizes = node.concrete(TensorShape(image), "image")
+    windows = windows_along(node, node.integers("kernel_shape"), sizes)
+    columns = list(zip(windows.along(), sizes, strict=True))
+    if not all(window.size and window.stride for window, _ in columns):
+        return node
+    after = [max(window.pad_after, window.pad_after_for(n, window.places_rounded_up(n))) for window, n in columns]
+    pads = [*windows.before, *after]
+    return node.rewritten(range(node.num_inputs), {"pads": pads}, without=("pads", "auto_pad", "ceil_mode"))
 
 
 @operator("QLinearConcat", domain=DOMAIN)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from interposer.core.types import Array, DataType
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.frontends.torch.call import Call
 from interposer.frontends.torch.convolution import of_axes
 from interposer.frontends.torch.registry import aten
-from interposer.frontends.windows import Windows
+from interposer.frontends.windows import Windows, lowest
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import BinaryOperation
 from interposer.ops.gather import GatherElements
@@ -45,12 +45,21 @@ def _batched(c: Call, x: Value, axes: int, convert: Callable[[Value], list[Value
     return [c.squeezed(value, 0) for value in convert(c.unsqueezed(x, 0))]
 
 
+def _nothing(info: TensorInfo) -> float:
+    """Return the maximum of a window that contains nothing but padding."""
+    return -math.inf if info.dtype.is_float else lowest(info)
+
+
 def _pooled(c: Call, x: Value, algorithm: PoolingAlgorithm, windows: Windows, ceil_mode: bool) -> Value:
     """Add a pooling layer over images with one to three spatial axes; an average includes the padding."""
     rank = x.known.rank
     if windows.axes == 1:
         windows = Windows(*((n, *column) for n, column in zip((1, 1, 1, 0, 0), windows, strict=True)))
         x = c.unsqueezed(x, 2)
+    if algorithm is PoolingAlgorithm.MAX and windows.miss(c.shape(x)[2:]):
+        enclosed, ceil_mode = windows.enclosed(c.shape(x)[2:], rounded_up=ceil_mode), False
+        pads = tuple(zip(enclosed.before, enclosed.after, strict=True))
+        x, windows = c.add(Pad(((0, 0), (0, 0), *pads), _nothing(x.known)), x), windows.unpadded()
     kind = Pooling3d if windows.axes == 3 else Pooling2d
     op = kind(
         algorithm,

@@ -6,6 +6,7 @@ There are two kinds of rewrites, with different accuracy:
 - Layers that add and multiply compute exact integer sums, and rescale them in fixed point as the reference does. The
   quantized result differs by at most one step from that of float32, which rounds its sums first.
 
+Softmax and functions that are linear in parts remain float layers, as their integer rules round otherwise than ONNX.
 The second kind requires a Quantize that rounds half to even, as ONNX's does. In other formats, a Dequantize before a
 layer means that the layer computes with float values.
 """
@@ -47,7 +48,6 @@ from interposer.ops import (
     ReverseV2,
     RoundingMethod,
     Slice,
-    Softmax,
     SpaceToDepth,
     Splitter,
     StridedSlice,
@@ -262,6 +262,24 @@ def _all_operands(op: Op, layer: Layer, output: TensorInfo) -> New | None:
     return New(op, operands) if all(operand is not None for operand in operands) else None
 
 
+def _joined(op: Concat, layer: Layer, output: TensorInfo) -> New | None:
+    """Return a Concat of quantized values, of which those with another quantization than the output are requantized."""
+    operands = [_operand(value, output) for value in layer.inputs]
+    if any(operand is None for operand in operands):
+        return None
+    pairs = zip(operands, layer.values, strict=True)
+    return New(op, [codes if _is_like(codes, output) else _requantized(real, output) for codes, real in pairs])
+
+
+def _is_like(codes: Value | None, output: TensorInfo) -> bool:
+    return codes is not None and codes.known.quantization == output.quantization
+
+
+def _requantized(real: Value, output: TensorInfo) -> New:
+    info = TensorInfo(real.known.shape, output.dtype, output.quantization)
+    return New(Quantize(output.dtype, RoundingMethod.HALF_TO_EVEN), [real], info=info)
+
+
 def _weighted(op: Op, layer: Layer, output: TensorInfo) -> New | None:
     """Return a quantized layer for an operator with an input, constant weights and an optional constant bias.
 
@@ -380,21 +398,30 @@ def _mean(op: Mean | Reduce, layer: Layer, output: TensorInfo) -> New | None:
 def _function(op: Activation, layer: Layer, output: TensorInfo) -> New | None:
     """Return a quantized activation for an 8-bit output, which backends compute by a lookup table; None for others.
 
-    HARD_SWISH is excluded, as its rule is less exact. `output` is the info of the quantized result.
+    `output` is the info of the quantized result. Only smooth functions are replaced. The results of functions that are
+    linear in parts often lie halfway between two quantized values, which the integer rules round away from zero.
     """
-    known = output.dtype in EIGHT_BITS and op.function is not ActivationFunction.HARD_SWISH
+    known = output.dtype in EIGHT_BITS and op.function in _SMOOTH
     return _all_operands(op, layer, output) if known else None
 
 
-def _of_bytes(op: Op, layer: Layer, output: TensorInfo) -> New | None:
-    return _all_operands(op, layer, output) if output.dtype in EIGHT_BITS else None
-
-
+_SMOOTH: Final = frozenset(
+    {
+        ActivationFunction.GELU,
+        ActivationFunction.GELU_TANH,
+        ActivationFunction.MISH,
+        ActivationFunction.SIGMOID,
+        ActivationFunction.SOFTSIGN,
+        ActivationFunction.SOFT_RELU,
+        ActivationFunction.SWISH,
+        ActivationFunction.TANH,
+    }
+)
 _CLAMPS: Final = frozenset({ActivationFunction.RELU, ActivationFunction.BOUNDED_RELU})
 _RULES: Final[dict[type[Op], Rule]] = {
     Activation: _function,
     BatchMatMul: _product,
-    Concat: _all_operands,
+    Concat: _joined,
     Convolution2d: _weighted,
     DepthwiseConvolution2d: _weighted,
     ElementwiseBinary: _arithmetic,
@@ -402,7 +429,6 @@ _RULES: Final[dict[type[Op], Rule]] = {
     Mean: _mean,
     Pooling2d: _average,
     Reduce: _mean,
-    Softmax: _of_bytes,
     TransposeConvolution2d: _weighted,
 }
 

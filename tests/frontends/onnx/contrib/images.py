@@ -138,4 +138,28 @@ def ceiled() -> Iterator[Case]:
         yield Case("LpPool", label, [x], attributes=attributes, **more)
 
 
-CASES = [*convolutions(), *quantized_convolutions(), *pools(), *ceiled()]
+def padded() -> Iterator[Case]:
+    """Windows that contain nothing but padding, and averages whose last windows exceed the padded image."""
+    more = {"domain": STANDARD, "opset": 22}
+    for dtype, (shape, strides, ceil) in product(
+        ("f4", "f2", "i1", "u1"), (((1, 2, 2), [1], 0), ((1, 2, 2, 3), [2, 1], 1), ((1, 1, 2, 4, 2), [1, 3, 1], 0))
+    ):
+        rank = len(shape) - 2
+        attributes = {"kernel_shape": [2] * rank, "dilations": [3] * rank, "pads": [1] * (2 * rank)}
+        given = attributes | {"strides": strides, "ceil_mode": ceil}
+        x = fed(
+            (normal(shape, scale=20) - (0 if dtype == "u1" else 50)).clip(0 if dtype == "u1" else -128).astype(dtype)
+        )
+        yield from forms(Case("MaxPool", f"dilated {dtype} {list(shape)} {strides}", [x], attributes=given, **more))
+    for dtype, (size, stride, pads) in product(
+        (np.uint8, np.int8), ((8, 2, [0, 0, 1, 0]), (6, 2, [0, 0, 0, 0]), (5, 3, [1, 1, 0, 1]), (7, 3, [0, 1, 1, 1]))
+    ):
+        x = [fed(whole((2, 2, size, size + 1), dtype)), fixed(0.05, "f4"), fixed(9, dtype)]
+        given = {"kernel_shape": [2, 3], "strides": [stride, stride], "pads": pads, "ceil_mode": 1}
+        for included in (0, 1):
+            yield Case("QLinearAveragePool", f"{np.dtype(dtype)} ceiled {size} {stride} {pads} {included}",
+                       [*x, fixed(0.04, "f4"), fixed(1, dtype)],
+                       attributes=given | {"count_include_pad": included}, steps=1)  # fmt: skip
+
+
+CASES = [*padded(), *convolutions(), *quantized_convolutions(), *pools(), *ceiled()]

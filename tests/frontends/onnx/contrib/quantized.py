@@ -28,9 +28,7 @@ def elementwise() -> Iterator[Case]:
             yield Case("QLinearAdd", f"{np.dtype(dtype)} {a} {b} no points", absent, steps=1, overrides=True)
             condition = fed(integers((3, 1), np.int64, 4, 0, 1).astype(bool))
             if a == (2, 3, 4):
-                yield from forms(
-                    Case("QLinearWhere", f"{np.dtype(dtype)} {b}", [condition, *operands], [dtype], steps=1)
-                )
+                yield from forms(Case("QLinearWhere", f"{np.dtype(dtype)} {b}", [condition, *operands], [dtype]))
         for shape in ((2, 3, 17), (), (0, 3)):
             operands = [*_scaled(shape, dtype), *output]
             yield from forms(
@@ -38,13 +36,12 @@ def elementwise() -> Iterator[Case]:
                     "QLinearSigmoid",
                     f"{np.dtype(dtype)} {shape}",
                     [*operands[:3], fixed(1 / 256, "f4"), output[1]],
-                    steps=1,
                 )
             )
             yield from forms(
-                Case("QLinearLeakyRelu", f"{np.dtype(dtype)} {shape}", operands, attributes={"alpha": 0.2}, steps=1)
+                Case("QLinearLeakyRelu", f"{np.dtype(dtype)} {shape}", operands, attributes={"alpha": 0.2})
             )
-            yield Case("QLinearLeakyRelu", f"{np.dtype(dtype)} {shape} default", operands, steps=1)
+            yield Case("QLinearLeakyRelu", f"{np.dtype(dtype)} {shape} default", operands)
         for axis, opset in product((0, 1, 2, -1), (11, 13)):
             operands = [
                 *_scaled((2, 3, 4), dtype),
@@ -52,15 +49,13 @@ def elementwise() -> Iterator[Case]:
                 fixed(0 if dtype == np.uint8 else -128, dtype),
             ]
             more = {"axis": axis, "opset": opset}
-            yield from forms(
-                Case("QLinearSoftmax", f"{np.dtype(dtype)} {axis} {opset}", operands, attributes=more, steps=1)
-            )
+            yield from forms(Case("QLinearSoftmax", f"{np.dtype(dtype)} {axis} {opset}", operands, attributes=more))
         for axis in (0, 1, -1):
             shapes = [(2, 3, 4)] * 3
             shapes[1] = tuple(5 if i == axis % 3 else n for i, n in enumerate(shapes[1]))
             parts = [part for i, shape in enumerate(shapes) for part in _scaled(shape, dtype, i, 0.05 + 0.02 * i, i)]
             yield from forms(
-                Case("QLinearConcat", f"{np.dtype(dtype)} {axis}", [*output, *parts], [dtype], {"axis": axis}, steps=1)
+                Case("QLinearConcat", f"{np.dtype(dtype)} {axis}", [*output, *parts], [dtype], {"axis": axis})
             )
         for axes, count in product(([0], [1, 2], [-1]), (0, 1)):
             operands = [*_scaled((2, 3, 4), dtype), *output]
