@@ -151,7 +151,7 @@ def test_no_request_is_lost_when_a_signal_ends_the_server(file, workers):
                     answers[client.post("/v2/models/doubler/infer", infer_body()).status] += 1
                 except ConnectionRefusedError:
                     return
-                except OSError as error:  # accepted by the system, but not by the server, which has left meanwhile
+                except OSError as error:  # accepted by the system, but not by the server, which has ended
                     assert "reset" in str(error) or "closed" in str(error), error
 
         threads = [threading.Thread(target=work) for _ in range(8)]

@@ -48,5 +48,7 @@ def app(models: Mapping[str, Model], options: ServeOptions | None = None) -> Any
         expect(model, Model, f"the model {name!r} must be a Model, such as the result of interposer.load")
         if not name or "/" in name:
             raise InvalidArgumentError(f"the name of a model is part of a path, so it cannot be {name!r}")
-    served = [served_model(name, "1", model) for name, model in models.items()]
+    options = ServeOptions() if options is None else options
+    sequences = options.sequence_idle, options.max_sequences
+    served = [served_model(name, "1", model, sequences=sequences) for name, model in models.items()]
     return http_app(Core(Repository(served=served), options))
