@@ -38,8 +38,14 @@ ODD: tuple[Any, ...] = (
 )  # fmt: skip
 PATHS = (
     "/", "/v2", "/v2/models/none/infer", "/v2/models/%00/infer", "/v2/models/double/versions/9/infer",
-    "/v2/repository/models/double/unload", "/v2/models/small/infer",
+    "/v2/repository/models/double/unload", "/v2/models/small/infer", "/v2/logging",
+    "/v2/cudasharedmemory/region/r/register",
 )  # fmt: skip
+WIDE = 400
+"""Elements of the input of the model `wide`, whose answers are large enough to be compressed."""
+ACCEPTED = ("gzip", "deflate", "gzip;q=0", "*;q=0.5, gzip;q=x", "identity, gzip;q=1.000", "br", ",;=", "a" * 999)
+"""Values of the header Accept-Encoding."""
+UNPACK = {b"gzip": gzip.decompress, b"deflate": zlib.decompress}
 
 
 def network(dtype: str, shape: tuple[Any, ...]) -> Network:
@@ -59,10 +65,10 @@ class Fuzzer:
         self.counts: Counter[str] = Counter()
         self.failures: list[str] = []
 
-    def valid(self) -> tuple[dict[str, Any], bytes, list[float]]:
+    def valid(self, size: int) -> tuple[dict[str, Any], bytes, list[float]]:
         """Return the JSON object and the bytes of a valid request, and the elements of its result."""
-        values = [float(self.draw.randrange(100)) for _ in range(4)]
-        item: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, 4]}
+        values = [float(self.draw.randrange(100)) for _ in range(size)]
+        item: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, size]}
         fields: dict[str, Any] = {"inputs": [item], "id": str(self.draw.randrange(1000))}
         tail = b""
         if self.draw.random() < 0.5:
@@ -111,9 +117,10 @@ class Fuzzer:
     def http_request(self) -> tuple[bytes, list[float] | None]:
         """Return the bytes of an HTTP request, and the elements of its result if it is valid."""
         draw = self.draw
-        fields, tail, result = self.valid()
+        is_wide = draw.random() < 0.1
+        fields, tail, result = self.valid(WIDE if is_wide else 4)
         expected: list[float] | None = result
-        path = "/v2/models/double/infer"
+        path = f"/v2/models/{'wide' if is_wide else 'double'}/infer"
         if draw.random() < 0.67:
             expected = None
             for _ in range(draw.randrange(1, 4)):
@@ -121,9 +128,9 @@ class Fuzzer:
         head = json.dumps(fields).encode()
         length: Any = len(head) if tail else None
         data = head + tail
-        extra = ""
+        extra = f"Accept-Encoding: {draw.choice(ACCEPTED)}\r\n" if draw.random() < 0.3 else ""
         if expected is None:
-            data, length, path = self.damaged(data, length, len(head))
+            data, length, path = self.damaged(data, length, len(head), path)
         if draw.random() < 0.2:
             kind = draw.choice(("gzip", "deflate"))
             data = gzip.compress(data, 1) if kind == "gzip" else zlib.compress(data, 1)
@@ -137,9 +144,9 @@ class Fuzzer:
             expected,
         )
 
-    def damaged(self, data: bytes, length: Any, head: int) -> tuple[bytes, Any, str]:
+    def damaged(self, data: bytes, length: Any, head: int, path: str) -> tuple[bytes, Any, str]:
         """Return other bytes, another length of the JSON object and another path, each of them only sometimes."""
-        draw, path = self.draw, "/v2/models/double/infer"
+        draw = self.draw
         if draw.random() < 0.2:
             data = self.garbled(data)
         if draw.random() < 0.2:
@@ -183,10 +190,14 @@ class Fuzzer:
         status = int(head.split()[1])
         sizes = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
         body = await (reader.readexactly(int(sizes[1])) if sizes else reader.read())
+        encoding = re.search(rb"(?i)\r\ncontent-encoding: (\w+)", head)
+        if encoding is not None:
+            body = UNPACK[encoding[1]](body)
+            self.counts["compressed"] += 1
         self.counts[str(status)] += 1
         if expected is not None and (status != 200 or json.loads(body)["outputs"][0]["data"] != expected):
             self.failures.append(f"a valid request got {status}: {body[:200]!r}")
-        if status >= 500 and status not in (503, 504):
+        if status >= 500 and status not in (501, 503, 504):
             self.failures.append(f"status {status} {body[:200]!r} for {data[:600]!r}")
         if status >= 400 and b"Invalid HTTP" not in body and "error" not in json.loads(body):
             self.failures.append(f"no error in {body[:200]!r}")
@@ -282,6 +293,7 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tflite.save(network("float32", (1, 4)), Path(folder, "double.tflite"))
+        tflite.save(network("float32", (1, WIDE)), Path(folder, "wide.tflite"))
         tflite.save(network("int8", (1, 4)), Path(folder, "small.tflite"))
         command = [sys.executable, "-m", "interposer", "serve", folder, "--backends", "CpuRef", "--max-body", "64K"]
         command += ["--port", "0", "--grpc-port", "0", "--batch", "4", "--queue", "256"]
