@@ -65,6 +65,7 @@ def test_json_logs_have_a_line_for_each_request(file):
         client.post("/v2/models/doubler/infer", infer_body(id="q1"))
         client.post("/v2/models/doubler/infer", infer_body(datatype="INT8"))
         assert client.get("/metrics").status == 404
+        assert b"/metrics" not in client.get("/").body
         other = Client(int(re.search(r"metrics at http://127.0.0.1:(\d+)", line)[1]))
         assert b"interposer_requests_total" in other.get("/metrics").body
         process.send_signal(signal.SIGTERM)

@@ -188,9 +188,11 @@ class _Api:
 
     def __init__(self, core: Core) -> None:
         self.core = core
+        self._has_metrics = False
 
     def routes(self, metrics: bool) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each request."""
+        """Return method, path and handler of each request. `metrics` says whether ``/metrics`` is among them."""
+        self._has_metrics = metrics
         routes: list[tuple[str, str, Handler]] = [
             *([("GET", "/metrics", self.metrics)] if metrics else []),
             ("GET", "/", self.page),
@@ -299,7 +301,7 @@ class _Api:
 
         from interposer.serving.page import status_page  # noqa: PLC0415 - only where it is looked at
 
-        return HTMLResponse(status_page(self.core))
+        return HTMLResponse(status_page(self.core, self._has_metrics))
 
     async def _body(self, request: Any) -> dict[str, Any]:
         data = await read_body(request.receive, headers_of(request.scope), _SMALL_BODY, _SECONDS)

@@ -26,18 +26,19 @@ th { border-color: #3a4552; } td { border-color: #28313b; } .ready { color: #5fd
 _COLOURS: Final = ("#2f7ed8", "#e4862c", "#3a9d5d", "#b0509e", "#8a8f98", "#c9a227")
 
 
-def status_page(core: Core) -> str:
-    """Return the HTML of the page, which a browser reads again every two seconds."""
+def status_page(core: Core, metrics: bool = True) -> str:
+    """Return the HTML of the page, which a browser reads again every two seconds, with a link to metrics or without."""
     state = "stopping" if core.is_draining else "ready" if core.is_ready else "loading"
     kind = "ready" if state == "ready" else "wait"
     rows = "\n".join(_row(item) for item in core.repository.describe())
     head = "".join(f'<th class="{_kind(name)}">{name}</th>' for name in _COLUMNS)
+    link = ' <a href="/metrics">Metrics</a>' if metrics else ""
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(core.started))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2">
 <meta name="viewport" content="width=device-width"><title>Interposer: {state}</title><style>{_STYLE}</style></head>
 <body><h1>Interposer {html.escape(__version__)} is <span class="{kind}">{state}</span></h1>
-<p>Since {since}; {core.in_flight} requests are running or waiting. <a href="/metrics">Metrics</a></p>
+<p>Since {since}; {core.in_flight} requests are running or waiting.{link}</p>
 <table><thead><tr>{head}</tr></thead><tbody>
 {rows or '<tr><td colspan="8">No model is loaded.</td></tr>'}
 </tbody></table></body></html>
