@@ -1,16 +1,22 @@
 """The examples for Ray and Spark predict every row once, also if a worker or the whole job is killed.
 
+That of Ray Serve answers every request, also if a replica is killed.
+
 They run on this machine: `make batch-test` installs Ray and Spark, and runs these tests.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -179,6 +185,62 @@ def test_ray_predicts_every_row_once_although_the_job_is_killed_and_started_agai
     assert f"{120 - done} files have no result" in finish(start("ray_files.py", rows, target))
     check_digits(target, rows)
     assert "0 files have no result" in finish(start("ray_files.py", rows, target))
+
+
+def send(port: int, image: np.ndarray) -> list[float] | None:
+    """Send an image to the example of Ray Serve, and return the probabilities; None for an answer that is no result."""
+    item = {"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": image.reshape(-1).tolist()}
+    url = f"http://127.0.0.1:{port}/v2/models/digits/infer"
+    try:
+        with urllib.request.urlopen(url, json.dumps({"inputs": [item]}).encode(), timeout=60) as answer:
+            return json.load(answer)["outputs"][0]["data"]
+    except OSError:  # HTTP errors are among these
+        return None
+
+
+def test_ray_serve_answers_every_request_although_a_replica_is_killed(ray):
+    if find_spec("fastapi") is None:
+        pytest.skip("needs Ray Serve: pip install 'ray[serve]'")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = start("ray_serve.py", "--port", port)
+    said: list[str] = []
+    threading.Thread(target=lambda: said.extend(process.stdout), daemon=True).start()
+    try:
+        wait_for(lambda: any(line.startswith("serving digits at") for line in said), process)
+        with ip.load(DIGITS) as model:
+            answers = [0] * 4
+            clients = [threading.Thread(target=ask, args=(port, model, answers, number)) for number in range(4)]
+            for client in clients:
+                client.start()
+            wait_for(lambda: min(answers) > 20, process)
+            before = set(workers(process.pid, b"ray::ServeReplica"))
+            os.kill(min(before), signal.SIGKILL)
+            for client in clients:
+                client.join()
+        assert answers == [REQUESTS] * 4
+        assert len(before) == 2
+        wait_for(lambda: len(set(workers(process.pid, b"ray::ServeReplica")) - before) == 1, process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
+    finally:
+        end(process)
+
+
+REQUESTS = 200
+
+
+def ask(port: int, model: ip.Model, answers: list[int], number: int) -> None:
+    """Send random images until `REQUESTS` of them were answered rightly; one without a result is sent again."""
+    random = np.random.default_rng(number)
+    while answers[number] < REQUESTS:
+        image = random.random((1, 1, 8, 8), dtype=np.float32)
+        got = send(port, image)
+        while got is None:
+            time.sleep(0.05)
+            got = send(port, image)
+        np.testing.assert_allclose(got, model.run([image])[0][0], rtol=1e-4, atol=1e-6)
+        answers[number] += 1
 
 
 def test_spark_predicts_every_row_once(spark, source, tmp_path):
