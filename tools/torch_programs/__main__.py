@@ -1,10 +1,12 @@
 """Compare programs of PyTorch through `load` and through `torch.compile` with eager results, and time them.
 
     PYTHONPATH=... python -m tools.torch_programs --json results.json [--only bert,lstm] [--skip-compile]
+    python -m tools.torch_programs --json results.json --only none --page docs/reference/torch-programs.md
 
 Every program is called three times: twice with inputs of one shape, and once with another shape. Results agree if they
-differ by at most 1e-3 of the largest element. Packages such as transformers, torchvision, timm and torchao are used
-where they are installed; programs that need an absent package are listed as absent.
+differ by at most 1e-3 of the largest element. The results of a run are added to those in the file. Packages such as
+transformers, torchvision, timm and torchao are used where they are installed; programs that need an absent package are
+listed as absent.
 """
 
 from __future__ import annotations
@@ -28,10 +30,10 @@ from torch.utils import _pytree as pytree
 
 import interposer as ip
 from interposer.session import torch as ours
-from tools.torch_programs import others, text, vision  # noqa: F401 - they register programs
+from tools.torch_programs import kinds, others, text, vision  # noqa: F401 - they register programs
+from tools.torch_programs.page import TOLERANCE, is_right, page, reasons
 from tools.torch_programs.program import PROGRAMS, Call, Program
 
-TOLERANCE = 1e-3
 SECONDS = 120
 
 
@@ -117,14 +119,17 @@ def _open_sizes(module: Any, first: Call, third: Call) -> Any:
     def differing(a: Any, b: Any) -> Any:
         if not isinstance(a, torch.Tensor):
             return None
-        pairs = enumerate(zip(a.shape, b.shape, strict=True))
+        pairs = enumerate(zip(a.shape, b.shape, strict=False))
         return {axis: torch.export.Dim.AUTO for axis, (x, y) in pairs if x != y}
 
     args = pytree.tree_map(differing, first.args, third.args)
     kwargs = pytree.tree_map(differing, first.kwargs, third.kwargs)
     if not any(isinstance(item, torch.export.dynamic_shapes._DimHint) for item in pytree.tree_leaves((args, kwargs))):
         return None
-    return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
+    signature = inspect.signature(module.forward)
+    arguments = dict(signature.bind(*args, **kwargs).arguments)
+    rest = next((item.name for item in signature.parameters.values() if item.kind is item.VAR_KEYWORD), None)
+    return arguments | arguments.pop(rest, {})
 
 
 def through_load(program: Program, expected: list[Any]) -> dict[str, Any]:
@@ -139,14 +144,16 @@ def through_load(program: Program, expected: list[Any]) -> dict[str, Any]:
     except TooSlowError:
         raise
     except Exception as error:
-        return result | {"calls": [_reason(error)]}
+        is_ours = "export" in result
+        return result | {"calls": [_reason(error) if is_ours else f"PyTorch cannot export it: {_reason(error)}"]}
     result["calls"] = [_called(model, call, *item) for call, item in zip(program.calls, expected, strict=True)]
     result["first"] = time.perf_counter() - start
     if isinstance(result["calls"][0], float):
         arguments = copy.deepcopy(program.calls[0])
         result["time"] = _quickest(lambda: model(*arguments.args, **arguments.kwargs))
-    if not isinstance(result["calls"][2], float) and not _is_taken(exported_program, program.calls[2]):
-        result["calls"][2] = "fixed"
+    for index, call in enumerate(program.calls):
+        if not isinstance(result["calls"][index], float) and not _is_taken(exported_program, call):
+            result["calls"][index] = "fixed"
     return result
 
 
@@ -218,7 +225,11 @@ def compared(name: str, with_compile: bool) -> dict[str, Any]:
         except Exception as error:
             return {"absent": f"PyTorch cannot run it: {_reason(error)}"}
         module, arguments = copy.deepcopy(program.module), copy.deepcopy(program.calls[0])
-        result: dict[str, Any] = {"eager": _quickest(lambda: module(*arguments.args, **arguments.kwargs))}
+        group = PROGRAMS[name].__module__.rpartition(".")[2]
+        result: dict[str, Any] = {
+            "group": group,
+            "eager": _quickest(lambda: module(*arguments.args, **arguments.kwargs)),
+        }
         for way, function in (("load", through_load), ("compile", through_compile)):
             if way == "compile" and not with_compile:
                 continue
@@ -258,17 +269,20 @@ def main() -> int:
     """Compare the programs of the command line; return 1 if a result is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="names of programs with commas between them")
-    parser.add_argument("--json", type=Path, help="the file for the results")
+    parser.add_argument("--json", type=Path, help="the file for the results, which may have some already")
+    parser.add_argument("--page", type=Path, help="the file for a page about all results in the file --json")
     parser.add_argument("--skip-compile", action="store_true", help="compare what load makes only")
     args = parser.parse_args()
     names = args.only.split(",") if args.only else list(PROGRAMS)
-    results: dict[str, Any] = {}
-    for name in names:
+    results = json.loads(args.json.read_text(encoding="utf-8")) if args.json and args.json.exists() else {}
+    for name in (name for name in names if name != "none"):
         results[name] = compared(name, not args.skip_compile)
         print(f"{name:24} {shown(results[name])}", flush=True)
         if args.json:
             args.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
     print(summary(results))
+    if args.page:
+        args.page.write_text(page(results), encoding="utf-8")
     return int(any("WRONG" in shown(item) for item in results.values()))
 
 
@@ -278,20 +292,11 @@ def summary(results: dict[str, Any]) -> str:
     lines = [f"{len(present)} programs, {len(results) - len(present)} absent"]
     for way in ("load", "compile"):
         ways = [item[way] for item in present.values() if way in item]
-        right = [sum(_is_right(item, index) for item in ways) for index in range(3)]
+        right = [sum(is_right(item, index) for item in ways) for index in range(3)]
         lines.append(f"{way}: {right[0]}, {right[1]} and {right[2]} of {len(ways)} agree at the three calls")
-    left = Counter(
-        reason.partition(" (")[0][:100]
-        for item in present.values()
-        for reason in item.get("compile", {}).get("fallbacks", ())
-    )
-    lines += [f"  {count} graphs: {reason}" for reason, count in left.most_common()]
+    left = Counter(reason for item in present.values() for reason in reasons(item.get("compile", {})))
+    lines += [f"  {count} programs: {reason}" for reason, count in left.most_common()]
     return "\n".join(lines)
-
-
-def _is_right(item: dict[str, Any], index: int) -> bool:
-    calls = item["calls"]
-    return len(calls) > index and isinstance(calls[index], float) and calls[index] <= TOLERANCE
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ _WAVE = {
     "num_conv_pos_embedding_groups": 2, "num_feat_extract_layers": 2,
 }  # fmt: skip
 for _name, _family in (("wav2vec2", "Wav2Vec2"), ("hubert", "Hubert"), ("wavlm", "WavLM")):
-    program(_name)(lambda family=_family: built(_transformers(family, _WAVE), *_plain(1, 400, other=(2, 480))))
+    program(_name)(lambda family=_family: built(_transformers(family, _WAVE), *_plain(2, 400, other=(3, 480))))
 
 _WHISPER = {
     "vocab_size": 99, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
@@ -49,7 +49,7 @@ def whisper() -> Program:
         values = {"input_features": sound(seed, (batch, 8, 40)), "decoder_input_ids": ids(seed, (batch, 5))}
         return Call((), values)
 
-    return built(_transformers("Whisper", _WHISPER), lambda seed: call(seed, 1), lambda seed: call(seed, 2))
+    return built(_transformers("Whisper", _WHISPER), lambda seed: call(seed, 2), lambda seed: call(seed, 3))
 
 
 @program("ast")
@@ -58,7 +58,7 @@ def audio_spectrogram() -> Program:
     config = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     model = _transformers("AST", config | {"patch_size": 4, "max_length": 24, "num_mel_bins": 16, "frequency_stride": 4,
                                            "time_stride": 4})  # fmt: skip
-    return built(model, *_plain(1, 24, 16, other=(2, 24, 16)))
+    return built(model, *_plain(2, 24, 16, other=(3, 24, 16)))
 
 
 _PATCHES = {"num_input_channels": 2, "context_length": 16, "patch_length": 4, "patch_stride": 4, "d_model": 16}
@@ -164,17 +164,17 @@ class UNet(nn.Module):
         return self.out(torch.cat([first, self.up(second)], 1))
 
 
-program("unet")(lambda: built(UNet(), *_plain(1, 3, 16, 16, other=(2, 3, 24, 20))))
+program("unet")(lambda: built(UNet(), *_plain(2, 3, 16, 16, other=(3, 3, 24, 20))))
 program("conv3d")(
     lambda: built(
         nn.Sequential(nn.Conv3d(2, 4, 3, padding=1), nn.BatchNorm3d(4), nn.ReLU(), nn.AdaptiveAvgPool3d(2)),
-        *_plain(1, 2, 6, 6, 6, other=(2, 2, 6, 6, 6)),
+        *_plain(2, 2, 6, 6, 6, other=(3, 2, 6, 6, 6)),
     )
 )
 program("conv1d")(
     lambda: built(
         nn.Sequential(nn.Conv1d(4, 8, 3, dilation=2), nn.Mish(), nn.InstanceNorm1d(8, affine=True), nn.AvgPool1d(3, 2)),
-        *_plain(2, 4, 20, other=(1, 4, 31)),
+        *_plain(2, 4, 20, other=(3, 4, 31)),
     )
 )
 
@@ -199,7 +199,7 @@ def _function(name: str, shape: tuple[int, ...], other: tuple[int, ...]) -> Call
     return register
 
 
-@_function("samplers", (1, 3, 8, 8), (2, 3, 8, 8))
+@_function("samplers", (2, 3, 8, 8), (3, 3, 8, 8))
 def samplers(x):  # type: ignore[no-untyped-def]
     """Resize in four ways, and sample on a grid."""
     grid = nf.affine_grid(torch.tensor([[[0.8, 0.1, 0.0], [-0.1, 0.9, 0.1]]]).expand(x.shape[0], 2, 3), x.shape, False)
@@ -258,7 +258,7 @@ def einsum(x):  # type: ignore[no-untyped-def]
     return torch.einsum("bij,bkj->bik", x, x), torch.einsum("bij->ji", x), torch.baddbmm(x @ x.mT, x, x.mT, beta=0.5)
 
 
-@_function("attention", (2, 4, 5, 8), (1, 4, 7, 8))
+@_function("attention", (2, 4, 5, 8), (3, 4, 7, 8))
 def attention(x):  # type: ignore[no-untyped-def]
     """Attention that is causal, masked and plain."""
     mask = torch.ones(x.shape[2], x.shape[2], dtype=torch.bool).tril()
@@ -269,7 +269,7 @@ def attention(x):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@_function("windows", (1, 2, 6, 6), (2, 2, 6, 6))
+@_function("windows", (2, 2, 6, 6), (3, 2, 6, 6))
 def windows(x):  # type: ignore[no-untyped-def]
     """Unfold, fold, pad, shuffle and pool."""
     columns = nf.unfold(x, 3, padding=1)
@@ -482,11 +482,11 @@ def pt2e_int8() -> Program:
     )
 
     module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10)).eval()
-    example = images(0, (1, 3, 8, 8))
-    captured = torch.export.export(module, (example,)).module()
+    example = images(0, (2, 3, 8, 8))
+    captured = torch.export.export(module, (example,), dynamic_shapes=({0: torch.export.Dim.AUTO},)).module()
     quantizer = X86InductorQuantizer().set_global(get_default_x86_inductor_quantization_config())
     prepared = prepare_pt2e(captured, quantizer)
     for seed in range(4):
-        prepared(images(seed, (1, 3, 8, 8)))
-    first, other = _plain(1, 3, 8, 8, other=(1, 3, 8, 8))
+        prepared(images(seed, (2, 3, 8, 8)))
+    first, other = _plain(2, 3, 8, 8, other=(3, 3, 8, 8))
     return Program(convert_pt2e(prepared), (first(1), first(2), other(3)))

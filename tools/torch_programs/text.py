@@ -111,7 +111,7 @@ def bert_mask() -> Program:
 @program("llama_head")
 def llama_head() -> Program:
     """Return the program of Llama with the head of a language model."""
-    return built(_model("Llama", _LLAMA, "ForCausalLM"), lambda s: _text(s, 2, 9), lambda s: _text(s, 1, 5))
+    return built(_model("Llama", _LLAMA, "ForCausalLM"), lambda s: _text(s, 2, 9), lambda s: _text(s, 3, 5))
 
 
 @program("t5_encoder")

@@ -74,7 +74,7 @@ def dpt() -> Program:
     """Return the program of DPT for the estimation of depth."""
     config = _VIT | {"num_hidden_layers": 4, "backbone_out_indices": [0, 1, 2, 3], "neck_hidden_sizes": [8, 16, 16, 16]}
     small = {"fusion_hidden_size": 16, "is_hybrid": False, "reassemble_factors": [4, 2, 1, 0.5]}
-    return built(_transformers("DPT", config | small, "ForDepthEstimation"), _picture(1, 32), _picture(2, 32))
+    return built(_transformers("DPT", config | small, "ForDepthEstimation"), _picture(2, 32), _picture(3, 32))
 
 
 @program("clip")
@@ -104,7 +104,7 @@ def segformer_head() -> Program:
     """Return the program of SegFormer for segmentation."""
     config = {"hidden_sizes": [8, 16, 32, 48], "depths": [1, 1, 1, 1], "decoder_hidden_size": 16, "num_labels": 5}
     model = _transformers("Segformer", config, "ForSemanticSegmentation")
-    return built(model, _picture(1, 64), _picture(2, 96))
+    return built(model, _picture(2, 64), _picture(3, 96))
 
 
 @program("timesformer")
@@ -112,7 +112,7 @@ def timesformer() -> Program:
     """Return the program of TimeSformer on clips of four frames."""
     model = _transformers("Timesformer", _VIT | {"num_frames": 4})
     return built(
-        model, lambda s: Call((images(s, (1, 4, 3, 32, 32)),)), lambda s: Call((images(s, (2, 4, 3, 32, 32)),))
+        model, lambda s: Call((images(s, (2, 4, 3, 32, 32)),)), lambda s: Call((images(s, (3, 4, 3, 32, 32)),))
     )
 
 
@@ -127,7 +127,7 @@ def _vision(name: str) -> Program:
 
     options = {"init_weights": False} if name == "googlenet" else {}
     size = 224 if name in {"vit_b_32", "swin_t", "maxvit_t", "alexnet"} else 96
-    return built(torchvision.models.get_model(name, weights=None, **options), _picture(1, size), _picture(2, size))
+    return built(torchvision.models.get_model(name, weights=None, **options), _picture(2, size), _picture(3, size))
 
 
 for _name in _TORCHVISION:
@@ -137,7 +137,7 @@ for _name in _TORCHVISION:
 def _timm(name: str) -> Program:
     import timm
 
-    return built(timm.create_model(name, pretrained=False), _picture(1, 224), _picture(2, 224))
+    return built(timm.create_model(name, pretrained=False), _picture(2, 224), _picture(3, 224))
 
 
 for _name in (

@@ -73,6 +73,23 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "scatters": (lambda x, i: x.scatter_reduce(1, i, x * 2, "amax", include_self=False),
                  (floats(3, 4), integers(3, 4) % 4)),
     "statistics": (lambda x: (x.var(1), x.std(), torch.var_mean(x, (0, 1), correction=0)), (floats(3, 4),)),
+    "counts of floats": (
+        lambda x: (torch.histc(x, 7), torch.histc(x, 5, -1, 2), torch.histc(x * 0 + 2, 4), torch.histc(x[:0], 3)),
+        (floats(20),),
+    ),
+    "counts of integers": (
+        lambda i, w: (i.bincount(), i.bincount(w), i.bincount(minlength=20), i[:0].bincount(minlength=3)),
+        (integers(20) % 9, floats(20)),
+    ),
+    "triangles": (lambda x: (x * torch.tril_indices(2, 3, 0).sum(), torch.triu_indices(3, 4, -1)), (floats(3),)),
+    "products along axes": (
+        lambda x: (torch.linalg.vecdot(x, x[:1]), torch.linalg.vecdot(x, x, dim=0)), (floats(3, 4),)
+    ),
+    "dropout of everything or nothing": (lambda x: (F.dropout(x, 1.0), F.dropout(x, 0.0)), (floats(3, 4),)),
+    "operators on constants": (
+        lambda x: (x @ torch.linalg.inv(torch.eye(3) * 2), x * torch.erfinv(torch.tensor(0.3))),
+        (floats(2, 3),),
+    ),
     "orders": (lambda x: (x.sort(descending=True), x.topk(2), x.argmax(), x.max(1), x.median(0)), (floats(3, 4),)),
     "cumulative functions": (lambda x: (x.cumsum(0), x.cumprod(1), x.cummax(1), x.logcumsumexp(0)), (floats(3, 4),)),
     "empty tensors": (lambda x: (x.sum(1), torch.cat([x, x]), x @ x.mT), (torch.zeros(2, 0),)),
@@ -174,6 +191,20 @@ def test_all_operators_that_are_missing_are_listed_with_their_places() -> None:
         frontend.load(exported(function, [floats(3, 3)]))
     assert caught.value.operators == {"aten._linalg_svd.default": 1, "aten.linalg_qr.default": 2}
     assert "test_operators.py:" in str(caught.value)
+
+
+def test_a_count_of_negative_integers_is_refused() -> None:
+    model = ip.load(exported(torch.bincount, [torch.tensor([1, 2])]))
+    with pytest.raises(ip.errors.InterposerError, match="is out of range|outside"):
+        model(torch.tensor([1, -1]))
+
+
+def test_an_operator_on_constants_that_fails_is_an_error() -> None:
+    program = exported(lambda x: x @ torch.linalg.inv(torch.zeros(3, 3)), [floats(2, 3)])
+    with pytest.raises(
+        ip.errors.ParseError, match="PyTorch cannot compute it: linalg.inv: The diagonal element 1 is zero"
+    ):
+        frontend.load(program)
 
 
 def test_training_is_refused_with_advice() -> None:

@@ -145,6 +145,36 @@ def test_a_size_that_is_no_multiple_as_the_program_requires_is_refused() -> None
         model(torch.ones(5, 4))
 
 
+class Divided(torch.nn.Module):  # type: ignore[misc,name-defined] # PyTorch may be absent
+    """Divides an axis, and looks up bags, whose sizes depend on the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag = torch.nn.EmbeddingBag(9, 4)
+
+    def forward(self, x: Any) -> Any:
+        rows = x.unflatten(1, (2, 3))
+        return (
+            rows.sum(1),
+            self.bag((x.abs() * 3).long().clamp(0, 8)),
+            torch.cond(x.sum() > 0, self.tall, self.flat, (x,)),
+        )
+
+    def tall(self, x: Any) -> Any:
+        return x.unflatten(1, (3, 2)).flatten(0, 1) + 1
+
+    def flat(self, x: Any) -> Any:
+        return x.unflatten(1, (3, 2)).flatten(0, 1) * 2
+
+
+@pytest.mark.parametrize("rows", [2, 3, 5])
+def test_the_sizes_of_the_export_do_not_count(rows: int) -> None:
+    module, other = twins(Divided())
+    model = ip.load(torch.export.export(module, (torch.randn(3, 6),), dynamic_shapes=({0: BATCH},)))
+    for count in (rows, 3, rows + 1):
+        check_both(model, other, torch.randn(count, 6))
+
+
 def test_two_sizes_that_must_be_equal_are_checked() -> None:
     module, other = twins(Pair())
     sizes = {"x": {0: BATCH}, "y": {0: BATCH}}

@@ -139,6 +139,27 @@ def test_views_among_the_results_are_views() -> None:
     assert flat.data_ptr() == x.data_ptr()
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_views_of_arguments_are_views(dynamic: bool | None, is_changed: bool) -> None:
+    def function(x: Any, y: Any) -> Any:
+        if is_changed:
+            x.add_(1)
+        return x[1:, ::2], x.t(), y.expand(3, *y.shape), x[:, 2:4], x + y, x.unfold(0, 2, 1), y.diagonal()
+
+    other = compiled(function, dynamic=dynamic)
+    for rows in (4, 6, 8):
+        for x in (torch.randn(rows, 6), torch.randn(6, rows).t(), torch.randn(2 * rows, 12)[::2, ::2]):
+            first, second = (torch.zeros(600).as_strided(x.shape, x.stride()).copy_(x) for _ in range(2))
+            y = torch.randn(rows, 6)
+            results, expected = other(first, y), function(second, y)
+            for result, wanted in zip((*results, first), (*expected, second), strict=True):
+                assert torch.equal(result, wanted)
+                assert result.stride() == wanted.stride()
+            results[0].zero_()
+            assert not first[1:, ::2].any()
+
+
 @pytest.mark.parametrize(
     "x",
     [
@@ -252,4 +273,44 @@ def test_a_size_that_an_operator_asks_for_is_that_of_the_call() -> None:
 
     for rows in (3, 4, 3, 5):
         check_both(compiled(function), function, torch.randn(rows, 6))
+    assert fallbacks() == ()
+
+
+@pytest.mark.parametrize("transform", ["grad", "vmap", "jacrev"])
+def test_gradients_inside_of_a_function_are_those_of_pytorch(transform: str) -> None:
+    layer = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.GELU()).requires_grad_(False)
+
+    def sums(x: Any) -> Any:
+        return layer(x).square().sum(-1)
+
+    def function(x: Any) -> Any:
+        if transform == "grad":
+            return torch.func.grad(lambda y: sums(y).sum())(x)
+        return torch.func.jacrev(sums)(x) if transform == "jacrev" else torch.vmap(sums)(x)
+
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        check_same(compiled(function)(x), function(x))
+    assert fallbacks() == ()
+
+
+def test_operators_on_weights_are_computed_by_pytorch_and_again_when_these_change() -> None:
+    layer = torch.nn.Linear(4, 4)
+    module, other = twins(torch.nn.utils.parametrizations.orthogonal(layer, orthogonal_map="matrix_exp"))
+    function = compiled(module)
+    for number in range(2):
+        for each in (module, other):
+            each.parametrizations.weight.original.data.add_(number)
+        check_both(function, other, torch.randn(3, 4))
+    assert fallbacks() == ()
+
+
+def test_complex_numbers_are_moved_and_joined() -> None:
+    def function(x: Any) -> Any:
+        z = torch.fft.rfft(x).transpose(0, 1)
+        return torch.view_as_real(torch.cat([z, z.conj()]).roll(1, 0))
+
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        check_same(compiled(function)(x), function(x))
     assert fallbacks() == ()

@@ -85,6 +85,13 @@ def eye(c: Call, rows: int, columns: int | None = None, **_: Any) -> Value:
     return c.constant(np.eye(rows, rows if columns is None else columns).astype(c.dtype.numpy))
 
 
+@aten("tril_indices", "triu_indices")
+def triangle_indices(c: Call, rows: int, columns: int, offset: int = 0, **_: Any) -> Value:
+    """Convert tril_indices and triu_indices: the rows and the columns of the elements of a triangle."""
+    function = np.tril_indices if "tril" in str(c.node.target) else np.triu_indices
+    return c.constant(np.stack(function(rows, offset, columns)).astype(c.dtype.numpy))
+
+
 @aten("rand", "randn", "rand_like", "randn_like")
 def random(c: Call, first: Any, **_: Any) -> Value:
     """Convert rand and randn, whose numbers differ from PyTorch's and from run to run."""

@@ -439,9 +439,10 @@ def clamp_max(c: Call, x: Value, high: Operand) -> Value:
 )  # fmt: skip
 def identity(c: Call, x: Value, *_: Any, **__: Any) -> Value:
     """Convert operators that return their operand, such as clone, detach, and dropout in inference."""
-    if "dropout" in str(c.node.target) and _[-1]:
+    is_random = "dropout" in str(c.node.target) and all(_)
+    if is_random and _[0] != 1:
         c.unsupported("it is in training mode; call eval() on the module before the export")
-    return x
+    return c.times(x, 0) if is_random else x
 
 
 @aten("_to_copy", "to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as", "_cast_Float", "_cast_Int",

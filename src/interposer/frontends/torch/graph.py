@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from interposer.frontends.naming import keep_names
 from interposer.frontends.refusals import Refusals
 from interposer.frontends.torch import torch_families  # noqa: F401 - its modules register the converters
 from interposer.frontends.torch.call import Call, SubgraphImport
+from interposer.frontends.torch.computed import computed, constant_nodes, is_computable
+from interposer.frontends.torch.examples import without_guesses
 from interposer.frontends.torch.package import torch
 from interposer.frontends.torch.places import layer_name, place_of
 from interposer.frontends.torch.registry import Entry, find, refusal
@@ -192,7 +194,7 @@ class GraphImport(SubgraphImport):
     def run(self) -> list[Any]:
         """Convert all nodes without raising for unsupported ones, and return the outputs of the graph."""
         results: list[Any] = []
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), without_guesses(self.graph):
             for node in self.graph.nodes:
                 if node.op == "output":
                     results = _flat(self.resolved(node.args[0]))
@@ -240,7 +242,11 @@ class GraphImport(SubgraphImport):
         try:
             self.values[node] = self._converted(node, title)
         except UnsupportedFormError as error:
-            self._refuse(node, title, error)
+            result = computed(node, self.values, place_of(node))
+            if result is None:
+                self._refuse(node, title, error)
+            else:
+                self.values[node] = self._constants(result, node)
         except UnknownRankError:
             self._refuse(node, title, UnsupportedFormError("the rank of a tensor is not known before running"))
         except InterposerError as error:
@@ -251,6 +257,12 @@ class GraphImport(SubgraphImport):
         except _SLIPS as error:
             text = f"it cannot be converted ({type(error).__name__}: {error})"
             raise ParseError(text, where=place_of(node)) from error
+
+    def _constants(self, result: Any, node: Any) -> Any:
+        """Return arrays, numbers or lists of these, with a constant of the network for each array."""
+        if isinstance(result, list):
+            return [self._constants(item, node) for item in result]
+        return self.constant(result, layer_name(node), place_of(node)) if isinstance(result, np.ndarray) else result
 
     def _number(self, node: Any) -> Any:
         """Return the result of a node that is a symbolic number of known value, else None."""
@@ -443,12 +455,24 @@ def _checked(results: list[Any]) -> list[Any]:
     return results
 
 
-def missing_operators(module: Any) -> dict[str, int]:
-    """Return how often each operator without a converter occurs in an fx graph, by its full name."""
-    nodes = [node for node in module.graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
+def missing_operators(module: Any, constants: Collection[Any] = ()) -> dict[str, int]:
+    """Return how often each operator without a converter occurs in an fx graph, by its full name.
+
+    Operators that depend on nothing but `constants`, a collection of placeholders, are computed by PyTorch.
+    """
+    known = {node for node in constant_nodes(module.graph, constants) if is_computable(node.target)}
+    nodes = [n for n in module.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
+    nodes = [node for node in nodes if node not in known]
     titles = [(title_of(node.target), node) for node in nodes]
-    unknown = [t for t, node in titles if t not in _WITHOUT_RESULT and find(t, _is_complex(node)) is None]
+    unknown = [t for t, node in titles if t not in _WITHOUT_RESULT and not _is_known(t, node)]
     return dict(Counter(t for t in unknown if not t.startswith(("operator.", "math.", "torch.sym_"))))
+
+
+def _is_known(title: str, node: Any) -> bool:
+    """Return True if the operator of a node has a converter for its operands, which may be complex."""
+    if not _is_complex(node):
+        return find(title) is not None
+    return find(title, True) is not None or (title in BY_PARTS and find(title) is not None)
 
 
 def is_functional(module: Any) -> bool:

@@ -33,10 +33,17 @@ def linear(c: Call, x: Value, weight: Value, bias: Value | None = None) -> Value
     return result if bias is None else c.plus(result, bias)
 
 
-@aten("mm", "bmm", "matmul", "mv", "dot", "linalg_vecdot", open_sizes=True)
+@aten("mm", "bmm", "matmul", "mv", "dot", open_sizes=True)
 def matmul(c: Call, a: Value, b: Value) -> Value:
     """Convert products of matrices and vectors."""
     return product(c, c.cast(a, c.dtype), c.cast(b, c.dtype))
+
+
+@aten("linalg_vecdot")
+def vector_dot(c: Call, a: Value, b: Value, *, dim: int = -1) -> Value:
+    """Convert linalg_vecdot: the sum of products along an axis, after broadcasting."""
+    products = c.times(c.cast(a, c.dtype), c.cast(b, c.dtype))
+    return c.add(Reduce((dim % products.known.rank,), False, ReduceOperation.SUM), products)
 
 
 @aten("addmm", "baddbmm", "addmv", "addbmm")

@@ -12,6 +12,7 @@ from interposer.core.errors import InterposerError, InvalidArgumentError, ParseE
 from interposer.core.types import Dim, TensorInfo, TensorShape
 from interposer.frontends.resizing import resized
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
+from interposer.frontends.torch.examples import with_sizes
 from interposer.frontends.torch.graph import import_graph, is_functional, missing_operators, title_of
 from interposer.frontends.torch.package import pytree, torch
 from interposer.frontends.torch.registry import names
@@ -84,7 +85,7 @@ class Program:
     def imported(self, sizes: Mapping[str, int] | None = None, values: Values | None = None) -> Imported:
         """Return the network for these values of symbolic sizes; inputs named in `values` become constants."""
         return import_graph(
-            self.module,
+            with_sizes(self.module, sizes) if sizes else self.module,
             {node: self._source(source, values or {}) for node, source in self.sources.items()},
             name=self.name,
             sizes=sizes,

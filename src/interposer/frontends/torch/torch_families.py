@@ -5,6 +5,7 @@ from interposer.frontends.torch import (  # noqa: F401
     attention,
     control_flow,
     convolution,
+    counting,
     creation,
     distances,
     elementwise,

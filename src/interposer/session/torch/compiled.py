@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from interposer.core.errors import InterposerError, UnknownBackendError
+from interposer.frontends.torch.examples import with_sizes
 from interposer.frontends.torch.graph import import_graph
 from interposer.frontends.torch.package import torch
 from interposer.frontends.torch.sizes import bound_symbols
@@ -16,7 +17,7 @@ from interposer.session.fallback import chosen_ids
 from interposer.session.model import Model
 from interposer.session.torch.arrays import array_of, tensor_of
 from interposer.session.torch.options import CompileOptions
-from interposer.session.torch.views import View, with_bases, with_sizes
+from interposer.session.torch.views import View, with_bases
 from interposer.session.torch.watching import Watch
 
 __all__ = ["CompiledGraph"]

@@ -76,10 +76,31 @@ def _traced(graph: Any, example_inputs: Sequence[Any], options: CompileOptions) 
         return _compiled(lowered, options)
 
     composite, table = _decompositions()
+    if _differentiates(graph):
+        composite = {}
     compiler = aot_autograd(fw_compiler=compiled, inference_compiler=compiled, decompositions=table)
     with _tracing, _override_composite_implicit_decomp(composite):
         result: Callable[..., Any] = compiler(graph, example_inputs)
         return result
+
+
+def _differentiates(graph: Any) -> bool:
+    """Return True if a graph computes gradients or maps functions itself, as with ``torch.func``.
+
+    Its composite operators have to be decomposed, since an operator that stays whole has no gradient.
+    """
+    return any(_is_transform(node) for inner in _graphs(graph) for node in inner.graph.nodes)
+
+
+def _is_transform(node: Any) -> bool:
+    title = f"{getattr(node.target, '__module__', '')} {getattr(node.target, '__qualname__', node.target)}"
+    enables = "set_grad_enabled" in title and bool(node.args) and node.args[0] is True
+    return enables or any(word in title for word in ("functorch", "autograd", "requires_grad", "backward"))
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    """Yield a graph module and those in it, as of control flow."""
+    return (module for module in graph.modules() if isinstance(module, torch.fx.GraphModule))
 
 
 @cache
@@ -93,24 +114,34 @@ def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
 
 def _compiled(graph: Any, options: CompileOptions) -> Any:
     """Return the function that runs a functional graph of ATen operators, which takes a list of its inputs."""
-    reason, operators = _reason_against(graph)
+    static = _static_inputs()
+    reason, operators = _reason_against(graph, static)
     if reason is not None:
         return _boxed(_left_to_torch(graph, reason, options, operators))
-    context = torch._guards.TracingContext.try_get()
-    facts = context.fw_metadata if context is not None else None
-    static = () if facts is None else facts.static_input_indices
-    written = () if facts is None else [i for i, item in enumerate(facts.input_info) if item.mutates_data]
     return CompiledGraph(
         graph,
-        set(static) - set(written),
+        static,
         options,
         lambda error: _left_to_torch(graph, _told(error), options, {}, error),
     )
 
 
-def _reason_against(graph: Any) -> tuple[str | None, Mapping[str, int]]:
-    """Return why a graph of ATen operators is left to PyTorch, or None, and the operators that are not supported."""
-    missing = missing_operators(graph)
+def _static_inputs() -> set[int]:
+    """Return which inputs of the graph that is compiled are the same tensors in all calls, and are not written to."""
+    context = torch._guards.TracingContext.try_get()
+    facts = context.fw_metadata if context is not None else None
+    if facts is None:
+        return set()
+    return set(facts.static_input_indices) - {i for i, item in enumerate(facts.input_info) if item.mutates_data}
+
+
+def _reason_against(graph: Any, static: set[int]) -> tuple[str | None, Mapping[str, int]]:
+    """Return why a graph of ATen operators is left to PyTorch, or None, and the operators that are not supported.
+
+    `static` are the inputs that are constants.
+    """
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    missing = missing_operators(graph, [node for index, node in enumerate(placeholders) if index in static])
     if missing:
         names = ", ".join(f"{count} x {name}" for name, count in sorted(missing.items()))
         return f"operators are not supported: {names}", missing
@@ -121,9 +152,8 @@ def _reason_against(graph: Any) -> tuple[str | None, Mapping[str, int]]:
 
 
 def _calls(graph: Any) -> Iterator[Any]:
-    for module in graph.modules():
-        if isinstance(module, torch.fx.GraphModule):
-            yield from (node for node in module.graph.nodes if node.op == "call_function")
+    for module in _graphs(graph):
+        yield from (node for node in module.graph.nodes if node.op == "call_function")
 
 
 def _is_random(node: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from interposer.frontends.torch.package import torch
 from interposer.frontends.torch.sizes import number_of
 
-__all__ = ["View", "with_bases", "with_sizes"]
+__all__ = ["View", "with_bases"]
 
 
 class View(NamedTuple):
@@ -28,14 +28,16 @@ class View(NamedTuple):
 
 
 def with_bases(graph: Any) -> tuple[Any, list[View]]:
-    """Return a graph in which each output is a different node that is no view of another output, and its views.
+    """Return a graph in which no output is a view of another output or of an input, and the views of its outputs.
 
-    The views are the outputs of the original graph, in order.
+    The views are the outputs of the original graph, in order. If one is a view of an input, PyTorch reads its strides
+    and its offset, and makes a view of its own with them.
     """
     nodes = _flat(next(node for node in graph.graph.nodes if node.op == "output").args[0])
     paths = [_path(node) for node in nodes]
     counts = Counter(path[0] for path in paths if isinstance(path[0], torch.fx.Node))
-    bases = [path[0] if counts.get(path[0], 0) > 1 else node for path, node in zip(paths, nodes, strict=True)]
+    shared = {base for base, count in counts.items() if count > 1 or base.op == "placeholder"}
+    bases = [path[0] if path[0] in shared else node for path, node in zip(paths, nodes, strict=True)]
     order: list[Any] = []
     views = list[View]()
     for path, node, base in zip(paths, nodes, bases, strict=True):
@@ -45,36 +47,6 @@ def with_bases(graph: Any) -> tuple[Any, list[View]]:
             order.append(base)
         views.append(View(place, path[1:] if base is not node else ()))
     return _with_outputs(graph, order), views
-
-
-def with_sizes(graph: Any, sizes: Mapping[str, int]) -> Any:
-    """Return a copy of a graph whose nodes have examples of these sizes instead of symbolic ones.
-
-    After PyTorch has recorded its guards, an example with a symbolic size must not be asked for its size: it answers
-    with that of the first call.
-    """
-    copied = torch.fx.Graph()
-    places: dict[Any, Any] = {}
-    copied.output(copied.graph_copy(graph.graph, places))
-    for old, new in places.items():
-        new.meta = dict(old.meta)
-        if "val" in old.meta:
-            new.meta["val"] = _example(old.meta["val"], sizes)
-    return torch.fx.GraphModule(graph, copied)
-
-
-def _example(value: Any, sizes: Mapping[str, int]) -> Any:
-    if isinstance(value, list | tuple):
-        return type(value)(_example(item, sizes) for item in value)
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        number = number_of(value, sizes)
-        return value if number is None else number
-    if not isinstance(value, torch.Tensor) or not any(isinstance(size, torch.SymInt) for size in value.shape):
-        return value
-    shape, strides = ([number_of(item, sizes) for item in items] for items in (value.shape, value.stride()))
-    if None in (*shape, *strides):  # a size that depends on data
-        return value
-    return torch.empty_strided(shape, strides, dtype=value.dtype, device="meta")
 
 
 def _with_outputs(graph: Any, outputs: Sequence[Any]) -> Any:
@@ -89,17 +61,13 @@ def _with_outputs(graph: Any, outputs: Sequence[Any]) -> Any:
 
 
 def _path(node: Any) -> list[Any]:
-    """Return the node that an output is a view of, and the operators that make the view of it; the node itself first.
-
-    Views of inputs of the graph are not followed, as PyTorch makes them itself.
-    """
+    """Return the node that an output is a view of, followed by the operators that make the view of it."""
     steps: list[Any] = []
     base = node
     while isinstance(base, torch.fx.Node) and _is_view(base):
         steps.insert(0, base)
         base = base.args[0]
-    is_input = not isinstance(base, torch.fx.Node) or base.op != "call_function"
-    return [node] if is_input else [base, *steps]
+    return [base, *steps]
 
 
 def _is_view(node: Any) -> bool:
