@@ -125,6 +125,43 @@ def test_a_pickled_predictor_loads_the_same_file(saved):
     assert set(copy.model.optimized.backends) == {"CpuRef"}
 
 
+def test_a_predictor_of_a_saved_network_is_pickled_by_path_and_maps_the_file(tmp_path):
+    path = tmp_path / "net.ipn"
+    weights = np.random.default_rng(0).standard_normal((700, 512), np.float32)
+    network = ip.Network("wide")
+    x = network.add_input_layer(0, ip.TensorInfo(("batch", 700)), name="x")
+    network.add_output_layer(0, network.add_fully_connected_layer(x, network.add_constant_layer(weights)), name="y")
+    with ip.load(network, ["CpuRef"]) as model:
+        model.save(path, shapes=[{"batch": 4}])
+    pickled = pickle.dumps(Predictor(path, batch_size=4))
+    assert len(pickled) < 1000
+    predict = pickle.loads(pickled)
+    rows = np.random.default_rng(1).standard_normal((7, 700), np.float32)
+    np.testing.assert_allclose(predict({"x": rows})["y"], rows @ weights, rtol=1e-4, atol=1e-4)
+    assert predict.model.memory().mapped_constants >= weights.nbytes
+
+
+def test_the_variant_of_a_saved_network_for_the_batch_size_runs(tmp_path, caplog):
+    path = tmp_path / "net.ipn"
+    with ip.load(affine(None), ["CpuRef"]) as model:
+        model.save(path, shapes=[{"x": (1, 3)}, {"x": (4, 3)}])
+    predict = Predictor(path, batch_size=4)
+    np.testing.assert_array_equal(predict({"x": ROWS})["y"], 2 * ROWS)
+    assert [layer.output.known.shape for layer in predict.model.optimized.inputs] == [(4, 3)]
+    assert not caplog.records
+
+
+def test_a_saved_network_with_another_content_is_refused_by_the_worker(tmp_path):
+    path = tmp_path / "net.ipn"
+    with ip.load(affine(None), ["CpuRef"]) as model:
+        model.save(path, shapes=[{"x": (1, 3)}])
+    pickled = pickle.dumps(Predictor(path))
+    with ip.load(affine(2), ["CpuRef"]) as model:
+        model.save(path)
+    with pytest.raises(LoadError, match="has another content here than where the predictor was created"):
+        pickle.loads(pickled)({"x": ROWS})
+
+
 def test_a_predictor_is_copied_with_its_settings_by_its_class(saved):
     predict = Predictor(saved(affine(2)), inputs="a", outputs={"twice": "y"})
     np.testing.assert_array_equal(Predictor(predict)({"a": ROWS})["twice"], 2 * ROWS)

@@ -16,6 +16,7 @@ from interposer.core.errors import BindingError, InvalidArgumentError, LoadError
 from interposer.core.types import Array
 from interposer.session import Model, load
 from interposer.session.pickled import file_digest
+from interposer.session.source import is_saved_source
 
 __all__ = ["Predictor"]
 
@@ -29,7 +30,7 @@ _DEFAULTS: Final[tuple[Any, ...]] = (None, None, (), None, "raise", "error", {})
 class Predictor:
     """Runs a model on batches of rows: a mapping of columns in, a mapping of columns out.
 
-    A predictor is pickled as the path of the model file, the SHA-256 digest of its content, and the options. The model
+    A predictor is pickled as the path of the model file or saved network, a SHA-256 digest, and the options. The model
     is loaded in the process that makes the first call. So an object of this class can be sent to the workers of a batch
     system, on other hosts too if they have the file under the same path::
 
@@ -57,7 +58,8 @@ class Predictor:
         outputs: the columns of the result, as a mapping from the name of a column to that of an output or another value
             of the network; or names of outputs, as a list or one string. None: all outputs, under their own names.
         keep: names of columns of the batch that are added to the result unchanged, such as an id.
-        batch_size: the number of rows in a run. The model is loaded with this size of its batch dimension. None: the
+        batch_size: the number of rows in a run. The model is loaded with this size of its batch dimension. A saved
+            network with an open batch dimension is used as it is, so that its variant with this size runs. None: the
             size that the model declares.
         on_error: "raise" raises the first error of a run. "row" repeats a run that failed row by row. Rows that fail
             again, or do not fit the inputs, have NaN, 0 or "" in the outputs, and the message in the column
@@ -147,6 +149,8 @@ class Predictor:
         layout = Layout.of(model)
         if self._batch_size is None or layout.size == self._batch_size:
             return model, layout
+        if layout.size is None and is_saved_source(self._path, self._options.get("format")):
+            return model, Layout(self._batch_size)  # the file may have a variant with this size
         resized = load(self._path, **self._options, shapes=_resized(model, self._batch_size))
         model.close()
         if Layout.of(resized).size != self._batch_size:

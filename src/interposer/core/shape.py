@@ -74,6 +74,9 @@ UNKNOWN: Final = Dim()
 ShapeLike: TypeAlias = "Iterable[int | str | None] | EllipsisType"
 
 
+_PLAIN: Final = {tuple, list}
+
+
 class TensorShape(tuple[int, ...]):
     """The dimensions of a tensor of rank 0 to 8; None or a name stands for an unknown dimension.
 
@@ -92,7 +95,8 @@ class TensorShape(tuple[int, ...]):
             return dims
         if dims is ...:
             return UNRANKED
-        if isinstance(dims, (str, bytes)) or not isinstance(dims, Iterable):
+        is_plain = type(dims) in _PLAIN  # a fast path, since networks have thousands of shapes
+        if not is_plain and (isinstance(dims, (str, bytes)) or not isinstance(dims, Iterable)):
             raise InvalidArgumentError(f"a shape must be a sequence of dimensions, not {dims!r}")
         created = tuple(map(_dim, dims))
         if len(created) > MAX_RANK:

@@ -453,7 +453,9 @@ class TensorInfo:
             return
         if not isinstance(constant, np.ndarray):
             yield f"the constant must be an array, not {constant!r}"
-        elif DataType.of(constant.dtype) is not self.dtype or not self.shape.accepts(TensorShape(constant.shape)):
+        elif DataType.of(constant.dtype) is not self.dtype or not (
+            self.shape == constant.shape or self.shape.accepts(TensorShape(constant.shape))
+        ):
             text = f"{DataType.of(constant.dtype)}{TensorShape(constant.shape)}"
             yield f"the constant is {text}, but the tensor {self.dtype}{self.shape}"
 

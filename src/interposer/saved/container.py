@@ -246,7 +246,8 @@ class Container:
 
     def _checksum(self, section: _Section) -> str:
         """Return the checksum of a section; several threads read a large one."""
-        count = min(thread_budget(), section.size // _BYTES_PER_THREAD)
+        most = section.size // _BYTES_PER_THREAD
+        count = min(most, thread_budget()) if most > 1 else 1
         if count < 2:
             return checksum(self._pieces(section.offset, section.size))
         step = -(-section.size // count // ROW) * ROW

@@ -235,12 +235,11 @@ class GraphReader:
 
     def _layer(self, graph: Graph, plain: Mapping[str, Any], values: list[Value]) -> Layer:
         regions = [self._graph(item) for item in plain.get("regions", ())]
-        infos = [_info(item) for item in plain["out"]]
-        op = self._op(plain["op"], infos)
+        op = self._op(plain["op"], plain["out"])
         name = _text(plain["name"])
         inputs = [None if number is None else values[_index(number)] for number in plain["in"]]
         layer = graph.add(op, inputs, name=name, regions=regions)
-        if layer.name != name or len(layer.outputs) != len(infos):
+        if layer.name != name or len(layer.outputs) != len(plain["out"]):
             raise ValueError(f"layer {name!r} is described twice, or has another number of outputs")
         layer.backend, layer.hint = _text(plain.get("backend", "")) or None, _text(plain.get("hint", "")) or None
         layer.source, layer.replaced = _text(plain.get("source", "")), _texts(plain.get("replaced", ()))
@@ -261,9 +260,9 @@ class GraphReader:
         value.factory = _text(plain.get("factory", "")) or None
         value.aliases = _texts(plain.get("aliases", ()))
 
-    def _op(self, plain: Mapping[str, Any], infos: Sequence[TensorInfo | None]) -> Op:
+    def _op(self, plain: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]]) -> Op:
         if plain["op"] == "PreCompiled" and self._restored is not None:
-            known = [info for info in infos if info is not None]
+            known = [info for info in map(_info, outputs) if info is not None]
             created = self._restored(plain["object"], known)
             return PreCompiled(num_outputs=plain["num_outputs"], object=created)
         cls = op_class(_text(plain["op"]))

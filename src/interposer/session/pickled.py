@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from interposer.core.errors import InvalidArgumentError, LoadError, ParseError
 from interposer.core.types import TensorShape
 from interposer.ir.network import Network
+from interposer.saved.container import HEADER_BYTES, is_saved
 from interposer.session.shapes import as_template
 
 if TYPE_CHECKING:
@@ -138,11 +139,19 @@ def _files_in(path: str) -> list[str]:
 def file_digest(path: str) -> str:
     """Return the SHA-256 digest of a file, or of the names and contents of all files in a folder, in hexadecimal.
 
+    Of a saved network, it is the digest of the header, which has the digest of the index, which has those of all other
+    bytes. `load` compares these, so that reading a large file twice is not necessary.
+
     Raises:
         ParseError: a file cannot be read.
     """
     digest = hashlib.sha256()
     try:
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                head = file.read(HEADER_BYTES)
+            if is_saved(head):
+                return hashlib.sha256(head).hexdigest()
         for name in _files_in(path) or [path]:
             digest.update(os.path.relpath(name, path).encode() if name != path else b"")
             with open(name, "rb") as file:
