@@ -36,9 +36,8 @@ def label_encoder() -> Iterator[Sample]:
     for source, (keys, value) in KEYS.items():
         for target in KEYS:
             values = _values(target)
-            op = LabelEncoder(
-                np.array(keys, source.numpy), values, np.array(values[0] * 0 if target is not STRING else "")
-            )
+            default = np.array("", object) if target is STRING else np.zeros((), target.numpy)
+            op = LabelEncoder(np.array(keys, source.numpy), values, default)
             yield Sample(op, [of(value, source)], name=f"{source}-{target}")
             yield Sample(op, [of([value, value], source)], name=f"{source}-{target}-table")
     op = LabelEncoder(np.array(["a", "b"], object), np.array([1, 2]), np.array(-1))
