@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from time import perf_counter_ns
 from typing import ClassVar
 
@@ -13,6 +13,7 @@ from interposer.backend import (
     Backend,
     BackendProfiling,
     BackendProfilingContext,
+    CounterClass,
     CounterTimestamp,
     DeviceClock,
     KernelTable,
@@ -95,3 +96,41 @@ def _multiply(a: Array, b: Array, out: Array) -> None:
     np.multiply(a, b, out=out)
     for context in Counting.contexts:
         context.profiling.interval("multiply call", begin, perf_counter_ns())
+
+
+class Selecting(Counts):
+    """Reports in a counter of its own the period in which its counters are captured, and refuses one of its counters."""
+
+    def __init__(self, profiling: BackendProfiling) -> None:
+        super().__init__(profiling)
+        self.period, self.chosen, self.timelines = 0, list[int](), 0
+
+    def register_counters(self, current_max_counter_id: int) -> int:
+        self.number = super().register_counters(current_max_counter_id)
+        registration = self.profiling.counter_registration(self.number)
+        registration.register_category("selection")
+        for name in ("period", "timelines", "refused"):
+            registration.register_counter(name, "selection", units="us", kind=CounterClass.VALUE)
+        return registration.current_max_counter_id
+
+    def activate_counters(self, capture_period: int, counter_ids: Sequence[int]) -> str | None:
+        self.period, self.chosen = capture_period, list(counter_ids)
+        return "it has no register left" if self.number + 3 in counter_ids else None
+
+    def enable_timeline_reporting(self, enable: bool) -> bool:
+        self.timelines += enable
+        return True
+
+    def report_counter_values(self) -> Iterable[CounterTimestamp]:
+        values = {self.number + 1: self.period, self.number + 2: self.timelines}
+        chosen = {number: value for number, value in values.items() if number in self.chosen}
+        return [CounterTimestamp(perf_counter_ns(), chosen)] if chosen else []
+
+
+class Selected(Counting):
+    """The same with a selection of counters."""
+
+    def create_backend_profiling_context(
+        self, options: Options, profiling: BackendProfiling
+    ) -> BackendProfilingContext | None:
+        return Selecting(profiling)

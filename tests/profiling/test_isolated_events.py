@@ -25,7 +25,7 @@ from interposer.isolation.profiling import _Connection
 from interposer.profiling import Category, Interval, Profile, Recording
 from interposer.profiling.chrome import chrome_trace
 from interposer.runtime import CreationOptions
-from tests.counting import Counting
+from tests.counting import Counting, Selected
 from tests.isolating import needs_linux
 
 pytestmark = needs_linux
@@ -293,3 +293,43 @@ def test_messages_of_all_lengths_arrive_whole() -> None:
         here.close()
         with pytest.raises(EOFError):
             events.receive(there)
+
+
+def captured(runtime: Runtime, expected: dict[int, float]) -> None:
+    """Wait until the counters have these values in a capture, and no others are captured."""
+    end, values = time.monotonic() + 20, dict[int, float]()
+    while values != expected and time.monotonic() < end:
+        values = {number: value for stamp in runtime.profiling.capture() for number, value in stamp.values.items()}
+        time.sleep(0.005)
+    assert values == expected
+
+
+def test_the_selection_of_a_collector_reaches_the_context_in_the_child_and_its_successor() -> None:
+    with Runtime(CreationOptions(isolate=["Counting"])) as runtime:
+        runtime.registry.register("Counting", Selected)
+        model = ip.load(adding(), ["Counting"], runtime=runtime, fallback=False)
+        profiling = runtime.profiling
+        assert profiling.own_counters("Counting") == [5, 6, 7, 8]
+        profiling.enable(True, False)
+        assert profiling.select(30_000, [6, 7]) == {}
+        captured(runtime, {6: 30_000, 7: 0})
+        assert profiling.select(50_000, [6]) == {}
+        captured(runtime, {6: 50_000})
+        assert profiling.select(20_000, [6, 8]) == {"Counting": "it has no register left"}
+        profiling.enable(True, True)
+        assert profiling.select(40_000, [6, 7]) == {}
+        captured(runtime, {6: 40_000, 7: 1})
+        os.kill(runtime.registry.get("Counting").supervisor.life.pid, signal.SIGKILL)
+        model.run([X])
+        captured(runtime, {6: 40_000, 7: 1})
+        assert profiling.select(0, []) == {}
+        time.sleep(0.05)
+        profiling.capture()
+        time.sleep(0.05)
+        assert profiling.capture() == []
+        profiling.enable(False, False)
+        with ip.profile() as profile:
+            model.run([X])
+        assert {item.counter.name: item.value for item in profile.recording.samples if item.counter.backend} == {
+            "period": 10_000, "timelines": 2,
+        }  # fmt: skip

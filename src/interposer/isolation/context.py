@@ -33,6 +33,8 @@ class RemoteContext(BackendContext):
         self._reported = {"do": "context", "context": self.number, "options": dict(options)}
         self._loaded: dict[int, None] = {}
         self._life: Life | None = None
+        self._enabled = False, False
+        self._selected: tuple[int, tuple[int, ...]] = 0, ()
         supervisor.call(self.ensure)
         if self.made:
             supervisor.first.add(self)
@@ -99,6 +101,8 @@ class RemoteProfilingContext(BackendProfilingContext):
         self._greatest: int | None = None
         self._described: list[Any] = []
         self._life: Life | None = None
+        self._enabled = False, False
+        self._selected: tuple[int, tuple[int, ...]] = 0, ()
         supervisor.call(self.ensure)
         if self.made:
             supervisor.stream.add_context(self._events)
@@ -116,6 +120,9 @@ class RemoteProfilingContext(BackendProfilingContext):
             described = self._registered(life, self._greatest)
             if described != self._described:
                 raise life.garbage("it registers other counters than before", "register_counters")
+            if self._enabled[0]:
+                self._enable(*self._enabled)
+                self.supervisor.stream.select(self._events.number, *self._selected)
         self._life = life
 
     def _registered(self, life: Life, greatest: int) -> list[Any]:
@@ -139,8 +146,8 @@ class RemoteProfilingContext(BackendProfilingContext):
 
     def activate_counters(self, capture_period: int, counter_ids: Sequence[int]) -> str | None:
         """Choose the counters that the context in the child captures."""
-        self.supervisor.stream.select(self._events.number, capture_period, counter_ids)
-        return None
+        self._selected = capture_period, tuple(counter_ids)
+        return self.supervisor.stream.select(self._events.number, *self._selected)
 
     def report_counter_values(self) -> Iterable[CounterTimestamp]:
         """Return the values that the child has sent since the previous call."""
@@ -148,8 +155,17 @@ class RemoteProfilingContext(BackendProfilingContext):
         return [reported.popleft() for _ in range(len(reported))]
 
     def enable_profiling(self, enable: bool) -> bool:
-        """Take the last values of counters; the stream of the child begins and ends the profiling there."""
+        """Let the context in the child begin or end to measure, and take its last values of counters at the end."""
+        self._enable(enable, self._enabled[1])
         if not enable:
-            self.supervisor.stream.flush()
             self._profiling.report_counters(self.report_counter_values())
         return True
+
+    def enable_timeline_reporting(self, enable: bool) -> bool:
+        """Let the context in the child begin or end to report intervals."""
+        self._enable(self._enabled[0], enable)
+        return True
+
+    def _enable(self, profiling: bool, timeline: bool) -> None:
+        self._enabled = profiling, timeline
+        self.supervisor.stream.enable(self._events.number, profiling, timeline)

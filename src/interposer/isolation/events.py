@@ -19,12 +19,14 @@ from interposer.core.types import Array
 __all__ = [
     "COUNTER",
     "DONE",
+    "ENABLE",
     "EVENTS",
     "FLUSH",
     "INSTANT",
     "LOST",
     "OFF",
     "ON",
+    "REFUSED",
     "SELECT",
     "SITE",
     "STEPS",
@@ -38,7 +40,7 @@ __all__ = [
 ]
 
 SITE, COUNTER, THREAD, EVENTS, STEPS, LOST, DONE, SELECT = 1, 2, 3, 4, 5, 6, 7, 8
-ON, OFF, FLUSH = 9, 10, 11
+ON, OFF, FLUSH, ENABLE, REFUSED = 9, 10, 11, 12, 13
 WIDTH: Final = 4
 """The number of integers of an event: its site or counter, begin, end, and thread."""
 INSTANT: Final = -(1 << 63)

@@ -67,7 +67,7 @@ class ServedProfiling:
     def register_counters(self, number: int, greatest: int) -> list[dict[str, Any]]:
         """Let a context register its counters, with numbers above `greatest`, and return their descriptions."""
         profiling, context, counters = self._waiting.pop(number)
-        service = self._services[number] = ProfilingService(counters, greatest)
+        service = self._services[number] = ProfilingService(counters, greatest, is_driven=True)
         service.attach(profiling, context)
         return [_counter_to_dict(item) for item in counters.values()]
 
@@ -111,8 +111,13 @@ class ServedProfiling:
             self.is_on = False
         elif command.kind == events.SELECT:
             number, period, chosen = command.plain
+            errors = self._services[number].select(period, chosen) if number in self._services else {}
+            for error in errors.values():
+                events.send(self._end, events.REFUSED, error)
+        elif command.kind == events.ENABLE:
+            number, profiling, timeline = command.plain
             if number in self._services:
-                self._services[number].select(period, chosen)
+                self._services[number].enable(profiling, timeline)
         elif command.kind == events.FLUSH:
             for service in tuple(self._services.values()):
                 service.capture()

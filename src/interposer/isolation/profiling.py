@@ -26,7 +26,16 @@ from interposer.isolation.life import Life
 from interposer.profiling.backends import CounterTimestamp, DeviceClock
 from interposer.profiling.children import Execution, waiting
 from interposer.profiling.events import Category, Counter, CounterClass, ForeignThread, Site
-from interposer.profiling.recorder import Fields, RunTrace, active, current, foreign_thread, note_lost, when_changed
+from interposer.profiling.recorder import (
+    Fields,
+    RunTrace,
+    active,
+    asking_recorders,
+    current,
+    foreign_thread,
+    note_lost,
+    when_changed,
+)
 
 __all__ = ["Mark", "Reported", "Stream", "counter_of", "mark"]
 
@@ -76,7 +85,10 @@ class Reported:
 
 
 class Stream:
-    """The events of a backend's child process, which are read while something records. Thread-safe."""
+    """The events of a backend's child process, which are read while something records, or a context is enabled.
+
+    Thread-safe.
+    """
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
@@ -84,8 +96,14 @@ class Stream:
         self._connection: _Connection | None = None
         self._contexts: weakref.WeakValueDictionary[int, Reported] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
-        self._recorders = 0
+        self._enabled: set[int] = set()
+        self._recorders = asking_recorders()
         when_changed(self._changed)
+
+    @property
+    def is_wanted(self) -> bool:
+        """True while something needs the events of the child."""
+        return bool(self._recorders or self._enabled)
 
     def add_context(self, context: Reported) -> None:
         """Let a context get the samples of its counters."""
@@ -101,7 +119,7 @@ class Stream:
             return
         with self._lock:
             if self._connection is not None and self._connection.life() is life:
-                self._switch(bool(active))
+                self._switch()
                 return
             try:
                 here, there = socket.socketpair()
@@ -116,13 +134,16 @@ class Stream:
             finally:
                 there.close()
             self._connection = _Connection(self.backend, life, here, self._contexts)
-            self._switch(bool(active))
+            self._switch()
 
-    def _switch(self, on: bool) -> None:
-        connection = self._connection
+    def _switch(self) -> None:
+        """Let the child send its events if they are needed now, or end it."""
+        connection, on = self._connection, self.is_wanted
         if connection is not None and connection.is_on != on:
             connection.command(events.ON if on else events.OFF)
             connection.is_on = on
+            if not on:
+                connection.forget()
 
     @contextmanager
     def message(self, life: Life, marks: Sequence[Mark | None]) -> Iterator[None]:
@@ -146,11 +167,24 @@ class Stream:
         if trace is not None:
             trace.fields += (self._site, begin, perf_counter_ns(), me)
 
-    def select(self, number: int, period: int, counters: Sequence[int]) -> None:
-        """Choose the counters that the context with this number captures."""
+    def enable(self, number: int, profiling: bool, timeline: bool) -> None:
+        """Let the context with this number measure, and report intervals; wait until it has reported all until now."""
         with self._lock:
+            if profiling:
+                self._enabled.add(number)
+                self._switch()
             if self._connection is not None:
-                self._connection.command(events.SELECT, [number, period, list(counters)])
+                self._connection.command(events.ENABLE, [number, profiling, timeline])
+            if not profiling:
+                self._enabled.discard(number)
+                self._switch()
+
+    def select(self, number: int, period: int, counters: Sequence[int]) -> str | None:
+        """Choose the counters that the context with this number captures, and return its error."""
+        with self._lock:
+            if self._connection is None:
+                return None
+            return self._connection.command(events.SELECT, [number, period, list(counters)])
 
     def _changed(self, recorders: int) -> None:
         """Begin or end to record; called before a recorder stops, which gets all events first."""
@@ -158,12 +192,10 @@ class Stream:
             fewer, self._recorders = recorders < self._recorders, recorders
             if self._connection is None:
                 return
-            if fewer and recorders:
+            if fewer and (recorders or self._enabled):
                 self._connection.command(events.FLUSH)
             else:
-                self._switch(bool(recorders))
-            if not recorders:
-                self._connection.forget()
+                self._switch()
 
     def flush(self) -> None:
         """Wait until the recorders have all events of the child until now."""
@@ -176,6 +208,7 @@ class Stream:
         self._lock = threading.Lock()
         connection, self._connection = self._connection, None
         self._recorders = 0
+        self._enabled = set()
         if connection is not None:
             connection.close()
 
@@ -200,27 +233,31 @@ class _Connection:
         self._sent: deque[int] = deque()  # when commands were sent that are not answered yet
         self._received = 0
         self._is_late = False
+        self._refusal: str | None = None
         self.is_over = False
         threading.Thread(target=self._read, name="interposer-events", daemon=True).start()
 
-    def command(self, kind: int, body: bytes | list[Any] = b"") -> None:
+    def command(self, kind: int, body: bytes | list[Any] = b"") -> str | None:
         """Send a command and wait for the answer, so that all earlier events are in the recorders.
 
-        If the child sends nothing for too long, this is logged. Nothing waits for it again until it answers.
+        If the child sends nothing for too long, this is logged. Nothing waits for it again until it answers. Returns
+        the error with which the child answers.
         """
         if self.is_over:
             self._settle()
-            return
+            return None
+        self._refusal = None
         self._answered.clear()
         self._sent.append(perf_counter_ns())
         try:
             events.send(self._end, kind, body)
         except OSError:
-            return
+            return None
         if not self._is_late and not self._wait_for_answer():
             self._is_late = True
             _log.warning("the child process of backend %s does not send its events in time", self.backend)
         self._settle()
+        return self._refusal
 
     def _wait_for_answer(self) -> bool:
         """Return False if the child does not answer although it could have sent its events."""
@@ -281,6 +318,8 @@ class _Connection:
                 self._steps.append(_Steps(number, thread, times))
             case events.LOST:
                 note_lost(int(part.numbers()[0, 0]))
+            case events.REFUSED:
+                self._refusal = str(part.plain)
             case events.DONE:
                 _, now = part.numbers()[:, 0].tolist()
                 self._correlate(self._sent.popleft(), now)

@@ -20,7 +20,6 @@ from interposer.isolation.life import Life
 from interposer.isolation.profiling import Stream
 from interposer.isolation.regions import Place, Region, aligned, array_bytes
 from interposer.isolation.settings import Isolation
-from interposer.profiling.recorder import active
 
 __all__ = ["Lasting", "Supervisor"]
 
@@ -86,7 +85,7 @@ class Supervisor:
         life = self._living()
         try:
             self._drop(life)
-            if active:
+            if self.stream.is_wanted:
                 self.stream.connect(life, self.how.deadline_seconds)
             return action(life)
         except BackendCrashedError as error:

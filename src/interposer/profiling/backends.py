@@ -70,6 +70,13 @@ class BackendProfilingContext:
         """Return the values of the active counters since the previous call."""
         return ()
 
+    def report_intervals(self) -> None:
+        """Report the intervals that the backend has stored, by `BackendProfiling.interval`.
+
+        Called about every 10 ms while the timeline is enabled, and before it ends. A backend that reports each interval
+        at once does not need it.
+        """
+
     def enable_profiling(self, enable: bool) -> bool:
         """Begin or end to measure; called while networks run. Return True if the backend does so."""
         return True
@@ -185,7 +192,7 @@ class CounterRegistration:
             self._counters[first + core] = Counter(
                 f"{name} of core {core}" if cores > 1 else name, units, CounterClass(kind), description, self._backend,
                 self._devices.get(device, ""), category, first + core, multiplier,
-                (("counter set", self._sets[counter_set]),) if counter_set else (),
+                (("counter set", self._sets[counter_set]),) if counter_set else (), core, cores,
             )  # fmt: skip
         self.current_max_counter_id = first + cores - 1
         return first

@@ -161,7 +161,8 @@ class CounterClass(StrEnum):
 class Counter:
     """A number that is sampled over time, with the unit in which it is counted, such as "bytes".
 
-    `number` is unique in the process among the counters of backends, and 0 for other counters.
+    `number` is unique in its runtime among the counters of backends, and 0 for other counters. If each of several
+    `cores` is counted separately, there is a counter of each `core`, with numbers that follow each other.
     """
 
     name: str
@@ -174,6 +175,8 @@ class Counter:
     number: int = 0
     multiplier: float = 1.0
     details: tuple[tuple[str, str], ...] = field(default=())
+    core: int = 0
+    cores: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from threading import get_ident
 from time import perf_counter_ns
 from types import TracebackType
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.profiling.children import Executed, Execution, told_by_children
@@ -45,6 +45,7 @@ __all__ = [
     "active",
     "add_interval",
     "add_rows",
+    "asking_recorders",
     "begin_run",
     "current",
     "expanded",
@@ -264,6 +265,9 @@ class Recorder:
         InvalidArgumentError: the capacity is not a positive integer.
     """
 
+    asks_backends: ClassVar[bool] = True
+    """Whether backends measure while the recorder is active."""
+
     def __init__(
         self, capacity: int = CAPACITY, network: TracedNetwork | None = None, thread: int | None = None
     ) -> None:
@@ -290,7 +294,8 @@ class Recorder:
                 if gauge.value and self.wants(gauge.network, get_ident()):
                     self.add(gauge.fields())
             _note_rings()
-            _notify(len(active))
+            if self.asks_backends:
+                _notify(asking_recorders())
 
     def stop(self) -> None:
         """End recording, and keep the events; do nothing if the recorder is not active."""
@@ -299,7 +304,8 @@ class Recorder:
                 return
             for gauge in _all_gauges() if self.wants_all else ():
                 gauge.refresh()
-            _notify(len(active) - 1)
+            if self.asks_backends:
+                _notify(asking_recorders() - 1)
             active.remove(self)
             _note_rings()
 
@@ -725,10 +731,15 @@ def _all_gauges() -> list[Gauge]:
             continue
 
 
+def asking_recorders() -> int:
+    """Return the number of active recorders for which backends measure."""
+    return sum(item.asks_backends for item in tuple(active))
+
+
 def when_changed(listener: Callable[[int], object]) -> None:
     """Let a bound method be called whenever a recorder has started or is about to stop, as long as its object exists.
 
-    The argument is the number of recorders from then on.
+    The argument is the number of recorders, for which backends measure, from then on.
     """
     with _changes:
         _listeners[:] = [*(item for item in _listeners if item() is not None), weakref.WeakMethod(listener)]

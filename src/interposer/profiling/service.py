@@ -1,16 +1,19 @@
-"""`ProfilingService`: begins and ends the profiling of backends, and captures their counters periodically."""
+"""`ProfilingService`: lets backends measure what recorders and a collector ask for, and captures their counters."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from time import monotonic
 from typing import Final, TypeVar
 
 from interposer.core.errors import OptionError
 from interposer.profiling.backends import FIRST_COUNTER, BackendProfiling, BackendProfilingContext, CounterTimestamp
 from interposer.profiling.events import Counter
-from interposer.profiling.recorder import active, when_changed
+from interposer.profiling.recorder import asking_recorders, when_changed
 
 __all__ = ["CAPTURE_PERIOD", "ProfilingService"]
 
@@ -20,22 +23,50 @@ _T = TypeVar("_T")
 _log: Final = logging.getLogger("interposer.profiling")
 
 
-class ProfilingService:
-    """The counters of a runtime, and the profiling contexts of its backends, which recorders begin and end.
+@dataclass(frozen=True)
+class _Orders:
+    """What a backend measures: anything at all, intervals, and these counters in a period of microseconds."""
 
-    `counters` gets the registered counters by number; the numbers are above `greatest`.
+    profiling: bool = False
+    timeline: bool = False
+    period: int = 0
+    counters: tuple[int, ...] = ()
+
+
+class ProfilingService:
+    """The counters of a runtime, and the profiling contexts of its backends.
+
+    While something records, backends measure intervals and all counters. Besides, a collector, or the host of a child
+    process, chooses what they measure by `enable` and `select`. Thread-safe.
+
+    Args:
+        counters: gets the registered counters by number.
+        greatest: the numbers of counters are above it.
+        is_driven: recorders of this process have no influence. The counters that `select` chooses are captured in their
+            period.
     """
 
-    def __init__(self, counters: dict[int, Counter] | None = None, greatest: int = FIRST_COUNTER - 1) -> None:
+    def __init__(
+        self,
+        counters: dict[int, Counter] | None = None,
+        greatest: int = FIRST_COUNTER - 1,
+        is_driven: bool = False,
+    ) -> None:
         self.counters: dict[int, Counter] = {} if counters is None else counters
         self._contexts: dict[str, tuple[BackendProfiling, BackendProfilingContext]] = {}
-        self._greatest = greatest
+        self._orders: dict[str, _Orders] = {}
+        self._requested = _Orders()
+        self._greatest, self._is_driven = greatest, is_driven
         self._lock = threading.RLock()
         self._failing: set[str] = set()
-        self._enabled = self._is_polling = False
         self._recorders = 0
-        self._over = threading.Event()
-        when_changed(self._changed)
+        self._next_capture = 0.0
+        self._over: threading.Event | None = None
+        if not is_driven:
+            self._recorders = asking_recorders()
+            when_changed(self._changed)
+
+    # --- the backends -------------------------------------------------------------------------------------------------
 
     def add(self, backend: str, create: Callable[[BackendProfiling], object]) -> None:
         """Ask a backend for its profiling context and its counters; failures are logged.
@@ -60,12 +91,10 @@ class ProfilingService:
         self.attach(profiling, context)
 
     def attach(self, profiling: BackendProfiling, context: BackendProfilingContext) -> None:
-        """Let a context register its counters, and begin its profiling if something records."""
-        backend = profiling.backend
+        """Let a context register its counters, and measure what is asked for now."""
         with self._lock:
-            self._register(backend, profiling, context)
-            if self._enabled:
-                self._begin(backend)
+            self._register(profiling.backend, profiling, context)
+            self._update()
 
     def _register(self, backend: str, profiling: BackendProfiling, context: BackendProfilingContext) -> None:
         known = set(self.counters)
@@ -76,13 +105,13 @@ class ProfilingService:
             text = "backend %s: register_counters returned %r, but the greatest number of a counter is %d"
             _log.warning(text, backend, greatest, self._greatest)
         self._contexts[backend] = profiling, context
-        if active and not self._enabled:
-            self._changed(len(active))
 
     def close(self) -> None:
         """End the profiling of all backends, and forget them and their counters."""
         with self._lock:
-            self._changed(0)
+            self._recorders, self._requested = 0, _Orders()
+            self.capture()
+            self._update()
             self._contexts.clear()
             self.counters.clear()
 
@@ -90,91 +119,165 @@ class ProfilingService:
         """Return the numbers of a backend's counters."""
         return [number for number, counter in self.counters.items() if counter.backend == backend]
 
+    # --- what they measure --------------------------------------------------------------------------------------------
+
+    def enable(self, profiling: bool, timeline: bool) -> None:
+        """Let backends measure, and report intervals, also while nothing records; False ends it."""
+        with self._lock:
+            requested = self._requested
+            if requested.profiling > profiling or requested.timeline > timeline:
+                self.capture()
+            self._requested = _Orders(profiling, timeline, requested.period, requested.counters)
+            self._update()
+
     def select(self, capture_period: int, numbers: Iterable[int]) -> dict[str, str]:
         """Begin to capture these counters of all backends every `capture_period` microseconds, and no others.
 
-        Unknown numbers are ignored. Returns the errors of backends by id.
+        Unknown numbers are ignored. While something records, backends capture all counters. Returns the errors of
+        backends by id.
         """
-        requested = set(numbers) if capture_period else set()
-        errors: dict[str, str] = {}
+        chosen = tuple(dict.fromkeys(numbers)) if capture_period else ()
         with self._lock:
-            for backend, (profiling, context) in self._contexts.items():
-                own = [number for number in self.own_counters(backend) if number in requested]
-                error = _selected(profiling, context, capture_period if own else 0, own)
-                if error:
-                    errors[backend] = error
-        return errors
-
-    def capture(self) -> list[CounterTimestamp]:
-        """Return the values of the active counters of all backends since the previous call, and record them."""
-        result: list[CounterTimestamp] = []
-        with self._lock:
-            for backend, (profiling, context) in self._contexts.items():
-                result += self._captured(backend, profiling, context)
-        return result
-
-    def _captured(
-        self, backend: str, profiling: BackendProfiling, context: BackendProfilingContext
-    ) -> list[CounterTimestamp]:
-        """Record and return the values of a backend's counters; the first of failures in a row is logged."""
-        try:
-            stamps = _reported(profiling, context)
-        except Exception as error:
-            if backend not in self._failing:
-                _warn(backend, "report_counter_values", error)
-            self._failing.add(backend)
-            return []
-        self._failing.discard(backend)
-        return stamps
+            requested = self._requested
+            self._requested = _Orders(requested.profiling, requested.timeline, capture_period if chosen else 0, chosen)
+            self._next_capture = monotonic()
+            errors = {backend: self._apply(backend, selects=True) for backend in self._contexts}
+            self._poll_if_needed()
+        return {backend: error for backend, error in errors.items() if error}
 
     def _changed(self, recorders: int) -> None:
-        """Begin or end the profiling of all backends; called before a recorder stops, which gets all events first."""
+        """Follow the recorders; called before one of them stops, which gets all events first."""
         with self._lock:
             fewer, self._recorders = recorders < self._recorders, recorders
-            if fewer and recorders and self._enabled:
+            if fewer:
                 self.capture()
-            if bool(recorders) == self._enabled or not self._contexts:
-                return
-            if recorders:
-                self._enabled, self._over = True, threading.Event()
-                for backend in self._contexts:
-                    self._begin(backend)
-                return
-            self._enabled = self._is_polling = False
+            self._update()
+
+    def _update(self) -> None:
+        for backend in self._contexts:
+            error = self._apply(backend)
+            if error and self._orders[backend].period:
+                _log.warning("backend %s does not capture its counters: %s", backend, error)
+        self._poll_if_needed()
+
+    def _wanted(self, backend: str) -> _Orders:
+        own, requested = self.own_counters(backend), self._requested
+        if self._recorders:
+            return _Orders(True, True, CAPTURE_PERIOD if own else 0, tuple(own))
+        chosen = tuple(number for number in own if number in requested.counters)
+        return _Orders(requested.profiling, requested.timeline, requested.period if chosen else 0, chosen)
+
+    def _apply(self, backend: str, selects: bool = False) -> str | None:
+        """Let a backend measure what is asked for now, and return the error of its selection of counters.
+
+        It is told of its counters if they have changed, or in any case if `selects`.
+        """
+        (profiling, context), error = self._contexts[backend], None
+        before, now = self._orders.get(backend, _Orders()), self._wanted(backend)
+        self._orders[backend] = now
+        if now.profiling and not before.profiling:
+            _called(backend, "enable_profiling", lambda: context.enable_profiling(True))
+        if now.timeline and not before.timeline:
+            profiling.is_timeline_enabled = _reports_timeline(backend, context, True)
+        if self.own_counters(backend) and (selects or (now.period, now.counters) != (before.period, before.counters)):
+            error = _selected(profiling, context, now.period, list(now.counters))
+        if before.timeline and not now.timeline:
+            profiling.is_timeline_enabled = False
+            _reports_timeline(backend, context, False)
+        if before.profiling and not now.profiling:
+            _called(backend, "enable_profiling", lambda: context.enable_profiling(False))
+        return error
+
+    # --- captures -----------------------------------------------------------------------------------------------------
+
+    def capture(self) -> list[CounterTimestamp]:
+        """Return the values of the active counters of all backends since the previous call, and record them.
+
+        The backends report their intervals first.
+        """
+        with self._lock:
+            self._collect()
+            return self._capture()
+
+    def _capture(self) -> list[CounterTimestamp]:
+        result: list[CounterTimestamp] = []
+        for backend, (profiling, context) in self._contexts.items():
+            values = self._guarded(backend, "report_counter_values", lambda: _reported(profiling, context))  # noqa: B023
+            result += values or ()
+        return result
+
+    def _collect(self) -> None:
+        """Let backends report the intervals that they have measured."""
+        for backend, (_, context) in self._contexts.items():
+            if self._orders[backend].timeline:
+                self._guarded(backend, "report_intervals", context.report_intervals)
+
+    def _guarded(self, backend: str, what: str, call: Callable[[], _T]) -> _T | None:
+        """Return the result of a backend's method, or None if it fails; the first of failures in a row is logged."""
+        key = f"{backend} {what}"
+        try:
+            result = call()
+        except Exception as error:
+            if key not in self._failing:
+                _warn(backend, what, error)
+            self._failing.add(key)
+            return None
+        self._failing.discard(key)
+        return result
+
+    def _poll_if_needed(self) -> None:
+        """Start or end the thread that captures counters and collects intervals."""
+        needed = any(self._is_polled(backend) for backend in self._contexts)
+        if not needed and self._over is not None:
             self._over.set()
-            self.capture()
-            for backend in self._contexts:
-                self._end(backend)
+            self._over = None
+        elif needed and self._over is None:
+            self._over = threading.Event()
+            arguments = weakref.ref(self), self._over
+            threading.Thread(target=_poll, args=arguments, name="interposer-counters", daemon=True).start()
 
-    def _poll(self, over: threading.Event) -> None:
-        while not over.wait(CAPTURE_PERIOD / 1e6):
-            self.capture()
-
-    def _begin(self, backend: str) -> None:
-        profiling, context = self._contexts[backend]
-        _called(backend, "enable_profiling", lambda: context.enable_profiling(True))
-        profiling.is_timeline_enabled = bool(
-            _called(backend, "enable_timeline_reporting", lambda: context.enable_timeline_reporting(True))
+    def _is_polled(self, backend: str) -> bool:
+        orders, (_, context) = self._orders[backend], self._contexts[backend]
+        captures = orders.profiling and (bool(self._recorders) or self._is_driven and orders.period > 0)
+        return (
+            captures
+            and _has(context, "report_counter_values")
+            or (orders.timeline and _has(context, "report_intervals"))
         )
-        own = self.own_counters(backend)
-        if not self._is_polling and _reports(context):
-            self._is_polling = True
-            threading.Thread(target=self._poll, args=(self._over,), name="interposer-counters", daemon=True).start()
-        error = _selected(profiling, context, CAPTURE_PERIOD, own) if own else None
-        if error:
-            _log.warning("backend %s does not capture its counters: %s", backend, error)
 
-    def _end(self, backend: str) -> None:
-        profiling, context = self._contexts[backend]
-        profiling.is_timeline_enabled = False
-        if self.own_counters(backend):
-            _selected(profiling, context, 0, [])
-        _called(backend, "enable_timeline_reporting", lambda: context.enable_timeline_reporting(False))
-        _called(backend, "enable_profiling", lambda: context.enable_profiling(False))
+    def poll(self) -> None:
+        """Take the intervals of the backends, and the values of their counters if these are due."""
+        with self._lock:
+            self._collect()
+            if self._is_due():
+                self._capture()
+
+    def _is_due(self) -> bool:
+        if self._recorders:
+            return True
+        period = self._requested.period / 1e6
+        if not self._is_driven or not period or monotonic() < self._next_capture:
+            return False
+        self._next_capture = max(self._next_capture + period, monotonic())
+        return True
 
 
-def _reports(context: BackendProfilingContext) -> bool:
-    return type(context).report_counter_values is not BackendProfilingContext.report_counter_values
+def _poll(reference: weakref.ref[ProfilingService], over: threading.Event) -> None:
+    while not over.wait(CAPTURE_PERIOD / 1e6):
+        service = reference()
+        if service is None:
+            return
+        service.poll()
+        del service  # so that a runtime that nobody refers to ends
+
+
+def _has(context: BackendProfilingContext, name: str) -> bool:
+    return getattr(type(context), name) is not getattr(BackendProfilingContext, name)
+
+
+def _reports_timeline(backend: str, context: BackendProfilingContext, enable: bool) -> bool:
+    call = "enable_timeline_reporting"
+    return bool(_called(backend, call, lambda: context.enable_timeline_reporting(enable)))
 
 
 def _selected(

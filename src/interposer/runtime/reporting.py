@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from interposer.ir.graph import Layer
 from interposer.ops.control import Constant, Input, Output
-from interposer.profiling.events import Counter
 from interposer.profiling.external.options import ExternalProfilingOptions
 
 if TYPE_CHECKING:
     from interposer.profiling.external.client import ProfilingClient
     from interposer.profiling.external.structure import NetworkOutline
+    from interposer.profiling.service import ProfilingService
     from interposer.runtime.loaded import LoadedNetwork
 
 __all__ = ["Reporting"]
@@ -31,16 +30,16 @@ class Reporting:
             weakref.finalize(self, client.close)  # also at the end of the process, with the last events
 
     @classmethod
-    def of(cls, options: ExternalProfilingOptions | None, backends: int, counters: Mapping[int, Counter]) -> Reporting:
+    def of(cls, options: ExternalProfilingOptions | None, backends: int, service: ProfilingService) -> Reporting:
         """Return the reporting that the options ask for, after a collector has accepted it or three seconds.
 
-        `backends` is the number of backends that are registered, and `counters` has their counters by number.
+        `backends` is the number of backends that are registered, and `service` has their counters.
         """
         if options is None or not options.enable_profiling:
             return cls(None)
         from interposer.profiling.external.client import ProfilingClient  # noqa: PLC0415 - few runtimes need it
 
-        client = ProfilingClient(options, backends, counters)
+        client = ProfilingClient(options, backends, service)
         client.wait_until_active(_PATIENCE)
         return cls(client)
 

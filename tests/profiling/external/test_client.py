@@ -5,27 +5,33 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import interposer as ip
+from interposer.backend import BackendProfiling, CounterTimestamp
 from interposer.core.errors import InvalidArgumentError
-from interposer.profiling import events
+from interposer.profiling import Recorder, events
+from interposer.profiling.backends import CounterRegistration
 from interposer.profiling.external.client import ProfilingClient
 from interposer.profiling.external.collector import read_stream
 from interposer.profiling.external.connections import open_connection, socket_address
 from interposer.profiling.external.counting import Counting
 from interposer.profiling.external.messages import (
+    Capture,
     Selection,
     decode_capture,
     decode_directory,
     decode_selection,
+    encode_directory,
     encode_selection,
 )
 from interposer.profiling.external.options import ExternalProfilingOptions
@@ -34,6 +40,7 @@ from interposer.profiling.external.structure import LayerOutline, NetworkOutline
 from interposer.profiling.external.timeline import Entity, Event, Label, decode_messages
 from interposer.profiling.recorder import active
 from tests.profiling.test_backends import Counting as CountingBackend
+from tests.profiling.test_backends import Counts
 
 pytestmark = pytest.mark.needs_cpuref
 RECORDINGS = Path(__file__).resolve().parents[4] / "shared/armnn/profiling"
@@ -369,8 +376,10 @@ def test_counters_of_backends_are_listed_and_captured(peer, runtime):
         directory = decode_directory(packet.body)
         added = [counter for category in directory.categories[1:] for counter in category.counters]
         assert [category.name for category in directory.categories] == ["ArmNN_Runtime", "Counting_work"]
-        assert [counter.name for counter in added] == ["additions", "heat of core 0", "heat of core 1"]
-        assert [name for _, name, _ in directory.devices] == ["unit 0"]
+        assert [(item.name, item.number, item.last, item.kind) for item in added] == [
+            ("additions", 5, 5, 0), ("heat", 6, 7, 1),
+        ]  # fmt: skip
+        assert directory.devices == ((1, "unit 0", 1),)
         for _ in range(4):
             item.enqueue_workload(number, {0: np.ones((2, 3), np.float32)})
         peer.send(select(10_000, added[0].number))
@@ -380,6 +389,173 @@ def test_counters_of_backends_are_listed_and_captured(peer, runtime):
             total = sum(value for each in captures for _, value in decode_capture(each.body).values)
             time.sleep(0.01)
         assert total == 4
+
+
+class Told(Counts):
+    """Follows its selection; `stamps` are what it reports next."""
+
+    def __init__(self, profiling: BackendProfiling) -> None:
+        super().__init__(profiling)
+        self.stamps: list[CounterTimestamp] = []
+        self.error: str | None = None
+
+    def activate_counters(self, capture_period: int, counter_ids: Sequence[int]) -> str | None:
+        super().activate_counters(capture_period, counter_ids)
+        return self.error
+
+    def report_counter_values(self) -> Iterable[CounterTimestamp]:
+        stamps, self.stamps = self.stamps, []
+        return stamps
+
+
+made: dict[str, Told] = {}
+
+
+def told(profiling: BackendProfiling) -> Told:
+    made[profiling.backend] = Told(profiling)
+    return made[profiling.backend]
+
+
+@contextmanager
+def two_backends(peer: Peer, runtime: Any, **options: object) -> Iterator[ip.Runtime]:
+    """Give a runtime whose collector has accepted it, with the counters 5 to 7 of Driven and 8 to 10 of Other."""
+    with runtime(**options) as item:
+        for name in ("Driven", "Other"):
+            item.profiling.add(name, told)
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(ACK)
+        peer.until(Kind.COUNTER_DIRECTORY)
+        yield item
+
+
+def captured(peer: Peer, count: int) -> list[tuple[int, tuple[tuple[int, int], ...]]]:
+    """Return the first captures, as their times and values."""
+    captures = [decode_capture(packet.body) for packet in peer.until(Kind.COUNTER_CAPTURE, count)]
+    return [(item.at, item.values) for item in captures[:count]]
+
+
+def wait_for(log: list[str], *entries: str) -> None:
+    """Wait until a context was called in this way and no other since its last call."""
+    end = time.monotonic() + 20
+    while log[-len(entries) :] != list(entries) and time.monotonic() < end:
+        time.sleep(0.005)
+    assert log[-len(entries) :] == list(entries)
+
+
+def test_a_selection_activates_the_counters_of_each_backend_and_a_later_one_ends_it(peer, runtime):
+    with two_backends(peer, runtime):
+        driven, other = made["Driven"], made["Other"]
+        assert driven.log == other.log == ["enable True"]
+        peer.send(select(20_000, 9, 5, 4, 7, 5))
+        wait_for(other.log, "enable True", "activate 20000 [9]")
+        wait_for(driven.log, "enable True", "activate 20000 [5, 7]")
+        peer.send(select(5000, 6))
+        wait_for(driven.log, "activate 20000 [5, 7]", "activate 10000 [6]")
+        wait_for(other.log, "activate 20000 [9]", "activate 0 []")
+        peer.send(select(0, 6))
+        wait_for(driven.log, "activate 10000 [6]", "activate 0 []")
+        echoed = [decode_selection(item.body) for item in peer.until(Kind.COUNTER_SELECTION, 3)]
+        assert echoed == [Selection(20_000, (4, 5, 5, 7, 9)), Selection(10_000, (6,)), Selection(0, (6,))]
+        peer.connections[-1].shutdown(socket.SHUT_RDWR)
+        wait_for(driven.log, "activate 0 []", "enable False")
+
+
+def test_each_moment_of_a_backend_is_a_capture_of_its_own_byte_for_byte(peer, runtime):
+    with two_backends(peer, runtime):
+        made["Other"].stamps = [CounterTimestamp(300, {8: 5}), CounterTimestamp(400, {8: 6, 9: 14.5})]
+        made["Driven"].stamps = [CounterTimestamp(100, {5: 7, 6: 9}), CounterTimestamp(200, {5: 8, 9: 1, 11: 1})]
+        peer.send(select(60_000_000, 4, 5, 8, 9))
+        packets = peer.until(Kind.COUNTER_CAPTURE, 5)
+    assert [packet.body[8:] for packet in packets[:1]] == [struct.pack("<HI", 4, 0)]
+    assert [packet.encode() for packet in packets[1:5]] == [
+        struct.pack("<IIQHI", 0x0C000000, 14, 100, 5, 7),
+        struct.pack("<IIQHI", 0x0C000000, 14, 200, 5, 8),
+        struct.pack("<IIQHI", 0x0C000000, 14, 300, 8, 5),
+        struct.pack("<IIQHIHI", 0x0C000000, 20, 400, 8, 6, 9, 14),
+    ]
+
+
+def test_a_selection_of_backend_counters_alone_has_no_capture_of_the_runtime(peer, runtime):
+    with two_backends(peer, runtime):
+        made["Driven"].stamps = [CounterTimestamp(100, {6: 3})]
+        peer.send(select(10_000, 6))
+        time.sleep(0.1)
+        made["Driven"].stamps = [CounterTimestamp(200, {6: 4})]
+        assert captured(peer, 2) == [(100, ((6, 3),)), (200, ((6, 4),))]
+        time.sleep(0.05)
+        assert len(peer.until(Kind.COUNTER_CAPTURE)) == 2
+
+
+def test_values_that_are_recorded_between_two_captures_are_in_the_next_one(peer, runtime):
+    with two_backends(peer, runtime), Recorder():
+        driven = made["Driven"]
+        wait_for(driven.log, "activate 10000 [5, 6, 7]")
+        peer.send(select(400_000, 5, 6))
+        peer.until(Kind.COUNTER_SELECTION)
+        for number in range(3):
+            driven.stamps = [CounterTimestamp(100 + number, {5: 2, 6: 10 + number, 7: 1})]
+            while driven.stamps:
+                time.sleep(0.005)
+        captures = captured(peer, 1)
+        while sum(dict(values).get(5, 0) for _, values in captures) < 6:
+            captures = captured(peer, len(captures) + 1)
+        assert dict(captures[-1][1])[6] == 12
+        assert "activate 400000 [5, 6]" not in driven.log
+    assert driven.log[-2:] == ["activate 0 []", "enable False"]
+
+
+def test_a_selection_holds_on_when_a_recorder_has_come_and_gone(peer, runtime):
+    with two_backends(peer, runtime):
+        log = made["Driven"].log
+        peer.send(select(30_000, 5))
+        wait_for(log, "enable True", "activate 30000 [5]")
+        with Recorder():
+            assert log[-2:] == ["timeline True", "activate 10000 [5, 6, 7]"]
+        assert log[-2:] == ["activate 30000 [5]", "timeline False"]
+
+
+def test_the_timeline_of_backends_begins_and_ends_with_that_of_the_collector(peer, runtime):
+    with two_backends(peer, runtime):
+        log = made["Driven"].log
+        peer.send(ENABLE)
+        wait_for(log, "enable True", "timeline True")
+        peer.send(DISABLE)
+        wait_for(log, "timeline True", "timeline False")
+        peer.send(ENABLE)
+        wait_for(log, "timeline False", "timeline True")
+    wait_for(log, "timeline False", "enable False")
+
+
+def test_backends_of_a_collector_that_gets_the_timeline_at_once_report_it(peer, runtime):
+    with two_backends(peer, runtime, timeline_enabled=True):
+        wait_for(made["Driven"].log, "enable True", "timeline True")
+
+
+def test_unknown_counters_and_backends_that_refuse_are_logged(peer, runtime, caplog):
+    with two_backends(peer, runtime):
+        made["Driven"].error = "no more registers"
+        peer.send(select(10_000, 99, 5, 4, 2000))
+        wait_for(made["Driven"].log, "activate 10000 [5]")
+        peer.until(Kind.COUNTER_SELECTION)
+    assert [record.getMessage() for record in caplog.records if record.name == "interposer.profiling"] == [
+        "the collector of profiles selected counters that do not exist: [99, 2000]",
+        "backend Driven does not capture the counters that the collector selected: no more registers",
+    ]
+
+
+def test_a_counter_of_several_cores_and_a_set_are_described_as_arm_nn_does():
+    counters: dict[int, events.Counter] = {}
+    registration = CounterRegistration("Gpu", 4, counters)
+    registration.register_category("shader")
+    device, group = registration.register_device("Mali"), registration.register_counter_set("set A")
+    registration.register_counter("cycles", "shader", units="cycles", cores=4, device=device, counter_set=group)
+    registration.register_counter("jobs", "shader", units="jobs", device=device)
+    directory = decode_directory(encode_directory(Counting(counters).directory))
+    assert directory.devices == ((1, "Mali", 4),)
+    assert directory.counter_sets == ((1, "set A", 1),)
+    [cycles, jobs] = directory.categories[1].counters
+    assert (cycles.number, cycles.last, cycles.device, cycles.counter_set) == (5, 8, 1, 1)
+    assert (jobs.number, jobs.last, jobs.device, jobs.counter_set) == (9, 9, 1, 0)
 
 
 def messages(packets: list[Packet]) -> list[object]:
@@ -509,9 +685,10 @@ def test_units_and_categories_of_backends_are_sent_with_the_letters_that_collect
 def test_values_that_no_capture_can_have_are_left_out():
     counter = events.Counter("heat", "K", events.CounterClass.VALUE, number=5)
     counting = Counting({5: counter})
-    for value in (3, float("nan"), float("inf")):
-        counting.sampled(counter, value)
-    assert counting.capture(0, [5]).values == ((5, 3),)
+    counting.select([5])
+    for at, value in enumerate((3, float("nan"), float("inf"))):
+        counting.sampled(counter, at, value)
+    assert counting.captures_of_backends() == [Capture(0, ((5, 3),))]
 
 
 def test_a_connection_to_files_alone_waits_for_commands_as_long_as_it_is_told_to(tmp_path):

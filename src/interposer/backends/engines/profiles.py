@@ -39,11 +39,12 @@ class EngineProfiles:
     def __init__(self) -> None:
         self._profiling: BackendProfiling | None = None
         self._measuring: weakref.WeakSet[Measured] = weakref.WeakSet()
+        self.listening: weakref.WeakSet[_Context] = weakref.WeakSet()
 
     @property
     def is_on(self) -> bool:
-        """True while something records."""
-        return self._profiling is not None and self._profiling.is_profiling_enabled
+        """True while something records intervals."""
+        return len(self.listening) > 0
 
     def context(self, profiling: BackendProfiling) -> BackendProfilingContext:
         """Return the context of a runtime that reports to `profiling`."""
@@ -76,8 +77,11 @@ class _Context(BackendProfilingContext):
     def __init__(self, profiles: EngineProfiles) -> None:
         self._profiles = profiles
 
-    def enable_profiling(self, enable: bool) -> bool:
-        if not enable:
+    def enable_timeline_reporting(self, enable: bool) -> bool:
+        if enable:
+            self._profiles.listening.add(self)
+        else:
+            self._profiles.listening.discard(self)
             self._profiles.end()
         return True
 

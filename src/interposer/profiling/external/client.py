@@ -7,11 +7,11 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
 from time import monotonic, perf_counter_ns
-from typing import Final
+from typing import ClassVar, Final
 
 from interposer.core.errors import ParseError
 from interposer.profiling.events import Category, Counter, Interval, Site, TracedNetwork
@@ -40,6 +40,7 @@ from interposer.profiling.external.timeline import Message, encode_messages, tim
 from interposer.profiling.processes import process_name
 from interposer.profiling.recorder import Fields, Record, Recorder, Shape, active, expanded
 from interposer.profiling.rows import Rows
+from interposer.profiling.service import ProfilingService
 from interposer.profiling.summary import is_step
 
 __all__ = ["ProfilingClient", "State"]
@@ -82,16 +83,18 @@ class ProfilingClient(Recorder):
     Args:
         options: what to send, and where to.
         backends: the number of backends that are registered now.
-        counters: the counters of backends by number, which may grow at any time.
+        service: has the counters of backends, and lets backends measure what a collector asks for.
     """
 
+    asks_backends: ClassVar[bool] = False
+
     def __init__(
-        self, options: ExternalProfilingOptions, backends: int = 0, counters: Mapping[int, Counter] | None = None
+        self, options: ExternalProfilingOptions, backends: int = 0, service: ProfilingService | None = None
     ) -> None:
         super().__init__()
         self.wants_all = False
-        self.options = options
-        self.counting = Counting(counters)
+        self.options, self.service = options, service or ProfilingService(is_driven=True)
+        self.counting = Counting(self.service.counters)
         self.counting.count(BACKENDS_REGISTERED, backends)
         self._backends = backends
         self._structure = Structure(perf_counter_ns)
@@ -165,9 +168,9 @@ class ProfilingClient(Recorder):
 
     def _add_single(self, fields: Fields) -> None:
         """Take the value of a counter, or pass a step on that a backend measured and reports later."""
-        what, _, end, _ = fields
+        what, begin, end, thread = fields
         if isinstance(what, Counter):
-            self.counting.sampled(what, end)
+            self.counting.sampled(what, begin, end, captured=thread == self._thread.ident)
         elif isinstance(what, Site) and end is not None and what.category in _STEPS:
             self._add_events(fields, -1, -1)
 
@@ -230,6 +233,14 @@ class ProfilingClient(Recorder):
         elif isinstance(subject, int):
             self._structure.remove(subject)
 
+    def _select(self, selection: Selection) -> None:
+        """Let backends capture these counters and no others; errors are logged."""
+        self._selection = selection
+        chosen = selection.counters if selection.period else ()
+        self.counting.select(chosen)
+        for backend, error in self.service.select(selection.period, chosen).items():
+            _log.warning("backend %s does not capture the counters that the collector selected: %s", backend, error)
+
     def _converse(self, connection: Connection) -> None:
         """Talk to a collector until one side ends the connection."""
         try:
@@ -240,7 +251,9 @@ class ProfilingClient(Recorder):
             _log.exception("the connection to the collector of profiles ended")
         finally:
             self._active.clear()
-            self._timeline, self._selection = False, Selection(0)
+            self._timeline = False
+            self._select(Selection(0))
+            self.service.enable(False, False)
             self._state = State.NOT_CONNECTED
             with suppress(OSError):
                 connection.close(_RETRY if self._closing.is_set() else 0)
@@ -311,6 +324,7 @@ class _Conversation:
         if client._state is State.ACTIVE:
             return
         client._state = State.ACTIVE
+        client.service.enable(True, False)
         self._send_directory()
         if client.options.timeline_enabled:
             self._begin_timeline()
@@ -321,9 +335,8 @@ class _Conversation:
         self._send(Kind.TIMELINE_DIRECTORY, timeline_directory())
 
     def _send_directory(self) -> None:
-        directory = self._client.counting.directory
-        self._listed = sum(1 for _ in directory.counters())
-        self._send(Kind.COUNTER_DIRECTORY, encode_directory(directory))
+        self._listed = self._client.counting.size
+        self._send(Kind.COUNTER_DIRECTORY, encode_directory(self._client.counting.directory))
 
     def _list_new_counters(self) -> None:
         """Send the directory again if a backend has registered counters, as the first one of a runtime may do later."""
@@ -333,8 +346,11 @@ class _Conversation:
     def _selected(self, body: bytes) -> None:
         client, requested = self._client, decode_selection(body)
         known = client.counting.known(requested.counters)
+        unknown = sorted(set(requested.counters).difference(known))
+        if unknown:
+            _log.warning("the collector of profiles selected counters that do not exist: %s", unknown)
         period = max(requested.period, LEAST_PERIOD) if requested.period and known else requested.period
-        client._selection = Selection(period, known)
+        client._select(Selection(period, known))
         self._send(Kind.COUNTER_SELECTION, encode_selection(client._selection))
         client._next_capture = monotonic()
 
@@ -352,8 +368,10 @@ class _Conversation:
         self._send(Kind.TIMELINE_DIRECTORY, timeline_directory())
         self._send_messages(well_known_labels())
         self._client._timeline = True
+        self._client.service.enable(True, True)
 
     def _deactivated(self, body: bytes) -> None:
+        self._client.service.enable(True, False)
         self._client._timeline = False
 
     def _capture_if_due(self) -> None:
@@ -365,10 +383,13 @@ class _Conversation:
         client._next_capture = max(client._next_capture + period, monotonic() - period)
 
     def _capture(self) -> None:
-        """Send the values of the selected counters, if there are any."""
+        """Send the values of the selected counters, if there are any: the runtime's own first, then each backend's."""
         client = self._client
-        if _captures(client._selection):
-            capture = client.counting.capture(perf_counter_ns(), client._selection.counters)
+        if not _captures(client._selection):
+            return
+        own = client.counting.capture(perf_counter_ns(), client._selection.counters)
+        client.service.capture()  # which this thread records
+        for capture in (*([own] if own else ()), *client.counting.captures_of_backends()):
             self._send(Kind.COUNTER_CAPTURE, encode_capture(capture))
 
     # --- the timeline -------------------------------------------------------------------------------------------------

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from itertools import groupby
+from typing import Final, NamedTuple
 
 from interposer.profiling import events
 from interposer.profiling.external.messages import Capture, Category, Counter, Directory
@@ -33,6 +35,14 @@ _RUNTIME: Final = Category(
     ),
 )
 _MOST: Final = 0xFFFFFFFF
+_MOST_SAMPLES: Final = 1 << 14
+"""The most values of one capture; later ones replace the oldest."""
+
+
+class _Sample(NamedTuple):
+    counter: events.Counter
+    at: int
+    value: float
 
 
 class Counting:
@@ -47,22 +57,16 @@ class Counting:
 
     def __init__(self, of_backends: Mapping[int, events.Counter] | None = None) -> None:
         self._of_backends = {} if of_backends is None else of_backends
-        self._values: dict[int, float] = {}
+        self._values: dict[int, int] = {}
+        self._between: dict[int, _Sample] = {}
+        self._captured: deque[_Sample] = deque(maxlen=_MOST_SAMPLES)
+        self._selected: frozenset[int] = frozenset()
         self._lock = threading.RLock()  # the garbage collector can close a client within a method
 
     def count(self, number: int, amount: int = 1) -> None:
         """Add to one of Arm NN's counters."""
         with self._lock:
             self._values[number] = self._values.get(number, 0) + amount
-
-    def sampled(self, counter: events.Counter, value: float) -> None:
-        """Take a value of a backend's counter, in its units; ignore other runtimes' counters, infinity and NaN."""
-        if self._of_backends.get(counter.number) is not counter or not math.isfinite(value):
-            return
-        raw = value / counter.multiplier
-        with self._lock:
-            before = self._values.get(counter.number, 0) if counter.kind is events.CounterClass.EVENT else 0
-            self._values[counter.number] = before + raw
 
     @property
     def size(self) -> int:
@@ -71,33 +75,100 @@ class Counting:
 
     @property
     def directory(self) -> Directory:
-        """The counters of all categories, and the devices that they are of."""
-        counters = list(self._of_backends.values())
+        """The counters of all categories, the devices that they are of, and the sets that they belong to."""
+        counters = [item for item in list(self._of_backends.values()) if not item.core]
         devices = {name: number for number, name in enumerate(_names(item.device for item in counters), 1)}
+        sets = {name: number for number, name in enumerate(_names(map(_set_of, counters)), 1)}
         categories: dict[str, list[Counter]] = {}
         for item in counters:
             title = _name(f"{item.backend}_{item.category}")
-            categories.setdefault(title, []).append(_described(item, devices.get(item.device, 0)))
+            described = _described(item, devices.get(item.device, 0), sets.get(_set_of(item), 0))
+            categories.setdefault(title, []).append(described)
         added = (Category(name, tuple(group)) for name, group in categories.items())
-        return Directory((_RUNTIME, *added), tuple((number, name, 1) for name, number in devices.items()))
+        cores = {name: max(item.cores for item in counters if item.device == name) for name in devices}
+        sizes = {name: sum(_set_of(item) == name for item in counters) for name in sets}
+        return Directory(
+            (_RUNTIME, *added),
+            tuple((number, name, cores[name]) for name, number in devices.items()),
+            tuple((number, name, sizes[name]) for name, number in sets.items()),
+        )
 
     def known(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """Return those of the numbers that are counters, in ascending order; repeated ones stay."""
-        own = range(len(_RUNTIME.counters))
-        return tuple(sorted(number for number in numbers if number in own or number in self._of_backends))
+        return tuple(sorted(number for number in numbers if _is_own(number) or number in self._of_backends))
 
-    def capture(self, at: int, numbers: Sequence[int]) -> Capture:
-        """Return the values of counters at a moment; a counter that is named twice counts once."""
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def select(self, numbers: Iterable[int]) -> None:
+        """Take values of these counters of backends from now on, and drop those of others."""
         with self._lock:
-            return Capture(at, tuple((number, self._taken(number)) for number in numbers))
+            self._selected = frozenset(number for number in numbers if not _is_own(number))
+            self._between = {key: item for key, item in self._between.items() if key in self._selected}
+            self._captured.clear()
 
-    def _taken(self, number: int) -> int:
-        """Return the value of a counter, and count its events from 0 again."""
-        counter = self._of_backends.get(number)
-        value = round(self._values.get(number, 0))
-        if counter is None or counter.kind is events.CounterClass.EVENT:
-            self._values[number] = 0
-        return min(value, _MOST) & _MOST
+    def sampled(self, counter: events.Counter, at: int, value: float, captured: bool = False) -> None:
+        """Take a value of a backend's counter, in its units.
+
+        Values that were `captured` keep their moments. Those that come between two captures are added up, or replace
+        each other. Values of other runtimes' counters and of counters that are not selected are ignored, and infinity
+        and NaN.
+        """
+        number = counter.number
+        if number not in self._selected or self._of_backends.get(number) is not counter or not math.isfinite(value):
+            return
+        sample = _Sample(counter, at, value / counter.multiplier)
+        with self._lock:
+            if captured:
+                self._captured.append(sample)
+            else:
+                self._between[number] = _sum(self._between.get(number), sample)
+
+    def capture(self, at: int, numbers: Sequence[int]) -> Capture | None:
+        """Return the values of those numbers that are Arm NN's counters; None if there are none.
+
+        A counter that is named twice counts once.
+        """
+        own = [number for number in numbers if _is_own(number)]
+        with self._lock:
+            return Capture(at, tuple((number, _raw(self._values.pop(number, 0))) for number in own)) if own else None
+
+    def captures_of_backends(self) -> list[Capture]:
+        """Return the values that were sampled since the previous call: a capture for each backend and moment.
+
+        Those between two captures belong to the first moment of the present one.
+        """
+        with self._lock:
+            samples, self._captured = list(self._captured), deque(maxlen=_MOST_SAMPLES)
+            between, self._between = self._between, {}
+        for place, sample in enumerate(samples):
+            samples[place] = _sum(between.pop(sample.counter.number, None), sample)
+        samples += between.values()
+        result = []
+        for (_, at), group in groupby(sorted(samples, key=_moment), key=_moment):
+            values: dict[int, _Sample] = {}
+            for sample in group:
+                values[sample.counter.number] = _sum(values.get(sample.counter.number), sample)
+            result.append(Capture(at, tuple((number, _raw(values[number].value)) for number in sorted(values))))
+        return result
+
+
+def _is_own(number: int) -> bool:
+    return number < len(_RUNTIME.counters)
+
+
+def _moment(sample: _Sample) -> tuple[str, int]:
+    return sample.counter.backend, sample.at
+
+
+def _sum(earlier: _Sample | None, later: _Sample) -> _Sample:
+    """Return the value of both samples of a counter together, at the moment of the later one."""
+    if earlier is None or later.counter.kind is not events.CounterClass.EVENT:
+        return later
+    return later._replace(value=earlier.value + later.value)
+
+
+def _raw(value: float) -> int:
+    return min(round(value), _MOST) & _MOST
 
 
 def _name(text: str) -> str:
@@ -109,9 +180,16 @@ def _names(names: Iterable[str]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name]
 
 
-def _described(counter: events.Counter, device: int) -> Counter:
+def _set_of(counter: events.Counter) -> str:
+    return dict(counter.details).get("counter set", "")
+
+
+def _described(counter: events.Counter, device: int, counter_set: int) -> Counter:
+    """Return a counter as the protocol describes it: one of several cores has the numbers of all."""
     kind = 0 if counter.kind is events.CounterClass.EVENT else 1
+    name = counter.name.removesuffix(" of core 0") if counter.cores > 1 else counter.name
     return Counter(
-        counter.number, counter.name, counter.description or counter.name, _name(counter.units), device=device,
-        kind=kind, multiplier=counter.multiplier,
+        counter.number, name, counter.description or name, _name(counter.units),
+        last=counter.number + counter.cores - 1, device=device, counter_set=counter_set, kind=kind,
+        multiplier=counter.multiplier,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -112,13 +112,18 @@ class DynamicProfilingContext(BackendProfilingContext):
         self._call("enable", int(enable))
         return True
 
+    def enable_timeline_reporting(self, enable: bool) -> bool:
+        """Drop the intervals from before; the plug-in measures them as long as profiling is enabled."""
+        if enable:
+            self._collect(lambda count: None)
+        return True
+
     def activate_counters(self, capture_period: int, counter_ids: Sequence[int]) -> str | None:
         """Do nothing: all counters are read together, and the runtime records those that were selected."""
         return None
 
     def report_counter_values(self) -> Iterable[CounterTimestamp]:
-        """Record the intervals of the plug-in, and return the present values of its active counters."""
-        self._collect()
+        """Return the present values of the active counters of the plug-in."""
         if not self._numbers:
             return []
         values = (ctypes.c_double * len(self._numbers))()
@@ -127,7 +132,18 @@ class DynamicProfilingContext(BackendProfilingContext):
         active = {number: value for number, value in pairs if self._profiling.counter_status(number).is_active}
         return [CounterTimestamp(perf_counter_ns(), active)] if active else []
 
-    def _collect(self) -> None:
+    def report_intervals(self) -> None:
+        """Record the intervals of the plug-in."""
+        lost = self._collect(self._add)
+        self.lost += lost
+        self._profiling.report_lost(lost)
+
+    def _collect(self, take: Callable[[int], object]) -> int:
+        """Move the intervals of the plug-in to the room in portions, and return how many it has dropped.
+
+        `take` is called with the size of each portion.
+        """
+        total = 0
         count, lost, size = ctypes.c_uint64(_ROOM), ctypes.c_uint64(), ctypes.sizeof(abi.Interval)
         for _ in range(_MOST_CALLS):
             addresses = ctypes.addressof(self._room), ctypes.addressof(count), ctypes.addressof(lost)
@@ -135,15 +151,14 @@ class DynamicProfilingContext(BackendProfilingContext):
             if count.value > _ROOM:
                 text = f"collect wrote {count.value:,} intervals, but had room for {_ROOM:,}"
                 raise BackendContractError(text, backend=self._library.id)
-            self.lost += lost.value
-            self._profiling.report_lost(lost.value)
+            total += lost.value
             if count.value:
-                self._add(count.value)
+                take(count.value)
             if self._backwards:
                 name, self._backwards = self._backwards[0], []
                 raise BackendContractError(f"the interval {name!r} ends before it begins", backend=self._library.id)
             if count.value < _ROOM:
-                return
+                return total
         text = f"collect has filled the room for {_ROOM:,} intervals {_MOST_CALLS} times in turn"
         raise BackendContractError(text, backend=self._library.id)
 
