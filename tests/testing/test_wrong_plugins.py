@@ -88,11 +88,11 @@ PROFILING_ERRORS = {
     ),
     "collecting never ends": (
         "*out_count = n,", "*out_count = capacity,", "intervals",
-        "^report_counter_values raised BackendContractError: .*collect has filled the room",
+        "^report_intervals raised BackendContractError: .*collect has filled the room",
     ),
     "more is collected than there is room for": (
         "*out_count = n,", "*out_count = capacity + 1,", "intervals",
-        "^report_counter_values raised BackendContractError: .*collect wrote 4,097 intervals, but had room for 4,096",
+        "^report_intervals raised BackendContractError: .*collect wrote 4,097 intervals, but had room for 4,096",
     ),
 }  # fmt: skip
 
@@ -113,7 +113,7 @@ def test_an_error_in_the_profiling_of_a_plugin_is_found(
     [
         (
             "{}, end + 1, begin,",
-            "^report_counter_values raised BackendContractError: .*the interval 'add' ends before it begins",
+            "^report_intervals raised BackendContractError: .*the interval 'add' ends before it begins",
         ),
         ("{}, begin - 5000000000, end - 5000000000,", "^the interval 'add', on the host's clock, is not inside a run"),
         ("{}, begin - 100000, end + 50000000,", "^the interval 'add', on the host's clock, is not inside a run"),

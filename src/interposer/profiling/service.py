@@ -170,7 +170,7 @@ class ProfilingService:
     def _apply(self, backend: str, selects: bool = False) -> str | None:
         """Let a backend measure what is asked for now, and return the error of its selection of counters.
 
-        It is told of its counters if they have changed, or in any case if `selects`.
+        Its counters are passed on if they have changed, or in any case if `selects`.
         """
         (profiling, context), error = self._contexts[backend], None
         before, now = self._orders.get(backend, _Orders()), self._wanted(backend)

@@ -349,6 +349,9 @@ class _Watched(BackendProfilingContext):
             self._hooks.problems.append(_raised("report_counter_values", error))
             raise
 
+    def report_intervals(self) -> None:
+        self._call("report_intervals")
+
     def enable_profiling(self, enable: bool) -> bool:
         if enable:
             self._hooks.enabled.append(perf_counter_ns())

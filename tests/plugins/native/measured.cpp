@@ -45,7 +45,13 @@ class Measures : public ipr::Profiler {
     std::lock_guard<std::mutex> lock(mutex_);
     double added = added_;
     added_ = 0;
-    return {added, 600};
+    return {added, period_ == 10'000 ? 600 : double(period_)};  // a collector chooses other periods than a recorder
+  }
+
+  void select(uint64_t period_us, const std::vector<uint64_t>& indices) override {
+    if (period_us > 1'000'000) throw ipr::Error("the period is too long", IPR_INVALID_ARGUMENT);
+    std::lock_guard<std::mutex> lock(mutex_);
+    period_ = indices.empty() ? 0 : period_us;
   }
 
   void correlate(std::string_view device, ipr_clock& out) override {
@@ -68,6 +74,7 @@ class Measures : public ipr::Profiler {
   std::mutex mutex_;
   bool on_ = false;
   double added_ = 0;
+  uint64_t period_ = 0;
   std::vector<ipr_interval> intervals_;
 };
 

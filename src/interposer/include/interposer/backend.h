@@ -839,6 +839,12 @@ typedef struct ipr_profiling_api {
 
   /* Read the clock of a device that an interval names, and that of the host. */
   int32_t (*correlate)(void* self, ipr_string device, ipr_clock* out, ipr_error* error);
+
+  /* Optional: NULL, or a `struct_size` that ends before it. Capture these counters, as indices of
+   * `describe_counters`, about every `period_us` microseconds, and no others. A period of 0 and no counters end it. The
+   * host calls it each time that a recorder or a collector selects others, also while others are in `execute`; an
+   * error is shown to the user. Hosts that do not know this function read all counters. */
+  int32_t (*select_counters)(void* self, uint64_t period_us, uint64_t count, const uint64_t* indices, ipr_error* error);
 } ipr_profiling_api;
 
 /* ---- The three functions that a backend exports ------------------------------------------------------------------ */

@@ -659,6 +659,9 @@ class Profiler {
   virtual uint64_t collect(size_t /*capacity*/, std::vector<ipr_interval>& /*out*/) { return 0; }
   /// The present values of the counters, in their order.
   virtual std::vector<double> read() { return {}; }
+  /// Capture these counters, as indices of `counters`, about every `period_us` microseconds, and no others. A period of 0
+  /// and no indices end it. Throw ipr::Error if they cannot be captured together.
+  virtual void select(uint64_t /*period_us*/, const std::vector<uint64_t>& /*indices*/) {}
   /// Read the clocks of a device and of the host.
   virtual void correlate(std::string_view device, ipr_clock&) {
     throw Error("there is no device '" + std::string(device) + "'", IPR_INVALID_ARGUMENT);
@@ -1046,6 +1049,9 @@ class Bridge {
         &read_counters,
         [](void* self, ipr_string device, ipr_clock* out, ipr_error* error) -> int32_t {
           return guarded(error, [&] { profiler(self).correlate({device.data, device.size}, *out); });
+        },
+        [](void* self, uint64_t period_us, uint64_t count, const uint64_t* indices, ipr_error* error) -> int32_t {
+          return guarded(error, [&] { profiler(self).select(period_us, {indices, indices + count}); });
         }};
     return table;
   }

@@ -650,6 +650,7 @@ pub mod raw {
         >,
         pub read_counters: Option<unsafe extern "C" fn(Raw, u64, *mut f64, *mut ipr_error) -> i32>,
         pub correlate: Option<unsafe extern "C" fn(Raw, ipr_string, *mut ipr_clock, *mut ipr_error) -> i32>,
+        pub select_counters: Option<unsafe extern "C" fn(Raw, u64, u64, *const u64, *mut ipr_error) -> i32>,
     }
 }
 

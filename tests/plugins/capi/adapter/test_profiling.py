@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer import Network, Runtime, TensorInfo
+from interposer import Network, Runtime, TensorInfo, include
 from interposer.profiling import Category, CounterClass
+from tests.native import SOURCES
 
 X = np.ones((2, 3), np.float32)
 
@@ -117,3 +118,46 @@ def test_cpuacc_reports_the_time_of_each_step_of_a_partition(cpuacc):
         assert any("soft" in item.site.name for item in own)
         assert sum(item.duration for item in own) <= layer.duration
         assert all(layer.begin <= item.begin and item.end <= layer.end for item in own)
+
+
+def captured(runtime: Runtime) -> dict[int, float]:
+    return {number: value for stamp in runtime.profiling.capture() for number, value in stamp.values.items()}
+
+
+def test_a_plug_in_gets_the_selection_of_counters_and_may_refuse_it(model):
+    profiling = model.runtime.profiling
+    profiling.enable(True, False)
+    assert profiling.select(30_000, [6]) == {}
+    model.run([X])
+    assert captured(model.runtime) == {6: 30_000}
+    assert profiling.select(30_000, [5, 6, 99]) == {}
+    model.run([X])
+    assert captured(model.runtime) == {5: 1, 6: 30_000}
+    [error] = profiling.select(2_000_000, [5]).values()
+    assert "the period is too long" in error
+    assert profiling.select(0, [5]) == {}
+    assert captured(model.runtime) == {}
+    with ip.profile() as profile:
+        model.run([X])
+    assert {item.counter.name for item in profile.recording.samples if item.counter.backend} == {"additions", "heat"}
+    profiling.enable(False, False)
+
+
+@pytest.mark.parametrize("older", ["short", "null"])
+def test_a_plug_in_without_a_function_for_selections_is_read_as_a_whole(older, backend, runtime_with):
+    """One built with an older header has a shorter table."""
+    text = (SOURCES / "measured.cpp").read_text(encoding="utf-8")
+    header = (include.path() / "interposer/backend.hpp").read_text(encoding="utf-8")
+    begin = header.index("        [](void* self, uint64_t period_us")
+    end = header.index("        }};", begin)
+    header = header[:begin] + "        nullptr};" + header[end + len("        }};") :]
+    if older == "short":
+        header = header.replace("sizeof(ipr_profiling_api),", "offsetof(ipr_profiling_api, select_counters),")
+    text = text.replace('#include "interposer/backend.hpp"', header)
+    old = ip.load(adding(), ["Measured"], runtime=runtime_with(backend(text, language="c++")))
+    profiling = old.runtime.profiling
+    profiling.enable(True, False)
+    assert profiling.select(30_000, [5]) == {}
+    old.run([X])
+    assert captured(old.runtime) == {5: 1}
+    profiling.enable(False, False)

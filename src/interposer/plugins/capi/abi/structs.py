@@ -508,7 +508,7 @@ class ProfilingApi(ctypes.Structure):
 
     _fields_ = [
         ("struct_size", c_uint64), ("describe_counters", c_void_p), ("enable", c_void_p), ("collect", c_void_p),
-        ("read_counters", c_void_p), ("correlate", c_void_p),
+        ("read_counters", c_void_p), ("correlate", c_void_p), ("select_counters", c_void_p),
     ]  # fmt: skip
 
 
@@ -575,6 +575,7 @@ FUNCTIONS: Final[dict[str, Any]] = {
     "collect": CFUNCTYPE(c_int32, _P, c_uint64, c_uint64, _P, _P, _P, _P),
     "read_counters": CFUNCTYPE(c_int32, _P, c_uint64, _P, _P),
     "correlate": CFUNCTYPE(c_int32, _P, String, _P, _P),
+    "select_counters": CFUNCTYPE(c_int32, _P, c_uint64, c_uint64, _P, _P),
     "host_allocate": CFUNCTYPE(c_int32, _P, c_uint64, c_uint64, _P),
     "host_free": CFUNCTYPE(None, _P, _P),
 }

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, NoReturn
 
 from interposer.backend.base import BackendId
@@ -445,7 +446,11 @@ class Library:
             self._release_waiting()
 
     def extension(
-        self, name: bytes, kind: type[ctypes.Structure], functions: Mapping[str, str]
+        self,
+        name: bytes,
+        kind: type[ctypes.Structure],
+        functions: Mapping[str, str],
+        optional: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, Any] | None:
         """Return the functions of an extension by member name, or None if the plug-in does not have the extension.
 
@@ -453,16 +458,17 @@ class Library:
             name: the name of the extension, such as ``ipr.blobs/1``.
             kind: the type of its table.
             functions: for each member of the table, the name of its type in `abi.FUNCTIONS`.
+            optional: the same for members at the end of the table that may be absent or NULL, and then are left out.
 
         Raises:
             BackendContractError: the table is too small, or a member is not a function.
         """
         if name not in self._extensions:
-            self._extensions[name] = self._asked_extension(name, kind, functions)
+            self._extensions[name] = self._asked_extension(name, kind, functions, optional)
         return self._extensions[name]
 
     def _asked_extension(
-        self, name: bytes, kind: type[ctypes.Structure], functions: Mapping[str, str]
+        self, name: bytes, kind: type[ctypes.Structure], functions: Mapping[str, str], optional: Mapping[str, str]
     ) -> dict[str, Any] | None:
         ask = self.functions.get("get_extension")
         if ask is None:
@@ -472,7 +478,9 @@ class Library:
         if not address:
             return None
         what = f"the table of {name.decode()}"
-        table = read_versioned(kind, address, ctypes.sizeof(kind), what)
+        least = min((getattr(kind, member).offset for member in optional), default=ctypes.sizeof(kind))
+        table = read_versioned(kind, address, least, what)
+        functions = {**functions, **{key: value for key, value in optional.items() if getattr(table, key)}}
         code = CodeMap()
         for member in functions:
             error = code.fault(getattr(table, member))

@@ -12,6 +12,7 @@ import numpy as np
 from interposer.core.errors import BackendContractError
 from interposer.core.types import Array
 from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.calls import CallError
 from interposer.plugins.capi.abi.reading import read_array, read_text
 from interposer.plugins.capi.library.library import Library
 from interposer.profiling.backends import BackendProfiling, BackendProfilingContext, CounterTimestamp, DeviceClock
@@ -28,6 +29,7 @@ _FUNCTIONS: Final = {
     "read_counters": "read_counters",
     "correlate": "correlate",
 }
+_OPTIONAL: Final = {"select_counters": "select_counters"}
 _COLUMNS: Final = ctypes.sizeof(abi.Interval) // 8
 _DEVICE_SIZE, _BEGIN, _END, _THREAD = (
     getattr(abi.Interval, name).offset // 8 + extra
@@ -66,7 +68,7 @@ class DynamicProfilingContext(BackendProfilingContext):
         Raises:
             BackendContractError: the table of the extension is damaged.
         """
-        functions = library.extension(abi.EXT_PROFILING, abi.ProfilingApi, _FUNCTIONS)
+        functions = library.extension(abi.EXT_PROFILING, abi.ProfilingApi, _FUNCTIONS, _OPTIONAL)
         return None if functions is None else cls(library, functions, profiling, owner)
 
     def __init__(self, library: Library, functions: dict[str, Any], profiling: BackendProfiling, owner: object) -> None:
@@ -78,6 +80,7 @@ class DynamicProfilingContext(BackendProfilingContext):
         self._room: Any = (abi.Interval * _ROOM)()
         self._sites: dict[int, Site] = {}
         self._backwards: list[str] = []
+        self._has_counted = False
         self.lost = 0
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -110,20 +113,33 @@ class DynamicProfilingContext(BackendProfilingContext):
     def enable_profiling(self, enable: bool) -> bool:
         """Let the plug-in begin or end to measure."""
         self._call("enable", int(enable))
+        self._has_counted = False
         return True
 
     def enable_timeline_reporting(self, enable: bool) -> bool:
-        """Drop the intervals from before; the plug-in measures them as long as profiling is enabled."""
-        if enable:
+        """Drop the intervals that were measured for no timeline, as the plug-in measures them with its counters."""
+        if enable and self._has_counted:
             self._collect(lambda count: None)
         return True
 
     def activate_counters(self, capture_period: int, counter_ids: Sequence[int]) -> str | None:
-        """Do nothing: all counters are read together, and the runtime records those that were selected."""
+        """Pass the selection on to the plug-in if it has a function for it; return its error.
+
+        All counters are read together, and those that were selected are recorded.
+        """
+        if "select_counters" not in self._functions:
+            return None
+        indices = [self._numbers.index(number) for number in counter_ids if number in self._numbers]
+        array = (ctypes.c_uint64 * len(indices))(*indices)
+        try:
+            self._call("select_counters", capture_period if indices else 0, len(indices), ctypes.addressof(array))
+        except CallError as error:
+            return str(error)
         return None
 
     def report_counter_values(self) -> Iterable[CounterTimestamp]:
         """Return the present values of the active counters of the plug-in."""
+        self._has_counted = True
         if not self._numbers:
             return []
         values = (ctypes.c_double * len(self._numbers))()
