@@ -99,7 +99,7 @@ def _multiply(a: Array, b: Array, out: Array) -> None:
 
 
 class Selecting(Counts):
-    """Reports in a counter of its own the period in which its counters are captured, and refuses one of its counters."""
+    """Reports in a counter of its own the period in which its counters are captured, and refuses one of them."""
 
     def __init__(self, profiling: BackendProfiling) -> None:
         super().__init__(profiling)
