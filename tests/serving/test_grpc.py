@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -201,6 +202,26 @@ def test_the_deadline_of_the_client_cancels_the_run(gates: OpenGates):
         wait_until(lambda: server.core.in_flight == 0)
         gates.open.set()
         stub.call("ModelInfer", stub.request("slow", np.ones((8, 16), np.float32)))
+        stub._channel.close()
+
+
+def test_a_server_that_stops_is_not_ready_and_ends_what_runs(gates: OpenGates):
+    with running(serving({"slow": slow(gates)}), grpc=True) as server:
+        stub = Stub(server.grpc)
+        request = stub.request("slow", np.ones((8, 16), np.float32))
+        with ThreadPoolExecutor(1) as pool:
+            pending = pool.submit(stub.call, "ModelInfer", request)
+            wait_until(lambda: gates.inside)
+            server.call(server.server.stop)
+            wait_until(lambda: server.core.is_draining)
+            assert stub.ask("ServerLive").live
+            assert not stub.ask("ServerReady").ready
+            assert not stub.ask("ModelReady", name="slow").ready
+            with pytest.raises(grpc.RpcError) as caught:
+                stub.call("ModelInfer", request)
+            assert (caught.value.code().name, caught.value.details()) == ("UNAVAILABLE", "the server is stopping")
+            gates.open.set()
+            assert pending.result(60).model_name == "slow"
         stub._channel.close()
 
 
