@@ -62,6 +62,22 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "values near zero": (lambda x: (torch.log1p(x), torch.expm1(x)), (torch.tensor([1e-9, -1e-9, 0.0, 0.5]),)),
     "special values": (lambda x: (x.clamp(-1, 1), x.isnan(), x.max(), x.sign()),
                        (torch.tensor([1.0, float("inf"), -float("inf")]),)),
+    "pads": (
+        lambda x: (F.pad(x, (1, 2)), F.pad(x, (1, -1, 0, 2), value=-1.5), F.pad(x, (2, 1), "reflect"),
+                   F.pad(x, (1, 1), "replicate"), F.pad(x, (0, 2), "circular"), F.pad(x > 0, (0, 1), value=True)),
+        (floats(2, 3, 4),),
+    ),
+    "differences": (
+        lambda x, y: (x.diff(), x.diff(2, 0), x.diff(9), x.diff(prepend=x[:, :1], append=y), (x > 0).diff(),
+                      y.to(torch.uint8).diff(dim=0)),
+        (floats(4, 5), integers(4, 2)),
+    ),
+    "repeats": (lambda x: (x.repeat_interleave(3, 1), x.repeat_interleave(2), x.repeat_interleave(1, -1),
+                           x.mT.broadcast_to(2, 4, 3)), (floats(3, 4),)),
+    "complex repeats and pads": (
+        lambda x: (F.pad(torch.fft.rfft(x), (0, 1)).abs(), torch.fft.rfft(x).diff().mT.repeat_interleave(2, 0).real),
+        (floats(4, 6),),
+    ),
     "slices": (lambda x: (x[1:100:2], x[:, -2:], x[-1], x[:0]), (floats(5, 4),)),
     "views": (lambda x: (x.mT.reshape(-1, 3), x.unfold(1, 3, 2), x.diagonal(1, 1, 2), x.expand(2, 2, 4, 6)),
               (floats(2, 4, 6),)),

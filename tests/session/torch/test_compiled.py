@@ -190,6 +190,20 @@ def test_an_operator_that_is_missing_leaves_its_graph_to_pytorch() -> None:
     assert "test_compiled.py" in item.graph
 
 
+def test_a_change_of_what_dropout_returns_is_one_of_its_operand() -> None:
+    class Dropped(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = x + 1
+            z = torch.nn.functional.dropout(y, 0.5, self.training)
+            z.mul_(2)
+            return y, z
+
+    module, other = twins(Dropped())
+    x = torch.randn(2, 3)
+    for result, expected in zip(compiled(module)(x), other(x), strict=True):
+        torch.testing.assert_close(result, expected)
+
+
 def test_random_numbers_are_those_of_pytorch() -> None:
     module = torch.nn.Dropout(0.5)
     function = compiled(module)

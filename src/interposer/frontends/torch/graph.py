@@ -47,7 +47,7 @@ from interposer.ir.network import Network
 from interposer.ops.control import Constant
 from interposer.ops.quantization import Cast
 
-__all__ = ["GraphImport", "import_graph", "is_functional", "missing_operators", "title_of"]
+__all__ = ["GraphImport", "import_graph", "is_functional", "is_missing", "missing_operators", "title_of"]
 
 # The Python exceptions that a converter raises for a malformed node.
 _SLIPS: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
@@ -461,11 +461,18 @@ def missing_operators(module: Any, constants: Collection[Any] = ()) -> dict[str,
     Operators that depend on nothing but `constants`, a collection of placeholders, are computed by PyTorch.
     """
     known = {node for node in constant_nodes(module.graph, constants) if is_computable(node.target)}
-    nodes = [n for n in module.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
-    nodes = [node for node in nodes if node not in known]
-    titles = [(title_of(node.target), node) for node in nodes]
-    unknown = [t for t, node in titles if t not in _WITHOUT_RESULT and not _is_known(t, node)]
-    return dict(Counter(t for t in unknown if not t.startswith(("operator.", "math.", "torch.sym_"))))
+    nodes = (node for node in module.graph.nodes if node not in known and is_missing(node))
+    return dict(Counter(title_of(node.target) for node in nodes))
+
+
+def is_missing(node: Any) -> bool:
+    """Return True if a node calls an operator without a converter for its operands."""
+    if node.op != "call_function" or node.target is operator.getitem:
+        return False
+    title = title_of(node.target)
+    if title in _WITHOUT_RESULT or title.startswith(("operator.", "math.", "torch.sym_")):
+        return False
+    return not _is_known(title, node)
 
 
 def _is_known(title: str, node: Any) -> bool:

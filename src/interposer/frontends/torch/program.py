@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final
 
-from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError, UnboundInputError
+from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError
 from interposer.core.types import Dim, TensorInfo, TensorShape
 from interposer.frontends.resizing import resized
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
 from interposer.frontends.torch.examples import with_sizes
-from interposer.frontends.torch.graph import import_graph, is_functional, missing_operators, title_of
+from interposer.frontends.torch.functional import functional
+from interposer.frontends.torch.graph import import_graph
 from interposer.frontends.torch.package import pytree, torch
-from interposer.frontends.torch.registry import names
 from interposer.frontends.torch.sizes import bound_symbols, is_symbolic, number_of, shape_of, symbols_of
 from interposer.frontends.torch.sources import Fixed, Imported, Source, StateBuffer, UserInput, Weight
 from interposer.frontends.torch.tensors import data_type
 from interposer.ir.network import Network
 
 __all__ = [
-    "Argument", "Program", "Returned", "decomposition_table", "functional", "load", "read", "template",
+    "Argument", "Program", "Returned", "load", "read", "template",
 ]  # fmt: skip
 
 
@@ -97,39 +95,6 @@ class Program:
         if isinstance(source, UserInput) and source.name in values:
             return Weight(source.name, torch.as_tensor(values[source.name]))
         return source
-
-
-@cache
-def _decompositions() -> dict[Any, Any]:
-    converted = frozenset(names())
-    table = torch.export.default_decompositions()
-    for overload in list(table):
-        if title_of(overload) in converted:
-            table.pop(overload)
-    return dict(table)
-
-
-def decomposition_table() -> dict[Any, Any]:
-    """Return PyTorch's decompositions to core ATen without those of operators that Interposer converts itself."""
-    return dict(_decompositions())
-
-
-def functional(program: Any) -> Any:
-    """Return an exported program without in-place operators, in which unknown operators are decomposed.
-
-    Raises:
-        ParseError: PyTorch fails, as for a damaged program.
-    """
-    if is_functional(program.graph_module) and not missing_operators(program.graph_module):
-        return program  # PyTorch takes as long for the decomposition as for the export
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return program.run_decompositions(decomposition_table())
-        except InterposerError:
-            raise
-        except Exception as error:
-            raise ParseError(f"PyTorch cannot make the program functional: {error}") from error
 
 
 def read(program: Any, name: str = "") -> Program:
@@ -253,15 +218,15 @@ def _output_names(signature: Any, out_spec: Any) -> tuple[str, ...]:
 
 def _results(program: Any, names: Sequence[str]) -> tuple[Returned, ...]:
     """Return what the user's results are, from the specifications of the outputs and the outputs' names."""
-    nodes = {node.name: node for node in program.graph.nodes}
-    specs = zip(program.graph_signature.output_specs, names, strict=True)
-    return tuple(_result(spec.arg, name, nodes) for spec, name in specs if spec.kind.name == "USER_OUTPUT")
+    nodes = next(node for node in program.graph.nodes if node.op == "output").args[0]
+    specs = zip(program.graph_signature.output_specs, nodes, names, strict=True)
+    return tuple(_result(spec.arg, node, name) for spec, node, name in specs if spec.kind.name == "USER_OUTPUT")
 
 
-def _result(argument: Any, name: str, nodes: Mapping[str, Any]) -> Returned:
+def _result(argument: Any, node: Any, name: str) -> Returned:
     if type(argument).__name__ == "ConstantArgument":
         return Returned("", argument.value)
-    value = nodes[argument.name].meta.get("val")
+    value = node.meta.get("val")
     is_tensor = isinstance(value, torch.Tensor)
     return Returned(name, None, not is_tensor, is_tensor and value.is_complex())
 

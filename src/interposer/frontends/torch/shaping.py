@@ -16,6 +16,7 @@ from interposer.frontends.torch.tensors import data_type
 from interposer.ir.graph import Value
 from interposer.ops.blocks import ChannelShuffle, DepthToSpace, DepthToSpaceMode
 from interposer.ops.dynamic import DynamicSlice
+from interposer.ops.elementwise import ComparisonOperation
 from interposer.ops.gather import Gather
 from interposer.ops.matrices import Trilu
 from interposer.ops.quantization import Bitcast
@@ -117,13 +118,19 @@ def transpose(c: Call, x: Value, first: int, second: int) -> Value:
     return c.swapped(x, c.axis(first, rank), c.axis(second, rank)) if rank else x
 
 
+@aten("mT", open_sizes=True)
+def transpose_last(c: Call, x: Value) -> Value:
+    """Convert mT: swap the last two axes."""
+    return c.swapped(x, x.known.rank - 2, x.known.rank - 1)
+
+
 @aten("t", "numpy_T", "t_copy", open_sizes=True)
 def transpose_matrix(c: Call, x: Value) -> Value:
     """Convert t: reverse the axes."""
     return c.transpose(x, list(range(x.known.rank))[::-1])
 
 
-@aten("expand", "expand_copy", open_sizes=True)
+@aten("expand", "expand_copy", "broadcast_to", open_sizes=True)
 def expand(c: Call, x: Value, sizes: Sequence[Size], implicit: bool = False) -> Value:
     """Convert expand; a size of -1 keeps the size of the operand."""
     shape = x.known.shape
@@ -151,6 +158,35 @@ def repeat(c: Call, x: Value, repeats: Sequence[int]) -> Value:
     if not repeats or all(count == 1 for count in repeats):
         return wide
     return c.add(Tile(tuple(repeats)), wide)
+
+
+@aten("repeat_interleave.self_int")
+def repeat_elements(c: Call, x: Value, repeats: int, dim: int | None = None, *, output_size: Any = None) -> Value:
+    """Convert repeat_interleave with the same number of repeats for each element along an axis."""
+    if isinstance(repeats, Value):
+        c.unsupported("its repeats are computed from data")
+    flat = c.reshape(x, [-1]) if dim is None else x
+    axis = 0 if dim is None else c.axis(dim, x.known.rank)
+    shape = list(c.shape(flat))
+    wide = c.broadcast(c.unsqueezed(flat, axis + 1), [*shape[: axis + 1], repeats, *shape[axis + 1 :]])
+    return c.reshape(wide, [*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :]])
+
+
+@aten("diff")
+def diff(
+    c: Call, x: Value, n: int = 1, dim: int = -1, prepend: Value | None = None, append: Value | None = None
+) -> Value:
+    """Convert diff: n times the differences of neighbors along an axis."""
+    if n == 0:
+        return x
+    axis = c.axis(dim, x.known.rank)
+    x = c.joined([c.cast(item, c.dtype) for item in (prepend, x, append) if item is not None], axis)
+    for _ in range(min(n, c.size(x, axis))):
+        size = c.size(x, axis)
+        late, early = c.cut(x, axis, 1, size - 1), c.cut(x, axis, 0, size - 1)
+        different = c.dtype is DataType.BOOL
+        x = c.compare(ComparisonOperation.NOT_EQUAL, late, early) if different else c.minus(late, early)
+    return x
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -477,12 +513,27 @@ def _pairs(pads: Sequence[int], rank: int) -> list[tuple[int, int]]:
     return [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
 
 
+@aten("pad")
+def pad(c: Call, x: Value, pads: Sequence[int], mode: str = "constant", value: Operand | None = None) -> Value:
+    """Convert pad in all its modes."""
+    if mode == "constant":
+        return constant_pad(c, x, pads, 0 if value is None else value)
+    return _padded(c, x, pads, _MODES[mode])
+
+
+_MODES: Final = {"reflect": PaddingMode.REFLECT, "replicate": PaddingMode.EDGE, "circular": PaddingMode.WRAP}
+
+
 @aten("reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d",
       "replication_pad3d", "_pad_circular")  # fmt: skip
 def pad_by_elements(c: Call, x: Value, pads: Sequence[int]) -> Value:
     """Convert padding by elements of the tensor; negative pads crop."""
     name = str(c.node.target)
     mode = PaddingMode.REFLECT if "reflect" in name else PaddingMode.EDGE if "repl" in name else PaddingMode.WRAP
+    return _padded(c, x, pads, mode)
+
+
+def _padded(c: Call, x: Value, pads: Sequence[int], mode: PaddingMode) -> Value:
     pairs = _pairs(pads, x.known.rank)
     if all(pad >= 0 for pair in pairs for pad in pair) and x.known.shape.is_concrete and 0 not in x.known.shape:
         return c.add(Pad(tuple(pairs), 0.0, mode), x)

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any, Final
 
 from interposer.core.errors import InterposerError, UnsupportedOperatorError
+from interposer.frontends.torch.functional import composite_and_other
 from interposer.frontends.torch.graph import missing_operators
 from interposer.frontends.torch.package import torch
-from interposer.frontends.torch.program import decomposition_table
 from interposer.session.fallback import chosen_ids
 from interposer.session.torch.compiled import CompiledGraph
 from interposer.session.torch.fallbacks import Fallback, record
@@ -106,10 +106,13 @@ def _graphs(graph: Any) -> Iterator[Any]:
 @cache
 def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
     """Return the decompositions of composite operators, and those of all others."""
-    from torch.export.exported_program import _split_decomp_table_to_cia_and_python_decomp  # noqa: PLC0415
+    composite, table = composite_and_other()
+    return composite | {torch.ops.aten.dropout.default: _dropout}, table | fast_paths()
 
-    composite, table = _split_decomp_table_to_cia_and_python_decomp(decomposition_table())
-    return composite, table | fast_paths()
+
+def _dropout(x: Any, probability: float, train: bool) -> Any:
+    """Decompose dropout; outside of training it returns its operand, as in eager execution, and not a copy."""
+    return torch.ops.aten.native_dropout(x, probability, True)[0] if train and probability else x
 
 
 def _compiled(graph: Any, options: CompileOptions) -> Any:

@@ -1,0 +1,333 @@
+"""`functional`: an exported program without in-place operators, whose other operators have converters.
+
+PyTorch's own way, `run_decompositions`, traces the whole program again, and takes longer than the export. Most programs
+need little of it: an operator that writes to a tensor of which nothing else has a view, a region without gradients, or
+an operator that stands for a few others. These nodes are rewritten one by one; all other programs are left to PyTorch.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from interposer.core.errors import InterposerError, ParseError
+from interposer.frontends.torch.examples import without_guesses
+from interposer.frontends.torch.graph import is_functional, is_missing, missing_operators, title_of
+from interposer.frontends.torch.package import torch
+from interposer.frontends.torch.registry import names
+
+__all__ = ["FunctionalProgram", "composite_and_other", "decomposition_table", "functional"]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionalProgram:
+    """The parts of a ``torch.export.ExportedProgram`` that are read, with another graph."""
+
+    graph_module: Any
+    graph_signature: Any
+    state_dict: Mapping[str, Any]
+    constants: Mapping[str, Any]
+    call_spec: Any
+    range_constraints: Mapping[Any, Any]
+
+    @property
+    def graph(self) -> Any:
+        """The graph of `graph_module`."""
+        return self.graph_module.graph
+
+    @classmethod
+    def of(cls, program: Any, graph_module: Any | None = None) -> FunctionalProgram:
+        """Return the parts of an exported program, with a graph module in place of its own if one is given."""
+        module = program.graph_module if graph_module is None else graph_module
+        return cls(
+            module, program.graph_signature, program.state_dict, program.constants, program.call_spec,
+            program.range_constraints,
+        )  # fmt: skip
+
+
+@cache
+def _decompositions() -> dict[Any, Any]:
+    converted = frozenset(names())
+    table = torch.export.default_decompositions()
+    for overload in list(table):
+        if title_of(overload) in converted:
+            table.pop(overload)
+    return dict(table)
+
+
+def decomposition_table() -> dict[Any, Any]:
+    """Return PyTorch's decompositions to core ATen without those of operators that Interposer converts itself."""
+    return dict(_decompositions())
+
+
+@cache
+def composite_and_other() -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Return the entries of `decomposition_table` for operators that PyTorch calls composite, and all others."""
+    from torch.export.exported_program import _split_decomp_table_to_cia_and_python_decomp  # noqa: PLC0415
+
+    composite, others = _split_decomp_table_to_cia_and_python_decomp(decomposition_table())
+    return composite, others
+
+
+def functional(program: Any) -> FunctionalProgram:
+    """Return an exported program without in-place operators, in which unknown operators are decomposed.
+
+    Raises:
+        ParseError: PyTorch fails, as for a damaged program.
+    """
+    if _is_ready(program.graph_module):
+        return FunctionalProgram.of(program)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rewritten = _rewritten(program.graph_module)
+        if rewritten is not None:
+            return FunctionalProgram.of(program, rewritten)
+        try:
+            return FunctionalProgram.of(_with_aliases(program).run_decompositions(decomposition_table()))
+        except InterposerError:
+            raise
+        except Exception as error:
+            raise ParseError(f"PyTorch cannot make the program functional: {error}") from error
+
+
+def _is_ready(module: Any) -> bool:
+    return is_functional(module) and not missing_operators(module)
+
+
+def _with_aliases(program: Any) -> Any:
+    """Return a program in which dropout outside of training is an alias of its operand, as in eager execution.
+
+    PyTorch decomposes it to a copy, so that later changes in place of the operand or of the result would be lost.
+    """
+    if is_functional(program.graph_module) or not any(map(_is_dropout, program.graph.nodes)):
+        return program
+    module = _copied(program.graph_module)
+    for node in filter(_is_dropout, module.graph.nodes):
+        node.target, node.args, node.kwargs = torch.ops.aten.alias.default, node.args[:1], {}
+    module.recompile()
+    return program._update(module, program.graph_signature)
+
+
+def _is_dropout(node: Any) -> bool:
+    return node.op == "call_function" and str(node.target) in _DROPOUTS and _returns_operand(node)
+
+
+# --- rewriting nodes --------------------------------------------------------------------------------------------------
+
+
+def _rewritten(module: Any) -> Any | None:
+    """Return a copy of a graph module in which single nodes are rewritten; None if that is not enough."""
+    copied = _copied(module)
+    try:
+        with without_guesses(copied.graph):
+            _inline_regions(copied)
+            if not _without_writes(copied.graph):
+                return None
+            _expand_missing(copied.graph)
+    except Exception:  # PyTorch may fail in many ways to trace an operator alone
+        return None
+    return copied if _is_ready(copied) else None
+
+
+def _copied(module: Any) -> Any:
+    """Return a copy of a graph module in which nodes keep their names and metadata."""
+    graph, places = torch.fx.Graph(), dict[Any, Any]()
+    result = graph.graph_copy(module.graph, places)
+    for old, new in places.items():
+        new.name, new.meta = old.name, dict(old.meta)  # a copied graph renames nodes such as "input"
+    graph.output(result)
+    return torch.fx.GraphModule(module, graph)
+
+
+def _inline_regions(module: Any) -> None:
+    """Replace calls of regions in which only the recording of gradients is switched by the nodes of the regions."""
+    graph = module.graph
+    while region := next((node for node in graph.nodes if _is_region(node)), None):
+        inner = getattr(module, region.args[1].target)
+        operands = region.args[2:]
+        _replace_results(region, _insert(graph, region, inner, operands))
+
+
+def _is_region(node: Any) -> bool:
+    is_named = getattr(node.target, "__name__", "") == "wrap_with_set_grad_enabled"
+    return node.op == "call_function" and is_named and node.args[1].op == "get_attr"
+
+
+def _insert(graph: Any, place: Any, inner: Any, operands: Any) -> Any:
+    """Copy the nodes of a graph module before the node `place`, and return the copy's results."""
+    placeholders = [node for node in inner.graph.nodes if node.op == "placeholder"]
+    places: dict[Any, Any] = dict(zip(placeholders, operands, strict=True))
+    with graph.inserting_before(place):
+        for node in inner.graph.nodes:
+            if node.op == "output":
+                return torch.fx.node.map_arg(node.args[0], places.__getitem__)
+            if node.op not in ("placeholder", "call_function"):
+                raise ParseError(f"a region with a node of the kind {node.op}")
+            if node.op == "call_function":
+                places[node] = graph.node_copy(node, places.__getitem__)
+                places[node].meta = _origin(place) | node.meta
+    raise ParseError("a graph without results")
+
+
+def _origin(node: Any) -> dict[str, Any]:
+    """Return the metadata of a node about where in the module it comes from."""
+    return {key: node.meta[key] for key in ("nn_module_stack", "stack_trace") if key in node.meta}
+
+
+def _replace_results(node: Any, results: Any) -> None:
+    """Let the users of a node's results use these instead, and erase the node."""
+    if isinstance(results, list | tuple):
+        for user in list(node.users):
+            if user.target is not operator.getitem:
+                raise ParseError("results are used as a whole")
+            _replace(user, results[user.args[1]])
+        node.graph.erase_node(node)
+    else:
+        _replace(node, results)
+
+
+def _replace(node: Any, value: Any) -> None:
+    """Let the users of a node use another one, which gets its name unless it had users before."""
+    name, is_new = node.name, value.op == "call_function" and not value.users
+    node.replace_all_uses_with(value)
+    node.graph.erase_node(node)
+    if is_new:
+        value.name = name
+
+
+# --- operators that write to an operand -------------------------------------------------------------------------------
+
+_ALWAYS_NEW: Final = frozenset(
+    f"aten.{name}"
+    for name in (
+        "linear.default", "matmul.default", "conv1d.default", "conv2d.default", "conv3d.default", "batch_norm.default",
+        "layer_norm.default", "group_norm.default", "instance_norm.default", "rms_norm.default", "softmax.int",
+        "log_softmax.int", "max_pool2d.default", "adaptive_avg_pool2d.default", "scaled_dot_product_attention.default",
+    )
+)  # fmt: skip
+"""Composite operators whose results never share memory with operands. Their schemas do not promise that."""
+
+
+def _without_writes(graph: Any) -> bool:
+    """Replace operators that write to a tensor without views by those that return a new one.
+
+    Returns False if one of them may write to memory that another value shares.
+    """
+    for node in list(graph.nodes):
+        if node.op == "call_function" and _returns_operand(node):
+            _replace(node, node.args[0])
+            continue
+        if node.op != "call_function" or not _mutates(node.target):
+            continue
+        target = _counterpart(node)
+        if target is None or not _owns_its_memory(node.args[0], before=node):
+            return False
+        base, node.target = node.args[0], target
+        base.replace_all_uses_with(node, lambda user, node=node: user is not node and _is_before(node, user))
+    return True
+
+
+def _returns_operand(node: Any) -> bool:
+    """Return True if a node returns its operand itself: dropout outside of training, or detach_."""
+    name = str(node.target)
+    if name in _DROPOUTS:
+        probability, is_training = node.args[1:3]
+        return not (is_training and probability)
+    return name == "aten.detach_.default"
+
+
+_DROPOUTS: Final = tuple(
+    f"aten.{name}.default" for name in ("dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout",
+                                        "alpha_dropout_", "feature_alpha_dropout", "feature_alpha_dropout_")
+)  # fmt: skip
+
+
+def _mutates(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and bool(target._schema.is_mutable)
+
+
+def _is_before(node: Any, other: Any) -> bool:
+    return bool(node < other)
+
+
+def _counterpart(node: Any) -> Any | None:
+    """Return the operator that returns what `node` writes to its first operand, if it has the same type; else None."""
+    schema = node.target._schema
+    written = [item.name for item in schema.arguments if item.alias_info is not None and item.alias_info.is_write]
+    namespace, _, name = schema.name.partition("::")
+    if written != [schema.arguments[0].name] or not name.endswith("_") or len(schema.returns) != 1:
+        return None
+    packet = getattr(getattr(torch.ops, namespace), name[:-1], None)
+    match = getattr(packet, schema.overload_name or "default", None)
+    if match is None or [a.name for a in match._schema.arguments] != [a.name for a in schema.arguments]:
+        return None
+    return match if _type_of(match, node) == node.meta["val"].dtype else None
+
+
+def _type_of(target: Any, node: Any) -> Any:
+    """Return the type of the result of an operator for the operands of a node."""
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda item: item.meta["val"])
+    return target(*args, **kwargs).dtype
+
+
+def _owns_its_memory(value: Any, before: Any) -> bool:
+    """Return True if a value is a new tensor, and no user before the node `before` may have made a view of it."""
+    users = [user for user in value.users if user is not before and _is_before(user, before)]
+    return _is_new(value) and all(_is_new(user) for user in users)
+
+
+def _is_new(node: Any) -> bool:
+    """Return True if the results of a node share no memory with its operands."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or any(item.alias_info for item in target._schema.returns):
+        return False
+    return str(target) in _ALWAYS_NEW or not _is_composite(target)
+
+
+def _is_composite(target: Any) -> bool:
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return bool(target.has_kernel_for_dispatch_key(key))
+
+
+# --- operators without a converter ------------------------------------------------------------------------------------
+
+
+def _expand_missing(graph: Any) -> None:
+    """Replace operators that have no converter by those that PyTorch makes of them."""
+    for node in list(graph.nodes):
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and is_missing(node):
+            _replace_results(node, _insert(graph, node, _traced(node), node.all_input_nodes))
+
+
+def _traced(node: Any) -> Any:
+    """Return the graph module of what PyTorch makes of an operator; its inputs are those of the node.
+
+    Raises:
+        ParseError: PyTorch would assume values of symbolic sizes.
+    """
+    from torch.export.exported_program import _override_composite_implicit_decomp  # noqa: PLC0415
+    from torch.fx.experimental.proxy_tensor import make_fx  # noqa: PLC0415
+
+    inputs = node.all_input_nodes
+    examples = [item.meta["val"] for item in inputs]
+    if any(map(_is_open, examples)):
+        raise ParseError("sizes are symbolic")
+
+    def call(*values: Any) -> Any:
+        places = dict(zip(inputs, values, strict=True))
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), places.__getitem__)
+        return node.target(*args, **kwargs)
+
+    composite, others = composite_and_other()
+    with _override_composite_implicit_decomp(composite):
+        return make_fx(call, decomposition_table=others, tracing_mode="fake")(*examples)
+
+
+def _is_open(value: Any) -> bool:
+    """Return True if a tensor has symbolic sizes, or a number is symbolic."""
+    sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+    return any(isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) for size in sizes)
