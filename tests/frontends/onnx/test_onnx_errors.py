@@ -171,3 +171,51 @@ except MissingDependencyError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "reading ONNX files needs the package 'onnx': pip install 'interposer[onnx]'\n"
+
+
+def test_all_operators_that_are_missing_are_listed_wherever_they_are():
+    def value(name, shape=None, dtype=1):
+        return helper.make_tensor_value_info(name, dtype, shape)
+
+    def node(kind, inputs, outputs, domain="", **attributes):
+        return helper.make_node(kind, inputs, outputs, name=f"the {kind}", domain=domain, **attributes)
+
+    training, microsoft = "ai.onnx.preview.training", "com.microsoft"
+    first = [node("Mystery", ["x"], ["m"]), node("Abs", ["m"], ["t"])]
+    second = [node("Snpe", ["x"], ["e"], microsoft)]
+    branches = {
+        "then_branch": helper.make_graph(first, "then", [], [value("t")]),
+        "else_branch": helper.make_graph(second, "else", [], [value("e")]),
+    }
+    body = [
+        node("Whatever", ["a"], ["w"], "odd"),
+        node("Gradient", ["w"], ["b"], training, xs=["a"], y="w"),
+    ]
+    opsets = [helper.make_opsetid(*pair) for pair in (("", 17), ("odd", 1), (training, 1), (microsoft, 1), ("my", 1))]
+    function = helper.make_function("my", "F", ["a"], ["b"], body, opsets[:3])
+    nodes = [
+        node("If", ["c"], ["i"], **branches),
+        node("TorchEmbedding", ["i", "i"], ["q"], microsoft),
+        node("F", ["q"], ["g"], "my"),
+        node("Cast", ["x"], ["s"], to=8),
+        node("Unheard", ["x"], ["u"], "not.imported"),
+        node("Sum", ["g", "s", "u"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "g", [value("x", [2]), value("c", [], 9)], [value("y")])
+    model = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=9)
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        load(model.SerializeToString())
+    lines = [
+        "operators that are not supported:",
+        "1 x Cast (opset 17; node 'the Cast': it converts to or from texts)",
+        "1 x Mystery (opset 17; node 'the Mystery')",
+        "1 x ai.onnx.preview.training.Gradient (opset 1; node 'the F/the Gradient': it computes derivatives; load the "
+        "model for inference, without it)",
+        "1 x com.microsoft.Snpe (opset 1; node 'the Snpe': it holds a network that was compiled for another engine; "
+        "load the model from which it was made)",
+        "1 x com.microsoft.TorchEmbedding (opset 1; node 'the TorchEmbedding': ONNX Runtime has it for GPUs only; "
+        "optimize the model for the CPU)",
+        "1 x not.imported.Unheard (whose opset the model does not import; node 'the Unheard')",
+        "1 x odd.Whatever (opset 1; node 'the F/the Whatever': map it with interposer.frontends.onnx.operator)",
+    ]
+    assert str(caught.value) == "\n  - ".join(lines)

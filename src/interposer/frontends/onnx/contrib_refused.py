@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import Final
 
-from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.onnx_converters import Refusal, operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
 
 __all__ = ["REFUSED"]
@@ -86,12 +84,5 @@ REFUSED: Final = {
 """The reason for each operator that is refused."""
 
 
-def _refuser(reason: str) -> Callable[[Node], NoReturn]:
-    def refuse(node: Node) -> NoReturn:
-        node.unsupported(reason)
-
-    return refuse
-
-
 for _name, _reason in REFUSED.items():
-    operator(_name, domain=MICROSOFT)(_refuser(_reason))
+    operator(_name, domain=MICROSOFT)(Refusal(_reason))

@@ -10,7 +10,7 @@ import numpy as np
 from interposer.core.errors import InterposerError, ParseError, UnknownRankError
 from interposer.frontends.onnx.channel_blocks import block_size
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.onnx_converters import Converter, find
+from interposer.frontends.onnx.onnx_converters import Converter, Refusal, find
 from interposer.frontends.onnx.operator_names import NCHWC, domain_of, title
 from interposer.frontends.onnx.order import graphs_of, names_in
 from interposer.frontends.onnx.proto import Message
@@ -121,11 +121,20 @@ class Importer(ImportState):
         version, function = self._opsets.get(domain), self._functions.find(message)
         if function is not None:
             self._inline(function, message, name, self._survey)
-        elif version is None or not (self._converter(message, version) or has_function(message, version)):
-            self._refuse(message, name, domain, UnsupportedFormError(""))
+        else:
+            self._survey_operator(message, name, self._converter(message, version))
         for graph in graphs_of(message):
             for inner in graph.node:
                 self._survey(inner, self._node_name(inner))
+
+    def _survey_operator(self, message: Message, name: str, converter: Converter | None) -> None:
+        """Record the operator of a node if it is unknown, or if no form of it is supported."""
+        domain = domain_of(message)
+        version = self._opsets.get(domain)
+        if isinstance(converter, Refusal):
+            self._refuse(message, name, domain, UnsupportedFormError(converter.reason))
+        elif version is None or not (converter or has_function(message, version)):
+            self._refuse(message, name, domain, UnsupportedFormError(""))
 
     def _run(self, converter: Converter, node: Node, outputs: Sequence[str]) -> None:
         result = converter(node)

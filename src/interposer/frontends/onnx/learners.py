@@ -11,7 +11,7 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.onnx_converters import Refusal, operator
 from interposer.frontends.onnx.scores import (
     features,
     integers,
@@ -191,14 +191,8 @@ def feature_vectorizer(node: Node) -> Value:
     return node.add(Concat(1), *parts)
 
 
-@operator("ZipMap", domain=_ML)
-def zip_map(node: Node) -> Value:
-    """Refuse ZipMap, whose result is a list of maps."""
-    node.unsupported("its result is a list of maps, which are no tensors; export the model without it")
-
-
-@operator("CastMap", domain=_ML)
-@operator("DictVectorizer", domain=_ML)
-def of_maps(node: Node) -> Value:
-    """Refuse operators that take maps."""
-    node.unsupported("it takes maps, which are no tensors")
+operator("ZipMap", domain=_ML)(
+    Refusal("its result is a list of maps, which are no tensors; export the model without it")
+)
+for _name in ("CastMap", "DictVectorizer"):
+    operator(_name, domain=_ML)(Refusal("it takes maps, which are no tensors"))

@@ -77,9 +77,9 @@ class Node(Attributes):
         message.CopyFrom(self._message)
         del message.input[:]
         message.input.extend(self._inputs[index] if self.has(index) else "" for index in inputs)
-        cached = [item for item in message.attribute if item.name not in without]
+        remaining = [item for item in message.attribute if item.name not in without]
         del message.attribute[:]
-        message.attribute.extend(cached)
+        message.attribute.extend(remaining)
         for name, numbers in integers.items():
             message.attribute.add(name=name, type=7, ints=numbers)
         return Node(self._importer, message, self.name, self.version)

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.operator_names import title
 from interposer.ir.graph import Value
 
-__all__ = ["Converter", "add_custom", "find", "operator", "operators"]
+__all__ = ["Converter", "Refusal", "add_custom", "find", "operator", "operators"]
 
 Converter: TypeAlias = Callable[[Node], Value | Sequence[Value | None]]
+
+
+class Refusal(NamedTuple):
+    """The converter of an operator that is known, but that no form of is supported."""
+
+    reason: str
+
+    def __call__(self, node: Node) -> NoReturn:
+        """Refuse the node with the reason."""
+        node.unsupported(self.reason)
 
 
 class _Entry(NamedTuple):
@@ -49,8 +59,11 @@ def _is_same(entry: _Entry, since: int, convert: Converter) -> bool:
 
     This occurs when a notebook cell is run again; the new function then replaces the old one.
     """
-    places = {(item.__module__, item.__qualname__) for item in (entry.convert, convert)}
-    return entry.since == since and len(places) == 1
+    return entry.since == since and _place(entry.convert) == _place(convert)
+
+
+def _place(convert: Converter) -> tuple[object, ...]:
+    return (convert,) if isinstance(convert, Refusal) else (convert.__module__, convert.__qualname__)
 
 
 _BUILT_IN: Final = _Table()

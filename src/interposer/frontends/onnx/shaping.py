@@ -32,17 +32,17 @@ __all__ = [
 ]
 
 
-def final_reshape(node: Node, value: Value, sizes: Sequence[int], kept: int = 0) -> Value:
+def final_reshape(node: Node, value: Value, sizes: Sequence[int], leading: int = 0) -> Value:
     """Return the value reshaped to `sizes`, as the node's own result; one size may be -1 and some an unknown `Dim`.
 
-    The first `kept` sizes are the value's own dimensions.
+    The first `leading` sizes are the value's own dimensions.
     """
-    return node.add(_reshape(node, value.known.shape, sizes, kept), value)
+    return node.add(_reshape(node, value.known.shape, sizes, leading), value)
 
 
-def reshaped(node: Node, value: Value, sizes: Sequence[int], kept: int = 0) -> Value:
+def reshaped(node: Node, value: Value, sizes: Sequence[int], leading: int = 0) -> Value:
     """Return the value reshaped to `sizes`, like `final_reshape`, as an intermediate result of the node."""
-    return node.step(_reshape(node, value.known.shape, sizes, kept), value)
+    return node.step(_reshape(node, value.known.shape, sizes, leading), value)
 
 
 def final_reshape_like(node: Node, value: Value, like: Value) -> Value:
@@ -98,8 +98,8 @@ def product(sizes: Sequence[int]) -> int:
     return -1 if isinstance(result, Dim) else result
 
 
-def _reshape(node: Node, shape: TensorShape, sizes: Sequence[int], kept: int) -> Reshape:
-    op = reshape_to(shape, sizes, kept)
+def _reshape(node: Node, shape: TensorShape, sizes: Sequence[int], leading: int) -> Reshape:
+    op = reshape_to(shape, sizes, leading)
     if op is None:
         node.open_shape("the dimensions of its result depend on several unknown ones")
     return op

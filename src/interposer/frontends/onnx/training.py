@@ -7,7 +7,7 @@ from typing import Final
 
 from interposer.core.errors import ParseError
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.onnx_converters import Refusal, operator
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import (
     Addition,
@@ -98,10 +98,7 @@ def _for_each(node: Node, remembered: int, step: Step) -> list[Value]:
     return [value for row in zip(*columns, strict=True) for value in row]
 
 
-@operator("Gradient", domain=_DOMAIN)
-def gradient(node: Node) -> Value:
-    """Refuse Gradient, which differentiates a part of the graph."""
-    node.unsupported("it computes derivatives; load the model for inference, without it")
+operator("Gradient", domain=_DOMAIN)(Refusal("it computes derivatives; load the model for inference, without it"))
 
 
 @operator("Adagrad", domain=_DOMAIN)
