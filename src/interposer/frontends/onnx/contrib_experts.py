@@ -16,11 +16,12 @@ from interposer.ops.activation import Activation, ActivationFunction, Softmax
 from interposer.ops.choice import TopK
 from interposer.ops.elementwise import Addition, Division, Multiplication
 from interposer.ops.embedding import OneHot
+from interposer.ops.gather import GatherElements
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.rearrange import Splitter, Transpose
 from interposer.ops.reduction import Reduce
 
-__all__: list[str] = []
+__all__ = ["activated", "checked_tokens", "experts_layer", "mixed", "routed_shares"]
 
 _ACTIVATIONS: Final = {
     "relu": Activation(ActivationFunction.RELU),
@@ -41,20 +42,22 @@ def mixture_of_experts(node: Node) -> Value:
         node.unsupported("its experts have a third layer (fc3); fuse it with the first one")
     if node.flag("use_sparse_mixer"):
         node.unsupported("it chooses experts by a sparse mixer")
+    tokens, router = checked_tokens(node)
+    first = experts_layer(node, tokens, node.value(2), node.optional(3))
+    results = experts_layer(node, activated(node, first), node.value(4), node.optional(5))
+    return mixed(node, results, _shares(node, router))
+
+
+def checked_tokens(node: Node) -> tuple[Value, Value]:
+    """Return the tokens of the input, (1, tokens, width), and router_probs; raise `ParseError` for other ranks."""
     x, router = node.value(0), node.value(1)
     if x.known.rank not in (2, 3) or router.known.rank != 2:
         raise ParseError(f"its input has shape {x.known.shape} and its router_probs {router.known.shape}")
-    tokens = reshaped(node, x, [1, -1, x.known.shape[-1]])
-    first = _layer(node, tokens, 2)
-    results = _layer(node, _activated(node, first), 4)
-    shares = reshaped(node, node.step(Transpose((1, 0)), _shares(node, router)), [router.known.shape[1], -1, 1])
-    total = node.step(Reduce((0,)), node.step(Multiplication(), results, shares))
-    return final_reshape_like(node, total, x)
+    return reshaped(node, x, [1, -1, x.known.shape[-1]]), router
 
 
-def _layer(node: Node, x: Value, index: int) -> Value:
+def experts_layer(node: Node, x: Value, weights: Value, bias: Value | None) -> Value:
     """Return the products of tokens with the weights of each expert, (experts, tokens, width), plus the bias."""
-    weights, bias = node.value(index), node.optional(index + 1)
     if weights.known.rank != 3 or differ(weights.known.shape[2], x.known.shape[2]):
         raise ParseError(f"weights have shape {weights.known.shape}; expected (experts, width, {x.known.shape[2]})")
     product = node.step(BatchMatMul(transpose_y=True), x, weights)
@@ -64,7 +67,15 @@ def _layer(node: Node, x: Value, index: int) -> Value:
     return node.step(Addition(), product, reshaped(node, bias, [experts, 1, width]))
 
 
-def _activated(node: Node, x: Value) -> Value:
+def mixed(node: Node, results: Value, shares: Value) -> Value:
+    """Return the sum of the results of all experts, each times its share, (tokens, experts), in the input's shape."""
+    by_expert = reshaped(node, node.step(Transpose((1, 0)), shares), [shares.known.shape[1], -1, 1])
+    total = node.step(Reduce((0,)), node.step(Multiplication(), results, by_expert))
+    return final_reshape_like(node, total, node.value(0))
+
+
+def activated(node: Node, x: Value) -> Value:
+    """Return the values after the attribute activation_type."""
     kind = node.text("activation_type", "relu")
     if kind == "swiglu":
         return _swiglu(node, x)
@@ -101,7 +112,27 @@ def _shares(node: Node, router: Value) -> Value:
     values, indices = node.importer.add(top, [shares], f"{node.name}/TopK", node.source)
     if node.flag("normalize_routing_weights"):
         values = node.step(Division(), values, node.step(Reduce((1,), keep_dims=True), values))
+    return _spread(node, values, indices, experts)
+
+
+def routed_shares(node: Node, router: Value, weights: Value | None) -> Value:
+    """Return the share of each expert, (tokens, experts), as QMoE computes it: the softmax of the largest numbers.
+
+    If there are `weights`, (tokens, experts), those of the chosen experts are their shares.
+    """
+    experts, top = node.known(router.known.shape[1], "number of experts"), TopK(node.integer("k", 1))
+    values, indices = node.importer.add(top, [router], f"{node.name}/TopK", node.source)
+    if weights is None:
+        return _spread(node, node.step(Softmax(), values), indices, experts)
+    values = node.step(GatherElements(1), weights, indices)
+    if node.flag("normalize_routing_weights"):
+        values = node.step(Division(), values, node.step(Reduce((1,), keep_dims=True), values))
+    return _spread(node, values, indices, experts)
+
+
+def _spread(node: Node, values: Value, indices: Value, experts: int) -> Value:
+    """Return numbers for the chosen experts, (tokens, k), as (tokens, experts), with 0 for the others."""
     chosen = node.step(OneHot(experts, dtype=values.known.dtype), indices)
-    tokens = values.known.shape[0]
-    weighted = node.step(Multiplication(), chosen, reshaped(node, values, [tokens, top.k, 1]))
+    tokens, count = values.known.shape
+    weighted = node.step(Multiplication(), chosen, reshaped(node, values, [tokens, count, 1]))
     return node.step(Reduce((1,)), weighted)

@@ -68,7 +68,6 @@ REFUSED: Final = {
     "PackedMultiHeadAttention": _GPU,
     "PackedSparseAttentionIndexer": _SPARSE,
     "PagedAttention": _PAGES,
-    "QMoE": "the weights of its experts have few bits; use MoE",
     "QOrderedAttention": _GPU,
     "QOrderedLongformerAttention": _GPU,
     "RelativePositionBias": _GPU,

@@ -36,7 +36,7 @@ from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.quantization import BlockDequantize
 from interposer.ops.rearrange import Slice, Stack
 
-__all__: list[str] = []
+__all__ = ["bit_points", "block_size_of", "unpacked_bits"]
 
 _FEW: Final = {2: DataType.UINT2, 4: DataType.UINT4}
 _LARGEST: Final = 2**31 - 1
@@ -59,17 +59,17 @@ def matmul_of_few_bits(node: Node) -> Value:
 
     The input stays float at all values of accuracy_level, which asks for the least accuracy.
     """
-    k, n, bits, size = _positive(node, "K"), _positive(node, "N"), node.integer("bits", 4), _block_size(node)
+    k, n, bits, size = _positive(node, "K"), _positive(node, "N"), node.integer("bits", 4), block_size_of(node)
     if bits not in (2, 4, 8):
         node.unsupported(f"its weights have {bits} bits; 2, 4 and 8 are supported")
     if node.integer("weight_prepacked", 0):
         node.unsupported("its weights are packed for a GPU (weight_prepacked)")
     a, counts = node.value(0), -(-k // size)
     _check_columns(a, k, "K")
-    codes = _unpacked(node, _sized(node, 1, (n, counts, size * bits // 8)), bits)
+    codes = unpacked_bits(node, _sized(node, 1, (n, counts, size * bits // 8)), bits)
     codes = _first(node, reshaped(node, codes, [n, counts * size]), k)
     scales = reshaped(node, _sized(node, 2, (n, counts)), [n, counts])
-    weights = _dequantized(node, codes, scales, _points(node, bits, n, counts), size, k)
+    weights = _dequantized(node, codes, scales, bit_points(node, 3, bits, n, counts), size, k)
     return _with_bias(node, _product(node, a, weights, transposed=True), node.optional(5), n)
 
 
@@ -80,7 +80,8 @@ def _positive(node: Node, name: str) -> int:
     return result
 
 
-def _block_size(node: Node, default: int | None = None) -> int:
+def block_size_of(node: Node, default: int | None = None) -> int:
+    """Return the attribute block_size; raise `ParseError` unless it is a power of two of at least 16."""
     size = node.integer("block_size", default)
     if not 16 <= size <= _LARGEST or size & (size - 1):
         raise ParseError(f"block_size is {size}; expected a power of two, 16 or more")
@@ -100,17 +101,21 @@ def _sized(node: Node, index: int, shape: Sequence[int]) -> Value:
     return value
 
 
-def _points(node: Node, bits: int, n: int, counts: int) -> Value:
-    """Return the zero points with the shape (n, counts): integers, or floats of the scales' type."""
-    if not node.has(3):
+def bit_points(node: Node, index: int, bits: int, n: int, counts: int) -> Value:
+    """Return the zero points in operand `index` with the shape (n, counts): integers, or floats of the scales' type.
+
+    Integers of `bits` bits are packed in the bytes of each row. Without the operand, they are half their range.
+    """
+    if not node.has(index):
         return _codes(node, np.full((n, counts), 1 << bits - 1, np.uint8), bits)
-    if node.info(3).dtype is not DataType.UINT8:
-        return reshaped(node, _sized(node, 3, (n, counts)), [n, counts])
+    if node.info(index).dtype is not DataType.UINT8:
+        return reshaped(node, _sized(node, index, (n, counts)), [n, counts])
     packed = -(-counts * bits // 8)
-    return _first(node, _unpacked(node, reshaped(node, _sized(node, 3, (n, packed)), [n, packed]), bits), counts)
+    flat = reshaped(node, _sized(node, index, (n, packed)), [n, packed])
+    return _first(node, unpacked_bits(node, flat, bits), counts)
 
 
-def _unpacked(node: Node, value: Value, bits: int) -> Value:
+def unpacked_bits(node: Node, value: Value, bits: int) -> Value:
     """Return the integers of `bits` bits that the bytes of a tensor hold along its last axis, the lowest bits first.
 
     Those of a constant get the type with this number of bits, others are uint8.
@@ -213,7 +218,7 @@ def _with_bias(node: Node, result: Value, bias: Value | None, n: int) -> Value:
 @operator("MatMulBnb4", domain=MICROSOFT)
 def matmul_of_four_bit_floats(node: Node) -> Value:
     """Convert MatMulBnb4: the product with weights of the 4-bit types FP4 or NF4, in blocks of the flattened matrix."""
-    k, n, kind, size = _positive(node, "K"), _positive(node, "N"), node.integer("quant_type"), _block_size(node)
+    k, n, kind, size = _positive(node, "K"), _positive(node, "N"), node.integer("quant_type"), block_size_of(node)
     if kind not in _TABLES:
         raise ParseError(f"quant_type is {kind}; expected 0 (FP4) or 1 (NF4)")
     a, transposed = node.value(0), node.flag("transB", True)
@@ -280,7 +285,7 @@ def gather_block_quantized(node: Node) -> Value:
         packed = data.known.dtype is DataType.UINT8
         if packed:
             _check_bytes(node, bits)
-        table = _dequantized_table(node, _unpacked(node, data, bits) if packed else data, bits if packed else 0)
+        table = _dequantized_table(node, unpacked_bits(node, data, bits) if packed else data, bits if packed else 0)
     axis = checked_axis(node.integer("gather_axis", 0), data.known.rank)
     return _gathered_or_zero(node, table, node.value(1), axis)
 
@@ -299,13 +304,13 @@ def _check_bytes(node: Node, bits: int) -> None:
 
 def _dequantized_table(node: Node, codes: Value, bits: int) -> Value:
     """Return integers with block scales dequantized; `bits` is the width of those in bytes, or 0 for 4-bit types."""
-    scales, size, rank = node.value(2), _block_size(node, 128), codes.known.rank
+    scales, size, rank = node.value(2), block_size_of(node, 128), codes.known.rank
     axis = checked_axis(node.integer("quantize_axis", 1), rank)
     points = None
     if node.has(3):
         points = node.value(3)
         if bits:
-            points = _unpacked(node, points, bits)
+            points = unpacked_bits(node, points, bits)
             points = _first_along(node, points, scales.known.shape[-1])
     elif bits:
         shape = node.concrete(scales.known.shape, "scales")
@@ -331,7 +336,7 @@ def _scaled_floats(node: Node) -> Value:
     shape = node.concrete(data.known.shape, "data")
     axis = checked_axis(node.integer("quantize_axis", 1), len(shape))
     wide = as_type(node, data, DataType.FLOAT32)
-    places = np.arange(shape[axis]) // (_block_size(node) if size else max(1, shape[axis]))
+    places = np.arange(shape[axis]) // (block_size_of(node) if size else max(1, shape[axis]))
     spread = node.step(Gather(axis), as_type(node, scales, DataType.FLOAT32), node.constant(places))
     return as_type(node, node.step(Multiplication(), wide, spread), scales.known.dtype)
 

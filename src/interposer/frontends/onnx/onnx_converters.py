@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError
@@ -16,7 +17,8 @@ __all__ = ["Converter", "Refusal", "add_custom", "find", "operator", "operators"
 Converter: TypeAlias = Callable[[Node], Value | Sequence[Value | None]]
 
 
-class Refusal(NamedTuple):
+@dataclass(frozen=True)
+class Refusal:
     """The converter of an operator that is known, but that no form of is supported."""
 
     reason: str

@@ -17,6 +17,7 @@ from interposer.frontends.onnx import (  # noqa: F401
     contrib_matmul,
     contrib_nchwc,
     contrib_normalization,
+    contrib_quantized_experts,
     contrib_refused,
     contrib_rotary,
     contrib_weights,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from tests.frontends.onnx.contrib.case import Case, Operand, fed, fixed, forms, normal
+from tests.frontends.onnx.contrib.case import Case, Operand, fed, fixed, forms, integers, normal
 
 FLOAT = np.float32
 
@@ -109,4 +110,55 @@ def mixtures() -> Iterator[Case]:
     yield experts("more experts than there are", first, None, second, k=5)
 
 
-CASES = [*linear_attentions(), *convolutions(), *gates(), *mixtures()]
+def few_bits(shape: tuple[int, ...], bits: int, seed: int) -> Operand:
+    return fixed(integers((*shape[:-1], shape[-1] * bits // 8), np.uint8, seed, 0, 255))
+
+
+def quantized_experts(
+    label: str, bits: int, blocks: int = 0, points: int = 0, bias: int = 0, **attributes: Any
+) -> Case:
+    hidden, wide = 64, 96
+    rows = 2 * wide if attributes.get("activation_type") == "swiglu" else wide
+    operands: list[Operand | None] = [numbers(5, hidden), numbers(5, 4, seed=1)]
+    zeros: list[Operand | None] = []
+    for seed, (n, k) in enumerate(((rows, hidden), (hidden, wide)), 2):
+        scales = (4, n, k // blocks) if blocks else (4, n)
+        factors = fixed(np.random.default_rng(seed).uniform(0.01, 0.02, scales).astype("f4") * (16 / 2**bits))
+        operands += [few_bits((4, n, k), bits, seed), factors, fixed(normal((4, n), seed=seed)) if bias else None]
+        packed = (4, n, -(-(k // blocks) * bits // 8)) if blocks else (4, n * bits // 8)
+        zeros.append(fixed(integers(packed, np.uint8, seed + 9, 0, 255)) if points else None)
+    more = {"k": 2, "expert_weight_bits": bits, **({"block_size": blocks} if blocks else {}), **attributes}
+    return Case(
+        "QMoE",
+        label,
+        [*operands, None, None, None, *zeros],
+        ["f4"],
+        more,
+        tolerance=0.02 if bits == 8 and blocks else 1e-3,
+    )
+
+
+def quantized_mixtures() -> Iterator[Case]:
+    for bits, blocks, points in product((2, 4, 8), (0, 16, 32), (0, 1)):
+        yield quantized_experts(f"{bits} {blocks} {points}", bits, blocks, points)
+    for activation in ("relu", "gelu", "silu", "identity"):
+        yield quantized_experts(activation, 4, 32, bias=1, activation_type=activation)
+    for k, normalized in ((1, 0), (1, 1), (3, 0), (3, 1)):
+        yield quantized_experts(f"k {k} {normalized}", 4, k=k, normalize_routing_weights=normalized)
+    swiglu = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.702, "activation_beta": 1.0}
+    yield from forms(quantized_experts("swiglu", 4, 32, bias=1, **swiglu, swiglu_limit=7.0))
+    mixed = quantized_experts("router weights", 4, 16)
+    mixed = replace(
+        mixed, inputs=[*mixed.inputs, *[None] * (14 - len(mixed.inputs)), fed(np.abs(normal((5, 4), seed=8)))]
+    )
+    yield mixed
+    yield replace(
+        mixed, label="normalized router weights", attributes=mixed.attributes | {"normalize_routing_weights": 1}
+    )
+    batch = quantized_experts("batch", 8, 32, 1)
+    yield replace(batch, inputs=[numbers(1, 5, 64), *batch.inputs[1:]])
+    yield quantized_experts("other bits", 4, 16, fc1_expert_weight_bits=4, fc2_expert_weight_bits=4)
+    yield replace(quantized_experts("fp4", 4, 16, quant_type="fp4"), refused=True)
+
+
+CASES = [*quantized_mixtures(), *linear_attentions(), *convolutions(), *gates(), *mixtures()]
