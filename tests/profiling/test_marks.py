@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +42,8 @@ def test_each_run_is_a_slice_in_the_trace_of_the_kernel(model, file: Path) -> No
         for _ in range(2):
             np.testing.assert_array_equal(model.run([X])[0], 2 * X)
     model.run([X])
-    begin, end = f"B|{os.getpid()}|run ma_in_net", f"E|{os.getpid()}"
-    assert file.read_text().splitlines() == [begin, end] * 2
+    begins, end = [f"B|{os.getpid()}|{name}" for name in ("run ma_in_net", "twice (CpuRef)")], f"E|{os.getpid()}"
+    assert file.read_text().splitlines() == [*begins, end, end] * 2
 
 
 @pytest.mark.needs_cpuref
@@ -61,7 +62,37 @@ def test_runs_of_several_threads_and_a_profile_are_marked_once_each(model, file:
         for thread in threads:
             thread.join()
         model.run([X], profile=profile)
-    assert sorted(line[0] for line in file.read_text().splitlines()) == ["B"] * 5 + ["E"] * 5
+    lines = file.read_text().splitlines()
+    assert sorted(line[0] for line in lines) == ["B"] * 10 + ["E"] * 10
+    assert sum("|run " in line for line in lines) == 5
+    assert sum(layer.count for layer in profile.layers()) == 5
+
+
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("records", [False, True])
+def test_the_layers_of_every_kind_of_run_are_marked(records: bool, model, file: Path) -> None:
+    x, y = np.ones((2, 3), np.float32), np.empty((2, 3), np.float32)
+    with TraceMarks(file), ip.profile() if records else nullcontext():
+        bound = model.bind([x], [y])
+        bound()
+        model.submit([x]).result()
+        model.run([x], deadline=60)
+    lines = [line for line in file.read_text().splitlines() if "twice" in line]
+    assert lines == [f"B|{os.getpid()}|twice (CpuRef)"] * 3
+
+
+def test_a_compiled_partition_is_marked_as_one_layer(cpuacc: None, file: Path) -> None:
+    network = Network("net")
+    x = network.add_input_layer(0, TensorInfo((2, 3)), name="x")
+    sums = network.add_addition_layer(x, x, name="twice")
+    network.add_output_layer(0, network.add_multiplication_layer(sums, x, name="more"), name="y")
+    model = ip.load(network, ["CpuAcc"])
+    with TraceMarks(file):
+        np.testing.assert_array_equal(model.run([X])[0], 2 * X)
+    lines = [line.split("|")[-1] for line in file.read_text().splitlines() if line[0] == "B"]
+    assert lines[0] == "run net"
+    assert len(lines) == 2
+    assert lines[1].endswith("(CpuAcc)")
 
 
 def test_a_mark_that_fails_does_not_stop_the_program(file: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import interposer as ip
 from interposer import Network, TensorInfo
 from interposer.ops import ActivationFunction
-from interposer.profiling import Category, Counter, Interval, Recording, Sample, Site, TracedNetwork
+from interposer.profiling import Category, Counter, Instant, Interval, Recording, Sample, Site, TracedNetwork
 from interposer.profiling.page import profile_page
 from tests import browser as browsers
 
@@ -114,6 +115,20 @@ def test_an_explanation_gets_the_recorded_times(tmp_path: Path) -> None:
         assert layer["time"]["ms"] == pytest.approx(times[layer["layer"]])
         assert layer["time"]["how"] == "measured"
     assert [item["shape"] for item in drawn["inputs"]] == ["[2, 3]"]
+
+
+def test_arrows_lead_along_tensors_that_cross_and_moments_are_marked() -> None:
+    made = recorded(2)
+    failed = Instant(Site(Category.RUN, "failed: ValueError", details=(("error", "ValueError: no"),)), 70_000, 7)
+    data = data_of(profile_page(replace(made, instants=(failed, replace(failed, thread=99)))))
+    names = [
+        [data["sites"][data["tracks"][track]["slices"][5 * place]]["name"] for track, place in pair]
+        for pair in zip(*[zip(*[iter(data["flows"])] * 2, strict=True)] * 2, strict=True)
+    ]
+    assert names == [["layer 0", "layer 1"], ["layer 1", "layer 2"]] * 2
+    [[track, site, at], [nowhere, *_]] = zip(*[iter(data["instants"])] * 3, strict=True)
+    assert (data["tracks"][track]["name"], at, nowhere) == ("main", 70_000, -1)
+    assert (data["sites"][site]["name"], data["sites"][site]["error"]) == ("failed: ValueError", "ValueError: no")
 
 
 def test_an_empty_profile_is_a_page() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
@@ -12,7 +13,7 @@ import pytest
 
 import interposer as ip
 from interposer.backend import Backend, KernelTable
-from interposer.core.errors import ExecutionError
+from interposer.core.errors import ExecutionError, InvalidArgumentError
 from interposer.core.types import Array, DataType
 from interposer.ops import Addition
 from interposer.profiling import Category, Interval, OpenTelemetry, Profile, Recording, Site
@@ -203,3 +204,21 @@ def test_names_cannot_control_the_terminal_by_the_tables() -> None:
     assert len(table.splitlines()) == 2
     assert table.splitlines()[1].startswith("a?[31m?b" + 33 * " " + "?")
     assert "\x1b" not in table
+
+
+@pytest.mark.parametrize("names", [None, ["y"], ["twice"]], ids=["all", "an output", "an inner value"])
+def test_a_submitted_run_is_recorded_in_its_own_profile_alone(names: list[str] | None) -> None:
+    network = ip.Network("net")
+    x = network.add_input_layer(0, ip.TensorInfo((2, 3)), name="x")
+    twice = network.add_addition_layer(x, x, name="twice")
+    network.add_output_layer(0, network.add_activation_layer(twice, name="last"), name="y")
+    model, mine, other = ip.load(network, ["CpuRef"]), ip.Profile(), ip.Profile()
+    feed = np.ones((2, 3), np.float32)
+    runs = [model.submit([feed], names, profile=profile) for profile in (mine, other, None)]
+    for run in runs:
+        run.result()
+    asyncio.run(model.run_async([feed], names, profile=mine, deadline=60))
+    assert {layer.count for layer in mine.layers()} == {2}
+    assert {layer.count for layer in other.layers()} == {1}
+    with pytest.raises(InvalidArgumentError, match="the profile must be a Profile"):
+        model.submit([feed], profile="p.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import get_ident
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from interposer.core.errors import InvalidArgumentError, MissingDependencyError
 
-__all__ = ["Marks", "NvtxRanges", "TraceMarks", "active_marks", "is_unmarked", "marked"]
+__all__ = ["Marks", "NvtxRanges", "TraceMarks", "active_marks", "call_marked", "is_unmarked", "marked"]
 
 active_marks: Final[list[Marks]] = []
 """What marks runs now. `Model.run` marks nothing while this list is empty."""
@@ -24,9 +24,10 @@ _FILES: Final = ("/sys/kernel/tracing/trace_marker", "/sys/kernel/debug/tracing/
 
 
 class Marks(ABC):
-    """Marks the begin and the end of each call of `Model.run`, on all threads, while it is started or in a block.
+    """Marks the begin and the end of each run of a model and of its layers, on all threads.
 
-    All methods are thread-safe. A failure to mark never reaches the program.
+    It does so while it is started, or in a ``with`` block. A compiled partition is one layer. All methods are
+    thread-safe. A failure to mark never reaches the program.
     """
 
     def start(self) -> None:
@@ -36,7 +37,7 @@ class Marks(ABC):
                 active_marks.append(self)
 
     def stop(self) -> None:
-        """Mark no more calls. Those that have begun are marked until their end."""
+        """Mark no more runs. Those that have begun are marked until their end."""
         with _changes:
             if self in active_marks:
                 active_marks.remove(self)
@@ -60,7 +61,7 @@ class Marks(ABC):
 
 
 class NvtxRanges(Marks):
-    """Shows runs as NVTX ranges of the domain "interposer", such as in Nsight Systems, above the kernels of the GPU.
+    """Shows runs and their layers as NVTX ranges of the domain "interposer", such as in Nsight Systems.
 
     Raises:
         MissingDependencyError: the package nvtx is not installed.
@@ -83,7 +84,7 @@ class NvtxRanges(Marks):
 
 
 class TraceMarks(Marks):
-    """Shows runs in traces of the Linux kernel, between the switches of threads and interrupts, as slices.
+    """Shows runs and layers in traces of the Linux kernel, between the switches of threads and interrupts, as slices.
 
     Each mark is a line in the kernel's trace buffer, in the format of Android's atrace. Perfetto and trace-cmd read it.
 
@@ -133,6 +134,16 @@ def marked(name: str) -> Iterator[None]:
         yield
         return
     _marking.add(get_ident())
+    try:
+        with _range(name):
+            yield
+    finally:
+        _marking.discard(get_ident())
+
+
+@contextmanager
+def _range(name: str) -> Iterator[None]:
+    """Mark the time of a ``with`` block with all active marks."""
     begun = []
     for item in tuple(active_marks):
         with suppress(Exception):
@@ -141,7 +152,12 @@ def marked(name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _marking.discard(get_ident())
         for item in reversed(begun):
             with suppress(Exception):
                 item.end()
+
+
+def call_marked(name: str, call: Callable[..., object], *arguments: object) -> None:
+    """Make a call, such as that of a layer, and mark its time with all active marks."""
+    with _range(name):
+        call(*arguments)

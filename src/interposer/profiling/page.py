@@ -13,12 +13,14 @@ from interposer.pages.profile import html
 from interposer.profiling.events import Category, Interval, Sample, Site, TracedNetwork
 from interposer.profiling.recorder import Recording
 from interposer.profiling.summary import LayerTimes, counter_totals, is_step, layer_times, site_key, step_times
-from interposer.profiling.tracks import Track, timeline
+from interposer.profiling.tracks import THREADS, Timeline, Track, timeline
 
 __all__ = ["Explained", "profile_page"]
 
 _MOST_SLICES: Final = 60_000
 """The most slices of the timeline; the tables and the flame graph have all events."""
+_MOST_FLOWS: Final = 20_000
+_MOST_INSTANTS: Final = 20_000
 _MOST_ROWS: Final = 2_000
 _MOST_POINTS: Final = 4_000
 _MOST_CHILDREN: Final = 400
@@ -71,7 +73,8 @@ def _run_times(recording: Recording) -> dict[TracedNetwork, float]:
 def _data(recording: Recording) -> dict[str, Any]:
     line = timeline(recording)
     intervals, samples = recording.intervals, line.samples
-    origin = min([item.begin for item in intervals[:1]] + [item.at for item in samples[:1]], default=0)
+    moments = [*(item.at for item in samples), *(item.at for item in line.instants)]
+    origin = min([*(item.begin for item in intervals[:1]), *moments], default=0)
     sites = _Sites()
     tracks, left_out = _tracks(line.tracks, origin, sites)
     backends = sorted({item.site.backend for item in intervals if item.site.backend})
@@ -82,9 +85,11 @@ def _data(recording: Recording) -> dict[str, Any]:
         "lost": recording.lost,
         "left_out": left_out,
         "runs": sum(item.site.category is Category.RUN for item in intervals),
-        "end": max([item.end for item in intervals] + [item.at for item in samples], default=origin) - origin,
+        "end": max([*(item.end for item in intervals), *moments], default=origin) - origin,
         "sites": sites.facts,
         "tracks": tracks,
+        "flows": _flows(line, tracks),
+        "instants": _instants(line, origin, sites),
         "counters": _counters(replace(recording, samples=tuple(samples)), origin),
         "run_time": sum(item.duration for item in intervals if item.site.category is Category.RUN),
         "rows": [_row(item) for item in [*layers, *steps][:_MOST_ROWS]],
@@ -105,6 +110,30 @@ def _tracks(tracks: Sequence[Track], origin: int, sites: _Sites) -> tuple[list[d
     ]
     shown = sum(len(item["slices"]) for item in result) // 5
     return result, len(begins) - shown
+
+
+def _flows(line: Timeline, shown: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return four numbers for each arrow: the track and the position of the slice at its begin, and those at its end.
+
+    Arrows of slices that are left out are left out too.
+    """
+    places = {
+        item: (number, place)
+        for number, track in enumerate(line.tracks)
+        for place, item in enumerate(track.slices[: len(shown[number]["slices"]) // 5])
+        if item.leaving or item.arriving
+    }
+    flows = [item for item in line.flows if item.source in places and item.target in places]
+    return [number for item in flows[:_MOST_FLOWS] for end in (item.source, item.target) for number in places[end]]
+
+
+def _instants(line: Timeline, origin: int, sites: _Sites) -> list[int]:
+    """Return three numbers for each instant: its track, or -1 if its thread has none, its site, and its time."""
+    tracks = {track.thread: number for number, track in enumerate(line.tracks) if track.group == THREADS}
+    result: list[int] = []
+    for item in line.instants[:_MOST_INSTANTS]:
+        result += [tracks.get(item.thread, -1), sites.number(item.site), item.at - origin]
+    return result
 
 
 def _slices(track: Track, origin: int, last: float, sites: _Sites) -> list[int]:

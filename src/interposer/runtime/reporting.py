@@ -10,6 +10,7 @@ from interposer.ops.control import Constant, Input, Output
 from interposer.profiling.external.options import ExternalProfilingOptions
 
 if TYPE_CHECKING:
+    from interposer.plugins import BackendRegistry
     from interposer.profiling.external.client import ProfilingClient
     from interposer.profiling.external.structure import NetworkOutline
     from interposer.profiling.service import ProfilingService
@@ -30,16 +31,18 @@ class Reporting:
             weakref.finalize(self, client.close)  # also at the end of the process, with the last events
 
     @classmethod
-    def of(cls, options: ExternalProfilingOptions | None, backends: int, service: ProfilingService) -> Reporting:
+    def of(
+        cls, options: ExternalProfilingOptions | None, registry: BackendRegistry, service: ProfilingService
+    ) -> Reporting:
         """Return the reporting that the options ask for, after a collector has accepted it or three seconds.
 
-        `backends` is the number of backends that are registered, and `service` has their counters.
+        `registry` has the backends whose number is reported, and `service` has their counters.
         """
         if options is None or not options.enable_profiling:
             return cls(None)
         from interposer.profiling.external.client import ProfilingClient  # noqa: PLC0415 - few runtimes need it
 
-        client = ProfilingClient(options, backends, service)
+        client = ProfilingClient(options, lambda: len(registry.ids), service)
         client.wait_until_active(_PATIENCE)
         return cls(client)
 

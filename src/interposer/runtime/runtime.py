@@ -93,7 +93,7 @@ class Runtime:
         self._forgotten: deque[NetworkId] = deque()
         self._ids = itertools.count()
         self._lock = threading.RLock()
-        self._reporting = Reporting.of(self.options.profiling, len(self.registry.ids), self.profiling)
+        self._reporting = Reporting.of(self.options.profiling, self.registry, self.profiling)
         self.workers = Workers(thread_budget(self.options.num_threads))
         weakref.finalize(self, self.workers.close).atexit = False
         if self.options.all_contexts:

@@ -17,6 +17,7 @@ from interposer.ir.regions import region_title
 from interposer.ir.states import direct_sinks
 from interposer.ops.control import Constant
 from interposer.profiling.events import Site
+from interposer.profiling.marks import active_marks, call_marked
 from interposer.profiling.recorder import Chain, RunTrace, on_this_thread
 from interposer.runtime.control import ControlWorkload, control_workload
 from interposer.runtime.factories import Factories, constant_of, guarded, said
@@ -186,7 +187,7 @@ class Steps:
         now, times = perf_counter_ns, trace.times
         note = times.append
         try:
-            for call in calls:
+            for call in self._marked(calls) if active_marks else calls:
                 call()
                 note(now())
         except Exception as error:
@@ -242,6 +243,7 @@ class Steps:
         return self._sites
 
     def _call_all(self, calls: Sequence[Callable[[], None]]) -> None:
+        calls = self._marked(calls) if active_marks else calls
         try:
             for call in calls:
                 call()
@@ -249,10 +251,24 @@ class Steps:
             raise failure(self.program.running[calls.index(call)], "failed", error) from error
 
     def _call_one(self, calls: Sequence[Callable[[], None]], number: int) -> None:
+        calls = self._marked(calls) if active_marks else calls
         try:
             calls[number]()
         except Exception as error:
             raise failure(self.program.running[number], "failed", error) from error
+
+    def _mark_of(self, layer: Layer) -> str:
+        """Return the name of a layer for `Marks`."""
+        return f"{self._prefix}{layer.name} ({layer.backend})"
+
+    def _marked_calls(self) -> list[_Call]:
+        """Return the calls of all layers, whose times are marked."""
+        pairs = zip(self.program.running, self._calls, strict=True)
+        return [(partial(call_marked, self._mark_of(layer), call), *arguments) for layer, (call, *arguments) in pairs]
+
+    def _marked(self, calls: Sequence[Callable[[], None]]) -> list[Callable[[], None]]:
+        pairs = zip(self.program.running, calls, strict=True)
+        return [partial(call_marked, self._mark_of(layer), call) for layer, call in pairs]
 
     def _bound(self, layer: Layer) -> Callable[[], None]:
         step = self.program.step(layer)
@@ -365,7 +381,7 @@ class Steps:
             return
         done = 0
         try:
-            for execute, value, created in self._calls:
+            for execute, value, created in self._marked_calls() if active_marks else self._calls:
                 execute(value, late if created is None else created)
                 done += 1
         except Exception as error:
@@ -415,7 +431,7 @@ class Steps:
         """
         now, note, before = perf_counter_ns, times.append, len(times)
         try:
-            for execute, value, created in self._calls:
+            for execute, value, created in self._marked_calls() if active_marks else self._calls:
                 execute(value, late if created is None else created)
                 note(now())
         except Exception as error:
@@ -434,6 +450,8 @@ class Steps:
 
     def _execute_one(self, number: int, late: LateHandles) -> None:
         layer, (execute, value, created) = self.program.running[number], self._calls[number]
+        if active_marks:
+            execute = partial(call_marked, self._mark_of(layer), execute)
         try:
             execute(value, late if created is None else created)
         except (RunCancelledError, DeadlineExceededError):

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -75,6 +75,8 @@ The least recently used variant is dropped first.
 
 Inputs: TypeAlias = "Sequence[Any] | Mapping[str, Any] | ImportedTensors"
 Outputs: TypeAlias = "str | Sequence[Any] | Mapping[str, Any] | ImportedTensors"
+_Controls: TypeAlias = Callable[[], RunControl | None]
+_NO_PROFILE: Final = "the profile must be a Profile, such as interposer.profile()"
 _Variants: TypeAlias = "OrderedDict[Key, tuple[NetworkId, OptimizedNetwork]]"
 
 
@@ -646,7 +648,7 @@ class Model:
             with marked(f"run {self.name}"):
                 return self.run(inputs, outputs, deadline=deadline, signature=signature, profile=profile, **named)
         if profile is not None:
-            expect(profile, Profile, "the profile must be a Profile, such as interposer.profile()")
+            expect(profile, Profile, _NO_PROFILE)
             with profile.of_this_thread():
                 return self.run(inputs, outputs, deadline=deadline, signature=signature, **named)
         if signature is not None:
@@ -655,7 +657,7 @@ class Model:
         if only is not None and deadline is None and (inputs is None or not named):
             try:
                 arguments = named if inputs is None else inputs
-                direct = only.recorded if active else only.direct
+                direct = None if active_marks else only.recorded if active else only.direct
                 result = None if direct is None else direct(arguments, outputs)
                 result = only.run(self, arguments, outputs) if result is None else result
                 if result is not None:
@@ -748,6 +750,7 @@ class Model:
         *,
         deadline: float | None = None,
         signature: str | None = None,
+        profile: Profile | None = None,
         **named: Any,
     ) -> PendingRun:
         """Run once in a worker thread of the runtime; return a future of the result of `run`, which can be cancelled.
@@ -760,6 +763,7 @@ class Model:
                 for a free thread. With ``fallback=True``, a backend that exceeds the deadline is disabled, and the run
                 is repeated without this backend, with the same deadline; a run that has not begun is not repeated.
             signature: the key of a signature, as of `run`.
+            profile: records this run, as of `run`.
             named: the inputs by name, as of `run`.
 
         Raises:
@@ -767,21 +771,42 @@ class Model:
                 future.
         """
         if signature is not None:
-            return self._of_signature(signature).submit(inputs, outputs, deadline=deadline, **named)
+            model = self._of_signature(signature)
+            return model.submit(inputs, outputs, deadline=deadline, profile=profile, **named)
+        if profile is not None:
+            expect(profile, Profile, _NO_PROFILE)
         if named or inputs is None:
-            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline", "signature"))
+            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline", "signature", "profile"))
         names = None if outputs is None else requested_names(outputs)
-        submit, repeats = self.runtime.workers.submit, self._choice.fallback is True
+        run: Callable[[_Controls], list[Any]]
         if names is None:
-            return submit(partial(self._run_watched, inputs, outputs), deadline, repeats=repeats)
-        if set(names) <= self.outputs.keys():
-            return submit(
-                lambda controls: self._in_order(names, self._run_watched(inputs, None, controls)),
-                deadline,
-                repeats=repeats,
-            )
-        other, value = self._for(names), self._unbound(inputs)
-        return submit(partial(other._run_watched, value, None), deadline, repeats=repeats)
+            run = partial(self._run_watched, inputs, outputs)
+        elif set(names) <= self.outputs.keys():
+            run = partial(self._run_named, names, inputs)
+        else:
+            run = partial(self._for(names)._run_watched, self._unbound(inputs), None)
+        run = partial(self._observed, run, profile)
+        return self.runtime.workers.submit(run, deadline, repeats=self._choice.fallback is True)
+
+    def _run_named(self, names: tuple[str, ...], inputs: Any, controls: _Controls) -> list[Any]:
+        return self._in_order(names, self._run_watched(inputs, None, controls))
+
+    def _observed(
+        self, run: Callable[[_Controls], list[Any]], profile: Profile | None, controls: _Controls
+    ) -> list[Any]:
+        """Run on this worker thread, marked as `run` is, and recorded in a profile."""
+
+        def begun_here() -> RunControl | None:
+            control = controls()
+            if control is not None:
+                control.thread = threading.get_ident()
+            return control
+
+        with marked(f"run {self.name}") if active_marks else nullcontext():
+            if profile is None:
+                return run(controls)
+            with profile.of_this_thread():
+                return run(begun_here)
 
     async def run_async(
         self,
@@ -790,6 +815,7 @@ class Model:
         *,
         deadline: float | None = None,
         signature: str | None = None,
+        profile: Profile | None = None,
         **named: Any,
     ) -> list[Any]:
         """Run once in a worker thread of the runtime, and await the result of `run` without blocking the event loop.
@@ -802,7 +828,7 @@ class Model:
         import asyncio  # noqa: PLC0415 - who awaits has it already
 
         values: list[Any] = await asyncio.wrap_future(
-            self.submit(inputs, outputs, deadline=deadline, signature=signature, **named)
+            self.submit(inputs, outputs, deadline=deadline, signature=signature, profile=profile, **named)
         )
         return values
 

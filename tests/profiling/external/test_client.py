@@ -604,6 +604,19 @@ def test_a_runtime_that_nobody_closes_ends_its_connection(peer, runtime):
     assert len(active) == before
 
 
+def test_backends_that_are_registered_later_are_counted(peer, runtime):
+    with runtime() as item:
+        peer.until(Kind.STREAM_METADATA)
+        peer.send(ACK, select(10_000, 2))
+        peer.until(Kind.COUNTER_CAPTURE)
+        item.registry.register("Counting", CountingBackend)
+        total, end = 0, time.monotonic() + 20
+        while total < len(item.registry.ids) and time.monotonic() < end:
+            captures = [decode_capture(packet.body).values for packet in peer.until(Kind.COUNTER_CAPTURE)]
+            total = sum(dict(values)[2] for values in captures)
+        assert total == len(item.registry.ids)
+
+
 def test_the_last_capture_counts_the_unregistered_backends_and_unloaded_networks(peer, runtime):
     with runtime() as item:
         peer.until(Kind.STREAM_METADATA)

@@ -3,7 +3,10 @@
 const ROW = 18,
   GAP = 6,
   AXIS = 24,
-  FIELDS = 5;
+  FIELDS = 5,
+  FLOW = 4,
+  INSTANT = 3,
+  MOST_ARROWS = 600;
 
 class TimeLine {
   constructor() {
@@ -18,6 +21,11 @@ class TimeLine {
       top += track.depth * ROW + GAP;
     }
     this.height = top;
+    this.instants = [];
+    for (let at = 0; at < data.instants.length; at += INSTANT) {
+      const [track, site, ns] = data.instants.slice(at, at + INSTANT);
+      this.instants.push({ track: this.tracks[track], site, ns });
+    }
   }
 
   track(track) {
@@ -56,6 +64,88 @@ class TimeLine {
     this.pen.textBaseline = "middle";
     this.drawAxis();
     for (const track of this.tracks) this.drawTrack(track);
+    this.inside(() => {
+      this.drawFlows();
+      this.drawInstants();
+    });
+  }
+
+  // Draw something that stays out of the names of the tracks.
+  inside(paint) {
+    this.pen.save();
+    this.pen.beginPath();
+    this.pen.rect(this.left, 0, this.width - this.left, this.height);
+    this.pen.clip();
+    paint();
+    this.pen.restore();
+  }
+
+  // The place of a slice on the canvas, at its begin or its end.
+  place(number, index, atEnd) {
+    const track = this.tracks[number],
+      [, begin, length, depth] = track.slices.slice(index * FIELDS, index * FIELDS + 4),
+      ns = begin + (atEnd ? length : 0);
+    return { ns, x: this.x(ns), y: track.top + depth * ROW + ROW / 2 - 1 };
+  }
+
+  isPicked(number, index) {
+    return this.picked && this.picked[0] === this.tracks[number] && this.picked[1] === index * FIELDS;
+  }
+
+  // Arrows along the tensors that cross from one backend to another.
+  drawFlows() {
+    let drawn = 0;
+    for (let at = 0; at < data.flows.length && drawn < MOST_ARROWS; at += FLOW) {
+      const [from, first, to, second] = data.flows.slice(at, at + FLOW),
+        source = this.place(from, first, true),
+        target = this.place(to, second, false);
+      if (target.ns < this.begin || source.ns > this.end) continue;
+      drawn++;
+      this.drawArrow(source, target, this.isPicked(from, first) || this.isPicked(to, second));
+    }
+  }
+
+  drawArrow(source, target, isStrong) {
+    const pen = this.pen,
+      bend = Math.max(14, Math.min(60, Math.abs(target.x - source.x) / 2));
+    pen.strokeStyle = pen.fillStyle = this.ink;
+    pen.globalAlpha = isStrong ? 1 : 0.55;
+    pen.lineWidth = isStrong ? 2 : 1;
+    pen.beginPath();
+    pen.moveTo(source.x, source.y);
+    pen.bezierCurveTo(source.x + bend, source.y, target.x - bend, target.y, target.x - 4, target.y);
+    pen.stroke();
+    pen.beginPath();
+    pen.moveTo(target.x, target.y);
+    pen.lineTo(target.x - 6, target.y - 3);
+    pen.lineTo(target.x - 6, target.y + 3);
+    pen.fill();
+    pen.globalAlpha = 1;
+  }
+
+  // Moments, such as a failure or an allocation, as marks on the track of their thread or on the axis.
+  drawInstants() {
+    const pen = this.pen;
+    for (const item of this.instants) {
+      if (item.ns < this.begin || item.ns > this.end) continue;
+      const x = this.x(item.ns),
+        y = this.markOf(item);
+      pen.fillStyle = this.ink;
+      pen.beginPath();
+      pen.moveTo(x, y);
+      pen.lineTo(x - 4, y - 6);
+      pen.lineTo(x + 4, y - 6);
+      pen.fill();
+    }
+  }
+
+  markOf(item) {
+    return item.track ? item.track.top + 4 : AXIS - 1;
+  }
+
+  instantAt(x, y) {
+    const near = (item) => Math.abs(this.x(item.ns) - x) <= 5 && y <= this.markOf(item) + 2 && y >= this.markOf(item) - 8;
+    return this.instants.find(near) || null;
   }
 
   drawAxis() {
@@ -134,6 +224,8 @@ class TimeLine {
   }
 
   at(x, y) {
+    const moment = x < this.left ? null : this.instantAt(x, y);
+    if (moment) return [moment, -1];
     const track = this.tracks.find((item) => y >= item.top && y < item.top + item.depth * ROW);
     if (!track || x < this.left) return null;
     const ns = this.begin + ((x - this.left) / (this.width - this.left)) * (this.end - this.begin),
@@ -150,7 +242,9 @@ class TimeLine {
 
   pick(found, reveal) {
     this.picked = found;
-    if (found) {
+    if (found && found[1] < 0) {
+      $("about").textContent = describedMoment(found[0]);
+    } else if (found) {
       const [track, at] = found,
         [number, begin, length, , inference] = track.slices.slice(at, at + FIELDS);
       $("about").textContent = described(data.sites[number], track, begin, length, inference);
@@ -222,6 +316,14 @@ function described(site, track, begin, length, inference) {
     `track ${track.name}`,
   ];
   return facts.filter(Boolean).join(", ");
+}
+
+function describedMoment(item) {
+  const site = data.sites[item.site],
+    facts = [`${site.name} at ${timeText(item.ns)}`, site.category, site.error, site.backend && `on ${site.backend}`];
+  return [...facts, site.bytes && bytesText(site.bytes), item.track && `track ${item.track.name}`]
+    .filter(Boolean)
+    .join(", ");
 }
 
 function listenToTimeline(line) {

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
 from time import monotonic, perf_counter_ns
@@ -82,21 +82,24 @@ class ProfilingClient(Recorder):
 
     Args:
         options: what to send, and where to.
-        backends: the number of backends that are registered now.
+        backends: returns the number of backends that are registered, which may change at any time.
         service: has the counters of backends, and lets backends measure what a collector asks for.
     """
 
     asks_backends: ClassVar[bool] = False
 
     def __init__(
-        self, options: ExternalProfilingOptions, backends: int = 0, service: ProfilingService | None = None
+        self,
+        options: ExternalProfilingOptions,
+        backends: Callable[[], int] = lambda: 0,
+        service: ProfilingService | None = None,
     ) -> None:
         super().__init__()
         self.wants_all = False
         self.options, self.service = options, service or ProfilingService(is_driven=True)
         self.counting = Counting(self.service.counters)
-        self.counting.count(BACKENDS_REGISTERED, backends)
-        self._backends = backends
+        self._backends, self._registered = backends, 0
+        self.count_backends()
         self._structure = Structure(perf_counter_ns)
         self._state = State.UNINITIALISED
         self._active = threading.Event()
@@ -130,6 +133,13 @@ class ProfilingClient(Recorder):
     def lost_runs(self) -> int:
         """The number of runs that are missing in the timeline, because they came faster than they could be sent."""
         return self._lost_runs
+
+    def count_backends(self) -> None:
+        """Count the backends that have been registered or unregistered since the previous call."""
+        before, self._registered = self._registered, self._backends()
+        changed = self._registered - before
+        if changed:
+            self.counting.count(BACKENDS_REGISTERED if changed > 0 else BACKENDS_UNREGISTERED, abs(changed))
 
     def network_loaded(self, outline: NetworkOutline) -> None:
         """Report a network that has been loaded."""
@@ -188,7 +198,8 @@ class ProfilingClient(Recorder):
         if not self._closing.is_set():
             for number in list(self._loaded):  # of a runtime that was not closed
                 self.network_unloaded(number)
-            self.counting.count(BACKENDS_UNREGISTERED, self._backends)
+            self.count_backends()
+            self.counting.count(BACKENDS_UNREGISTERED, self._registered)
         self._closing.set()
         if threading.current_thread() is not self._thread:  # in which the garbage collector can end a runtime
             self._thread.join(seconds + _IDLE)
@@ -387,6 +398,7 @@ class _Conversation:
         client = self._client
         if not _captures(client._selection):
             return
+        client.count_backends()
         own = client.counting.capture(perf_counter_ns(), client._selection.counters)
         client.service.capture()  # which this thread records
         for capture in (*([own] if own else ()), *client.counting.captures_of_backends()):
