@@ -26,7 +26,7 @@ FILES = {
     "c": ["CMakeLists.txt", "Makefile", "README.md", "include/interposer/backend.h", "src/backend.c",
           "src/profiling.h"],
     "cpp": ["CMakeLists.txt", "Makefile", "README.md", "include/interposer/backend.h", "include/interposer/backend.hpp",
-            "src/backend.cpp"],
+            "src/backend.cpp", "src/profiling.hpp"],
     "rust": ["Cargo.toml", "Makefile", "README.md", "src/interposer.rs", "src/lib.rs"],
 }  # fmt: skip
 

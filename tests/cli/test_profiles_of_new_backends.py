@@ -23,6 +23,7 @@ RUNS = 5
 ELEMENTS = RUNS * 2 * 3
 DEVICE = "Npu 0"
 Opened = Callable[..., ip.Model]
+SOURCES = {"c": ("profiling.h", "backend.c", "c"), "cpp": ("profiling.hpp", "backend.cpp", "c++")}
 
 
 def sums() -> ip.Network:
@@ -39,7 +40,7 @@ def project(language: str, folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(params=["c", "python"])
+@pytest.fixture(params=["c", "cpp", "python"])
 def opened(
     request: pytest.FixtureRequest,
     natives: Natives,
@@ -49,17 +50,20 @@ def opened(
 ) -> Iterator[Opened]:
     """Return a function that loads the network on the new backend, in a runtime with these options."""
     folder = project(request.param, tmp_path / "project")
-    if request.param == "c":
+    native = request.param in SOURCES
+    if native:
         if not sys.platform.startswith("linux"):
             pytest.skip("dynamic backends are only for Linux")
-        header, source = (folder / "src" / name for name in ("profiling.h", "backend.c"))
-        text = source.read_text().replace('#include "profiling.h"', header.read_text())
-        install_plugin(natives.compiled(text, "-Wpedantic"), tmp_path / "plugins", "Local_Npu_backend.so")
+        header, source, language = SOURCES[request.param]
+        text = (folder / "src" / source).read_text()
+        text = text.replace(f'#include "{header}"', (folder / "src" / header).read_text().replace("#pragma once", ""))
+        library = natives.compiled(text, "-Wpedantic", language=language)
+        install_plugin(library, tmp_path / "plugins", "Local_Npu_backend.so")
     monkeypatch.syspath_prepend(str(folder))
     runtimes: list[ip.Runtime] = []
 
     def opened(**options: object) -> ip.Model:
-        path = tmp_path / "plugins" if request.param == "c" else None
+        path = tmp_path / "plugins" if native else None
         runtimes.append(ip.Runtime(ip.CreationOptions(dynamic_backends_path=path, **options)))
         if request.param == "python":
             runtimes[-1].registry.register("Npu", importlib.import_module("npu_backend").NpuBackend)
@@ -95,9 +99,9 @@ def profile(opened: Opened) -> Profile:
 def test_the_profile_has_both_counters_and_an_interval_for_each_addition_in_its_layer(profile: Profile) -> None:
     steps = [item for item in profile.recording.intervals if item.site.device == DEVICE]
     layers = [item for item in profile.recording.intervals if item.site.category is Category.LAYER]
-    assert len(steps) == len(layers) == RUNS * 2
-    for step, layer in zip(steps, layers, strict=True):
-        assert layer.begin <= step.begin <= step.end <= layer.end
+    assert len(steps) == RUNS * 2
+    for step in steps:
+        assert sum(layer.begin <= step.begin <= step.end <= layer.end for layer in layers) == 1
         assert (step.site.name, step.site.backend, step.site.bytes, step.site.flops) == ("add", "Npu", 36, 3)
     [times] = profile.steps()
     assert (times.name, times.count) == ("add", RUNS * 2)
