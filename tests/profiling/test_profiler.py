@@ -17,7 +17,8 @@ from interposer.backend import Backend, KernelTable
 from interposer.core.errors import ExecutionError, InvalidArgumentError, UnknownNetworkError
 from interposer.core.types import Array, DataType
 from interposer.ops import ActivationFunction, Addition
-from interposer.profiling.recorder import active
+from interposer.profiling import Category, Profiler, Site, TracedNetwork
+from interposer.profiling.recorder import active, begin_run
 from tests.devices import Device, Sums, single
 
 INFO = TensorInfo((1, 4))
@@ -295,6 +296,24 @@ def test_branches_on_two_threads_are_both_inside_of_execute(runtime: Runtime) ->
     execute = measured(runtime, number)["Execute_#2"]
     counts = {key.partition("_#")[0]: len(raw(execute[key], key)) for key in events(execute)}
     assert counts["SumsAdditionWorkload_Execute"] == counts["DeviceActivationWorkload_Execute"] == 20
+
+
+def test_a_branch_that_seems_to_end_after_execute_is_inside_of_it() -> None:
+    """The clocks of two processors may differ by a few nanoseconds."""
+    network = TracedNetwork("net", 0, -1)
+    profiler = Profiler(network)
+    profiler.enable_profiling(True)
+    trace = begin_run(network, iter([0]))
+    assert trace is not None
+    sites = [Site(Category.LAYER, name, name, network, name, backend="Sums") for name in ("left", "right")]
+    for site, thread, end in zip(sites, (trace.thread, 1), (40, 52), strict=True):
+        trace.fields += (site, trace.begin + 10, trace.begin + end, thread)
+    trace.fields += (Site(Category.EXECUTE, "execute", network=network), trace.begin, trace.begin + 50, trace.thread)
+    trace.fields += (Site(Category.RUN, "net", network=network), trace.begin, trace.begin + 60, trace.thread)
+    trace.finish()
+    profiler.enable_profiling(False)
+    execute = json.loads(profiler.as_json())["ArmNN"]["inference_measurements_#1"]["Execute_#2"]
+    assert {"SumsleftWorkload_Execute", "SumsrightWorkload_Execute"} <= {key.partition("_#")[0] for key in execute}
 
 
 def test_runs_on_several_threads_are_separate_inferences(runtime: Runtime) -> None:

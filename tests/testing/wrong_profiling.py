@@ -271,8 +271,9 @@ def _shared(self: Context) -> list[CounterTimestamp]:
 def _notes(self: Context, begin: int, end: int) -> None:
     seen = self.backend.__dict__.setdefault("seen", {})
     seen[begin] = 1
-    if len(seen) > 16:
-        seen.pop(next(iter(seen)), None)
+    if len(seen) > 16:  # each call changes the size
+        for key in list(seen)[:8]:
+            seen.pop(key, None)
 
 
 _ROWS: tuple[tuple[str, type[Measuring], str, str], ...] = (

@@ -167,16 +167,18 @@ class _Node:
 def _nest(root: _Node, run: Sequence[Interval]) -> None:
     """Add the intervals of a run, which are ordered by their begin, to the nodes of the intervals that enclose them.
 
-    Layers on other threads, which ran branches of the network, are directly in "Execute".
+    Layers on other threads, which ran branches of the network, are directly in "Execute", also if the clock of their
+    processor is ahead, so that they seem to end later.
     """
     outer: list[tuple[_Node, int]] = [(root, run[0].end if run else 0)]
     paths: dict[int, list[tuple[_Node, int]]] = {}
+    least: dict[int, int] = {}
     for item in run:
         if item.site.category is Category.RUN:
             root.items.append(item)
             continue
         path = paths.setdefault(item.thread, list(outer))
-        while len(path) > 1 and path[-1][1] < item.end:
+        while len(path) > least.setdefault(item.thread, len(outer)) and path[-1][1] < item.end:
             path.pop()
         node = path[-1][0].child(item.site)
         node.items.append(item)
