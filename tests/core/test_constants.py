@@ -243,8 +243,8 @@ def test_a_network_whose_file_was_truncated_is_not_loaded(tmp_path: Path, extern
 
 
 @pytest.mark.needs_cpuref
-@pytest.mark.needs_cpuref
 def test_unaligned_weights_inside_a_model_are_copied_for_its_backend(tmp_path: Path) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed")
     path, weights = tmp_path / "model.onnx", np.random.default_rng(1).standard_normal((512, 700)).astype(np.float32)
     network = ip.Network("dense")
     x = network.add_input_layer(0, ip.TensorInfo((1, 512)), name="x")
