@@ -143,7 +143,9 @@ def transformer() -> Program:
 
     def call(seed: int, batch: int) -> Call:
         mask = nn.Transformer.generate_square_subsequent_mask(5)
-        return Call((images(seed, (batch, 7, 16)), images(seed + 9, (batch, 5, 16))), {"tgt_mask": mask})
+        return Call(
+            (images(seed, (batch, 7, 16)), images(seed + 9, (batch, 5, 16))), {"tgt_mask": mask, "tgt_is_causal": True}
+        )
 
     return built(module, lambda seed: call(seed, 2), lambda seed: call(seed, 3))
 

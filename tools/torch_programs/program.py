@@ -21,10 +21,14 @@ class Call:
 
 @dataclass
 class Program:
-    """A module in evaluation mode, and calls: the second has the shapes of the first, and the third other shapes."""
+    """A module in evaluation mode, and calls: the second has the shapes of the first, and the third other shapes.
+
+    `strict` is True if the export has to trace the module with Dynamo.
+    """
 
     module: Any
     calls: tuple[Call, Call, Call]
+    strict: bool = False
 
 
 PROGRAMS: Final[dict[str, Callable[[], Program]]] = {}

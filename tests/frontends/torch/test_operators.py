@@ -98,6 +98,14 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (integers(20) % 9, floats(20)),
     ),
     "triangles": (lambda x: (x * torch.tril_indices(2, 3, 0).sum(), torch.triu_indices(3, 4, -1)), (floats(3),)),
+    "products of groups of rows": (
+        lambda x, w: F.grouped_mm(x.bfloat16(), w.bfloat16(), offs=torch.tensor([2, 2, 7], dtype=torch.int32)).float(),
+        (floats(7, 8), floats(3, 8, 8)),
+    ),
+    "products of few rows": (
+        lambda x, w: F.grouped_mm(x.bfloat16(), w.bfloat16(), offs=torch.tensor([0, 1, 2], dtype=torch.int32)).float(),
+        (floats(2, 8), floats(3, 8, 8)),
+    ),
     "products along axes": (
         lambda x: (torch.linalg.vecdot(x, x[:1]), torch.linalg.vecdot(x, x, dim=0)), (floats(3, 4),)
     ),

@@ -77,7 +77,7 @@ def _environments(value: Any) -> Iterator[Any]:
             yield from _environments(item)
     elif isinstance(value, torch.Tensor):
         yield from _environments(tuple(value.shape))
-    elif is_symbolic(value):
+    elif is_symbolic(value) and getattr(value.node, "shape_env", None) is not None:
         yield value.node.shape_env
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from interposer.core.types import DataType
-from interposer.frontends.torch.call import Call, Number
+from interposer.frontends.torch.call import Call, Number, Operand
 from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
 from interposer.ops.einsum import Einsum
+from interposer.ops.elementwise import BinaryOperation, ComparisonOperation
+from interposer.ops.gather import Gather
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.reduction import Reduce, ReduceOperation
 
@@ -37,6 +41,44 @@ def linear(c: Call, x: Value, weight: Value, bias: Value | None = None) -> Value
 def matmul(c: Call, a: Value, b: Value) -> Value:
     """Convert products of matrices and vectors."""
     return product(c, c.cast(a, c.dtype), c.cast(b, c.dtype))
+
+
+@aten("_grouped_mm", "transformers.grouped_mm_fallback.default")
+def grouped_product(
+    c: Call, x: Value, weight: Value, ends: Value | None = None, bias: Value | None = None, out_dtype: Any = None
+) -> Value:
+    """Convert products of groups of rows with a matrix for each group; `ends` are the indices after each group.
+
+    Rows after the last group become 0, as transformers' fallback for experts returns them.
+    """
+    if ends is None or x.known.rank != 2 or weight.known.rank != 3 or bias is not None:
+        c.unsupported("only rows in groups with a matrix for each group are supported, without a bias")
+    rows, groups = c.size(x, 0), c.size(weight, 0)
+    if not rows or not groups:
+        return c.broadcast(c.scalar(0, c.dtype), [rows, c.size(weight, 2)])
+    places = c.constant(np.arange(rows)[:, None].astype(ends.known.dtype.numpy))
+    past = c.compare(ComparisonOperation.GREATER_OR_EQUAL, places, c.unsqueezed(ends, 0))
+    group = c.add(Reduce((1,), True, ReduceOperation.SUM), c.cast(past, DataType.INT64))
+    product_of = _by_gather if rows <= groups else _by_group
+    return c.cast(product_of(c, x, weight, group), c.dtype)
+
+
+def _by_gather(c: Call, x: Value, weight: Value, group: Value) -> Value:
+    """Multiply each row by a copy of the matrix of its group, where there are few rows."""
+    last = c.size(weight, 0) - 1
+    index = c.reshape(c.binary(BinaryOperation.MINIMUM, group, last), [-1])
+    result = c.squeezed(product(c, c.unsqueezed(x, 1), c.add(Gather(0), weight, index)), 1)
+    return c.where(c.compare(ComparisonOperation.LESS_OR_EQUAL, group, last), result, 0)
+
+
+def _by_group(c: Call, x: Value, weight: Value, group: Value) -> Value:
+    """Multiply all rows by the matrix of each group, and select the rows of the group."""
+    result: Operand = 0
+    for number in range(c.size(weight, 0)):
+        rows = product(c, x, c.gather(weight, number, 0))
+        result = c.where(c.compare(ComparisonOperation.EQUAL, group, number), rows, result)
+    assert isinstance(result, Value)
+    return result
 
 
 @aten("linalg_vecdot")

@@ -46,7 +46,8 @@ def aten(*overloads: str, open_sizes: bool = False, complex_numbers: bool = Fals
 
 
 _NAMESPACES: Final = (
-    "aten.", "quantized_decomposed.", "torchvision.", "higher_order.", "prims.", "operator.", "torch.", "math.",
+    "aten.", "quantized_decomposed.", "torchvision.", "transformers.", "higher_order.", "prims.", "operator.", "torch.",
+    "math.",
 )  # fmt: skip
 
 
