@@ -470,7 +470,7 @@ def reduce_kinds(layer, x):  # type: ignore[no-untyped-def]
         x.aminmax(dim=1), x.kthvalue(2, 1), x.mode(2).values, x.nansum(1), torch.var_mean(x, 1), x.count_nonzero(1),
         x.quantile(0.3, dim=1), x.nanmean(0), torch.linalg.norm(x, dim=(1, 2)), x.cummax(1), x.diff(dim=1), x.argmin(),
         torch.trapezoid(x, dim=1), x.std(keepdim=True), x.logsumexp((0, 1)), torch.linalg.vector_norm(x, 3, 2),
-        x.unique().sum(), x.sort(1, stable=True).indices, x.msort(), torch.cov(x[0]), torch.corrcoef(x[1]),
+        x.unique().sum(), x.sort(dim=1, stable=True).indices, x.msort(), torch.cov(x[0]), torch.corrcoef(x[1]),
     )  # fmt: skip
 
 
@@ -704,10 +704,3 @@ def dynamically_quantized() -> Program:
     """Return a program of eager quantization."""
     module = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(8, 6), nn.ReLU()), {nn.Linear}, torch.qint8)
     return Program(module.eval(), tuple(Call((images(s, (n, 8)),)) for s, n in ((1, 3), (2, 3), (3, 5))))  # type: ignore[arg-type]
-
-
-@program("scripted")
-def scripted() -> Program:
-    """Return a module of TorchScript."""
-    module = torch.jit.script(nn.Sequential(nn.Linear(8, 6), nn.ReLU()).eval())
-    return Program(module, tuple(Call((images(s, (n, 8)),)) for s, n in ((1, 3), (2, 3), (3, 5))))  # type: ignore[arg-type]
