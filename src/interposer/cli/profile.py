@@ -202,7 +202,7 @@ def _counters(session: Session) -> list[dict[str, Any]]:
     for capture in session.stream.captures:
         for counter, value in capture.values:
             totals.setdefault(counter, []).append(value)
-    known = {} if directory is None else {item.number: item for item in directory.counters()}
+    known = {} if directory is None else directory.by_number()
     result = []
     for counter in sorted({*known, *totals}):
         item, values = known.get(counter), totals.get(counter, [])

@@ -556,6 +556,8 @@ def test_a_counter_of_several_cores_and_a_set_are_described_as_arm_nn_does():
     [cycles, jobs] = directory.categories[1].counters
     assert (cycles.number, cycles.last, cycles.device, cycles.counter_set) == (5, 8, 1, 1)
     assert (jobs.number, jobs.last, jobs.device, jobs.counter_set) == (9, 9, 1, 0)
+    names = {number: item.name for number, item in directory.by_number().items() if number > 4}
+    assert names == {**{5 + core: f"cycles of core {core}" for core in range(4)}, 9: "jobs"}
 
 
 def messages(packets: list[Packet]) -> list[object]:

@@ -316,3 +316,10 @@ def test_a_trace_for_chrome_leaves_out_numbers_that_json_does_not_have(path):
     stream.add(Packet(Kind.COUNTER_CAPTURE, encode_capture(Capture(1, ((0, 1), (1, 2))))))
     events = json.loads(chrome_trace(stream.recording()), parse_constant=pytest.fail)["traceEvents"]
     assert [event["name"] for event in events if event["ph"] == "C"] == ["c1"]
+
+
+@pytest.mark.parametrize("path", ["", "@"])
+def test_a_socket_without_a_name_is_refused(path: str) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        Collector(path)
+    assert str(refused.value) == "the socket has no name; give a path, or a name after '@'"

@@ -127,3 +127,11 @@ def test_a_stream_that_does_not_begin_with_the_magic_number_is_refused():
 def test_a_packet_above_the_limit_is_refused():
     with pytest.raises(ParseError, match="a packet has 101 bytes; at most 100 are accepted"):
         list(PacketReader("<", limit=100).feed(struct.pack("<II", 0, 101)))
+
+
+def test_counters_of_many_cores_that_overlap_have_each_number_once():
+    """A damaged directory may claim that every counter has all numbers."""
+    counters = tuple(Counter(number, f"c{number}", "", last=0xFFFF) for number in range(5, 2005))
+    named = Directory((Category("all", counters),)).by_number()
+    assert list(named) == list(range(5, 0x10000))
+    assert (named[5].name, named[2004].name, named[2005].name) == ("c5", "c2004 of core 0", "c2004 of core 1")

@@ -94,6 +94,8 @@ class Collector:
         keep: bool = False,
     ) -> None:
         path = os.fspath(path)
+        if path in ("", "@"):
+            raise InvalidArgumentError("the socket has no name; give a path, or a name after '@'")
         self.path, self._orders, self._heard, self._keep = path, orders or Orders(), heard, keep
         self.sessions: list[Session] = []
         self._lock = threading.Lock()
@@ -181,7 +183,7 @@ class Collector:
 
     def _selection(self, session: Session) -> Selection:
         directory, requested = session.stream.directory, self._orders.counters
-        known = () if directory is None else tuple(item.number for item in directory.counters())
+        known = () if directory is None else tuple(directory.by_number())
         return Selection(self._orders.period, known if requested is None else requested)
 
     def wait(self, seconds: float | None = None, clients: int | None = None) -> bool:

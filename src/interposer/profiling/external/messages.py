@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from interposer.core.errors import ParseError
@@ -122,6 +122,17 @@ class Directory:
     def counters(self) -> list[Counter]:
         """Return the counters of all categories, by their numbers."""
         return sorted((item for each in self.categories for item in each.counters), key=lambda item: item.number)
+
+    def by_number(self) -> dict[int, Counter]:
+        """Return the counters by the numbers that captures have: one of several cores once for each core."""
+        counters, result = self.counters(), dict[int, Counter]()
+        ends = [*(item.number for item in counters[1:]), _MOST_RECORDS]
+        for item, end in zip(counters, ends, strict=False):
+            last = min(max(item.last, item.number), end - 1)
+            for number in range(item.number, last + 1):
+                name = f"{item.name} of core {number - item.number}" if last > item.number else item.name
+                result[number] = replace(item, number=number, last=number, name=name)
+        return result
 
 
 def swtrace(text: str, order: str = "<") -> bytes:

@@ -265,7 +265,7 @@ class Stream:
         return Recording(tuple(ordered), (), tuple(self._samples()), self.dropped, threads)
 
     def _samples(self) -> Iterator[Sample]:
-        known = {} if self.directory is None else {item.number: item for item in self.directory.counters()}
+        known = {} if self.directory is None else self.directory.by_number()
         counters: dict[int, Counter] = {}
         for capture in list(self.captures):
             for number, value in capture.values:
