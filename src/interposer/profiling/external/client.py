@@ -58,6 +58,8 @@ _MOST_RUNS: Final = 1 << 12
 """The most runs that wait for being sent; later ones are dropped and counted."""
 
 
+_MOST_SHOWN: Final = 10
+"""The most numbers of counters in a log message."""
 _STEPS: Final = (Category.KERNEL, Category.BACKEND, Category.COPY)
 """What backends report by themselves, outside of runs."""
 
@@ -359,7 +361,8 @@ class _Conversation:
         known = client.counting.known(requested.counters)
         unknown = sorted(set(requested.counters).difference(known))
         if unknown:
-            _log.warning("the collector of profiles selected counters that do not exist: %s", unknown)
+            shown = ", ".join(map(str, unknown[:_MOST_SHOWN])) + (", ..." if len(unknown) > _MOST_SHOWN else "")
+            _log.warning("the collector of profiles selected counters that do not exist: %s", shown)
         period = max(requested.period, LEAST_PERIOD) if requested.period and known else requested.period
         client._select(Selection(period, known))
         self._send(Kind.COUNTER_SELECTION, encode_selection(client._selection))
