@@ -176,6 +176,17 @@ def test_what_could_run_a_program_is_refused(
     assert message in str(caught.value)
 
 
+def test_metadata_that_is_no_text_is_ignored(content: bytes) -> None:
+    def change(document: Any) -> None:
+        for node in document["graph_module"]["graph"]["nodes"]:
+            node["metadata"] = {"stack_trace": 7, "nn_module_stack": [1]}
+
+    inputs = [np.ones((3, 4), np.float32), np.ones(1, np.float32)]
+    changed, kept = (ip.load(item).run(inputs) for item in (with_document(content, change), content))
+    for result, expected in zip(changed, kept, strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
 def test_guards_are_not_compiled(content: bytes) -> None:
     def change(document: Any) -> None:
         document["guards_code"] = ["__import__('os').abort()"]

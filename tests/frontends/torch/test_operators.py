@@ -114,6 +114,22 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: (x @ torch.linalg.inv(torch.eye(3) * 2), x * torch.erfinv(torch.tensor(0.3))),
         (floats(2, 3),),
     ),
+    "unique elements": (
+        lambda x: (torch.unique(x), *torch.unique(x, return_counts=True), *torch.unique(x, return_inverse=True)),
+        (torch.tensor([[2, 0, 2], [5, 0, 7]]),),
+    ),
+    "runs of equal elements": (
+        lambda x: (*torch.unique_consecutive(x, True, True), *torch.unique_consecutive(x, True, True, dim=1)),
+        (torch.tensor([[1, 1, 2], [2, 2, 7], [7, 7, 1]]),),
+    ),
+    "most frequent elements": (
+        lambda x: (*torch.mode(x), *torch.mode(x, 0, keepdim=True)),
+        (torch.tensor([[2.0, 0.0, 2.0], [5.0, 0.0, 7.0]]),),
+    ),
+    "medians without NaN": (
+        lambda x: (torch.nanmedian(x), *torch.nanmedian(x, 1), *torch.nanmedian(x, 0, keepdim=True)),
+        (torch.tensor([[2.0, torch.nan, 4.0], [torch.inf, torch.nan, 7.0]]),),
+    ),
     "orders": (lambda x: (x.sort(descending=True), x.topk(2), x.argmax(), x.max(1), x.median(0)), (floats(3, 4),)),
     "cumulative functions": (lambda x: (x.cumsum(0), x.cumprod(1), x.cummax(1), x.logcumsumexp(0)), (floats(3, 4),)),
     "empty tensors": (lambda x: (x.sum(1), torch.cat([x, x]), x @ x.mT), (torch.zeros(2, 0),)),
@@ -251,3 +267,23 @@ def test_tied_weights_are_one_constant() -> None:
 
     network = frontend.load(torch.export.export(Tied().eval(), (torch.tensor([1, 2]),)))
     assert sum(layer.kind == "Constant" for layer in network) == 1
+
+
+def test_integer_arithmetic_of_quantized_programs_is_that_of_pytorch() -> None:
+    from torch._higher_order_ops.out_dtype import out_dtype
+
+    aten, weight = torch.ops.aten, (integers(5, 3, 3, 3) * 9).to(torch.int16)
+
+    def module(x: Any) -> Any:
+        x = x.to(torch.int16) - 3
+        total = out_dtype(
+            aten.convolution.default, torch.int32, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1
+        )
+        scaled = out_dtype(aten.mul.Tensor, torch.int32, total, 0.0123)
+        return total, (scaled + 7).clamp(-128, 127).to(torch.int8)
+
+    x = (integers(2, 3, 6, 6) * 12).to(torch.int8)
+    program = exported(module, (x,))
+    for backends in BACKENDS:
+        for result, expected in zip(ip.load(program, backends)(x), module(x), strict=True):
+            assert torch.equal(result, expected)

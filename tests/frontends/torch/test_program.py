@@ -1,12 +1,13 @@
 """Exported programs of PyTorch as networks: signature, states, sizes and names."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.errors import InvalidArgumentError, UnboundInputError
+from interposer.errors import InvalidArgumentError, ParseError, UnboundInputError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -87,3 +88,38 @@ def test_a_template_asks_for_the_shapes_of_each_call(exported: Any) -> None:
 def test_something_else_than_a_program_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r"a torch.export.ExportedProgram is expected, not int"):
         frontend.load(3)
+
+
+class Shared(torch.nn.Module):  # type: ignore[misc,name-defined] # PyTorch may be absent
+    def __init__(self, a: Any, b: Any) -> None:
+        super().__init__()
+        self.register_buffer("a", a)
+        self.register_buffer("b", b)
+
+    def forward(self, x: Any) -> Any:
+        self.a.add_(x)
+        return self.b * 2
+
+
+def through_file(program: Any, folder: Path) -> Any:
+    torch.export.save(program, folder / "shared.pt2")
+    return ip.load(folder / "shared.pt2")
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+def test_two_names_of_one_buffer_are_one_state(tmp_path: Path) -> None:
+    x, memory = torch.arange(4.0), torch.zeros(4)
+    program = torch.export.export(Shared(memory, memory), (x,), strict=False)
+    for model in (ip.load(program), through_file(program, tmp_path)):
+        assert len(model.state) == 1
+        assert [model(x).tolist() for _ in range(2)] == [[0, 2, 4, 6], [0, 4, 8, 12]]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+def test_buffers_that_overlap_are_refused_if_one_of_them_changes(tmp_path: Path) -> None:
+    memory = torch.zeros(6)
+    program = torch.export.export(Shared(memory[:4], memory[2:]), (torch.arange(4.0),), strict=False)
+    for load in (ip.load, lambda item: through_file(item, tmp_path)):
+        with pytest.raises(ParseError) as caught:
+            load(program)
+        assert "the tensors 'a' and 'b' share memory, and the program changes one of them in place" in str(caught.value)

@@ -250,6 +250,17 @@ def test_arguments_that_share_memory_are_refused_if_one_of_them_changes() -> Non
     assert memory.tolist() == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("x", [torch.zeros(4, 1).expand(4, 3), torch.zeros(6).as_strided((4, 3), (1, 1))])
+def test_an_argument_whose_elements_share_memory_is_refused_if_it_changes(x: Any) -> None:
+    model = ip.load(torch.export.export(WritesToInput(), (torch.zeros(4, 3),)))
+    with pytest.raises(BindingError) as caught:
+        model(x)
+    assert str(caught.value) == (
+        "elements of the argument 'x' share memory, and the program changes it in place; "
+        "give a copy, such as x.clone(memory_format=torch.contiguous_format)"
+    )
+
+
 def test_arguments_that_are_read_by_strides_must_be_contiguous() -> None:
     module, other = twins(Strided())
     model = ip.load(torch.export.export(module, (torch.ones(4, 4),)))

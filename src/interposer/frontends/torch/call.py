@@ -55,6 +55,10 @@ class SubgraphImport(NetworkImport, ABC):
         """Convert a graph module in place, applied to operands, and return its results."""
 
     @abstractmethod
+    def applied(self, call: Call, operator: Any, operands: Sequence[Any], dtype: Any) -> Any:
+        """Convert an operator applied to operands, in place of a node of the same shape; `dtype` is PyTorch's type."""
+
+    @abstractmethod
     def region(self, module: Any, operands: Sequence[Any], infos: Sequence[TensorInfo]) -> Graph:
         """Return a graph module as a region, whose inputs have `infos`."""
 
@@ -303,6 +307,10 @@ class Call:
     def inlined(self, module: Any, operands: Sequence[Any]) -> list[Any]:
         """Return the results of a graph module on operands; its nodes are converted in place of this node."""
         return self.importer.inlined(module, operands)
+
+    def applied(self, operator: Any, operands: Sequence[Any], dtype: DataType) -> Any:
+        """Return the result of an operator on operands, which has the shape of this node's result and type `dtype`."""
+        return self.importer.applied(self, operator, operands, getattr(torch, str(dtype)))
 
     def region(self, module: Any, operands: Sequence[Any], infos: Sequence[TensorInfo]) -> Graph:
         """Return a graph module as a region whose inputs, one for each operand that is a value, have `infos`."""

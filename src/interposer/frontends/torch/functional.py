@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Final
 
 from interposer.core.errors import InterposerError, ParseError
+from interposer.frontends.torch.aliases import changed_alias, shared_memory, with_one_of_each
 from interposer.frontends.torch.examples import without_guesses
 from interposer.frontends.torch.graph import is_functional, is_missing, missing_operators, title_of
 from interposer.frontends.torch.package import torch
@@ -76,22 +77,57 @@ def composite_and_other() -> tuple[dict[Any, Any], dict[Any, Any]]:
 def functional(program: Any) -> FunctionalProgram:
     """Return an exported program without in-place operators, in which unknown operators are decomposed.
 
+    Equal views of the same memory become one tensor if the program changes it.
+
     Raises:
-        ParseError: PyTorch fails, as for a damaged program.
+        ParseError: PyTorch fails, as for a damaged program; or the program changes a tensor that shares memory with
+            another one, and they are not equal.
     """
-    if _is_ready(program.graph_module):
+    if _is_ready(program.graph_module) and changed_alias(program) is None:
         return FunctionalProgram.of(program)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rewritten = _rewritten(program.graph_module)
         if rewritten is not None:
             return FunctionalProgram.of(program, rewritten)
-        try:
-            return FunctionalProgram.of(_with_aliases(program).run_decompositions(decomposition_table()))
-        except InterposerError:
-            raise
-        except Exception as error:
-            raise ParseError(f"PyTorch cannot make the program functional: {error}") from error
+        return FunctionalProgram.of(_decomposed(_with_aliases(program)))
+
+
+def _decomposed(program: Any) -> Any:
+    """Return a program that PyTorch has decomposed, in which each state has memory of its own."""
+    result = _by_pytorch(program)
+    if result is not None and changed_alias(result) is None:
+        return result
+    single = with_one_of_each(program, _copied(program.graph_module))
+    result = _by_pytorch(single)
+    alias = shared_memory(single) if result is None else changed_alias(result)
+    if result is None or alias is not None:
+        raise ParseError(_shared(alias))
+    return result
+
+
+def _shared(names: tuple[str, str] | None) -> str:
+    which = "two tensors" if names is None else "the tensors {!r} and {!r}".format(*names)
+    return (
+        f"{which} share memory, and the program changes one of them in place; give the module a copy of one of them, "
+        "or keep one buffer and make the other one a view of it in forward"
+    )
+
+
+_ALIASES: Final = "expected compiled_fn to be GraphModule, got <class 'function'>"
+"""How PyTorch's error ends if a tensor that a program changes shares memory with another one."""
+
+
+def _by_pytorch(program: Any) -> Any:
+    """Return a program that PyTorch has decomposed; None if it cannot do so because tensors share memory."""
+    try:
+        return program.run_decompositions(decomposition_table())
+    except InterposerError:
+        raise
+    except Exception as error:
+        if str(error).endswith(_ALIASES):
+            return None
+        raise ParseError(f"PyTorch cannot make the program functional: {error}") from error
 
 
 def _is_ready(module: Any) -> bool:

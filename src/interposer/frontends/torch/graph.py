@@ -6,6 +6,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -393,6 +394,17 @@ class GraphImport(SubgraphImport):
         inner.define(operands)
         results = inner.run()
         return _checked(results)
+
+    def applied(self, call: Call, operator: Any, operands: Sequence[Any], dtype: Any) -> Any:
+        title = title_of(operator)
+        entry = find(title)
+        if entry is None:
+            raise UnsupportedFormError(f"{title} is not supported")
+        example = call.val
+        with example.fake_mode:
+            meta = {"val": torch.empty_like(example, dtype=dtype)}
+        node = SimpleNamespace(target=operator, args=operands, kwargs={}, meta=meta, name=call.node.name)
+        return self._result(node, Call(self, node, call.name, call.source), entry, lambda item: item)
 
     def region(self, module: Any, operands: Sequence[Any], infos: Sequence[TensorInfo]) -> Graph:
         network = Network(str(getattr(module, "_get_name", lambda: "region")()))

@@ -14,8 +14,10 @@ from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
 from interposer.ops.dynamic import DynamicBroadcastTo
 from interposer.ops.elementwise import BinaryOperation
+from interposer.ops.elementwise import ComparisonOperation as Differs
 from interposer.ops.embedding import OneHot
 from interposer.ops.gather import Gather, GatherNd
+from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.ops.reshape import Shape
 from interposer.ops.scatter import ScatterElements, ScatterFunction, ScatterNd
 from interposer.ops.selection import NonZero, Unique
@@ -389,17 +391,46 @@ def put(c: Call, x: Value, index: Value, source: Value, accumulate: bool = False
     return c.reshape(_scattered(c, flat, rows, c.reshape(source, [count]), accumulate), list(c.shape(x)))
 
 
-@aten("_unique2", "unique_dim", "unique_consecutive")
+@aten("_unique2", "unique_dim")
 def unique(c: Call, x: Value, *args: Any) -> list[Value]:
     """Convert unique: the sorted values, the place of each element among them, and their counts."""
-    name = str(c.node.target)
-    if "consecutive" in name:
-        c.unsupported("only unique of all elements is supported, not of consecutive ones")
-    axis = c.axis(args[0], x.known.rank) if "unique_dim" in name else None
+    axis = c.axis(args[0], x.known.rank) if "unique_dim" in str(c.node.target) else None
     if not x.known.rank:
         x = c.reshape(x, [1])
     values, _, inverse, counts = c.add_many(Unique(axis), x)
-    return [values, c.reshape(inverse, [int(size) for size in c.val[1].shape]) if axis is None else inverse, counts]
+    return [values, _requested(c, 1, inverse), _requested(c, 2, counts)]
+
+
+def _requested(c: Call, index: int, value: Value) -> Value:
+    """Return a result of unique in the recorded shape: it is empty if the caller has not requested it."""
+    sizes = [size for size in c.val[index].shape if isinstance(size, int)]
+    if len(sizes) != c.val[index].dim():
+        return value
+    return c.constant(np.zeros(sizes, np.int64)) if 0 in sizes else c.reshape(value, sizes)
+
+
+@aten("unique_consecutive")
+def unique_consecutive(
+    c: Call, x: Value, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> list[Value]:
+    """Convert unique_consecutive: the first of each run of equal elements or slices, and the lengths of runs."""
+    flat = c.reshape(x, [math.prod(c.shape(x))]) if dim is None else x
+    axis = 0 if dim is None else c.axis(dim, x.known.rank)
+    count = c.size(flat, axis)
+    if not count:
+        c.unsupported("unique_consecutive of an empty tensor is not supported")
+    differ = c.compare(Differs.NOT_EQUAL, c.cut(flat, axis, 1, count - 1), c.cut(flat, axis, 0, count - 1))
+    others = tuple(i for i in range(flat.known.rank) if i != axis)
+    changes = c.add(Reduce(others, False, ReduceOperation.ANY), differ) if others else differ
+    begins = c.joined([c.constant(np.ones(1, np.bool_)), changes], 0)
+    starts = c.cast(_true_places(c, begins)[0], DataType.INT64)
+    inverse = c.minus(c.add(CumSum(0), c.cast(begins, DataType.INT64)), 1)
+    ends = c.joined([c.cut(starts, 0, 1, -1), c.constant(np.array([count]))], 0)
+    results = [inverse if return_inverse else None, c.minus(ends, starts) if return_counts else None]
+    empty = c.constant(np.zeros(0, np.int64))
+    inverse, counts = (empty if item is None else item for item in results)
+    shaped = c.reshape(inverse, list(c.shape(x))) if return_inverse and dim is None else inverse
+    return [c.add(Gather(axis), flat, starts), shaped, counts]
 
 
 @aten("index_add")

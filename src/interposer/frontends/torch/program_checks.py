@@ -256,7 +256,7 @@ def _dictionaries(context: Any) -> Iterator[dict[str, Any]]:
 def _plain_metadata(metadata: Any) -> Any:
     if not isinstance(metadata, dict):
         return metadata
-    return {name: value for name, value in metadata.items() if name not in _DROPPED}
+    return {name: value for name, value in metadata.items() if name not in _DROPPED and isinstance(value, str)}
 
 
 _TEXTS: Final[dict[str, Callable[[str], None]]] = {

@@ -10,6 +10,7 @@ from interposer.core.types import Array, DataType, Quantization
 from interposer.core.types import integer_range as whole_range
 from interposer.frontends.torch.call import Call, Operand
 from interposer.frontends.torch.elementwise import limited
+from interposer.frontends.torch.package import torch
 from interposer.frontends.torch.registry import aten
 from interposer.frontends.torch.tensors import data_type
 from interposer.ir.graph import Value
@@ -179,3 +180,23 @@ def choose_parameters(c: Call, x: Value, low: int, high: int, eps: float, dtype:
     start = c.minus(float(low), c.unary(Unary.ROUND, c.over(lowest, scale)))
     zero = limited(c, start, float(low), float(high))
     return [c.reshape(c.cast(scale, DataType.FLOAT64), [1]), c.reshape(c.cast(zero, DataType.INT64), [1])]
+
+
+_PRODUCTS = ("linear", "convolution", "conv1d", "conv2d", "conv3d", "mm", "bmm", "addmm", "matmul")
+
+
+@aten("higher_order.out_dtype")
+def out_dtype(c: Call, operator: Any, dtype: Any, *operands: Any) -> Value:
+    """Convert out_dtype: an operator on operands that are cast to a common type, whose result is cast.
+
+    PyTorch sums products of integers exactly, which float64 does too.
+    """
+    kind = c.promoted(*(item for item in c.node.args[2:] if isinstance(item, torch.fx.Node | float)), _one_of(dtype))
+    name = str(operator).split(".")[1]
+    kind = DataType.FLOAT64 if kind.is_integer and name in _PRODUCTS else kind
+    casted = [c.cast(item, kind) if isinstance(item, Value) else item for item in operands]
+    return c.cast(c.applied(operator, casted, kind), c.dtype)
+
+
+def _one_of(dtype: Any) -> Any:
+    return torch.empty(1, dtype=dtype, device="meta")

@@ -244,10 +244,51 @@ def _median(c: Call, x: Value, axis: int, keepdim: bool) -> list[Value]:
 
 @aten("nanmedian.dim", "nanmedian")
 def nanmedian(c: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Any:
-    """Convert nanmedian of integers, which have no NaN."""
-    if x.known.dtype.is_float:
-        c.unsupported("the median of floats without NaN is not supported")
-    return median(c, x, dim, keepdim)
+    """Convert nanmedian: the median of the elements that are not NaN, or NaN if there are none."""
+    if not x.known.dtype.is_float:
+        return median(c, x, dim, keepdim)
+    if dim is None:
+        return _nanmedian(c, c.reshape(x, [math.prod(c.shape(x))]), 0, False)[0]
+    if not x.known.rank:
+        return [x, c.constant(np.zeros((), np.int64))]
+    return _nanmedian(c, x, c.axis(dim, x.known.rank), keepdim)
+
+
+def _nanmedian(c: Call, x: Value, axis: int, keepdim: bool) -> list[Value]:
+    """Return the medians along an axis and their indices; NaN elements are sorted to the end as infinities."""
+    if not c.size(x, axis):
+        c.unsupported("the median of an empty axis is not supported")
+    special = c.unary(Unary.IS_NAN, x)
+    ordered = _ordered(c, c.where(special, math.inf, x), None, axis, False)
+    count = c.add(Reduce((axis,), True, ReduceOperation.SUM), c.cast(c.negated(special), DataType.INT64))
+    middle = c.binary(BinaryOperation.MAXIMUM, c.binary(BinaryOperation.FLOOR_DIV, c.minus(count, 1), 2), 0)
+    values, places = (c.add(GatherElements(axis), part, middle) for part in ordered)
+    values = c.where(c.compare(ComparisonOperation.EQUAL, count, 0), math.nan, values)
+    return [values, places] if keepdim else [c.squeezed(part, axis) for part in (values, places)]
+
+
+@aten("mode")
+def mode(c: Call, x: Value, dim: int = -1, keepdim: bool = False) -> list[Value]:
+    """Convert mode: the most frequent element along an axis, of several ones the smallest, and its last index."""
+    if not x.known.rank:
+        return [x, c.constant(np.zeros((), np.int64))]
+    rank, axis = x.known.rank, c.axis(dim, x.known.rank)
+    count = c.size(x, axis)
+    if count**2 > _MOST_PAIRS:
+        c.unsupported(f"the mode of {count} elements is not supported, as each pair of them is compared")
+    ordered, indices = _ordered(c, x, None, axis, False)
+    rows = [c.swapped(part, axis, rank - 1) for part in (ordered, indices)]
+    equal = c.compare(ComparisonOperation.EQUAL, c.unsqueezed(rows[0], rank), c.unsqueezed(rows[0], rank - 1))
+    counts = c.add(Reduce((rank,), False, ReduceOperation.SUM), c.cast(equal, DataType.INT64))
+    best = c.add(ArgMinMax(ArgMinMaxFunction.MAX, rank - 1, True, DataType.INT64), counts)
+    frequency = c.add(Reduce((rank - 1,), True, ReduceOperation.MAX), counts)
+    last = c.minus(c.plus(best, frequency), 1)
+    parts = [c.add(GatherElements(rank - 1), part, place) for part, place in zip(rows, (best, last), strict=True)]
+    results = [c.swapped(part, axis, rank - 1) for part in parts]
+    return results if keepdim else [c.squeezed(part, axis) for part in results]
+
+
+_MOST_PAIRS: Final = 1 << 24
 
 
 # --- cumulative functions ---------------------------------------------------------------------------------------------

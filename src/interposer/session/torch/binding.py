@@ -36,6 +36,8 @@ class Binding:
                 result[argument.name] = _input(argument, value)
             if argument.name in self._program.strided_inputs:
                 _check_contiguous(argument.name, value)
+            if argument.name in self._program.mutated_inputs:
+                _check_elements(argument.name, value)
         for name in self._program.mutated_inputs:
             _check_apart(name, result)
         return result
@@ -75,6 +77,20 @@ def _check_contiguous(name: str, value: Any) -> None:
         )
 
 
+def _check_elements(name: str, value: Any) -> None:
+    """Raise `BindingError` if elements of a tensor that the program changes share memory, as after `expand`."""
+    if not isinstance(value, torch.Tensor) or value.is_contiguous():
+        return
+    reach = 1
+    for step, size in sorted(zip(value.stride(), value.shape, strict=True)):
+        if size > 1 and step < reach:
+            raise BindingError(
+                f"elements of the argument {name!r} share memory, and the program changes it in place; "
+                "give a copy, such as x.clone(memory_format=torch.contiguous_format)"
+            )
+        reach += step * (size - 1)
+
+
 def _check_apart(name: str, inputs: Mapping[str, Any]) -> None:
     """Raise `BindingError` if the input `name`, which the program changes, shares memory with another input."""
     for other, value in inputs.items():
@@ -110,7 +126,7 @@ def _check_baked(known: Any, value: Any) -> None:
 
 def _overwrite(name: str, target: Any, value: Any) -> None:
     if isinstance(target, torch.Tensor):
-        with torch.no_grad():
+        with torch.inference_mode(target.is_inference()), torch.no_grad():
             target.copy_(tensor_of(value, is_complex=target.dtype.is_complex))
     elif isinstance(target, np.ndarray) and target.flags.writeable:
         np.copyto(target, value)
