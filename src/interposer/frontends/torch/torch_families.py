@@ -16,6 +16,7 @@ from interposer.frontends.torch import (  # noqa: F401
     quantization,
     recurrent,
     reduction,
+    regions,
     resize,
     shaping,
     spectral,
