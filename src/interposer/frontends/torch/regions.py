@@ -19,7 +19,7 @@ _ALL: Final = (1 << 31) - 1
 
 @aten("torchvision.nms.default")
 def nms(c: Call, boxes: Value, scores: Value, threshold: float) -> Value:
-    """Convert nms: the indices of the boxes that are kept, those with the highest scores first."""
+    """Convert nms: the indices of the selected boxes, with descending scores."""
     op = NonMaxSuppression(max_output_boxes_per_class=_ALL, iou_threshold=threshold)
     rows = c.add(op, c.unsqueezed(boxes, 0), c.unsqueezed(scores, 0, 1))
     return c.gather(rows, 2, 1)
