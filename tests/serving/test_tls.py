@@ -74,6 +74,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
         result.sign(name)
     result.sign("expired", "-days", "-1")
     result.openssl("rsa", "-aes128", "-passout", "pass:secret", "-in", "server.key", "-out", "encrypted.key")
+    for name, kind, option in (("short", "rsa", "rsa_keygen_bits:1024"), ("rare", "ec", "ec_paramgen_curve:secp224r1")):
+        result.openssl(
+            "req", "-x509", "-newkey", kind, "-pkeyopt", option, "-nodes", "-keyout", f"{name}.key",
+            "-out", f"{name}.pem", "-days", "9", "-subj", f"/CN={name}",
+        )  # fmt: skip
     (result.folder / "text.pem").write_text("no certificate\n")
     return result
 
@@ -190,6 +195,9 @@ def test_a_client_that_does_not_finish_its_handshake_does_no_harm(server, files)
         ("server.pem", "text.pem", None, "{folder}/text.pem has no private key in the format PEM"),
         ("server.pem", "client.key", None,
          "the private key {folder}/client.key does not belong to the certificate {folder}/server.pem"),
+        ("server.pem", "rare.key", None,
+         "the private key {folder}/rare.key does not belong to the certificate {folder}/server.pem"),
+        ("short.pem", "short.key", None, "OpenSSL refuses the certificate {folder}/short.pem: ee key too small"),
         ("server.pem", "encrypted.key", None,
          "the private key {folder}/encrypted.key is encrypted; the server needs one without a password"),
         ("server.pem", "server.key", "text.pem", "{folder}/text.pem has no certificate in the format PEM"),
@@ -219,3 +227,9 @@ def test_a_certificate_that_has_expired_causes_a_warning(files, caplog):
     assert caplog.messages == [
         f"clients will refuse the certificate {files.path('expired.pem')}: certificate has expired"
     ]
+
+
+def test_a_key_of_a_kind_that_clients_do_not_support_causes_a_warning(files, caplog):
+    with caplog.at_level(logging.WARNING, logger="interposer.serving"):
+        Listen(**listen(files, "rare")).check_tls()
+    assert caplog.messages == [f"clients will refuse the certificate {files.path('rare.pem')}: no shared cipher"]

@@ -22,7 +22,8 @@ def check_tls(certificate: str, key: str, client_ca: str | None) -> None:
         client_ca: a file with the authorities of clients; None if clients need no certificate.
 
     Raises:
-        ConfigError: a file cannot be read, has another content, or the key belongs to another certificate.
+        ConfigError: a file cannot be read, has another content, the key belongs to another certificate, or OpenSSL
+            refuses the certificate, such as one with a short key.
     """
     for path in filter(None, (certificate, client_ca)):
         _check_certificates(path)
@@ -55,11 +56,17 @@ def _load_key(context: ssl.SSLContext, certificate: str, key: str) -> None:
     except ssl.SSLError as error:
         if is_encrypted:
             raise ConfigError(f"the private key {key} is encrypted; the server needs one without a password") from None
-        if "MISMATCH" in (error.reason or ""):
+        if "MISMATCH" in (error.reason or "") or error.reason == "NO_CERTIFICATE_ASSIGNED":  # the latter: of its kind
             raise ConfigError(f"the private key {key} does not belong to the certificate {certificate}") from None
+        if error.library == "SSL" and error.reason:
+            raise ConfigError(f"OpenSSL refuses the certificate {certificate}: {_words_of(error)}") from None
         raise ConfigError(f"{key} has no private key in the format PEM") from None
     except OSError as error:
         raise ConfigError(f"{key} cannot be read: {error.strerror}") from None
+
+
+def _words_of(error: ssl.SSLError) -> str:
+    return (error.reason or "the handshake fails").replace("_", " ").lower()
 
 
 def _problem_of_clients(context: ssl.SSLContext, certificate: str) -> str:
@@ -80,4 +87,6 @@ def _problem_of_clients(context: ssl.SSLContext, certificate: str) -> str:
             continue
         except ssl.SSLCertVerificationError as error:
             return error.verify_message
+        except ssl.SSLError as error:  # such as a kind of key that no client supports
+            return _words_of(error)
     return ""
