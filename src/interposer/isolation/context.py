@@ -33,8 +33,6 @@ class RemoteContext(BackendContext):
         self._reported = {"do": "context", "context": self.number, "options": dict(options)}
         self._loaded: dict[int, None] = {}
         self._life: Life | None = None
-        self._enabled = False, False
-        self._selected: tuple[int, tuple[int, ...]] = 0, ()
         supervisor.call(self.ensure)
         if self.made:
             supervisor.first.add(self)
