@@ -228,6 +228,7 @@ class BackendProfiling:
         self._sites: dict[tuple[object, ...], Site] = {}
         self._status: Mapping[int, int] = {}
         self.is_timeline_enabled = False
+        self.is_measuring = False  # True once `enable_profiling` and what follows it have been called
 
     @property
     def is_profiling_enabled(self) -> bool:

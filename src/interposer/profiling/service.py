@@ -164,7 +164,8 @@ class ProfilingService:
         own, requested = self.own_counters(backend), self._requested
         if self._recorders:
             return _Orders(True, True, CAPTURE_PERIOD if own else 0, tuple(own))
-        chosen = tuple(number for number in own if number in requested.counters)
+        selected = frozenset(requested.counters)
+        chosen = tuple(number for number in own if number in selected)
         return _Orders(requested.profiling, requested.timeline, requested.period if chosen else 0, chosen)
 
     def _apply(self, backend: str, selects: bool = False) -> str | None:
@@ -186,6 +187,7 @@ class ProfilingService:
             _reports_timeline(backend, context, False)
         if before.profiling and not now.profiling:
             _called(backend, "enable_profiling", lambda: context.enable_profiling(False))
+        profiling.is_measuring = now.profiling
         return error
 
     # --- captures -----------------------------------------------------------------------------------------------------

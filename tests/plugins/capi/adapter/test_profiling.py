@@ -143,6 +143,19 @@ def test_a_plug_in_gets_the_selection_of_counters_and_may_refuse_it(model):
     profiling.enable(False, False)
 
 
+@pytest.mark.parametrize("selected", [(), (5,)], ids=["no counters", "one counter"])
+def test_a_profile_has_no_intervals_that_were_measured_for_a_collector_before_it_began(selected, model):
+    profiling = model.runtime.profiling
+    profiling.enable(True, False)
+    profiling.select(30_000, selected)
+    model.run([X])
+    with ip.profile() as profile:
+        model.run([X])
+    profiling.enable(False, False)
+    names = [item.site.name for item in profile.recording.intervals if item.site.category is Category.KERNEL]
+    assert sorted(names) == ["add", "add on the device"]
+
+
 @pytest.mark.parametrize("older", ["short", "null"])
 def test_a_plug_in_without_a_function_for_selections_is_read_as_a_whole(older, backend, runtime_with):
     """One built with an older header has a shorter table."""

@@ -80,7 +80,6 @@ class DynamicProfilingContext(BackendProfilingContext):
         self._room: Any = (abi.Interval * _ROOM)()
         self._sites: dict[int, Site] = {}
         self._backwards: list[str] = []
-        self._has_counted = False
         self.lost = 0
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -113,12 +112,11 @@ class DynamicProfilingContext(BackendProfilingContext):
     def enable_profiling(self, enable: bool) -> bool:
         """Let the plug-in begin or end to measure."""
         self._call("enable", int(enable))
-        self._has_counted = False
         return True
 
     def enable_timeline_reporting(self, enable: bool) -> bool:
         """Drop the intervals that were measured for no timeline, as the plug-in measures them with its counters."""
-        if enable and self._has_counted:
+        if enable and self._profiling.is_measuring:
             self._collect(lambda count: None)
         return True
 
@@ -129,7 +127,8 @@ class DynamicProfilingContext(BackendProfilingContext):
         """
         if "select_counters" not in self._functions:
             return None
-        indices = [self._numbers.index(number) for number in counter_ids if number in self._numbers]
+        selected = frozenset(counter_ids)
+        indices = [index for index, number in enumerate(self._numbers) if number in selected]
         array = (ctypes.c_uint64 * len(indices))(*indices)
         try:
             self._call("select_counters", capture_period if indices else 0, len(indices), ctypes.addressof(array))
@@ -139,7 +138,6 @@ class DynamicProfilingContext(BackendProfilingContext):
 
     def report_counter_values(self) -> Iterable[CounterTimestamp]:
         """Return the present values of the active counters of the plug-in."""
-        self._has_counted = True
         if not self._numbers:
             return []
         values = (ctypes.c_double * len(self._numbers))()
