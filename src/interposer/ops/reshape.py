@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -56,12 +56,14 @@ class Reshape(Op):
 
     def _fits(self, shape: TensorShape) -> bool:
         expected = self._requested(shape)
-        rest = math.prod(dim for dim in expected if dim != -1)
         if -1 not in expected:
-            return not differ(shape.num_elements, rest)
-        if rest == 0:
-            return False
-        return bool(shape.num_elements % rest == 0)
+            return not differ(shape.num_elements, math.prod(expected))
+        rest = math.prod(dim for dim in self._not_copied(expected) if dim != -1)
+        return rest != 0 and bool(TensorShape(self._not_copied(shape)).num_elements % rest == 0)
+
+    def _not_copied(self, sizes: Sequence[int]) -> list[int]:
+        """Return the sizes along the axes that are not copied, which determine -1 even if a copied one is 0."""
+        return [dim for i, dim in enumerate(sizes) if not (self.copy_zeros and self.target_shape[i : i + 1] == (0,))]
 
     def _requested(self, shape: TensorShape) -> tuple[int, ...]:
         if not self.copy_zeros:
@@ -70,7 +72,8 @@ class Reshape(Op):
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         expected = self._requested(input.shape)
-        filled = [_left_over(input.shape, expected) if _is_rest(dim) else dim for dim in expected]
+        parts = self._not_copied(input.shape), self._not_copied(expected)
+        filled = [_left_over(*parts) if _is_rest(dim) else dim for dim in expected]
         shape = TensorShape(filled)
         q = input.quantization
         if q is not None and q.axis is not None and not _axis_stays(input.shape, shape, q.axis):
@@ -82,7 +85,7 @@ def _is_rest(dim: int) -> bool:
     return dim == -1 and not isinstance(dim, Dim)
 
 
-def _left_over(shape: TensorShape, expected: tuple[int, ...]) -> int:
+def _left_over(shape: Sequence[int], expected: Sequence[int]) -> int:
     """Return the dimension that -1 stands for if a tensor of this shape is reshaped to the `expected` dimensions.
 
     Equal dimensions on both sides cancel out, even unknown ones. The result is an unknown dimension if it depends on

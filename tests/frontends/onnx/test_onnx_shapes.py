@@ -212,3 +212,19 @@ def test_squeezing_an_axis_whose_size_is_not_one_is_an_error():
     masks = {f"m{axis}": np.ones(9, np.float32) for axis in range(3)}
     with pytest.raises(InterposerError, match=r"an input of shape \[9, 9, 9\] cannot be reshaped to \(0, 1, 0\)"):
         value.run(masks)
+
+
+@pytest.mark.parametrize(
+    ("node", "constants", "before", "after"),
+    [
+        (helper.make_node("Flatten", ["x"], ["y"], axis=1), [], (0, 3, 4), (0, 12)),
+        (helper.make_node("Squeeze", ["x", "axes"], ["y"]), [1], (0, 1, 3), (0, 3)),
+    ],
+    ids=["flatten", "squeeze"],
+)
+def test_an_empty_batch_without_a_name_keeps_its_other_dimensions(node, constants, before, after):
+    axes = [onnx.numpy_helper.from_array(np.array(constants), "axes")] if constants else []
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [None, None, None])
+    graph = helper.make_graph([node], "g", [x], [helper.make_empty_tensor_value_info("y")], axes)
+    model = ip.load(helper.make_model(graph).SerializeToString())
+    assert model.run({"x": np.zeros(before, np.float32)})[0].shape == after
