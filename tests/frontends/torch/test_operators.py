@@ -118,6 +118,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: (torch.unique(x), *torch.unique(x, return_counts=True), *torch.unique(x, return_inverse=True)),
         (torch.tensor([[2, 0, 2], [5, 0, 7]]),),
     ),
+    "places of elements": (lambda x: (torch.argwhere(x), *torch.nonzero(x > 3, as_tuple=True)), (integers(3, 4),)),
     "runs of equal elements": (
         lambda x: (*torch.unique_consecutive(x, True, True), *torch.unique_consecutive(x, True, True, dim=1)),
         (torch.tensor([[1, 1, 2], [2, 2, 7], [7, 7, 1]]),),

@@ -18,7 +18,7 @@ from interposer.core.errors import InterposerError, ParseError
 from interposer.frontends.torch.aliases import changed_alias, shared_memory, with_one_of_each
 from interposer.frontends.torch.examples import without_guesses
 from interposer.frontends.torch.graph import is_functional, is_missing, missing_operators, title_of
-from interposer.frontends.torch.package import torch
+from interposer.frontends.torch.package import pytree, torch
 from interposer.frontends.torch.registry import names
 
 __all__ = ["FunctionalProgram", "composite_and_other", "decomposition_table", "functional"]
@@ -350,8 +350,8 @@ def _traced(node: Any) -> Any:
 
     inputs = node.all_input_nodes
     examples = [item.meta["val"] for item in inputs]
-    if any(map(_is_open, examples)):
-        raise ParseError("sizes are symbolic")
+    if any(map(_is_open, examples + pytree.tree_leaves(node.meta["val"]))):
+        raise ParseError("sizes are symbolic")  # of sizes from data, PyTorch would keep symbols that nothing uses
 
     def call(*values: Any) -> Any:
         places = dict(zip(inputs, values, strict=True))
