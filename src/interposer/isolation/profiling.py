@@ -40,8 +40,8 @@ from interposer.profiling.recorder import (
 __all__ = ["Mark", "Reported", "Stream", "counter_of", "mark"]
 
 _log: Final = logging.getLogger("interposer.profiling")
-_PATIENCE: Final = 1.0
-"""Seconds to wait for the next message of the child before profiling goes on without it."""
+_PATIENCE: Final = 4.0
+"""Seconds without a byte from the child, which may wait for a processor, before profiling goes on without it."""
 _LONGEST: Final = 20.0
 """Seconds to wait for the answer of a child that goes on sending."""
 _NO_NATIVE_ID: Final = 1 << 22

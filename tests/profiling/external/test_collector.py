@@ -289,6 +289,15 @@ def test_a_collector_works_in_a_process_with_more_than_a_thousand_open_files(pat
         test_a_collector_gets_counters_and_the_timeline_that_it_asks_for(path)
 
 
+def test_a_program_that_goes_before_it_is_answered_has_sent_a_whole_stream(path, stream):
+    with Collector(path, Orders(10_000, timeline=True)) as collector:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(socket_address(path))
+            client.sendall(stream)
+        assert collector.wait(10, clients=1)
+    assert [(session.error, session.size) for session in collector.sessions] == [("", len(stream))]
+
+
 def test_a_collector_keeps_the_bytes_of_programs_up_to_a_limit(path, stream, monkeypatch):
     monkeypatch.setattr("interposer.profiling.external.collector._MOST_STORED", 1000)
     with Collector(path, keep=True) as collector:

@@ -145,7 +145,7 @@ class Collector:
             with connection:
                 connection.settimeout(_TO_SEND)
                 while not self._closing.is_set():
-                    data = connection.recv(_CHUNK) if ready(connection, _PATIENCE) else None
+                    data = _received(connection) if ready(connection, _PATIENCE) else None
                     if data == b"":
                         break
                     self._take(session, reader, connection, data or b"")
@@ -172,14 +172,14 @@ class Collector:
     def _answer(self, session: Session, packet: Packet, connection: socket.socket, order: str) -> None:
         """Accept a client after its metadata, and ask for counters once their directory has come."""
         if packet.kind is Kind.STREAM_METADATA:
-            connection.sendall(Packet(Kind.CONNECTION_ACKNOWLEDGED, b"").encode(order))
+            _send(connection, Packet(Kind.CONNECTION_ACKNOWLEDGED, b""), order)
         elif packet.kind is Kind.COUNTER_DIRECTORY:
             selection, is_first = self._selection(session), session.stream.packets[packet.kind.name] == 1
             if is_first or selection != session.requested:  # a backend has registered its counters later
                 session.requested = selection
-                connection.sendall(Packet(Kind.COUNTER_SELECTION, encode_selection(selection, order)).encode(order))
+                _send(connection, Packet(Kind.COUNTER_SELECTION, encode_selection(selection, order)), order)
             if self._orders.timeline and is_first:
-                connection.sendall(Packet(Kind.ACTIVATE_TIMELINE, b"").encode(order))
+                _send(connection, Packet(Kind.ACTIVATE_TIMELINE, b""), order)
 
     def _selection(self, session: Session) -> Selection:
         directory, requested = session.stream.directory, self._orders.counters
@@ -214,6 +214,20 @@ class Collector:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _send(connection: socket.socket, packet: Packet, order: str) -> None:
+    """Send a packet, unless the client has gone: what it sent before is read all the same."""
+    with suppress(BrokenPipeError, ConnectionResetError):
+        connection.sendall(packet.encode(order))
+
+
+def _received(connection: socket.socket) -> bytes:
+    """Return the next bytes, or none at the end; a client that goes before it reads our packets ends its stream too."""
+    try:
+        return connection.recv(_CHUNK)
+    except ConnectionResetError:
+        return b""
 
 
 def _decoded(session: Session, reader: PacketReader, packet: Packet, room: Room | None = None) -> Any:
