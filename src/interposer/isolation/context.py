@@ -143,7 +143,10 @@ class RemoteProfilingContext(BackendProfilingContext):
         return max([current_max_counter_id, *self._events.counters])
 
     def activate_counters(self, capture_period: int, counter_ids: Sequence[int]) -> str | None:
-        """Choose the counters that the context in the child captures."""
+        """Choose the counters that the context in the child captures, and take the last values of those before."""
+        if self._selected[1]:
+            self.supervisor.stream.flush()
+            self._profiling.report_counters(self.report_counter_values())
         self._selected = capture_period, tuple(counter_ids)
         return self.supervisor.stream.select(self._events.number, *self._selected)
 
