@@ -18,6 +18,7 @@ _LETTERS: Final = {2: "yx", 3: "zyx"}
 _BEFORE: Final = {2: ("top", "left"), 3: ("front", "top", "left")}
 _AFTER: Final = {2: ("bottom", "right"), 3: ("back", "bottom", "right")}
 _SIZES: Final = {2: ("height", "width"), 3: ("depth", "height", "width")}
+_MOST_WINDOWS: Final = 1 << 16
 
 
 class Windows(NamedTuple):
@@ -113,8 +114,15 @@ def _misses(window: Window, size: int) -> bool:
         return window.dilation > 1 and window.pad_before + window.pad_after > 0
     if min(window.size, window.stride, window.dilation) < 1:
         return False
-    starts = np.arange(max(0, window.places_rounded_up(size))) * window.stride - window.pad_before
-    skipped = -(np.minimum(starts, 0) // window.dilation)
+    places = window.places_rounded_up(size)
+    if places < 1 or (places - 1) * window.stride - window.pad_before >= size:
+        return places > 0
+    early = min(places, -(-window.pad_before // window.stride))  # windows that begin before the image
+    some = min(early, window.dilation)  # where the others have their first element in the image recurs among these
+    if some > _MOST_WINDOWS:
+        return True
+    starts = np.arange(some) * window.stride - window.pad_before
+    skipped = -(starts // window.dilation)
     return bool(((skipped >= window.size) | (starts + skipped * window.dilation >= size)).any())
 
 
