@@ -97,8 +97,9 @@ class Stream:
         self._contexts: weakref.WeakValueDictionary[int, Reported] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
         self._enabled: set[int] = set()
-        self._recorders = asking_recorders()
+        self._recorders = 0
         when_changed(self._changed)
+        self._recorders = asking_recorders()
 
     @property
     def is_wanted(self) -> bool:

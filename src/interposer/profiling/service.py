@@ -63,8 +63,8 @@ class ProfilingService:
         self._next_capture = 0.0
         self._over: threading.Event | None = None
         if not is_driven:
-            self._recorders = asking_recorders()
             when_changed(self._changed)
+            self._recorders = asking_recorders()
 
     # --- the backends -------------------------------------------------------------------------------------------------
 
