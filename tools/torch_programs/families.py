@@ -20,13 +20,12 @@ _EXPERTS = _GROUPED | {
     "moe_intermediate_size": 16,
     "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "decoder_sparse_step": 1,
 }  # fmt: skip
-_LATENT = _EXPERTS | {
-    "kv_lora_rank": 8,
-    "q_lora_rank": 8,
-    "qk_rope_head_dim": 4,
-    "qk_nope_head_dim": 4,
-    "v_head_dim": 8,
-}
+_LATENT = _TEXT | {
+    "num_key_value_heads": 4, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+    "n_group": 2,
+    "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1, "kv_lora_rank": 8, "q_lora_rank": 8,
+    "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8, "head_dim": 4,
+}  # fmt: skip
 _PAIR = {
     "vocab_size": 99, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 64,
@@ -209,7 +208,6 @@ def _resnet() -> Any:
 for _name, _kind in (
     ("detr", "DetrForObjectDetection"), ("conditional_detr", "ConditionalDetrForObjectDetection"),
     ("table_transformer", "TableTransformerForObjectDetection"),
-    ("deformable_detr", "DeformableDetrForObjectDetection"),
 ):  # fmt: skip
 
     def _detector(kind: str = _kind) -> Program:
@@ -277,18 +275,6 @@ def sam() -> Program:
     def call(seed: int, batch: int) -> Call:
         points = images(seed + 9, (batch, 1, 2, 2)).abs() * 20
         return Call((), {"pixel_values": images(seed, (batch, 3, 64, 64)), "input_points": points})
-
-    return built(model, lambda seed: call(seed, 2), lambda seed: call(seed, 3))
-
-
-@program("vilt")
-def vilt() -> Program:
-    """Return the program of ViLT with text and images."""
-    model = _model("ViltModel", _TEXT | _VIT | {"max_image_length": -1})
-
-    def call(seed: int, batch: int) -> Call:
-        values = {"input_ids": ids(seed, (batch, 7)), "pixel_values": images(seed, (batch, 3, 32, 32))}
-        return Call((), values | {"pixel_mask": torch.ones(batch, 32, 32, dtype=torch.int64)})
 
     return built(model, lambda seed: call(seed, 2), lambda seed: call(seed, 3))
 

@@ -12,6 +12,8 @@ _VIT = {
     "patch_size": 8,
 }  # fmt: skip
 _STAGES = {"depths": [1, 1, 1, 1], "hidden_sizes": [8, 16, 24, 32]}
+_THREE = {"embed_dim": [8, 16, 32], "depth": [1, 1, 1]}
+_FOUR = {"hidden_sizes": [8, 16, 32, 48], "depths": [1, 1, 1, 1]}
 _SWIN = {"image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4}
 _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "vit": ("ViT", _VIT),
@@ -32,17 +34,23 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         {"image_size": 64, "hidden_sizes": [16, 24, 32], "neck_hidden_sizes": [8, 8, 16, 16, 24, 24, 32],
          "num_attention_heads": 4},
     ),
-    "efficientnet": ("EfficientNet", {"image_size": 64, "width_coefficient": 0.25, "depth_coefficient": 0.3}),
+    "efficientnet": (
+        "EfficientNet",
+        {"image_size": 64, "width_coefficient": 0.25, "depth_coefficient": 0.3, "hidden_dim": 320},
+    ),
     "poolformer": ("PoolFormer", _STAGES),
     "levit": (
         "Levit",
         {"image_size": 64, "hidden_sizes": [16, 32, 48], "num_attention_heads": [2, 4, 6], "depths": [1, 1, 1],
          "key_dim": [8, 8, 8]},
     ),
-    "pvt": ("Pvt", {"image_size": 64, "hidden_sizes": [8, 16, 32, 48], "depths": [1, 1, 1, 1]}),
+    "pvt": (
+        "Pvt",
+        _FOUR | {"image_size": 64, "num_attention_heads": [1, 2, 4, 8]},
+    ),
     "segformer": ("Segformer", {"hidden_sizes": [8, 16, 32, 48], "depths": [1, 1, 1, 1]}),
     "focalnet": ("FocalNet", {"image_size": 32, "embed_dim": 16, "depths": [1, 1]}),
-    "cvt": ("Cvt", {"embed_dim": [8, 16, 32], "depth": [1, 1, 1], "num_heads": [1, 2, 4]}),
+    "cvt": ("Cvt", _THREE | {"num_heads": [1, 2, 4], "drop_path_rate": [0.0, 0.0, 0.0]}),
     "van": ("Dinat", {"embed_dim": 16}),
     "bit": ("Bit", {"embedding_size": 8, "hidden_sizes": [32, 32], "depths": [1, 1], "num_groups": 4}),
 }  # fmt: skip

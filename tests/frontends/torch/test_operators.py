@@ -97,6 +97,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda i, w: (i.bincount(), i.bincount(w), i.bincount(minlength=20), i[:0].bincount(minlength=3)),
         (integers(20) % 9, floats(20)),
     ),
+    "truth of all elements": (
+        lambda x: (torch.ops.aten._is_all_true(x > -9), torch.ops.aten._is_any_true(x > 9), (x > 0).all(), x.any(0)),
+        (floats(3, 4),),
+    ),
     "triangles": (lambda x: (x * torch.tril_indices(2, 3, 0).sum(), torch.triu_indices(3, 4, -1)), (floats(3),)),
     "products of groups of rows": (
         lambda x, w: F.grouped_mm(x.bfloat16(), w.bfloat16(), offs=torch.tensor([2, 2, 7], dtype=torch.int32)).float(),

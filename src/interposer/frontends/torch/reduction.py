@@ -65,10 +65,10 @@ def extreme(c: Call, x: Value, dims: Dims = None, keepdim: bool = False) -> Valu
     return reduced(c, operation, x, dims, keepdim)
 
 
-@aten("any", "any.dim", "any.dims", "all", "all.dim", "all.dims")
+@aten("any", "any.dim", "any.dims", "all", "all.dim", "all.dims", "_is_all_true", "_is_any_true")
 def logical(c: Call, x: Value, dims: Dims = None, keepdim: bool = False) -> Value:
     """Convert any and all; numbers are True unless they are 0."""
-    operation = ReduceOperation.ANY if "aten.any" in str(c.node.target) else ReduceOperation.ALL
+    operation = ReduceOperation.ANY if "any" in str(c.node.target) else ReduceOperation.ALL
     truth = c.cast(x, DataType.BOOL)
     if dims == []:
         return c.cast(truth, c.dtype)
