@@ -204,6 +204,19 @@ def test_a_change_of_what_dropout_returns_is_one_of_its_operand() -> None:
         torch.testing.assert_close(result, expected)
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_modules_are_compiled_in_both_modes_without_gradients(mode: Any) -> None:
+    class Masked(torch.nn.Module):
+        def forward(self, x: Any, kinds: Any) -> Any:
+            same = kinds[:, :, None] == kinds[:, None, :]
+            return torch.where(same, x @ x.mT, 0) + kinds[..., None] * 0.5
+
+    module, other = twins(Masked())
+    with mode():
+        check_both(compiled(module), other, torch.randn(2, 3, 4), torch.tensor([[1, 1, 2], [0, 3, 3]]))
+    assert fallbacks() == ()
+
+
 def test_random_numbers_are_those_of_pytorch() -> None:
     module = torch.nn.Dropout(0.5)
     function = compiled(module)

@@ -338,9 +338,8 @@ def _common(items: Sequence[Any]) -> Any:
     numbers = [item for item in items if not isinstance(item, torch.Tensor)]
     result: Any = None
     for item in sorted(tensors, key=lambda tensor: tensor.dim() == 0):
-        result = (
-            item if result is None else _probe(torch.result_type(result, _probe(item.dtype, item.dim())), result.dim())
-        )
+        probe = _probe(item.dtype, item.dim())  # an example itself cannot be combined with other tensors
+        result = probe if result is None else _probe(torch.result_type(result, probe), result.dim())
     for number in numbers:
         result = number if result is None else _probe(torch.result_type(result, number), _rank(result))
     return torch.result_type(result, result)
