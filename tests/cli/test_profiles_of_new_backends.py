@@ -16,7 +16,7 @@ import interposer as ip
 from interposer.cli.main import main
 from interposer.profiling import Category, CounterClass, ExternalProfilingOptions, OpenTelemetry, Profile
 from interposer.profiling.comparison import compare_counters, compare_profiles
-from interposer.profiling.external.collector import Collector, Orders
+from interposer.profiling.external.collector import Collector, Orders, Session
 from tests.native import Natives, install_plugin
 
 RUNS = 5
@@ -82,6 +82,12 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def selected(session: Session) -> int:
+    """The number of counters that the program has said to send."""
+    selection = session.stream.selection
+    return 0 if selection is None else len(selection.counters)
 
 
 def recorded(model: ip.Model) -> Profile:
@@ -183,7 +189,7 @@ def test_a_collector_gets_the_counters_and_the_steps(
     with Collector(path, Orders(10_000), keep=True) as collector:
         options = ExternalProfilingOptions(True, timeline_enabled=True, socket=path)
         model = opened(profiling=options)
-        until(lambda: len(collector.sessions[0].stream.selection.counters) == 7)
+        until(lambda: [selected(session) for session in collector.sessions] == [7])
         for _ in range(RUNS):
             model.run([[1, 2, 3]])
         model.runtime.close()
