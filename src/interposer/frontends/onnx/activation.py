@@ -7,9 +7,11 @@ from typing import Final
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
+from interposer.frontends.axes import checked_axis
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, operator
-from interposer.frontends.onnx.shaping import checked_axis, final_reshape_like, product, reshaped
+from interposer.frontends.onnx.shaping import product
+from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
 from interposer.ops.elementwise import Maximum, Minimum, Multiplication, Prelu

@@ -9,8 +9,8 @@ from interposer.core.errors import ParseError
 from interposer.core.schema import Op
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import final_reshape_like, reshaped
 from interposer.frontends.onnx.tensors import data_type
+from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.attention import Attention, AttentionScores, RotaryEmbedding

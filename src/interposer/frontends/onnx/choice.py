@@ -9,7 +9,7 @@ from interposer.core.errors import ParseError
 from interposer.core.types import DataType, differ
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import reshaped
+from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.choice import TopK
 from interposer.ops.detection import NonMaxSuppression

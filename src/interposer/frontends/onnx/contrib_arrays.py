@@ -8,6 +8,7 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
+from interposer.frontends.axes import checked_axis
 from interposer.frontends.onnx.grid import sampled
 from interposer.frontends.onnx.matrices import trilu
 from interposer.frontends.onnx.node import Node
@@ -17,7 +18,7 @@ from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.onnx.rearrange import gather_nd, padded
 from interposer.frontends.onnx.recurrent import lstm
 from interposer.frontends.onnx.reshape import number_range
-from interposer.frontends.onnx.shaping import checked_axis, inserted_axes, reshaped
+from interposer.frontends.reshaping import inserted_axes, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Softmax
 from interposer.ops.elementwise import (

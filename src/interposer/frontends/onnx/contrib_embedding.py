@@ -11,7 +11,7 @@ from interposer.core.types import DataType, differ
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.shaping import reshaped
+from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Comparison, ComparisonOperation, Multiplication, Subtraction
 from interposer.ops.embedding import EmbeddingLookup

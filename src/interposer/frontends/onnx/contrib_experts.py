@@ -10,7 +10,7 @@ from interposer.core.types import differ
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.shaping import final_reshape_like, reshaped
+from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Softmax
 from interposer.ops.choice import TopK

@@ -10,7 +10,7 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import differ
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.shaping import final_reshape, reshaped
+from interposer.frontends.reshaping import final_reshape, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Comparison, ComparisonOperation, LogicalBinary, LogicalBinaryOperation
 from interposer.ops.elementwise import Where as Select

@@ -10,7 +10,8 @@ from interposer.frontends.onnx.attention import UPDATE_RULES, convolved_with_sta
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.shaping import final_reshape, product, reshaped
+from interposer.frontends.onnx.shaping import product
+from interposer.frontends.reshaping import final_reshape, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.elementwise import Addition, Multiplication

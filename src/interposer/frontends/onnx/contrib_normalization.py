@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, differ
+from interposer.frontends.axes import checked_axis
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.normalization import layer_normalization
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
 from interposer.frontends.onnx.quantization import as_type
-from interposer.frontends.onnx.shaping import checked_axis, final_reshape_like, reshaped
+from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.elementwise import Addition, ElementwiseUnary, Multiplication, UnaryOperation

@@ -12,7 +12,7 @@ from interposer.frontends.onnx.contrib_heads import steps_from
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.shaping import removed_axes, reshaped
+from interposer.frontends.reshaping import removed_axes, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.attention import RotaryEmbedding
 from interposer.ops.elementwise import Where

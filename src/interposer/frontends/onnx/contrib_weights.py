@@ -13,11 +13,12 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType, differ, from_bits
+from interposer.frontends.axes import checked_axis
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
 from interposer.frontends.onnx.quantization import as_type
-from interposer.frontends.onnx.shaping import checked_axis, reshaped
+from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import (
     Addition,

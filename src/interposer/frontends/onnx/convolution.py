@@ -19,7 +19,7 @@ from interposer.frontends.onnx.quantization import (
     requantized,
     with_quantization,
 )
-from interposer.frontends.onnx.shaping import final_reshape, reshaped
+from interposer.frontends.reshaping import final_reshape, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.convolution import (
     Convolution2d,

@@ -7,9 +7,10 @@ from typing import Final
 
 from interposer.core.errors import ParseError
 from interposer.core.schema import Op
+from interposer.frontends.axes import checked_axis
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, operator
-from interposer.frontends.onnx.shaping import checked_axis, reshaped
+from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import (
     Addition,

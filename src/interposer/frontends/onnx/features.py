@@ -11,7 +11,7 @@ from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType, integer_range
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import inserted_axes, reshaped
+from interposer.frontends.reshaping import inserted_axes, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Comparison, ComparisonOperation
 from interposer.ops.features import LabelEncoder, TermWeighting, TfIdfVectorizer

@@ -21,7 +21,7 @@ from interposer.frontends.onnx.scores import (
     opposites,
     transformed,
 )
-from interposer.frontends.onnx.shaping import reshaped
+from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.elementwise import (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from interposer.core.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import final_reshape_like, reshaped
+from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import LogSoftmax
 from interposer.ops.elementwise import (

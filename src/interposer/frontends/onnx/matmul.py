@@ -7,7 +7,7 @@ from interposer.core.types import Quantization, differ
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.quantization import along, quantization, real, requantized, with_quantization
-from interposer.frontends.onnx.shaping import reshaped
+from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Multiplication
 from interposer.ops.matmul import BatchMatMul, FullyConnected, IntegerMatMul

@@ -9,10 +9,11 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.schema import Op
 from interposer.core.types import DataType
+from interposer.frontends.axes import checked_axis
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import checked_axis, final_reshape_like, reshaped
 from interposer.frontends.onnx.tensors import data_type
+from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import (
     Addition,

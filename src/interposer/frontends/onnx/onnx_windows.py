@@ -7,7 +7,7 @@ from typing import Final
 
 from interposer.core.errors import ParseError
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.shaping import reshaped
+from interposer.frontends.reshaping import reshaped
 from interposer.frontends.windows import Windows
 from interposer.ir.graph import Value
 from interposer.ops.window import Window

@@ -9,7 +9,7 @@ from interposer.core.types import TensorShape
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.onnx_windows import Windows, as_image, windows, windows_along
-from interposer.frontends.onnx.shaping import final_reshape
+from interposer.frontends.reshaping import final_reshape
 from interposer.frontends.windows import lowest
 from interposer.ir.graph import Value
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm

@@ -20,10 +20,11 @@ from interposer.core.types import (
     differ,
     integer_range,
 )
+from interposer.frontends.axes import checked_axis
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
 from interposer.frontends.onnx.tensors import data_type
+from interposer.frontends.reshaping import final_reshape, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.elementwise import (

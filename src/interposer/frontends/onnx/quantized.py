@@ -13,6 +13,7 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.schema import Op
 from interposer.core.types import DataType, Quantization, TensorShape, differ
+from interposer.frontends.axes import checked_axes, checked_axis
 from interposer.frontends.onnx.contrib_convolution import first, last
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
@@ -27,7 +28,8 @@ from interposer.frontends.onnx.quantization import (
     real,
     requantized,
 )
-from interposer.frontends.onnx.shaping import checked_axes, checked_axis, final_reshape_like, product, reshaped
+from interposer.frontends.onnx.shaping import product
+from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Softmax
 from interposer.ops.elementwise import Addition, Multiplication, Where

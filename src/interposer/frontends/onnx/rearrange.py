@@ -9,9 +9,9 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataLayout
+from interposer.frontends.axes import checked_axes, checked_axis
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import checked_axes, checked_axis
 from interposer.ir.graph import Value
 from interposer.ops.blocks import DepthToSpace, DepthToSpaceMode, SpaceToDepth
 from interposer.ops.dynamic import DynamicSlice

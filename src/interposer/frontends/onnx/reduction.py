@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from interposer.core.types import DataType
+from interposer.frontends.axes import checked_axes
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, operator
-from interposer.frontends.onnx.shaping import axes_of, checked_axes
+from interposer.frontends.onnx.shaping import axes_of
 from interposer.ir.graph import Value
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
 

@@ -9,18 +9,12 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import MAX_RANK, Array, DataType, Dim, TensorShape
+from interposer.frontends.axes import checked_axes
 from interposer.frontends.onnx.contrib_heads import pieces
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import (
-    axes_of,
-    checked_axes,
-    final_reshape_by,
-    inserted_axes,
-    product,
-    removed_axes,
-)
-from interposer.frontends.reshaping import reshape_to
+from interposer.frontends.onnx.shaping import axes_of, product
+from interposer.frontends.reshaping import final_reshape_by, inserted_axes, removed_axes, reshape_to
 from interposer.ir.graph import Value
 from interposer.ops.axes import broadcast_shapes
 from interposer.ops.dynamic import DynamicBroadcastTo, DynamicReshape, DynamicTile

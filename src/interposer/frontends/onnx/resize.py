@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from interposer.core.errors import ParseError
 from interposer.core.types import Dim
+from interposer.frontends.axes import checked_axes
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.shaping import checked_axes
 from interposer.ir.graph import Value
 from interposer.kernels.resize import nearest_places
 from interposer.ops.elementwise import Where

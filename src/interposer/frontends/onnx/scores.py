@@ -9,7 +9,7 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.shaping import reshaped
+from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Softmax
 from interposer.ops.elementwise import (

@@ -7,8 +7,8 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
 from interposer.frontends.audio import LEAST_ENERGY, cosines, hann, mel_bands
+from interposer.frontends.reshaping import reshaped
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import reshaped
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import ElementwiseUnary, Maximum, UnaryOperation

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from interposer.core.types import DataLayout
+from interposer.frontends.tensorflow.layouts import layout_of
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import layout_of
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.blocks import BatchToSpaceNd, DepthToSpace, SpaceToBatchNd, SpaceToDepth

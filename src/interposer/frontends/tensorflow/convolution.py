@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataLayout, Dim, differ
+from interposer.frontends.reshaping import reshaped
+from interposer.frontends.tensorflow.layouts import layout_of
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import layout_of, reshaped
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.frontends.tensorflow.tensorflow_windows import attributes, sliding, spatial_axes, spatial_sizes
 from interposer.frontends.windows import Windows

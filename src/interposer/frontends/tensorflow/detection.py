@@ -8,8 +8,8 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
+from interposer.frontends.reshaping import final_reshape, reshaped
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import final_reshape, reshaped
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction

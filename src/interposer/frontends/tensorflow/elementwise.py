@@ -6,9 +6,9 @@ from functools import reduce
 from typing import Final
 
 from interposer.core.schema import Op
+from interposer.frontends.reshaping import reshaped
 from interposer.frontends.tensorflow.convolution import biased
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import reshaped
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import (

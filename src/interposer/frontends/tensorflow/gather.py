@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from interposer.core.errors import ParseError
+from interposer.frontends.axes import checked_axis
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import checked_axis
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.gather import Gather, GatherNd

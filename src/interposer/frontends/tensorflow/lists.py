@@ -11,9 +11,9 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, TensorInfo, TensorShape
+from interposer.frontends.reshaping import reshaped
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.results import Result, TensorList, Variable
-from interposer.frontends.tensorflow.shaping import reshaped
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.gather import Gather

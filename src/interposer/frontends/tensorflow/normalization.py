@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import DataLayout, DataType
+from interposer.frontends.reshaping import reshaped
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import reshaped
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import (

@@ -9,8 +9,9 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import MAX_RANK, Dim
+from interposer.frontends.axes import checked_axes, checked_axis
+from interposer.frontends.reshaping import inserted_axes, removed_axes
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import checked_axes, checked_axis, inserted_axes, removed_axes
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.dynamic import DynamicPad, DynamicSlice

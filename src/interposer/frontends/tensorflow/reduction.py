@@ -7,8 +7,8 @@ from typing import Final
 from interposer.core.errors import ParseError
 from interposer.core.schema import Op
 from interposer.core.types import DataType
+from interposer.frontends.axes import checked_axis
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import checked_axis
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import BinaryOperation, ElementwiseBinary, ElementwiseUnary, UnaryOperation

@@ -9,15 +9,9 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import MAX_RANK, DataType, Dim, TensorShape
-from interposer.frontends.reshaping import reshape_to
+from interposer.frontends.axes import checked_axes, checked_axis
+from interposer.frontends.reshaping import final_reshape_by, inserted_axes, removed_axes, reshape_to
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import (
-    checked_axes,
-    checked_axis,
-    final_reshape_by,
-    inserted_axes,
-    removed_axes,
-)
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.axes import broadcast_shapes

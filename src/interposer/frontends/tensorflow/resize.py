@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataLayout, DataType
+from interposer.frontends.reshaping import reshaped
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import reshaped
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from interposer.core.errors import ParseError
+from interposer.frontends.reshaping import reshaped
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.results import Complex, Result
-from interposer.frontends.tensorflow.shaping import reshaped
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.gather import Gather

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.tensorflow.shaping import final_reshape_like, reshaped
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.strings import CaseChange, RegexFullMatch, StringConcat, StringNormalizer

@@ -1,0 +1,22 @@
+"""Axes of nodes of model files, checked against the rank of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interposer.core.errors import ParseError
+from interposer.ops.axes import axes_problems, normal_axis
+
+__all__ = ["checked_axes", "checked_axis"]
+
+
+def checked_axis(axis: int, rank: int) -> int:
+    """Return the axis counted from the front; raise `ParseError` if it is not in range for this rank."""
+    return checked_axes((axis,), rank)[0]
+
+
+def checked_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return the axes counted from the front, in the given order; `ParseError` if one is not in range or repeated."""
+    for error in axes_problems(axes, rank, "axes"):
+        raise ParseError(error)
+    return tuple(normal_axis(axis, rank) for axis in axes)
