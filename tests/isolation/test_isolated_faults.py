@@ -13,7 +13,7 @@ import pytest
 
 import interposer as ip
 from interposer.core.errors import BackendCrashedError, BackendUnavailableError, ExecutionError
-from interposer.isolation import CRASHED, PLACED_ANEW, QUARANTINED, RESTARTED
+from interposer.isolation import CRASHED, QUARANTINED, REPLACED, RESTARTED
 from tests.faulty import PLACES
 from tests.isolating import X, expected, faulty_runtime, needs_linux, no_trace_left, process_of, sums_and_relu
 from tests.parameters import one_in, slow_unless
@@ -174,9 +174,9 @@ def test_after_its_restarts_it_is_put_aside_and_its_part_is_placed_anew(caplog: 
         with caplog.at_level(logging.WARNING, "interposer"):
             np.testing.assert_array_equal(model.run([X])[0], expected(X))
         kinds = [event.kind for event in runtime.events]
-        assert kinds == [*[CRASHED, RESTARTED] * 3, CRASHED, QUARANTINED, PLACED_ANEW]
-        assert [event.kind for event in model.events] == [PLACED_ANEW]
-        assert [sum(kind in record.message for record in caplog.records) for kind in (QUARANTINED, PLACED_ANEW)] == [
+        assert kinds == [*[CRASHED, RESTARTED] * 3, CRASHED, QUARANTINED, REPLACED]
+        assert [event.kind for event in model.events] == [REPLACED]
+        assert [sum(kind in record.message for record in caplog.records) for kind in (QUARANTINED, REPLACED)] == [
             1,
             1,
         ]
@@ -255,4 +255,4 @@ def test_with_three_restarts_and_leave_to_fall_back_every_answer_is_right(runs: 
     errors = {"where": "execute", "folder": str(tmp_path), "which": range(2, 10**6, 7)}
     with faulty_runtime(errors) as runtime:
         assert every_third(runtime, runs) == 3
-        assert [event.kind for event in runtime.events][-2:] == [QUARANTINED, PLACED_ANEW]
+        assert [event.kind for event in runtime.events][-2:] == [QUARANTINED, REPLACED]

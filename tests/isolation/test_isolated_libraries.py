@@ -12,7 +12,7 @@ import pytest
 
 import interposer as ip
 from interposer.core.errors import BackendCrashedError, ExecutionError
-from interposer.isolation import CRASHED, PLACED_ANEW, QUARANTINED, RESTARTED
+from interposer.isolation import CRASHED, QUARANTINED, REPLACED, RESTARTED
 from tests.isolating import X, needs_linux, no_trace_left
 from tests.native import Natives, mapped_files
 
@@ -80,7 +80,7 @@ def test_wherever_it_fails_the_network_runs_on_the_next_backend(
         model = ip.load(network(), BACKENDS, runtime=runtime, fallback=True)
         np.testing.assert_array_equal(model.run([X])[0], expected(X))
         kinds = [event.kind for event in runtime.events]
-        assert kinds == [CRASHED, QUARANTINED, *([PLACED_ANEW] if where in ("COMPILE", "EXECUTE") else [])]
+        assert kinds == [CRASHED, QUARANTINED, *([REPLACED] if where in ("COMPILE", "EXECUTE") else [])]
 
 
 def test_the_error_tells_the_signal_and_the_layer(natives: Natives, tmp_path: Path) -> None:
@@ -108,4 +108,4 @@ def test_with_a_fault_in_every_third_run_every_answer_is_right(
         kinds = [event.kind for event in runtime.events]
     requested = runs // 3 if restarts is None else min(runs // 3, restarts)
     assert kinds.count(RESTARTED) == pytest.approx(requested, abs=1)  # a run that is repeated counts its steps again
-    assert (PLACED_ANEW in kinds) == (restarts is not None and runs > 9)
+    assert (REPLACED in kinds) == (restarts is not None and runs > 9)

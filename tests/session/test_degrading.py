@@ -23,7 +23,7 @@ from interposer import Network, OptimizerOptions, Runtime, TensorInfo
 from interposer.backend import Backend
 from interposer.backends.reference import ReferenceBackend
 from interposer.core.errors import DeadlineExceededError, ExecutionError, UnsupportedLayerError
-from interposer.isolation import CRASHED, PLACED_ANEW, QUARANTINED, TAKEN_BACK
+from interposer.isolation import CRASHED, ENABLED_AGAIN, QUARANTINED, REPLACED
 from interposer.ops import Activation, ActivationFunction
 from interposer.session import default_runtime
 from interposer.session.placement import Plan
@@ -110,7 +110,7 @@ def test_one_that_raises_is_put_aside_and_every_answer_is_right(
         for _ in range(8):
             near(model.run([X])[0])
     assert set(placed(model).values()) == {"CpuRef"}
-    assert happened(model) == [("F", PLACED_ANEW)]
+    assert happened(model) == [("F", REPLACED)]
     assert "ValueError: out of sorts" in model.events[0].text
     assert runtime.events == tuple(model.events)
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
@@ -125,7 +125,7 @@ def test_one_that_hangs_is_put_aside_when_the_time_is_over(inner: Callable[[], B
             near(model.run([X], deadline=4.0)[0])
     finally:
         let_go.set()
-    assert happened(model) == [("F", PLACED_ANEW)]
+    assert happened(model) == [("F", REPLACED)]
     assert "the run took longer than" in model.events[0].text
 
 
@@ -140,7 +140,7 @@ def test_a_submitted_run_that_hangs_is_repeated_without_the_backend(
             near(model.submit([X], deadline=4.0).result()[0])
     finally:
         let_go.set()
-    assert happened(model) == [("F", PLACED_ANEW)]
+    assert happened(model) == [("F", REPLACED)]
 
 
 def test_a_late_run_is_an_error_without_leave_to_do_it_elsewhere(runtime: Runtime) -> None:
@@ -167,7 +167,7 @@ def test_one_in_a_process_of_its_own_may_crash_or_hang(at: int | str, how: str, 
         assert set(placed(model).values()) == {"CpuRef"}
         kinds = [event.kind for event in runtime.events]
         assert kinds[:2] == [CRASHED, QUARANTINED]
-        assert kinds[2:] in ([PLACED_ANEW], [])  # slow to answer, it may not even come to be asked
+        assert kinds[2:] in ([REPLACED], [])  # slow to answer, it may not even come to be asked
 
 
 def test_two_fail_one_after_the_other(inner: Callable[[], Backend], runtime: Runtime) -> None:
@@ -176,7 +176,7 @@ def test_two_fail_one_after_the_other(inner: Callable[[], Backend], runtime: Run
     model = ip.load(network(), ["F", "G", "CpuRef"], runtime=runtime)
     for _ in range(12):
         near(model.run([X])[0])
-    assert happened(model) == [("F", PLACED_ANEW), ("G", PLACED_ANEW)]
+    assert happened(model) == [("F", REPLACED), ("G", REPLACED)]
 
 
 # --- every way to call ------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_eight_threads_get_right_answers_while_two_backends_fail(how: str, runti
     failing(runtime, "G", at=30)
     model = ip.load(network(), ["F", "G", "CpuRef"], runtime=runtime)
     together(lambda: near(CALLS[how](model)[0]))
-    assert happened(model) == [("F", PLACED_ANEW), ("G", PLACED_ANEW)]
+    assert happened(model) == [("F", REPLACED), ("G", REPLACED)]
 
 
 def test_what_is_not_ready_for_one_more_thread_is_done_without(runtime: Runtime) -> None:
@@ -202,7 +202,7 @@ def test_what_is_not_ready_for_one_more_thread_is_done_without(runtime: Runtime)
     model = ip.load(network(), ["F", "CpuRef"], runtime=runtime)
     backend.create_memory_manager = lambda: 1 / 0  # type: ignore[assignment,return-value]
     together(lambda: near(model.run([X])[0]))
-    assert set(happened(model)) <= {("F", PLACED_ANEW)}
+    assert set(happened(model)) <= {("F", REPLACED)}
 
 
 def together(call: Callable[[], None], threads: int = 8, calls: int = 20) -> None:
@@ -232,7 +232,7 @@ def test_imported_tensors_are_used_on(inner: Callable[[], Backend], runtime: Run
             y[:] = 0
             model.run(inputs, outputs)
             near(y)
-    assert happened(model) == [("F", PLACED_ANEW)]
+    assert happened(model) == [("F", REPLACED)]
 
 
 def test_a_working_memory_whose_run_failed_runs_again(inner: Callable[[], Backend], runtime: Runtime) -> None:
@@ -255,7 +255,7 @@ def test_shapes_that_differ_from_call_to_call(inner: Callable[[], Backend], runt
     for number in range(9):
         rows = np.concatenate([X, X])[: 1 + number % 3]
         near(model.run([rows])[0], np.exp(rows) / np.exp(rows).sum(axis=-1, keepdims=True))
-    assert happened(model) == [("F", PLACED_ANEW)]
+    assert happened(model) == [("F", REPLACED)]
 
 
 @pytest.mark.parametrize("at", ["workload", 3, 7])
@@ -270,7 +270,7 @@ def test_shapes_that_are_only_known_while_running(at: int | str, runtime: Runtim
     backend.at = at
     for _ in range(5):
         assert model.run([[1, 0, 2, -3, 0, 5]])[0].tolist() == [[0, 2, 5]]
-    assert happened(model) == [("F", PLACED_ANEW)]
+    assert happened(model) == [("F", REPLACED)]
 
 
 def test_of_two_branches_the_one_that_hangs_is_blamed() -> None:
@@ -286,7 +286,7 @@ def test_of_two_branches_the_one_that_hangs_is_blamed() -> None:
         model = ip.load(created, ["F", "CpuRef"], runtime=runtime, fallback=True)
         assert model.run([[1, 2, 3, 4]], deadline=4.0)[0].tolist() == [65, 130, 195, 260]
         let_go.set()
-        assert happened(model) == [("F", PLACED_ANEW)]
+        assert happened(model) == [("F", REPLACED)]
 
 
 # --- plans ------------------------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def test_the_rest_of_a_plan_is_followed_without_the_backend_that_failed(runtime:
     for _ in range(6):
         near(model.run([X])[0])
     assert placed(model) == {"dense": "G", "relu": "G", "soft": "CpuRef"}
-    assert happened(model) == [("F", PLACED_ANEW)]
+    assert happened(model) == [("F", REPLACED)]
     assert model.explain().to_dict()["times"]["whole_ms"] is None  # that was measured with F
 
 
@@ -328,7 +328,7 @@ def test_one_that_fails_while_it_is_measured_or_later(
     assert set(placed(model).values()) == {"CpuRef"}
     assert len(runtime.loaded_networks) == 1
     came_to_fail = at != 20 or backend.runs >= 20  # where there is little time, CpuRef is chosen after a few runs
-    assert set(happened(model)) == ({("F", PLACED_ANEW)} if came_to_fail else set())
+    assert set(happened(model)) == ({("F", REPLACED)} if came_to_fail else set())
 
 
 def test_one_that_hangs_while_it_is_measured_is_left_out(
@@ -384,7 +384,7 @@ def test_inputs_on_which_all_fail_are_not_the_fault_of_any(runtime: Runtime) -> 
         model.run([np.int32([0, 9])])
     assert model.run([np.int32([0, 2])])[0].tolist() == [[0, 1], [4, 5]]
     assert placed(model) == {"gather": "F"}
-    assert happened(model) == [("F", PLACED_ANEW), ("F", TAKEN_BACK)]
+    assert happened(model) == [("F", REPLACED), ("F", ENABLED_AGAIN)]
 
 
 def test_without_leave_the_first_failure_is_an_error(runtime: Runtime) -> None:

@@ -6,21 +6,21 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-__all__ = ["CRASHED", "PLACED_ANEW", "QUARANTINED", "RESTARTED", "TAKEN_BACK", "BackendEvent"]
+__all__ = ["CRASHED", "ENABLED_AGAIN", "QUARANTINED", "REPLACED", "RESTARTED", "BackendEvent"]
 
 CRASHED: Final = "crashed"
 RESTARTED: Final = "restarted"
 QUARANTINED: Final = "disabled"
-PLACED_ANEW: Final = "placed again"
-TAKEN_BACK: Final = "taken back"
+REPLACED: Final = "replaced"
+ENABLED_AGAIN: Final = "enabled again"
 
 
 @dataclass(frozen=True, slots=True)
 class BackendEvent:
     """Something that happened to a backend at run time, such as a crash of its process, or that it was disabled.
 
-    `kind` is `CRASHED`, `RESTARTED`, `QUARANTINED` (disabled), `PLACED_ANEW` (a network runs without it) or
-    `TAKEN_BACK` (enabled again). `layer` is the layer that was running, or "" if it is unknown. `when` is a Unix time
+    `kind` is `CRASHED`, `RESTARTED`, `QUARANTINED` (disabled), `REPLACED` (a model runs without it) or
+    `ENABLED_AGAIN`. `layer` is the layer that was running, or "" if it is unknown. `when` is a Unix time
     in seconds.
     """
 

@@ -6,16 +6,16 @@ import sys
 from collections.abc import Callable
 
 from interposer.backend.base import Backend
-from interposer.backend.events import CRASHED, PLACED_ANEW, QUARANTINED, RESTARTED, TAKEN_BACK, BackendEvent
+from interposer.backend.events import CRASHED, ENABLED_AGAIN, QUARANTINED, REPLACED, RESTARTED, BackendEvent
 from interposer.core.errors import BackendUnavailableError
 from interposer.isolation.settings import Isolation, requested_isolations
 
 __all__ = [
     "CRASHED",
-    "PLACED_ANEW",
+    "ENABLED_AGAIN",
     "QUARANTINED",
+    "REPLACED",
     "RESTARTED",
-    "TAKEN_BACK",
     "BackendEvent",
     "Isolation",
     "end_process",

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from interposer.backend import BackendEvent
-from interposer.backend.events import PLACED_ANEW, TAKEN_BACK
+from interposer.backend.events import ENABLED_AGAIN, REPLACED
 from interposer.backend.ids import listed_ids
 from interposer.core.errors import (
     BackendUnavailableError,
@@ -134,7 +134,7 @@ class Choice:
         try:
             result = self._divided(network)
         except (BackendUnavailableError, UnsupportedLayerError) as error:
-            raise self.told(error) from error.__cause__
+            raise self.with_reasons(error) from error.__cause__
         self._note_problems(result)
         return result
 
@@ -165,10 +165,8 @@ class Choice:
         for backend, reason in plan.failed.items():
             if backend not in self._faulty and plan is not self.plan:
                 self._faulty.add(backend)
-                text = f"the placement of {plan.network!r} was measured without some of it, as it failed: {reason}"
-                event = BackendEvent(backend, PLACED_ANEW, text)
-                self._record(event)
-                _log.warning("%s", event)
+                text = f"the placement of {plan.network!r} was measured without some of its layers, as it failed: {reason}"
+                self._report(BackendEvent(backend, REPLACED, text))
 
     def _left(self) -> list[str]:
         default = list(self.runtime.device_spec.default_backends)
@@ -189,7 +187,7 @@ class Choice:
         self.disabled = frozenset(self._quarantined)
         return failed
 
-    def take_back(self, ids: Collection[str]) -> None:
+    def enable_again(self, ids: Collection[str]) -> None:
         """Enable the backends with these ids again, because the other backends failed as well.
 
         An event is recorded for each.
@@ -197,9 +195,9 @@ class Choice:
         for item in ids:
             del self._quarantined[item]
             self.disabled = frozenset(self._quarantined)
-            self._record(BackendEvent(item, TAKEN_BACK, "it is used again, as the other backends failed as well"))
+            self._report(BackendEvent(item, ENABLED_AGAIN, "the other backends failed as well"))
 
-    def told(self, error: InterposerError) -> InterposerError:
+    def with_reasons(self, error: InterposerError) -> InterposerError:
         """Return the error with a line for each backend that was disabled before, and the reason."""
         if self._quarantined:
             said = [f"{backend} was disabled before: {reason}" for backend, reason in self._quarantined.items()]
@@ -209,7 +207,9 @@ class Choice:
     def note(self, failed: str, error: InterposerError, name: str) -> None:
         """Record an event and log that the model `name` no longer uses the backend `failed`, because of `error`."""
         text = f"the model {name!r} runs without it from here on, as it failed: {_first_line(error)}"
-        event = BackendEvent(failed, PLACED_ANEW, text)
+        self._report(BackendEvent(failed, REPLACED, text))
+
+    def _report(self, event: BackendEvent) -> None:
         self._record(event)
         _log.warning("%s", event)
 
@@ -225,7 +225,7 @@ class Choice:
                 count = sum(other.backend == item.backend for other in errors)
                 layers = f"layer {item.layer!r}" if count == 1 else f"{count} layers, the first being {item.layer!r},"
                 text = f"the model {optimized.name!r} runs {layers} without it, as it failed: {item.reasons[0]}"
-                self._record(BackendEvent(item.backend, PLACED_ANEW, text, item.layer))
+                self._record(BackendEvent(item.backend, REPLACED, text, item.layer))
 
     def _record(self, event: BackendEvent) -> None:
         self.events.append(event)

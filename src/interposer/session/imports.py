@@ -61,7 +61,7 @@ class ImportedTensors:
             raise InvalidArgumentError(f"these {self.kind}s are closed; import them again")
 
     def ids_in(self, network_id: NetworkId) -> tuple[int, ...]:
-        """Return the import ids in the network with this id; import the arrays again if the model was placed again.
+        """Return the import ids in the network with this id; import the arrays again if the model was optimized again.
 
         The result is empty if that network cannot use the memory directly and has to copy.
         """

@@ -258,7 +258,7 @@ class Model:
             except (LoadError, BackendContractError, IncompatibleMemoryError) as error:
                 known = None
                 if not self._do_without(error):
-                    raise self._choice.told(error) from error.__cause__
+                    raise self._choice.with_reasons(error) from error.__cause__
 
     def _optimized(self, network: Network) -> OptimizedNetwork:
         """Return the network divided among the backends, with messages about why a saved one was not used."""
@@ -305,11 +305,11 @@ class Model:
         Backends that failed during this call are enabled again, because the error is not specific to one of them.
         """
         with self._lock:
-            reported = self._choice.told(error)
+            reported = self._choice.with_reasons(error)
             failed = self._choice.disabled - disabled
             if failed and not self._closed:
                 self._drop(self._variants)
-                self._choice.take_back(failed)
+                self._choice.enable_again(failed)
             return reported
 
     def _make_room(self, created: Key) -> None:

@@ -17,7 +17,7 @@ import pytest
 import interposer as ip
 from interposer import Network, OptimizerOptions, TensorInfo
 from interposer.core.errors import BackendUnavailableError, ExecutionError
-from interposer.isolation import CRASHED, PLACED_ANEW, QUARANTINED
+from interposer.isolation import CRASHED, QUARANTINED, REPLACED
 from interposer.ops import ActivationFunction
 from interposer.plugins.capi.abi import attributes
 from interposer.plugins.capi.abi import structs as abi
@@ -284,7 +284,7 @@ def test_what_is_written_behind_an_output_is_found_in_checking_mode(install, run
     assert "failed on backend Adder: execute wrote outside of output 0, at byte 14 of 12" in str(caught.value)
     model = ip.load(sums_and_relu(), ["Adder", "CpuRef"], runtime=runtime, fallback=True)
     assert model.run([[1, -2, 3]])[0].tolist() == [3, -2, 9]
-    assert PLACED_ANEW in [event.kind for event in model.events]
+    assert REPLACED in [event.kind for event in model.events]
 
 
 def test_a_probe_finds_what_is_written_behind_an_output(beside):
@@ -331,5 +331,5 @@ def test_one_whose_device_goes_away_is_placed_anew(install, runtime_of):
     finally:
         ctypes.CDLL(None).unsetenv(b"ADDER_FAILS")
     [event] = model.events
-    assert event.kind == PLACED_ANEW
+    assert event.kind == REPLACED
     assert "unplugged" in event.text
