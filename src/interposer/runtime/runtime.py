@@ -123,7 +123,7 @@ class Runtime:
 
     @property
     def events(self) -> tuple[BackendEvent, ...]:
-        """The last thousand events of backends: failures of child processes, and models that run without a backend from then on."""
+        """The last thousand events of backends: failures of child processes, and models that run without a backend."""
         return tuple(self.registry.events)
 
     @property

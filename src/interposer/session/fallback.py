@@ -165,7 +165,7 @@ class Choice:
         for backend, reason in plan.failed.items():
             if backend not in self._faulty and plan is not self.plan:
                 self._faulty.add(backend)
-                text = f"the placement of {plan.network!r} was measured without some of its layers, as it failed: {reason}"
+                text = f"the placement of {plan.network!r} was measured without all its layers, as it failed: {reason}"
                 self._report(BackendEvent(backend, REPLACED, text))
 
     def _left(self) -> list[str]:
