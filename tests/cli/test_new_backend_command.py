@@ -27,7 +27,8 @@ FILES = {
           "src/profiling.h"],
     "cpp": ["CMakeLists.txt", "Makefile", "README.md", "include/interposer/backend.h", "include/interposer/backend.hpp",
             "src/backend.cpp", "src/profiling.hpp"],
-    "rust": ["Cargo.toml", "Makefile", "README.md", "src/interposer.rs", "src/lib.rs"],
+    "rust": ["Cargo.toml", "Makefile", "README.md", "src/interposer.rs", "src/lib.rs",
+             "src/profiling.rs"],
 }  # fmt: skip
 
 needs_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dynamic backends are only for Linux")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer import include
 from interposer.cli.main import main
 from interposer.profiling import Category, CounterClass, ExternalProfilingOptions, OpenTelemetry, Profile
 from interposer.profiling.comparison import compare_counters, compare_profiles
@@ -22,8 +23,9 @@ from tests.native import Natives, install_plugin
 RUNS = 5
 ELEMENTS = RUNS * 2 * 3
 DEVICE = "Npu 0"
+BINDING = include.path() / "interposer" / "backend.rs"
 Opened = Callable[..., ip.Model]
-SOURCES = {"c": ("profiling.h", "backend.c", "c"), "cpp": ("profiling.hpp", "backend.cpp", "c++")}
+LANGUAGES = {"c": "c", "cpp": "c++", "rust": "rust"}
 
 
 def sums() -> ip.Network:
@@ -40,7 +42,19 @@ def project(language: str, folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(params=["c", "cpp", "python"])
+def source(language: str, folder: Path) -> str:
+    """Return the source of a native project as one text, with the file of the measurements inserted."""
+    if language == "rust":
+        text = (folder / "src" / "lib.rs").read_text()
+        text = text.replace("mod profiling;", f"mod profiling {{\n{(folder / 'src' / 'profiling.rs').read_text()}}}")
+        return text.replace("//!", "//").replace("mod interposer;", f'#[path = "{BINDING}"]\nmod interposer;')
+    suffix = {"c": "", "cpp": "pp"}[language]
+    text = (folder / "src" / f"backend.{language}").read_text()
+    header = (folder / "src" / f"profiling.h{suffix}").read_text()
+    return text.replace(f'#include "profiling.h{suffix}"', header.replace("#pragma once", ""))
+
+
+@pytest.fixture(params=["c", "cpp", "rust", "python"])
 def opened(
     request: pytest.FixtureRequest,
     natives: Natives,
@@ -50,14 +64,12 @@ def opened(
 ) -> Iterator[Opened]:
     """Return a function that loads the network on the new backend, in a runtime with these options."""
     folder = project(request.param, tmp_path / "project")
-    native = request.param in SOURCES
+    native = request.param in LANGUAGES
     if native:
         if not sys.platform.startswith("linux"):
             pytest.skip("dynamic backends are only for Linux")
-        header, source, language = SOURCES[request.param]
-        text = (folder / "src" / source).read_text()
-        text = text.replace(f'#include "{header}"', (folder / "src" / header).read_text().replace("#pragma once", ""))
-        library = natives.compiled(text, "-Wpedantic", language=language)
+        flags = [] if request.param == "rust" else ["-Wpedantic"]
+        library = natives.compiled(source(request.param, folder), *flags, language=LANGUAGES[request.param])
         install_plugin(library, tmp_path / "plugins", "Local_Npu_backend.so")
     monkeypatch.syspath_prepend(str(folder))
     runtimes: list[ip.Runtime] = []

@@ -1665,6 +1665,89 @@ pub trait Context: Send + Sync + 'static {
     }
 }
 
+/// A number that a backend counts or measures ("ipr.profiling/1").
+pub struct Counter {
+    /// Unique in its category.
+    pub name: &'static str,
+    pub category: &'static str,
+    /// Such as "bytes".
+    pub units: &'static str,
+    pub description: &'static str,
+    /// The device that it belongs to, or "".
+    pub device: &'static str,
+    /// What a value is multiplied by to get an amount in `units`.
+    pub multiplier: f64,
+    /// `raw::COUNTER_...`.
+    pub kind: u32,
+}
+
+impl Default for Counter {
+    fn default() -> Counter {
+        let (name, category, units, description, device) = ("", "", "", "", "");
+        Counter { name, category, units, description, device, multiplier: 1.0, kind: COUNTER_EVENT }
+    }
+}
+
+/// Something that took time. Its texts are static because the host may read them as long as the library is open; use
+/// `Box::leak`, once for each name, for names that are known at run time only.
+#[derive(Clone, Copy)]
+pub struct Interval {
+    /// The name of the kernel or step.
+    pub name: &'static str,
+    /// The device that it ran on; "" for the processor.
+    pub device: &'static str,
+    /// Nanoseconds of CLOCK_MONOTONIC; of the device's clock if `device` is not empty.
+    pub begin_ns: i64,
+    pub end_ns: i64,
+    /// The thread that called `execute`, as `pthread_self` returns it; 0 for none.
+    pub thread: u64,
+    /// Bytes that were read and written; 0 if unknown.
+    pub bytes: u64,
+    /// Operations that were computed; 0 if unknown.
+    pub flops: u64,
+    /// `raw::INTERVAL_...`.
+    pub kind: u32,
+}
+
+/// The time of a device and that of the host at one moment, in nanoseconds, and how far they may be apart.
+#[derive(Clone, Copy)]
+pub struct Clock {
+    pub device_ns: i64,
+    pub host_ns: i64,
+    pub error_ns: i64,
+}
+
+/// What a backend measures while a host records ("ipr.profiling/1"). Any thread calls these functions, also while others
+/// execute.
+pub trait Profiler: Send + Sync {
+    /// The counters. The result is the same as long as the library is open.
+    fn counters(&self) -> Vec<Counter> {
+        Vec::new()
+    }
+    /// Begin or end to measure.
+    fn enable(&self, _on: bool) -> Result<()> {
+        Ok(())
+    }
+    /// Remove and return at most `capacity` intervals, the oldest first, and the number of those that were dropped since
+    /// the last call because there was no room for them.
+    fn collect(&self, _capacity: usize) -> Result<(Vec<Interval>, u64)> {
+        Ok((Vec::new(), 0))
+    }
+    /// The present values of the counters, in their order.
+    fn read(&self) -> Result<Vec<f64>> {
+        Ok(Vec::new())
+    }
+    /// Capture these counters, as indices of `counters`, about every `period_us` microseconds, and no others. A period of
+    /// 0 and no indices end it. Fail if they cannot be captured together.
+    fn select(&self, _period_us: u64, _indices: &[u64]) -> Result<()> {
+        Ok(())
+    }
+    /// Read the clocks of a device and of the host.
+    fn correlate(&self, device: &str) -> Result<Clock> {
+        Err(Error::new(format!("there is no device '{}'", device), INVALID_ARGUMENT))
+    }
+}
+
 /// A compiled part as bytes ("ipr.blobs/1").
 #[derive(Default)]
 pub struct Blob {
@@ -1829,6 +1912,10 @@ pub trait Backend: Send + Sync + 'static {
     }
     fn create_pool(&self, _options: Attributes) -> Result<Box<dyn Pool>> {
         unsupported("there is no memory of its own")
+    }
+    /// What is measured for profiles. The answer is always the same.
+    fn profiler(&self) -> Option<&dyn Profiler> {
+        None
     }
     /// The table of another extension by its name.
     fn extension(&self, _name: &str) -> Option<ExtensionTable> {
@@ -2065,6 +2152,9 @@ impl<B: Backend> Bridge<B> {
             Ok("ipr.context/1") if Self::at(this).has_contexts() => (&Self::CONTEXTS as *const ipr_context_api).cast(),
             Ok("ipr.blobs/1") if Self::at(this).has_blobs() => (&Self::BLOBS as *const ipr_blobs_api).cast(),
             Ok("ipr.handles/1") if Self::at(this).has_handles() => (&Self::HANDLES as *const ipr_handles_api).cast(),
+            Ok("ipr.profiling/1") if Self::at(this).profiler().is_some() => {
+                (&Self::PROFILING as *const ipr_profiling_api).cast()
+            }
             Ok(name) => Self::at(this).extension(name).map_or(std::ptr::null(), |table| table.0),
             Err(_) => std::ptr::null(),
         })
@@ -2201,6 +2291,115 @@ impl<B: Backend> Bridge<B> {
             *out = Box::into_raw(Box::new(made)).cast();
             Ok(())
         })
+    }
+
+    // --- ipr.profiling/1 ---
+
+    const PROFILING: ipr_profiling_api = ipr_profiling_api {
+        struct_size: size_of::<ipr_profiling_api>() as u64,
+        describe_counters: Some(Self::describe_counters),
+        enable: Some(Self::enable),
+        collect: Some(Self::collect),
+        read_counters: Some(Self::read_counters),
+        correlate: Some(Self::correlate),
+        select_counters: Some(Self::select_counters),
+    };
+
+    unsafe fn profiler<'a>(this: Raw) -> Result<&'a dyn Profiler> {
+        Self::at(this).profiler().ok_or_else(|| Error::new("nothing is measured", UNSUPPORTED))
+    }
+
+    unsafe extern "C" fn describe_counters(this: Raw, out: *mut ipr_counters, error: *mut ipr_error) -> i32 {
+        guarded(error, || {
+            let raw: Vec<ipr_counter> = Self::profiler(this)?.counters().iter().map(raw_counter).collect();
+            let out = &mut *out;
+            let counters = give(&mut out.owner, &mut out.release, raw);
+            out.counter_count = counters.len() as u64;
+            out.counter_stride = size_of::<ipr_counter>() as u64;
+            out.counters = counters.as_ptr();
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn enable(this: Raw, on: i32, error: *mut ipr_error) -> i32 {
+        guarded(error, || Self::profiler(this)?.enable(on != 0))
+    }
+
+    unsafe extern "C" fn collect(
+        this: Raw,
+        capacity: u64,
+        stride: u64,
+        out: *mut ipr_interval,
+        out_count: *mut u64,
+        out_lost: *mut u64,
+        error: *mut ipr_error,
+    ) -> i32 {
+        (*out_count, *out_lost) = (0, 0);
+        guarded(error, || {
+            let (intervals, lost) = Self::profiler(this)?.collect(capacity as usize)?;
+            *out_lost = lost;
+            for (index, interval) in intervals.iter().take(capacity as usize).enumerate() {
+                out.cast::<u8>().add(index * stride as usize).cast::<ipr_interval>().write(raw_interval(interval));
+                *out_count += 1;
+            }
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn read_counters(this: Raw, count: u64, out: *mut f64, error: *mut ipr_error) -> i32 {
+        guarded(error, || {
+            let values = Self::profiler(this)?.read()?;
+            for index in 0..count as usize {
+                *out.add(index) = values.get(index).copied().unwrap_or(0.0);
+            }
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn correlate(this: Raw, device: ipr_string, out: *mut ipr_clock, error: *mut ipr_error) -> i32 {
+        guarded(error, || {
+            let clock = Self::profiler(this)?.correlate(text(&device))?;
+            let out = &mut *out;
+            (out.device_ns, out.host_ns, out.error_ns) = (clock.device_ns, clock.host_ns, clock.error_ns);
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn select_counters(
+        this: Raw,
+        period_us: u64,
+        count: u64,
+        indices: *const u64,
+        error: *mut ipr_error,
+    ) -> i32 {
+        guarded(error, || Self::profiler(this)?.select(period_us, list(indices, count)))
+    }
+}
+
+fn raw_counter(counter: &Counter) -> ipr_counter {
+    ipr_counter {
+        name: string(counter.name),
+        category: string(counter.category),
+        units: string(counter.units),
+        description: string(counter.description),
+        device: string(counter.device),
+        multiplier: counter.multiplier,
+        kind: counter.kind,
+        reserved: 0,
+    }
+}
+
+fn raw_interval(interval: &Interval) -> ipr_interval {
+    ipr_interval {
+        name: string(interval.name),
+        device: string(interval.device),
+        begin_ns: interval.begin_ns,
+        end_ns: interval.end_ns,
+        thread: interval.thread,
+        bytes: interval.bytes,
+        flops: interval.flops,
+        kind: interval.kind,
+        reserved: 0,
     }
 }
 
