@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from interposer.core.checksums import ROW, Checksum, checksum, chunks_of_file, file_checksum
+from interposer.core.checksums import BLOCK, ROW, Checksum, checksum, chunks_of_file, condensed, file_checksum
 
-SIZES = [0, 1, 7, 8, ROW - 1, ROW, ROW + 9, (1 << 20) - 8, 1 << 20, (1 << 20) + ROW + 3, 3 << 20]
+SIZES = [0, 1, 7, 8, ROW - 1, ROW, ROW + 9, BLOCK - 8, BLOCK, BLOCK + ROW + 3, 1 << 20, 2 * BLOCK, 3 << 20]
 
 
 def content(size: int) -> bytes:
@@ -20,13 +22,17 @@ def content(size: int) -> bytes:
 
 def by_hand(data: bytes) -> str:
     """Return the checksum as docs/saved-networks.md describes it, with the integers of Python."""
-    words = [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data) // ROW * ROW, 8)]
-    lanes = [sum(words[lane::1024]) % 2**64 for lane in range(1024)]
-    head = b"".join(lane.to_bytes(8, "little") for lane in lanes)
-    return hashlib.sha256(head + data[len(words) * 8 :]).hexdigest()
+    result = hashlib.sha256()
+    for start in range(0, len(data), 522_752):
+        block = data[start : start + 522_752]
+        words = [int.from_bytes(block[at : at + 8], "little") for at in range(0, len(block) // 8168 * 8168, 8)]
+        for lane in range(1021) if words else ():
+            result.update((sum(words[lane::1021]) % 2**64).to_bytes(8, "little"))
+        result.update(block[len(words) * 8 :])
+    return result.hexdigest()
 
 
-@pytest.mark.parametrize("size", [0, 5, ROW, 3 * ROW + 17])
+@pytest.mark.parametrize("size", [0, 5, ROW, 3 * ROW + 17, BLOCK, BLOCK + 9, 2 * BLOCK + ROW + 1])
 def test_the_checksum_is_the_documented_one(size: int) -> None:
     assert checksum(content(size)) == by_hand(content(size))
 
@@ -36,23 +42,55 @@ def test_bytes_chunks_and_a_file_have_the_same_checksum(size: int, tmp_path: Pat
     data = content(size)
     path = tmp_path / "file"
     path.write_bytes(data)
-    chunks = [data[at : at + 2 * ROW] for at in range(0, size, 2 * ROW)]
+    chunks = [data[at : at + 3 * BLOCK] for at in range(0, size, 3 * BLOCK)]
     assert checksum(data) == checksum(memoryview(data)) == checksum(chunks) == file_checksum(path)
 
 
-def test_ranges_that_are_summed_by_themselves_have_the_checksum_of_the_whole() -> None:
-    data = content(10 * ROW + 5)
+def test_ranges_that_are_condensed_by_themselves_have_the_checksum_of_the_whole() -> None:
+    data = content(4 * BLOCK + 5)
     total = Checksum()
-    for start in range(0, len(data), 3 * ROW):
-        part = Checksum()
-        part.update(data[start : start + 3 * ROW])
-        total.include(part)
+    for sums in [condensed(data[start : start + 3 * BLOCK]) for start in range(0, len(data), 3 * BLOCK)]:
+        total.include(sums)
     assert total.hexdigest() == checksum(data)
 
 
-@pytest.mark.parametrize("offset", [0, ROW, 5 * ROW + 3, 10 * ROW + 4])
+@given(
+    size=st.sampled_from([2**power for power in range(9, 21)]),
+    start=st.integers(0, 8192),
+    distance=st.integers(1, 8192),
+    seed=st.integers(0, 99),
+)
+@example(size=512, start=0, distance=1021, seed=0)  # the blocks begin a multiple of a row of lanes apart
+@example(size=4096, start=0, distance=8 * 1021, seed=0)
+@example(size=1 << 20, start=7, distance=16 * 1021, seed=0)
+@settings(max_examples=60, deadline=None)
+def test_exchanged_sectors_pages_and_blocks_change_the_checksum(
+    size: int, start: int, distance: int, seed: int
+) -> None:
+    first = 512 * start
+    second = first + max(512 * distance, size)
+    data = np.zeros(second + size + 1000 * seed, np.uint8)
+    draw = np.random.default_rng(seed)
+    data[first : first + size] = draw.integers(0, 256, size)
+    data[second : second + size] = draw.integers(0, 256, size)
+    before = checksum(data.data)
+    data[first : first + size], data[second : second + size] = (
+        data[second : second + size].copy(),
+        data[first : first + size].copy(),
+    )
+    assert checksum(data.data) != before
+
+
+def test_pages_that_differ_in_the_sign_of_numbers_can_be_told_apart() -> None:
+    data = np.ones(2 * BLOCK // 8)
+    data[:512] = -1
+    exchanged = np.roll(data, BLOCK // 8)
+    assert checksum(data.data.cast("B")) != checksum(exchanged.data.cast("B"))
+
+
+@pytest.mark.parametrize("offset", [0, ROW, BLOCK - 1, BLOCK, 2 * BLOCK + 5 * ROW + 4])
 def test_every_changed_byte_changes_the_checksum(offset: int) -> None:
-    data = bytearray(content(10 * ROW + 5))
+    data = bytearray(content(2 * BLOCK + 5 * ROW + 5))
     before = checksum(bytes(data))
     data[offset] ^= 1
     assert checksum(bytes(data)) != before

@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from interposer.core.checksums import checksum
+from interposer.core.checksums import BLOCK, checksum
 from interposer.core.config import CACHE_DIR
 from interposer.core.files import reason_of, replacing
 
@@ -54,8 +54,8 @@ LARGEST: Final = 1 << 31
 LATER: Final = 1 << 20
 """Size in bytes from which on callers write content in the background, by `later`."""
 _ALIGNMENT: Final = 64
-CHUNK: Final = 1 << 20
-"""Size in bytes of the chunks of `Streamed`, a multiple of `checksums.ROW`."""
+CHUNK: Final = 2 * BLOCK
+"""Size in bytes of the chunks of `Streamed`: a checksum takes whole blocks."""
 
 _log = logging.getLogger("interposer.cache")
 _reported: set[tuple[Path, str]] = set()

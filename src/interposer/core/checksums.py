@@ -9,41 +9,60 @@ from typing import Final
 
 import numpy as np
 
-__all__ = ["ROW", "Checksum", "checksum", "chunks_of_file", "file_checksum"]
+from interposer.core.types import Array
 
-_LANES: Final = 1024
+__all__ = ["BLOCK", "ROW", "Checksum", "checksum", "chunks_of_file", "condensed", "file_checksum"]
+
+_LANES: Final = 1021
 ROW: Final = 8 * _LANES
 """Bytes that have one 8-byte word for each lane of a checksum."""
-_CHUNK: Final = 1 << 20
+_ROWS: Final = 64
+BLOCK: Final = _ROWS * ROW
+"""Bytes of which a checksum has the sums of the lanes.
+
+Two words of a block that are a multiple of 512 bytes apart are in different lanes, because 1021 is a prime and the
+block has 1021 times 512 bytes. So exchanged disk sectors and pages change the checksum.
+"""
+_CHUNK: Final = 2 * BLOCK
 
 
 class Checksum:
-    """The checksum of bytes that come in chunks. Every chunk but the last must have a multiple of `ROW` bytes.
-
-    The 8-byte words are summed in 1024 lanes, modulo 2**64. The checksum is the SHA-256 of these sums and of the
-    remaining bytes. As sums do not depend on the order, several threads may sum ranges of the same bytes.
-    """
+    """The checksum of bytes that come in chunks. Every chunk but the last must have a multiple of `BLOCK` bytes."""
 
     def __init__(self) -> None:
-        self._lanes = np.zeros(_LANES, np.uint64)
-        self._row = np.empty(_LANES, np.uint64)
-        self._rest = b""
+        self._digest = hashlib.sha256()
 
     def update(self, chunk: bytes | memoryview) -> None:
         """Add the next bytes."""
-        end = len(chunk) - len(chunk) % ROW
-        words = np.frombuffer(chunk, np.uint64, end // 8).reshape(-1, _LANES)
-        self._lanes += np.add.reduce(words, axis=0, out=self._row)
-        self._rest += bytes(chunk[end:])
+        self.include(condensed(chunk))
 
-    def include(self, other: Checksum) -> None:
-        """Add the bytes of another checksum, which come after those of this one."""
-        self._lanes += other._lanes
-        self._rest += other._rest
+    def include(self, sums: bytes) -> None:
+        """Add the next bytes, of which these are the `condensed` ones."""
+        self._digest.update(sums)
 
     def hexdigest(self) -> str:
         """Return the checksum of all bytes so far as text."""
-        return hashlib.sha256(self._lanes.tobytes() + self._rest).hexdigest()
+        return self._digest.hexdigest()
+
+
+def condensed(chunk: bytes | memoryview) -> bytes:
+    """Return the bytes whose SHA-256 is the checksum of `chunk`; threads can condense several chunks concurrently.
+
+    These are, for each block, the sums of its 8-byte words in 1021 lanes, modulo 2**64, and then the bytes after the
+    last complete row. A block with less than a row has no sums.
+    """
+    view = memoryview(chunk)
+    whole = len(view) - len(view) % BLOCK
+    end = len(view) - len(view) % ROW
+    last = _sums(view[whole:end], (end - whole) // ROW) if end > whole else b""
+    return b"".join((_sums(view[:whole], _ROWS), last, view[end:]))
+
+
+def _sums(view: memoryview, rows: int) -> bytes:
+    """Return the sums of the words in each lane, for blocks of so many rows."""
+    words = np.frombuffer(view, np.uint64).reshape(-1, rows, _LANES)
+    sums: Array = np.add.reduce(words, axis=1)
+    return sums.tobytes()
 
 
 def checksum(content: bytes | memoryview | Iterable[bytes | memoryview]) -> str:
@@ -55,7 +74,7 @@ def checksum(content: bytes | memoryview | Iterable[bytes | memoryview]) -> str:
 
 
 def chunks_of_file(descriptor: int, offset: int, size: int) -> Iterator[memoryview]:
-    """Yield `size` bytes of an open file from an offset on, in chunks of 1 MiB and a smaller last one.
+    """Yield `size` bytes of an open file from an offset on, in chunks of about 1 MiB and a smaller last one.
 
     All chunks are in the same memory: a chunk is valid until the next one is requested. The chunks of a truncated file
     end at the end of the file.

@@ -62,7 +62,7 @@ FOLDER: Final = "networks"
 """The name of the folder inside the cache folder."""
 NAMES: Final = own_names("[0-9a-f]{32}")
 """The pattern of the file names that this module writes."""
-MAGIC: Final = b"interposer network 6\n"
+MAGIC: Final = b"interposer network 7\n"
 MOST_BYTES: Final = 1 << 31
 """The largest model file that is cached, in bytes."""
 MOST_CACHED: Final = 1 << 32

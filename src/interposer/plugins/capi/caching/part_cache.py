@@ -76,7 +76,7 @@ LONGEST_TRIAL: Final = 24 * 3600
 MOST_CACHED: Final = 1 << 32
 """The limit on the bytes of all cached files together; the oldest files are deleted first."""
 _FIRST: Final = b"saves it for the first time\n"
-_MAGIC: Final = b"interposer compiled part 3\n"
+_MAGIC: Final = b"interposer compiled part 4\n"
 _log = logging.getLogger("interposer.cache")
 
 
