@@ -7,6 +7,7 @@ It needs ONNX Runtime and Chromium. With a folder, it writes the page and the pi
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
@@ -98,13 +99,16 @@ def picture(page: Path, target: Path) -> None:
         browser.close()
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """Write the page and its picture to the folder in the arguments, or only the picture to `docs`."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, help="an existing folder")
+    target: Path | None = parser.parse_args().folder
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(arguments[0] if arguments else temporary)
-        record(folder / "profiling.html")
-        picture(folder / "profiling.html", (folder if arguments else ROOT / "docs") / "profiling.png")
+        page = (target or Path(temporary)) / "profiling.html"
+        record(page)
+        picture(page, (target or ROOT / "docs") / "profiling.png")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
