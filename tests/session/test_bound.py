@@ -202,7 +202,7 @@ def test_one_that_is_bound_while_the_model_is_placed_anew_goes_on(
     plain = BoundRun._bound
 
     def late(self: BoundRun) -> Any:
-        model._do_without(LoadError("out of sorts", backend="Brief"))  # as another thread does whose run failed
+        model._loaded.do_without(LoadError("out of sorts", backend="Brief"))  # as another thread does whose run failed
         return plain(self)
 
     monkeypatch.setattr(BoundRun, "_bound", late)

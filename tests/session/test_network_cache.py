@@ -106,7 +106,7 @@ def test_a_network_that_was_divided_before_is_not_divided_again(load, file):
 def test_what_was_kept_is_run_as_quickly_as_what_was_not(load, file):
     first, second = load(file), load(file)
     assert was_cached(second)
-    assert type(second._only) is type(first._only) is not type(None)
+    assert type(second._loaded.fast_path) is type(first._loaded.fast_path) is not type(None)
 
 
 def test_what_was_kept_and_cannot_be_loaded_is_placed_anew(load, file, monkeypatch):

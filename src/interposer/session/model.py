@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import replace
+from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, TypeAlias
@@ -17,14 +14,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from interposer.backend import BackendEvent, MemoryDescriptor, MemorySource
-from interposer.core.constants import give_back_pages
 from interposer.core.containers import as_given
 from interposer.core.dlpack import shared_array
 from interposer.core.errors import (
-    BackendContractError,
     BindingError,
     ExecutionError,
-    IncompatibleMemoryError,
     InterposerError,
     InvalidArgumentError,
     LoadError,
@@ -38,23 +32,21 @@ from interposer.frontends.metadata import Metadata
 from interposer.frontends.template import Template
 from interposer.ir.network import Network
 from interposer.ir.states import State, states_of
-from interposer.ops.control import Constant
 from interposer.optimizer import OptimizerOptions
 from interposer.optimizer.declared_shapes import with_expanded_dims
 from interposer.optimizer.optimizer_options import check_seconds
 from interposer.profiling import Profile
 from interposer.profiling.marks import active_marks, is_unmarked, marked
 from interposer.profiling.recorder import active
-from interposer.report.estimate import Estimate
 from interposer.report.explanation import Explanation, Times
 from interposer.report.optimized import OptimizedNetwork
-from interposer.report.records import Message
 from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, Runtime, StateMemory, TransferReport
 from interposer.session.arguments import input_arrays, inputs_by_name, named_inputs, outputs_by_number
 from interposer.session.bound import BoundRun
 from interposer.session.fallback import Choice
 from interposer.session.imports import ImportedTensors
 from interposer.session.limits import Limits
+from interposer.session.loaded import CACHED, LoadedVariants
 from interposer.session.pickled import Origin, reduced
 from interposer.session.placement.plan import Plan
 from interposer.session.requested import requested_names
@@ -62,22 +54,14 @@ from interposer.session.saved import SavedBlueprint
 from interposer.session.saving import Saver
 from interposer.session.shapes import Shapes
 from interposer.session.signatures import SignatureInfo
-from interposer.session.variants import Blueprint, FirstVariant, Key, KnownBlueprint
+from interposer.session.variants import Blueprint, Key, KnownBlueprint
 
 __all__ = ["Model"]
-
-_log: Final = logging.getLogger("interposer.session")
-CACHED: Final = 8
-"""Number of variants that a model caches, one per set of input shapes.
-
-The least recently used variant is dropped first.
-"""
 
 Inputs: TypeAlias = "Sequence[Any] | Mapping[str, Any] | ImportedTensors"
 Outputs: TypeAlias = "str | Sequence[Any] | Mapping[str, Any] | ImportedTensors"
 _Controls: TypeAlias = Callable[[], RunControl | None]
 _NO_PROFILE: Final = "the profile must be a Profile, such as interposer.profile()"
-_Variants: TypeAlias = "OrderedDict[Key, tuple[NetworkId, OptimizedNetwork]]"
 
 
 class Model:
@@ -138,31 +122,14 @@ class Model:
         self._states = states
         self.runtime, self._choice, self._limits = choice.runtime, choice, limits
         self._origin: Origin | None = None
-        self._estimate: Estimate | None = None
-        self._variants: _Variants = OrderedDict()
         self._others: OrderedDict[tuple[str, ...], Model] = OrderedDict()
         self._signed: dict[str, Model] = {}
-        self._calls: dict[Key, int] = {}
-        self._lock = threading.RLock()
-        self._closed = False
-        self._only: _Only | None = None
-        weakref.finalize(self, _forget, self.runtime, self._variants).atexit = False
         self._blueprint = network if isinstance(network, Blueprint) else Blueprint(network)
         self.name = self._blueprint.name
         self.inputs: dict[str, TensorInfo] = self._blueprint.inputs
         self.outputs: dict[str, TensorInfo | None] = self._blueprint.outputs
-        first = self._blueprint.first()
-        if first is None:
-            return
-        if self._usable(first):
-            self._make(*first)
-        else:
-            self._make_within_limits(first.key, first.network())
-
-    def _usable(self, variant: FirstVariant) -> bool:
-        """Return True if a variant is optimized already, for backends of which none is disabled for this model."""
-        optimized = variant.optimized
-        return optimized is not None and not self._choice.disabled & optimized.backends.keys()
+        self._loaded = LoadedVariants(self._blueprint, choice, limits, states)
+        self._loaded.prepare()
 
     @property
     def network(self) -> Network:
@@ -192,7 +159,7 @@ class Model:
         Raises:
             InvalidArgumentError: the layers depend on values of inputs, and the model has not been called yet.
         """
-        with self._lock:
+        with self._loaded.lock:
             return self._blueprint.values()
 
     @property
@@ -201,7 +168,7 @@ class Model:
 
         Empty if the file has none, or has another format than TFLite.
         """
-        with self._lock:
+        with self._loaded.lock:
             templates = self._blueprint.templates.items()
         return {key: SignatureInfo.of(template()) for key, template in templates}
 
@@ -212,126 +179,12 @@ class Model:
         Raises:
             ParseError: the archive at the end of the file is damaged.
         """
-        with self._lock:
+        with self._loaded.lock:
             read = self._blueprint.metadata
         return Metadata() if read is None else read()
 
-    def _variant(self, arrays: Mapping[str, Array]) -> Key:
-        """Return the key of the network for the shapes and values of these inputs; build and load it if it is missing.
-
-        A variant is the network specialised for one set of shapes and values. If there are too many, the oldest is
-        unloaded.
-        """
-        self._check_open()
-        key = self._blueprint.key(arrays)
-        if key not in self._variants:
-            known = self._blueprint.known(key)
-            if known is not None and self._usable(known):
-                self._make(*known)
-            else:
-                network = self._blueprint.variant(arrays) if known is None else known.network()
-                key = self._blueprint.key(arrays)
-                self._make_within_limits(key, network)
-            self._make_room(key)
-        self._variants.move_to_end(key)
-        return key
-
-    def _make_within_limits(self, key: Key, network: Network) -> None:
-        self._estimate = self._limits.check(network.graph)
-        self._make(key, lambda: network)
-
-    def _make(self, key: Key, network: Callable[[], Network], known: OptimizedNetwork | None = None) -> None:
-        """Optimize and load the network for one set of input shapes and values (a variant), and store it under `key`.
-
-        `network` builds it. `known` is its optimized network if that is in the cache; it is then not optimized again.
-        Backends that fail in doing so are disabled, if fallback allows that.
-        """
-        while True:
-            try:
-                optimized = self._optimized(network()) if known is None else known
-                network_id = self.runtime.load_network(optimized, self._states)
-                if known is None and not self.runtime.memory(network_id).mapped_constants:
-                    give_back_pages(item.op.value for item in network().graph if isinstance(item.op, Constant))
-                self._variants[key] = network_id, optimized
-                self._only = self._alone(network_id)
-                return
-            except (LoadError, BackendContractError, IncompatibleMemoryError) as error:
-                known = None
-                if not self._do_without(error):
-                    raise self._choice.with_reasons(error) from error.__cause__
-
-    def _optimized(self, network: Network) -> OptimizedNetwork:
-        """Return the network divided among the backends, with messages about why a saved one was not used."""
-        result, notes = self._choice.optimized(network), self._blueprint.notes
-        for note in notes:
-            _log.warning("%s: %s", self.name, note)
-        return replace(result, messages=(*result.messages, *(Message("warning", note) for note in notes)))
-
-    def _alone(self, network_id: NetworkId) -> _Only | None:
-        """Return the fast way to run the loaded network if all calls use this network, else None.
-
-        That is the case if it was not optimized for several input shapes, and no layer depends on the values of inputs.
-        """
-        if len(self._variants) > 1 or self._blueprint.needed:
-            return None
-        return _Only(self.runtime, network_id, tuple(self.inputs))
-
-    def _do_without(self, error: InterposerError) -> bool:
-        """Stop using the backend that caused an error, and unload the networks that use it.
-
-        They are built again on demand. Returns False if this is not possible, because no backend caused the error or
-        fallback does not allow it.
-        """
-        with self._lock:
-            failed = self._choice.quarantine(error)
-            if not failed:
-                return False
-            self._drop(key for key, (_, optimized) in self._variants.items() if failed in optimized.backends)
-            self._choice.note(failed, error, self.name)  # last, so that variants are dropped once the event is visible
-            return True
-
-    def _drop(self, keys: Iterable[Key]) -> None:
-        """Unload the networks with these keys (variants for some input shapes and values).
-
-        A call that needs one of them builds it again.
-        """
-        self._only = None
-        for key in tuple(keys):
-            self.runtime.unload_later(self._variants.pop(key)[0])
-
-    def _given_up(self, error: InterposerError, disabled: frozenset[str]) -> InterposerError:
-        """Return the error to raise when no backend is left; `disabled` were disabled when the call began.
-
-        Backends that failed during this call are enabled again, because the error is not specific to one of them.
-        """
-        with self._lock:
-            reported = self._choice.with_reasons(error)
-            failed = self._choice.disabled - disabled
-            if failed and not self._closed:
-                self._drop(self._variants)
-                self._choice.enable_again(failed)
-            return reported
-
-    def _make_room(self, created: Key) -> None:
-        idle = [key for key in self._variants if key not in self._calls and key != created]
-        for key in idle[: max(0, len(self._variants) - CACHED)]:
-            self._unload(key)
-
     def _begin(self, arrays: Mapping[str, Array]) -> tuple[Key, NetworkId]:
-        """Return the key and the network id of the network for the shapes and values of these inputs.
-
-        It is not unloaded before `_end` is called with the key.
-        """
-        with self._lock:
-            key = self._variant(arrays)
-            self._calls[key] = self._calls.get(key, 0) + 1
-            return key, self._variants[key][0]
-
-    def _end(self, key: Key) -> None:
-        with self._lock:
-            left = self._calls.pop(key) - 1
-            if left:
-                self._calls[key] = left
+        return self._loaded.begin(arrays)
 
     @property
     def optimized(self) -> OptimizedNetwork:
@@ -340,23 +193,12 @@ class Model:
         Raises:
             InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
         """
-        with self._lock:
-            self._check_open()
-            if not self._variants:
-                lacking, arguments = self._blueprint.lacking, self._blueprint.arguments
-                raise InvalidArgumentError(
-                    f"{lacking} are not known yet; run the model once, or give load(..., {arguments})"
-                )
-            return next(reversed(self._variants.values()))[1]
+        return self._loaded.latest[2]
 
     @property
     def is_prepared(self) -> bool:
         """True if a network is loaded for some input shapes, so that `optimized` and `explain` can describe it."""
-        return bool(self._variants)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise InvalidArgumentError(f"the model {self.name!r} is closed")
+        return bool(self._loaded.by_key)
 
     @property
     def events(self) -> tuple[BackendEvent, ...]:
@@ -401,9 +243,9 @@ class Model:
         self._states.reset()
 
     def _known_states(self) -> list[State]:
-        with self._lock:
-            self._check_open()
-            network = None if self._variants else self._blueprint.network
+        with self._loaded.lock:
+            self._loaded.check_open()
+            network = None if self._loaded.by_key else self._blueprint.network
             return states_of(self.optimized.graph if network is None else network.graph)
 
     def explain(
@@ -463,9 +305,8 @@ class Model:
         Raises:
             InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
         """
-        with self._lock:
-            self.optimized  # noqa: B018 - raises if nothing is loaded
-            return self.runtime.transfers(next(reversed(self._variants.values()))[0])
+        with self._loaded.lock:
+            return self.runtime.transfers(self._loaded.latest[1])
 
     def memory(self) -> MemoryReport:
         """Return the memory of the network that was used last: arenas, constants, and their sum.
@@ -475,9 +316,8 @@ class Model:
         Raises:
             InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
         """
-        with self._lock:
-            self.optimized  # noqa: B018 - raises if nothing is loaded
-            return self.runtime.memory(next(reversed(self._variants.values()))[0])
+        with self._loaded.lock:
+            return self.runtime.memory(self._loaded.latest[1])
 
     def import_inputs(
         self,
@@ -504,7 +344,7 @@ class Model:
             raise InvalidArgumentError(
                 f"the network depends on {self._blueprint.lacking}, which may change; give these inputs to each call"
             )
-        with self._lock:
+        with self._loaded.lock:
             key, network_id = self._begin({name: self._shaped(name, item) for name, item in value.items()})
         numbers = {item.name: number for number, item in self.runtime.bindings(network_id).inputs.items()}
         bound = {numbers[name]: item for name, item in value.items()}
@@ -537,15 +377,11 @@ class Model:
             InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
             BindingError: the number or names of the outputs do not fit.
         """
-        with self._lock:
-            self.optimized  # noqa: B018 - raises if nothing is loaded
-            key = next(reversed(self._variants))
-            network_id = self._variants[key][0]
-            self._calls[key] = self._calls.get(key, 0) + 1
+        key, network_id = self._loaded.begin_like_the_last()
         try:
             bound = self._outputs_by_binding(network_id, outputs)
         except InterposerError:
-            self._end(key)
+            self._loaded.end(key)
             raise
         return self._imported("output", key, network_id, bound, memory_source)
 
@@ -574,12 +410,12 @@ class Model:
             bindings.checked_outputs({number: shared_array(item) for number, item in created.items()})
             input_arrays(self.inputs, value)
         finally:
-            self._end(key)
+            self._loaded.end(key)
         if lacking:
             raise InvalidArgumentError(
                 f"nothing can be bound to output {', '.join(lacking)}: its shape depends on data"
             )
-        return BoundRun(self, value, [created[number] for number in sorted(created)], self._is_placed_anew)
+        return BoundRun(self, value, [created[number] for number in sorted(created)], self._loaded.is_replaced)
 
     def _imported(
         self, kind: str, key: Key, network_id: NetworkId, bound: Mapping[int, Any], source: MemorySource
@@ -587,9 +423,9 @@ class Model:
         take = self.runtime.import_inputs if kind == "input" else self.runtime.import_outputs
         try:
             ids = take(network_id, bound, source)
-            return ImportedTensors(self, self.runtime, kind, network_id, ids, partial(self._end, key))
+            return ImportedTensors(self, self.runtime, kind, network_id, ids, partial(self._loaded.end, key))
         except InterposerError:
-            self._end(key)
+            self._loaded.end(key)
             raise
 
     def _outputs_by_binding(self, network_id: NetworkId, values: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
@@ -653,7 +489,7 @@ class Model:
                 return self.run(inputs, outputs, deadline=deadline, signature=signature, **named)
         if signature is not None:
             return self._of_signature(signature).run(inputs, outputs, deadline=deadline, **named)
-        only, disabled, before = self._only, self._choice.disabled, len(self._choice.events)
+        only, disabled, before = self._loaded.fast_path, self._choice.disabled, len(self._choice.events)
         if only is not None and deadline is None and (inputs is None or not named):
             try:
                 arguments = named if inputs is None else inputs
@@ -663,31 +499,14 @@ class Model:
                 if result is not None:
                     return result
             except (ExecutionError, LoadError, UnknownNetworkError) as error:
-                if not self._is_unloaded(error, only) and not self._is_placed_anew(error, before):
-                    raise self._given_up(error, disabled) from error.__cause__
+                if not self._loaded.is_unloaded(error, only) and not self._loaded.is_replaced(error, before):
+                    raise self._loaded.given_up(error, disabled) from error.__cause__
         if named or inputs is None:
             inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline", "signature", "profile"))
         names = None if outputs is None else requested_names(outputs)
         if names is not None:
             return self._run_for(names, inputs, deadline)
         return self._run_watched(inputs, outputs, lambda: None if deadline is None else RunControl(deadline), disabled)
-
-    def _is_unloaded(self, error: InterposerError, only: _Only) -> bool:
-        """Return True if an error means that another thread unloaded the network while the fast path `only` ran it.
-
-        The ordinary way of running, `_run_watched`, then loads the network again.
-        """
-        return isinstance(error, UnknownNetworkError) and only is not self._only
-
-    def _is_placed_anew(self, error: ExecutionError | LoadError | UnknownNetworkError, before: int) -> bool:
-        """Return True if the backend that failed is no longer used, so that the run can be repeated without it.
-
-        This thread disables it, unless another one has done so since the number of events was `before`. A run that may
-        have overwritten its own inputs or states cannot be repeated.
-        """
-        if isinstance(error, ExecutionError) and error.overwrites:
-            return False
-        return self._do_without(error) or len(self._choice.events) > before
 
     def _run_for(self, names: tuple[str, ...], inputs: Inputs, deadline: float | None) -> list[Any]:
         """Run once and return the values with these names, in the order of the names.
@@ -708,8 +527,8 @@ class Model:
 
         The last eight of these models are cached; a missing one is created.
         """
-        with self._lock:
-            self._check_open()
+        with self._loaded.lock:
+            self._loaded.check_open()
             if names not in self._others:
                 other = Model.__new__(Model)
                 other._set_up(self._blueprint.with_outputs(names), self._choice.fork(), self._limits, self._states)
@@ -721,8 +540,8 @@ class Model:
 
     def _of_signature(self, key: str) -> Model:
         """Return the model of the network that a signature calls; it is created once, and shares the states."""
-        with self._lock:
-            self._check_open()
+        with self._loaded.lock:
+            self._loaded.check_open()
             if key not in self._signed:
                 known = self._blueprint.templates
                 if key not in known:
@@ -857,8 +676,8 @@ class Model:
             except RunCancelledError:
                 raise
             except (ExecutionError, LoadError, UnknownNetworkError) as error:
-                if not self._is_placed_anew(error, before):
-                    raise self._given_up(error, disabled) from error.__cause__
+                if not self._loaded.is_replaced(error, before):
+                    raise self._loaded.given_up(error, disabled) from error.__cause__
 
     def _run(
         self, arrays: Mapping[str, Array], taken: ImportedTensors | None, outputs: Any, control: RunControl | None
@@ -872,7 +691,7 @@ class Model:
                 network_id, feeds, value, imported_inputs=ids, imported_outputs=written, control=control
             )
         finally:
-            self._end(key)
+            self._loaded.end(key)
         return [result[number] for number in sorted(result)]
 
     def _feeds(self, network_id: NetworkId, arrays: Mapping[str, Array]) -> dict[int, Any]:
@@ -960,9 +779,9 @@ class Model:
             UnwritableError: a layer has an attribute that cannot be saved.
             FileWriteError: the file cannot be written; an existing file is unchanged.
         """
-        with self._lock:
-            self._check_open()
-            loaded = {key: optimized for key, (_, optimized) in self._variants.items()}
+        with self._loaded.lock:
+            self._loaded.check_open()
+            loaded = {key: optimized for key, (_, optimized) in self._loaded.by_key.items()}
             Saver(self._blueprint, self._choice, self._limits, loaded).save(path, shapes, sign_key)
 
     def close(self) -> None:
@@ -974,23 +793,16 @@ class Model:
         Raises:
             LoadError: the context of a backend refuses to unload the network.
         """
-        with self._lock:
-            self._closed, self._only = True, None
-            for key in tuple(self._variants):
-                self._unload(key)
+        with self._loaded.lock:
+            self._loaded.close()
             others = (*self._others.values(), *self._signed.values())
             self._others.clear()
             self._signed.clear()
         for other in others:
             other.close()
 
-    def _unload(self, key: Key) -> None:
-        with suppress(UnknownNetworkError):  # the runtime is closed already
-            self.runtime.unload_network(self._variants[key][0])
-        del self._variants[key]
-
     def __copy__(self) -> Model:
-        self._check_open()
+        self._loaded.check_open()
         other = Model.__new__(Model)
         other._set_up(self._blueprint.forked(), self._choice.fork(), self._limits, StateMemory())
         other._origin = self._origin
@@ -1013,9 +825,9 @@ class Model:
     def _repr_html_(self) -> str:
         from interposer.report.notebook import explained, model_html  # noqa: PLC0415 - only notebooks need it
 
-        with self._lock:
-            known = None if self._closed or not self._variants else self.optimized
-        note = "closed" if self._closed else "optimized in the first run, for its shapes"
+        with self._loaded.lock:
+            known = None if self._loaded.is_closed or not self._loaded.by_key else self.optimized
+        note = "closed" if self._loaded.is_closed else "optimized in the first run, for its shapes"
         below = ""
         if known is not None:
             try:
@@ -1029,59 +841,3 @@ class Model:
         inputs = ", ".join(f"{name}: {info}" for name, info in self.inputs.items())
         outputs = ", ".join(f"{name}: {info or '?'}" for name, info in self.outputs.items())
         return f"<Model {self.name!r}: {inputs} -> {outputs}>"
-
-
-class _Only:
-    """Runs the only loaded network of a model without locks, for calls whose arrays need no conversion.
-
-    It exists while the model has no second variant, a network for other input shapes. `names` are the names of the
-    inputs in order. `direct` is the function of `Runtime.direct_call`, or None if the network has none. `recorded` does
-    the same and records the run.
-    """
-
-    def __init__(self, runtime: Runtime, network_id: NetworkId, names: tuple[str, ...]) -> None:
-        self.network_id, self._enqueue, self._names = network_id, runtime.enqueue_workload, names
-        self._bindings = runtime.bindings(network_id)
-        numbers = {item.name: number for number, item in self._bindings.inputs.items()}
-        self._numbers = tuple(numbers[name] for name in names)
-        self._order = tuple(sorted(self._bindings.outputs))
-        self.direct = runtime.direct_call(network_id, self._numbers)
-        self.recorded = None if self.direct is None else runtime.recorded(network_id, self.direct)
-
-    def run(self, model: Model, inputs: Any, outputs: Any) -> list[Any] | None:
-        """Run once and return the outputs in order; None without running if the ordinary way is needed.
-
-        That is so if inputs or outputs need a conversion or a check.
-        """
-        if type(inputs) is type(outputs) is ImportedTensors:
-            return self._run_imported(model, inputs, outputs)
-        if type(inputs) is dict:
-            inputs = [inputs[name] for name in self._names if name in inputs] if len(inputs) == len(self._names) else ()
-        if not (type(inputs) is list and len(inputs) == len(self._numbers)):
-            return None
-        targets = None if outputs is None else self._targets(outputs)
-        feeds = None if targets is None and outputs is not None else self._bindings.fitting(self._numbers, inputs)
-        return None if feeds is None else self._in_order(self._enqueue(self.network_id, feeds, targets))
-
-    def _targets(self, outputs: Any) -> dict[int, Any] | None:
-        """Return the caller's arrays for all outputs by binding id; None if `outputs` is not a list of NumPy arrays."""
-        arrays = type(outputs) is list and all(type(output) is np.ndarray for output in outputs)
-        return dict(zip(self._order, outputs, strict=True)) if arrays and len(outputs) == len(self._order) else None
-
-    def _run_imported(self, model: Model, inputs: ImportedTensors, outputs: ImportedTensors) -> list[Any] | None:
-        if not (self._has(model, inputs, "input") and self._has(model, outputs, "output")):
-            return None
-        result = self._enqueue(self.network_id, imported_inputs=inputs.ids, imported_outputs=outputs.ids)
-        return self._in_order(result)
-
-    def _in_order(self, result: Mapping[int, Any]) -> list[Any]:
-        return [result[number] for number in self._order]
-
-    def _has(self, model: Model, taken: ImportedTensors, kind: str) -> bool:
-        here = taken.owner is model and taken.network_id == self.network_id
-        return here and taken.kind == kind and not taken.closed
-
-
-def _forget(runtime: Runtime, variants: _Variants) -> None:
-    for network_id, _ in variants.values():
-        runtime.unload_later(network_id)

@@ -333,7 +333,8 @@ class Keeper:
     def _entry(self, model: Model, file: ModelFile) -> Entry:
         if not file.is_by_itself():
             raise _NotCachedError("its weights are in separate files")
-        if not model.is_prepared or model._estimate is None:
+        estimate = model._loaded.estimate
+        if not model.is_prepared or estimate is None:
             raise _NotCachedError("shapes or values of its inputs are open, and are known only when it is called")
         optimized = model.optimized
         if optimized.refusals or optimized.messages or optimized.crossings:
@@ -354,7 +355,7 @@ class Keeper:
                 index[value] = len(index)
         placements = [placement.to_dict() for placement in optimized.placements]
         network = {
-            "name": optimized.name, "layers": layers, "placements": placements, "needed": asdict(model._estimate),
+            "name": optimized.name, "layers": layers, "placements": placements, "needed": asdict(estimate),
             "inputs": [(name, _plain(info)) for name, info in model.inputs.items()],
             "outputs": [(name, None if info is None else _plain(info)) for name, info in model.outputs.items()],
         }  # fmt: skip

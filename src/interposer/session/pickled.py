@@ -59,7 +59,7 @@ def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
     """
     from interposer.session.load import default_runtime  # noqa: PLC0415 - it needs the model
 
-    model._check_open()
+    model._loaded.check_open()
     if model.runtime is not default_runtime():
         raise InvalidArgumentError(
             f"the model {model.name!r} is on a runtime of its own, which cannot be pickled; "

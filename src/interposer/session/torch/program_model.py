@@ -122,15 +122,15 @@ class ProgramModel(Model):
         that PyTorch does not count are writes through ``tensor.data``, or through an array over the same memory: call
         this method after such a change of a few elements.
         """
-        with self._lock:
-            self._check_open()
+        with self._loaded.lock:
+            self._loaded.check_open()
             self._prepare_again()
 
     def _refresh_if_changed(self) -> bool:
         """Prepare the network again if weights have changed, and return True if they have."""
         if not self._watch.tensors or not self._watch.has_changed():
             return False
-        with self._lock:
+        with self._loaded.lock:
             if self._watch.has_changed():
                 self._prepare_again()
         return True
@@ -144,14 +144,11 @@ class ProgramModel(Model):
             )
         watch = self._new_watch()
         self._blueprint = Blueprint(self._source)
-        self._drop(self._variants)
         others = (*self._others.values(), *self._signed.values())
         self._others.clear()
         for other in others:
             other.close()
-        first = self._blueprint.first()
-        if first is not None:
-            self._make_within_limits(first.key, first.network())
+        self._loaded.prepare_again(self._blueprint)
         self._watch = watch  # last: until then, other threads see the change, and wait for the new network
 
     def run(self, inputs: Any = None, outputs: Any = None, **others: Any) -> list[Any]:
@@ -175,9 +172,9 @@ class ProgramModel(Model):
             bound.before_each = self._refresh_if_changed
         return bound
 
-    def _variant(self, arrays: Mapping[str, Any]) -> Any:
+    def _begin(self, arrays: Mapping[str, Any]) -> Any:
         self._check_sizes(arrays)
-        return super()._variant(arrays)
+        return super()._begin(arrays)
 
     def _check_sizes(self, arrays: Mapping[str, Any]) -> None:
         """Raise `BindingError` if shapes violate the ranges and equalities of sizes that the export has recorded."""

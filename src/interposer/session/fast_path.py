@@ -1,0 +1,64 @@
+"""The fast path of a model that has a single loaded network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from interposer.runtime import NetworkId, Runtime
+from interposer.session.imports import ImportedTensors
+
+__all__ = ["FastPath"]
+
+
+class FastPath:
+    """Runs the only loaded network of a model without locks, for calls whose arrays need no conversion.
+
+    It exists while the model has no second variant, a network for other input shapes. `names` are the names of the
+    inputs in order. `direct` is the function of `Runtime.direct_call`, or None if the network has none. `recorded` does
+    the same and records the run.
+    """
+
+    def __init__(self, runtime: Runtime, network_id: NetworkId, names: tuple[str, ...]) -> None:
+        self.network_id, self._enqueue, self._names = network_id, runtime.enqueue_workload, names
+        self._bindings = runtime.bindings(network_id)
+        numbers = {item.name: number for number, item in self._bindings.inputs.items()}
+        self._numbers = tuple(numbers[name] for name in names)
+        self._order = tuple(sorted(self._bindings.outputs))
+        self.direct = runtime.direct_call(network_id, self._numbers)
+        self.recorded = None if self.direct is None else runtime.recorded(network_id, self.direct)
+
+    def run(self, model: object, inputs: Any, outputs: Any) -> list[Any] | None:
+        """Run once and return the outputs in order; None without running if the ordinary way is needed.
+
+        That is so if inputs or outputs need a conversion or a check.
+        """
+        if type(inputs) is type(outputs) is ImportedTensors:
+            return self._run_imported(model, inputs, outputs)
+        if type(inputs) is dict:
+            inputs = [inputs[name] for name in self._names if name in inputs] if len(inputs) == len(self._names) else ()
+        if not (type(inputs) is list and len(inputs) == len(self._numbers)):
+            return None
+        targets = None if outputs is None else self._targets(outputs)
+        feeds = None if targets is None and outputs is not None else self._bindings.fitting(self._numbers, inputs)
+        return None if feeds is None else self._in_order(self._enqueue(self.network_id, feeds, targets))
+
+    def _targets(self, outputs: Any) -> dict[int, Any] | None:
+        """Return the caller's arrays for all outputs by binding id; None if `outputs` is not a list of NumPy arrays."""
+        arrays = type(outputs) is list and all(type(output) is np.ndarray for output in outputs)
+        return dict(zip(self._order, outputs, strict=True)) if arrays and len(outputs) == len(self._order) else None
+
+    def _run_imported(self, model: object, inputs: ImportedTensors, outputs: ImportedTensors) -> list[Any] | None:
+        if not (self._has(model, inputs, "input") and self._has(model, outputs, "output")):
+            return None
+        result = self._enqueue(self.network_id, imported_inputs=inputs.ids, imported_outputs=outputs.ids)
+        return self._in_order(result)
+
+    def _in_order(self, result: Mapping[int, Any]) -> list[Any]:
+        return [result[number] for number in self._order]
+
+    def _has(self, model: object, taken: ImportedTensors, kind: str) -> bool:
+        here = taken.owner is model and taken.network_id == self.network_id
+        return here and taken.kind == kind and not taken.closed

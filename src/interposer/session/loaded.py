@@ -1,0 +1,274 @@
+"""`LoadedVariants`: the loaded networks of a model, one for each set of input shapes and values."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from interposer.core.constants import give_back_pages
+from interposer.core.errors import (
+    BackendContractError,
+    ExecutionError,
+    IncompatibleMemoryError,
+    InterposerError,
+    InvalidArgumentError,
+    LoadError,
+    UnknownNetworkError,
+)
+from interposer.core.types import Array
+from interposer.ir.network import Network
+from interposer.ops.control import Constant
+from interposer.report.estimate import Estimate
+from interposer.report.optimized import OptimizedNetwork
+from interposer.report.records import Message
+from interposer.runtime import NetworkId, Runtime, StateMemory
+from interposer.session.fallback import Choice
+from interposer.session.fast_path import FastPath
+from interposer.session.limits import Limits
+from interposer.session.variants import Blueprint, FirstVariant, Key
+
+__all__ = ["CACHED", "LoadedVariants"]
+
+_log: Final = logging.getLogger("interposer.session")
+CACHED: Final = 8
+"""Number of variants that a model caches, one per set of input shapes.
+
+The least recently used variant is dropped first.
+"""
+_Variants: TypeAlias = "OrderedDict[Key, tuple[NetworkId, OptimizedNetwork]]"
+
+
+class LoadedVariants:
+    """The networks that a model has loaded into its runtime, each for one set of input shapes and values.
+
+    Several threads may use it at the same time. `lock` guards everything but `fast_path`, which is the way to run if
+    all calls use one network, and otherwise None.
+
+    A network is in use between `begin` and `end`. If a backend fails, `do_without` unloads the networks that use it,
+    and `begin` builds them again for the other backends.
+
+    Args:
+        blueprint: builds the network for given shapes and values.
+        choice: the backends, of which some may have failed before.
+        limits: what a network may need.
+        states: the memory of the states, which all variants share.
+    """
+
+    def __init__(self, blueprint: Blueprint, choice: Choice, limits: Limits, states: StateMemory) -> None:
+        self.runtime, self.states = choice.runtime, states
+        self._blueprint, self._choice, self._limits = blueprint, choice, limits
+        self.by_key: _Variants = OrderedDict()
+        self.estimate: Estimate | None = None
+        self.lock = threading.RLock()
+        self.is_closed = False
+        self.fast_path: FastPath | None = None
+        self._calls: dict[Key, int] = {}
+        weakref.finalize(self, _forget, self.runtime, self.by_key).atexit = False
+
+    def prepare(self) -> None:
+        """Load the network for all calls, if the shapes and values of all inputs that it depends on are known."""
+        first = self._blueprint.first()
+        if first is None:
+            return
+        if self._usable(first):
+            self._make(*first)
+        else:
+            self._make_within_limits(first.key, first.network())
+
+    def prepare_again(self, blueprint: Blueprint) -> None:
+        """Unload all networks, and load those of another blueprint from now on."""
+        self._blueprint = blueprint
+        self.drop(self.by_key)
+        self.prepare()
+
+    @property
+    def latest(self) -> tuple[Key, NetworkId, OptimizedNetwork]:
+        """The variant of the last call.
+
+        Raises:
+            InvalidArgumentError: the model is closed, or nothing is loaded as shapes or values of inputs are unknown.
+        """
+        with self.lock:
+            self.check_open()
+            if not self.by_key:
+                lacking, arguments = self._blueprint.lacking, self._blueprint.arguments
+                raise InvalidArgumentError(
+                    f"{lacking} are not known yet; run the model once, or give load(..., {arguments})"
+                )
+            key = next(reversed(self.by_key))
+            return key, *self.by_key[key]
+
+    def begin(self, arrays: Mapping[str, Array]) -> tuple[Key, NetworkId]:
+        """Return the key and the network id of the network for the shapes and values of these inputs.
+
+        It is not unloaded before `end` is called with the key.
+        """
+        with self.lock:
+            key = self._variant(arrays)
+            self._calls[key] = self._calls.get(key, 0) + 1
+            return key, self.by_key[key][0]
+
+    def begin_like_the_last(self) -> tuple[Key, NetworkId]:
+        """Like `begin`, for the shapes and values of the last call; raise `InvalidArgumentError` if there was none."""
+        with self.lock:
+            key, network_id, _ = self.latest
+            self._calls[key] = self._calls.get(key, 0) + 1
+            return key, network_id
+
+    def end(self, key: Key) -> None:
+        """End a call that `begin` has begun, so that its network may be unloaded."""
+        with self.lock:
+            left = self._calls.pop(key) - 1
+            if left:
+                self._calls[key] = left
+
+    def do_without(self, error: InterposerError) -> bool:
+        """Stop using the backend that caused an error, and unload the networks that use it.
+
+        They are built again on demand. Returns False if this is not possible, because no backend caused the error or
+        fallback does not allow it.
+        """
+        with self.lock:
+            failed = self._choice.quarantine(error)
+            if not failed:
+                return False
+            self.drop(key for key, (_, optimized) in self.by_key.items() if failed in optimized.backends)
+            # last, so that variants are dropped once the event is visible
+            self._choice.note(failed, error, self._blueprint.name)
+            return True
+
+    def is_replaced(self, error: ExecutionError | LoadError | UnknownNetworkError, before: int) -> bool:
+        """Return True if the backend that failed is no longer used, so that the run can be repeated without it.
+
+        This thread disables it, unless another one has done so since the number of events was `before`. A run that may
+        have overwritten its own inputs or states cannot be repeated.
+        """
+        if isinstance(error, ExecutionError) and error.overwrites:
+            return False
+        return self.do_without(error) or len(self._choice.events) > before
+
+    def is_unloaded(self, error: InterposerError, path: FastPath) -> bool:
+        """Return True if an error means that another thread unloaded the network while the fast path `path` ran it.
+
+        The ordinary way of running, that of `Model`, then loads the network again.
+        """
+        return isinstance(error, UnknownNetworkError) and path is not self.fast_path
+
+    def given_up(self, error: InterposerError, disabled: frozenset[str]) -> InterposerError:
+        """Return the error to raise when no backend is left; `disabled` were disabled when the call began.
+
+        Backends that failed during this call are enabled again, because the error is not specific to one of them.
+        """
+        with self.lock:
+            reported = self._choice.with_reasons(error)
+            failed = self._choice.disabled - disabled
+            if failed and not self.is_closed:
+                self.drop(self.by_key)
+                self._choice.enable_again(failed)
+            return reported
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        """Unload the networks with these keys (variants for some input shapes and values).
+
+        A call that needs one of them builds it again.
+        """
+        self.fast_path = None
+        for key in tuple(keys):
+            self.runtime.unload_later(self.by_key.pop(key)[0])
+
+    def check_open(self) -> None:
+        """Raise `InvalidArgumentError` if the model is closed."""
+        if self.is_closed:
+            raise InvalidArgumentError(f"the model {self._blueprint.name!r} is closed")
+
+    def close(self) -> None:
+        """Unload all networks; raise `LoadError` if the context of a backend refuses to unload one of them."""
+        self.is_closed, self.fast_path = True, None
+        for key in tuple(self.by_key):
+            self._unload(key)
+
+    def _variant(self, arrays: Mapping[str, Array]) -> Key:
+        """Return the key of the network for the shapes and values of these inputs; build and load it if it is missing.
+
+        A variant is the network specialised for one set of shapes and values. If there are too many, the oldest is
+        unloaded.
+        """
+        self.check_open()
+        key = self._blueprint.key(arrays)
+        if key not in self.by_key:
+            known = self._blueprint.known(key)
+            if known is not None and self._usable(known):
+                self._make(*known)
+            else:
+                network = self._blueprint.variant(arrays) if known is None else known.network()
+                key = self._blueprint.key(arrays)
+                self._make_within_limits(key, network)
+            self._make_room(key)
+        self.by_key.move_to_end(key)
+        return key
+
+    def _usable(self, variant: FirstVariant) -> bool:
+        """Return True if a variant is optimized already, for backends of which none is disabled for this model."""
+        optimized = variant.optimized
+        return optimized is not None and not self._choice.disabled & optimized.backends.keys()
+
+    def _make_within_limits(self, key: Key, network: Network) -> None:
+        self.estimate = self._limits.check(network.graph)
+        self._make(key, lambda: network)
+
+    def _make(self, key: Key, network: Callable[[], Network], known: OptimizedNetwork | None = None) -> None:
+        """Optimize and load the network for one set of input shapes and values (a variant), and store it under `key`.
+
+        `network` builds it. `known` is its optimized network if that is in the cache; it is then not optimized again.
+        Backends that fail in doing so are disabled, if fallback allows that.
+        """
+        while True:
+            try:
+                optimized = self._optimized(network()) if known is None else known
+                network_id = self.runtime.load_network(optimized, self.states)
+                if known is None and not self.runtime.memory(network_id).mapped_constants:
+                    give_back_pages(item.op.value for item in network().graph if isinstance(item.op, Constant))
+                self.by_key[key] = network_id, optimized
+                self.fast_path = self._alone(network_id)
+                return
+            except (LoadError, BackendContractError, IncompatibleMemoryError) as error:
+                known = None
+                if not self.do_without(error):
+                    raise self._choice.with_reasons(error) from error.__cause__
+
+    def _optimized(self, network: Network) -> OptimizedNetwork:
+        """Return the network divided among the backends, with messages about why a saved one was not used."""
+        result, notes = self._choice.optimized(network), self._blueprint.notes
+        for note in notes:
+            _log.warning("%s: %s", self._blueprint.name, note)
+        return replace(result, messages=(*result.messages, *(Message("warning", note) for note in notes)))
+
+    def _alone(self, network_id: NetworkId) -> FastPath | None:
+        """Return the fast way to run the loaded network if all calls use this network, else None.
+
+        That is the case if it was not optimized for several input shapes, and no layer depends on the values of inputs.
+        """
+        if len(self.by_key) > 1 or self._blueprint.needed:
+            return None
+        return FastPath(self.runtime, network_id, tuple(self._blueprint.inputs))
+
+    def _make_room(self, created: Key) -> None:
+        idle = [key for key in self.by_key if key not in self._calls and key != created]
+        for key in idle[: max(0, len(self.by_key) - CACHED)]:
+            self._unload(key)
+
+    def _unload(self, key: Key) -> None:
+        with suppress(UnknownNetworkError):  # the runtime is closed already
+            self.runtime.unload_network(self.by_key[key][0])
+        del self.by_key[key]
+
+
+def _forget(runtime: Runtime, variants: _Variants) -> None:
+    for network_id, _ in variants.values():
+        runtime.unload_later(network_id)
