@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interposer import Network, Runtime, TensorInfo
+from interposer import DataType, Network, Runtime, TensorInfo
 from interposer.core.errors import DeadlineExceededError, ExecutionError, InvalidArgumentError
 from interposer.serving.batching import Batcher, batch_shapes, sizes_up_to, why_not_batched
 from interposer.serving.folder import ModelSettings, ModelSource
@@ -41,6 +41,38 @@ def test_a_batch_whose_rows_depend_on_each_other_is_refused():
     single, several = model(mean_of_all()), model(mean_of_all(4))
     assert why_not_batched(single, several, 4) == "row 0 of output 'y' differs from that of a single run"
     assert why_not_batched(model(doubler(shape=(1, 4))), model(doubler(shape=(4, 4))), 4) == ""
+
+
+def sums_of_indices(rows: int = 1) -> Network:
+    """Return a network of integers whose result depends on all rows of its input, unless all of them are zero."""
+    network = Network("sums")
+    x = network.add_input_layer(0, TensorInfo((rows, 4), DataType.INT64), name="x")
+    total = network.add_reduce_layer(x, axis=(0,), keep_dims=True, name="total")
+    network.add_output_layer(0, network.add_multiplication_layer(x, total, name="product"), name="y")
+    return network
+
+
+def embedding(rows: int = 1, words: int = 3) -> Network:
+    """Return a network that looks up rows of a small table."""
+    network = Network("embedding")
+    x = network.add_input_layer(0, TensorInfo((rows, 4), DataType.INT64), name="x")
+    table = network.add_constant_layer(np.arange(2 * words, dtype=np.float32).reshape(words, 2))
+    network.add_output_layer(0, network.add_gather_layer(table, x, axis=0, name="gather"), name="y")
+    return network
+
+
+def test_integers_and_texts_are_not_all_zero_in_the_check_of_batches():
+    reason = why_not_batched(model(sums_of_indices()), model(sums_of_indices(4)), 4)
+    assert reason == "row 0 of output 'y' differs from that of a single run"
+    texts = [Network("texts") for _ in range(2)]
+    for network, rows in zip(texts, (1, 4), strict=True):
+        x = network.add_input_layer(0, TensorInfo((rows, 4), DataType.STRING), name="x")
+        network.add_output_layer(0, x, name="y")
+    assert why_not_batched(model(texts[0]), model(texts[1]), 4) == ""
+
+
+def test_smaller_indices_are_tried_for_a_small_table():
+    assert why_not_batched(model(embedding()), model(embedding(4)), 4) == ""
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from interposer.core.errors import DeadlineExceededError, InvalidArgumentError
-from interposer.core.types import Array, Dim, TensorInfo
+from interposer.core.errors import DeadlineExceededError, ExecutionError, InvalidArgumentError
+from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.runtime import RunControl
 from interposer.serving.protocol.messages import Parameters
 from interposer.serving.runs import Plain, Runner, awaited
@@ -25,6 +26,8 @@ __all__ = ["Batcher", "batch_shapes", "sizes_up_to", "why_not_batched"]
 
 _log: Final = logging.getLogger("interposer.serving")
 _ROUNDS: Final = 2
+_INTEGERS: Final = (7, 1, 0)
+"""The largest integers that are tried as inputs, in this order."""
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
 """The most that a row of a batch may differ from a single run, by the largest magnitude of the output."""
 
@@ -61,13 +64,13 @@ def batch_shapes(model: Model, size: int) -> dict[str, list[int]]:
 def why_not_batched(single: Model, batched: Model, size: int) -> str:
     """Return why the rows of a batch are not the results of single runs; an empty text if they are.
 
-    Both models run on random inputs; integers must be equal, and floats nearly so.
+    Both models run on random inputs; integers and texts must be equal, and floats nearly so.
     """
     for seed in range(_ROUNDS):
-        rows = [_row(single.inputs, seed * size + row) for row in range(size)]
+        rows, results = _single_runs(single, size, seed)
         together = batched.run({name: np.concatenate([row[name] for row in rows]) for name in single.inputs})
-        for number, row in enumerate(rows):
-            for name, alone, batch in zip(single.outputs, single.run(dict(row)), together, strict=True):
+        for number, result in enumerate(results):
+            for name, alone, batch in zip(single.outputs, result, together, strict=True):
                 if batch.ndim < 1 or batch.shape[0] != size or alone.shape != (1, *batch.shape[1:]):
                     return f"output {name!r} of {size} rows has the shape {list(batch.shape)}"
                 if not _equal(alone[0], batch[number]):
@@ -75,9 +78,37 @@ def why_not_batched(single: Model, batched: Model, size: int) -> str:
     return ""
 
 
-def _row(infos: Mapping[str, TensorInfo], seed: int) -> dict[str, Array]:
+def _single_runs(model: Model, size: int, seed: int) -> tuple[list[dict[str, Array]], list[list[Array]]]:
+    """Return random rows, and the outputs of the model for each of them.
+
+    Integers may be indices, so smaller ones are tried if the model refuses them.
+    """
+    *larger, smallest = _INTEGERS
+    for most in larger:
+        with suppress(ExecutionError):
+            return _runs_of(model, size, seed, most)
+    return _runs_of(model, size, seed, smallest)
+
+
+def _runs_of(model: Model, size: int, seed: int, most: int) -> tuple[list[dict[str, Array]], list[list[Array]]]:
+    rows = [_row(model.inputs, seed * size + row, most) for row in range(size)]
+    return rows, [model.run(dict(row)) for row in rows]
+
+
+def _row(infos: Mapping[str, TensorInfo], seed: int, most: int) -> dict[str, Array]:
+    draw = np.random.default_rng(seed + 7)
     shapes = {name: (1, *map(int, list(info.shape)[1:])) for name, info in infos.items()}
-    return {name: example(info.with_shape(shapes[name]), seed + 7) for name, info in infos.items()}
+    return {name: _random(info.with_shape(shapes[name]), draw, most) for name, info in infos.items()}
+
+
+def _random(info: TensorInfo, draw: np.random.Generator, most: int) -> Array:
+    """Return random numbers, with integers of at most `most` that are not quantized; texts are such integers too."""
+    shape = tuple(map(int, info.shape))
+    if info.dtype is DataType.STRING:
+        return draw.integers(0, most, shape, endpoint=True).astype(str).astype(object)
+    if info.dtype is DataType.BOOL or (info.dtype.numpy.kind in "iu" and info.quantization is None):
+        return draw.integers(0, most, shape, endpoint=True).astype(info.dtype.numpy)
+    return example(info, int(draw.integers(1 << 31)))
 
 
 def _equal(a: Array, b: Array) -> bool:
