@@ -58,6 +58,34 @@ def test_metrics_are_sums_over_the_workers_also_after_one_has_died(file):
         assert process.wait(30) == 0
 
 
+def statistics(client: Client) -> tuple[int, int, int]:
+    """Return the counts of successes, failures and executions that one worker reports."""
+    [item] = client.get("/v2/models/doubler/stats").json["model_stats"]
+    kinds = item["inference_stats"]
+    [batch] = item["batch_stats"]
+    assert (batch["batch_size"], batch["compute_infer"]["count"]) == (1, item["execution_count"])
+    return kinds["success"]["count"], kinds["fail"]["count"], item["execution_count"]
+
+
+def test_statistics_and_the_page_are_those_of_all_workers_also_after_one_has_died(file):
+    with started(file, "--workers", "2") as (process, line):
+        client = client_of(line)
+        assert [ask(client) for _ in range(30)] == [200] * 30
+        assert client.post("/v2/models/doubler/infer", infer_body(datatype="INT8")).status == 400
+        before = children(process)
+        os.kill(before[0], signal.SIGKILL)
+        wait_until(lambda: len(children(process)) == 2 and before[0] not in children(process))
+        right = 30 + sum(ask(client) == 200 for _ in range(20))
+        wait_until(lambda: statistics(client) == (right, 1, right))
+        pages = {client.get("/").body for _ in range(12)}  # whichever worker answers
+        assert len(pages) == 1
+        page = pages.pop().decode()
+        assert f'<td class="number">{right}</td><td class="number">1</td><td class="number">0</td>' in page
+        assert "; 0 requests are running or waiting." in page
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
 @pytest.mark.parametrize(("first", "second"), one_in(4, [("2", "2"), ("2", "1"), ("1", "2"), ("1", "1")]))
 def test_a_second_server_does_not_share_the_port(file, first, second):
     with started(file, "--workers", first) as (_, line):

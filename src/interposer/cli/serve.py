@@ -178,7 +178,7 @@ def _server(args: argparse.Namespace) -> Any:
     from interposer.serving.options import ServeOptions  # noqa: PLC0415
     from interposer.serving.repository import Repository  # noqa: PLC0415
     from interposer.serving.server import Server  # noqa: PLC0415
-    from interposer.serving.workers import WORKER  # noqa: PLC0415
+    from interposer.serving.workers import SINCE, WORKER  # noqa: PLC0415
 
     options = ServeOptions(
         queue=args.queue, max_body=args.max_body, timeout=args.timeout, drain=args.drain,
@@ -187,6 +187,7 @@ def _server(args: argparse.Namespace) -> Any:
     is_worker = bool(os.environ.get(WORKER))
     loader = Loader(args.threads, sequences=(options.sequence_idle, options.max_sequences), allows_states=not is_worker)
     core = Core(Repository(lambda: _sources(args), loader), options)
+    core.started = float(os.environ.get(SINCE, core.started))
     return Server(core, _listen(args), lambda addresses: _say(core, addresses, is_worker))
 
 

@@ -106,7 +106,7 @@ class Core:
         else:
             self.repository.find(name)
             items = [item for item in self.repository.served if item.name == name]
-        return [item.statistics.to_dict(item.name, item.version) for item in items]
+        return [item.statistics.to_dict() for item in items]
 
     @contextmanager
     def span(self, call: Call, carrier: Mapping[str, str]) -> Iterator[None]:
@@ -171,7 +171,7 @@ class Core:
             self.metrics.refused(protocol, refusal.status)
             raise
         call.served = served
-        served.in_flight += 1
+        served.statistics.in_flight += 1
         self._calls.add(call)
         failure: ServingError | None = None
         try:
@@ -188,7 +188,7 @@ class Core:
             raise failure from error
         finally:
             self._calls.discard(call)
-            served.in_flight -= 1
+            served.statistics.in_flight -= 1
             served.close_if_unused()
             self._count(call, served, failure)
 

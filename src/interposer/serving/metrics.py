@@ -12,7 +12,7 @@ from interposer.core.errors import MissingDependencyError
 from interposer.runtime import Runtime
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.served import ServedModel
-from interposer.serving.statistics import Timing
+from interposer.serving.statistics import FOLDER, Timing
 
 __all__ = ["Metrics", "forget_process"]
 
@@ -20,7 +20,6 @@ _SECONDS: Final = (
     1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 )  # fmt: skip
 _SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
-_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 _MODEL: Final = ("model", "version")
 _TEXTS: Final = {
     "model_ready": "1 for a model that is ready.",
@@ -62,7 +61,7 @@ class Metrics:
             registry=self._registry,
         )  # fmt: skip
         self._last: WeakKeyDictionary[Runtime, BackendEvent] = WeakKeyDictionary()
-        self._shared = _Shared(client, self._registry) if os.environ.get(_FOLDER) else None
+        self._shared = _Shared(client, self._registry) if os.environ.get(FOLDER) else None
 
     def refused(self, protocol: str, status: Status) -> None:
         """Count a request for which there was no model or no room; it has no model label, as clients choose names."""

@@ -30,7 +30,9 @@ def status_page(core: Core, metrics: bool = True) -> str:
     """Return the HTML of the page, which a browser reads again every two seconds, with a link to metrics or without."""
     state = "stopping" if core.is_draining else "ready" if core.is_ready else "loading"
     kind = "ready" if state == "ready" else "wait"
-    rows = "\n".join(_row(item) for item in core.repository.describe())
+    models = core.repository.describe()
+    rows = "\n".join(map(_row, models))
+    in_flight = sum(item["in_flight"] for item in models)
     head = "".join(f'<th class="{_kind(name)}">{name}</th>' for name in _COLUMNS)
     link = ' <a href="/metrics">Metrics</a>' if metrics else ""
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(core.started))
@@ -38,7 +40,7 @@ def status_page(core: Core, metrics: bool = True) -> str:
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2">
 <meta name="viewport" content="width=device-width"><title>Interposer: {state}</title><style>{_STYLE}</style></head>
 <body><h1>Interposer {html.escape(__version__)} is <span class="{kind}">{state}</span></h1>
-<p>Since {since}; {core.in_flight} requests are running or waiting.{link}</p>
+<p>Since {since}; {in_flight} requests are running or waiting.{link}</p>
 <table><thead><tr>{head}</tr></thead><tbody>
 {rows or '<tr><td colspan="8">No model is loaded.</td></tr>'}
 </tbody></table></body></html>

@@ -167,8 +167,8 @@ class Repository:
         return [
             {
                 "name": item.name, "version": item.version, "platform": item.platform,
-                "layers": item.layers_by_backend(), "in_flight": item.in_flight, "note": item.runner.describe(),
-                "stats": item.statistics.to_dict(item.name, item.version),
+                "layers": item.layers_by_backend(), "note": item.runner.describe(),
+                "in_flight": item.statistics.all_in_flight(), "stats": item.statistics.to_dict(),
             }
             for item in self.served
         ]  # fmt: skip

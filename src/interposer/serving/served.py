@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import Counter
 from contextlib import suppress
@@ -16,7 +17,7 @@ from interposer.serving.protocol.datatypes import data_type, wire_type
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.messages import InferRequest, OutputTensor, RequestedOutput
 from interposer.serving.runs import Runner
-from interposer.serving.statistics import Statistics
+from interposer.serving.statistics import FOLDER, Statistics
 from interposer.session import Model
 from interposer.session.stopwatch import example_inputs
 
@@ -54,11 +55,15 @@ class ServedModel:
     ) -> None:
         self.name, self.version, self.model, self.runner = name, version, model, runner
         self.format, self.labels, self._owned = format, labels, owned
-        self.statistics = Statistics()
-        self.in_flight = 0
+        self.statistics = Statistics(name, version, os.environ.get(FOLDER))
         self.is_retired = False
         self.inputs = {key: (info, _wire(f"input {key!r}", info)) for key, info in model.inputs.items()}
         self.outputs = {key: (info, _wire(f"output {key!r}", info)) for key, info in self._output_infos().items()}
+
+    @property
+    def in_flight(self) -> int:
+        """The requests of this process that have begun and not ended."""
+        return self.statistics.in_flight
 
     def _output_infos(self) -> dict[str, TensorInfo]:
         infos = {key: info for key, info in self.model.outputs.items() if info is not None}

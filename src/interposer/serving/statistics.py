@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import mmap
+import os
 import time
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["DURATIONS", "Statistics", "Timing"]
+import numpy as np
+
+from interposer.core.types import Array
+
+__all__ = ["DURATIONS", "FOLDER", "Statistics", "Timing"]
+
+FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable with the folder in which several processes share their metrics and statistics."""
 
 DURATIONS: Final = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cancel")
 
@@ -26,21 +36,38 @@ class Timing:
     is_counted: bool = True
 
 
-@dataclass(slots=True)
 class Statistics:
-    """Counts and nanoseconds by kind of duration. Used from the thread of the event loop only."""
+    """Counts and nanoseconds of one model version. Used from the thread of the event loop only.
 
-    counts: Counter[str] = field(default_factory=Counter)
-    nanoseconds: Counter[str] = field(default_factory=Counter)
-    inferences: int = 0
-    executions: int = 0
-    last: int = 0
-    batches: dict[int, list[int]] = field(default_factory=dict)
+    With a folder, the numbers are in a file of it, and `to_dict` adds those of all other processes that use the same
+    folder, also of those that have died.
+
+    Args:
+        name: the name of the model.
+        version: the number of the version, as text.
+        folder: the folder that several processes share; None if this is the only one.
+    """
+
+    def __init__(self, name: str = "", version: str = "", folder: str | None = None) -> None:
+        self._name, self._version = name, version
+        self._file = None if folder is None else SharedRecord(Path(folder), f"{name}\0{version}")
+        self._values = memoryview(bytearray(8 * _LENGTH)).cast("q") if self._file is None else self._file.values
+        self._places: dict[int, int] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """The requests of this process that have begun and not ended."""
+        return self._values[_IN_FLIGHT]
+
+    @in_flight.setter
+    def in_flight(self, value: int) -> None:
+        self._values[_IN_FLIGHT] = value
 
     def add(self, kind: str, seconds: float) -> None:
         """Count one duration."""
-        self.counts[kind] += 1
-        self.nanoseconds[kind] += int(seconds * 1e9)
+        place = _PLACES[kind]
+        self._values[place] += 1
+        self._values[place + 1] += int(seconds * 1e9)
 
     def succeeded(self, seconds: float, timing: Timing) -> None:
         """Count a request that got a result after `seconds`."""
@@ -50,28 +77,86 @@ class Statistics:
         rest = max(0.0, seconds - timing.queue - timing.compute)
         self.add("compute_input", rest / 2)
         self.add("compute_output", rest / 2)
-        self.inferences += timing.rows
-        self.last = int(time.time() * 1e3)
+        self._values[_INFERENCES] += timing.rows
+        self._values[_LAST] = int(time.time() * 1e3)
 
     def executed(self, rows: int, seconds: float) -> None:
-        """Count one execution of the network for `rows` rows."""
-        self.executions += 1
-        batch = self.batches.setdefault(rows, [0, 0])
-        batch[0] += 1
-        batch[1] += int(seconds * 1e9)
+        """Count one execution of the network for `rows` rows. Only the first 256 different numbers are listed."""
+        self._values[_EXECUTIONS] += 1
+        place = self._places.get(rows)
+        if place is None:
+            if len(self._places) == _SIZES:
+                return
+            place = self._places[rows] = _BATCHES + 3 * len(self._places)
+            self._values[place] = rows
+        self._values[place + 1] += 1
+        self._values[place + 2] += int(seconds * 1e9)
 
-    def to_dict(self, name: str, version: str) -> dict[str, Any]:
-        """Return the object of one model version in the answer to a statistics request."""
-        durations = {kind: {"count": self.counts[kind], "ns": self.nanoseconds[kind]} for kind in DURATIONS}
+    def all_in_flight(self) -> int:
+        """Return the requests of all processes that have begun and not ended."""
+        return self.in_flight + sum(int(values[_IN_FLIGHT]) for values in self._others(only_alive=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object of the model version in the answer to a statistics request."""
+        records = [np.asarray(self._values), *self._others()]
+        totals = np.sum(records, axis=0).tolist()
+        durations = {kind: {"count": totals[place], "ns": totals[place + 1]} for kind, place in _PLACES.items()}
+        batches: dict[int, list[int]] = {}
+        for rows, count, spent in np.concatenate([values[_BATCHES:] for values in records]).reshape(-1, 3).tolist():
+            if count:
+                before = batches.get(rows, (0, 0))
+                batches[rows] = [before[0] + count, before[1] + spent]
         return {
-            "name": name,
-            "version": version,
-            "last_inference": self.last,
-            "inference_count": self.inferences,
-            "execution_count": self.executions,
+            "name": self._name,
+            "version": self._version,
+            "last_inference": max(int(values[_LAST]) for values in records),
+            "inference_count": totals[_INFERENCES],
+            "execution_count": totals[_EXECUTIONS],
             "inference_stats": durations,
             "batch_stats": [
                 {"batch_size": rows, "compute_infer": {"count": count, "ns": spent}}
-                for rows, (count, spent) in sorted(self.batches.items())
+                for rows, (count, spent) in sorted(batches.items())
             ],
         }
+
+    def _others(self, only_alive: bool = False) -> list[Array]:
+        return [] if self._file is None else self._file.others(only_alive)
+
+
+_SIZES: Final = 256
+_PLACES: Final = {kind: 2 * index for index, kind in enumerate(DURATIONS)}
+_INFERENCES, _EXECUTIONS, _LAST, _IN_FLIGHT = range(2 * len(DURATIONS), 2 * len(DURATIONS) + 4)
+_BATCHES: Final = _IN_FLIGHT + 1
+"""From here on: for each size of a batch the size, how often it ran, and nanoseconds."""
+_LENGTH: Final = _BATCHES + 3 * _SIZES
+
+
+class SharedRecord:
+    """An array of 64-bit integers in a file that other processes read while this process writes it.
+
+    Args:
+        folder: the folder of the files of all processes.
+        key: what the numbers are about; processes with the same key belong together.
+    """
+
+    def __init__(self, folder: Path, key: str) -> None:
+        prefix = f"statistics-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+        self._path, self._pattern = folder / f"{prefix}-{os.getpid()}.bin", f"{prefix}-*.bin"
+        new = self._path.with_suffix(".new")
+        new.write_bytes(bytes(8 * _LENGTH))
+        with new.open("r+b") as file:
+            self.values = memoryview(mmap.mmap(file.fileno(), 8 * _LENGTH)).cast("q")
+        os.replace(new, self._path)  # readers find whole files only
+
+    def others(self, only_alive: bool = False) -> list[Array]:
+        """Return the numbers of the other processes, or only of those that still run."""
+        paths = [path for path in self._path.parent.glob(self._pattern) if path != self._path]
+        return [np.fromfile(path, np.int64) for path in paths if not only_alive or _is_alive(path)]
+
+
+def _is_alive(path: Path) -> bool:
+    try:
+        os.kill(int(path.stem.rpartition("-")[2]), 0)
+    except OSError:
+        return False
+    return True

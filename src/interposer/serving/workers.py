@@ -19,15 +19,17 @@ from typing import Any, Final
 from interposer.core.errors import InterposerError, InvalidArgumentError
 from interposer.serving.listen import Listen
 from interposer.serving.metrics import forget_process
+from interposer.serving.statistics import FOLDER
 
-__all__ = ["READY", "WORKER", "Workers"]
+__all__ = ["READY", "SINCE", "WORKER", "Workers"]
 
 _log: Final = logging.getLogger("interposer.serving")
 WORKER: Final = "INTERPOSER_SERVE_WORKER"
 """Environment variable that a worker process has: its number, from 0 on."""
+SINCE: Final = "INTERPOSER_SERVE_SINCE"
+"""Environment variable of a worker process: when its parent was started, in seconds since 1970."""
 READY: Final = "ready"
 """The line that a worker writes when its models are loaded."""
-_METRICS: Final = "PROMETHEUS_MULTIPROC_DIR"
 _RESTARTS, _SECONDS = 5, 60.0
 _POLL: Final = 0.05
 
@@ -64,6 +66,7 @@ class Workers:
         self._workers = [_Worker(number) for number in range(count)]
         self._signals = 0
         self._folder = ""
+        self._started = time.time()
 
     def stop(self, *_: Any) -> None:
         """Stop the workers in order; called a second time, at once."""
@@ -103,7 +106,7 @@ class Workers:
         return result
 
     def _start(self, worker: _Worker, ports: Sequence[int | None]) -> None:
-        environment = {**os.environ, WORKER: str(worker.number), _METRICS: self._folder}
+        environment = {**os.environ, WORKER: str(worker.number), SINCE: str(self._started), FOLDER: self._folder}
         worker.is_ready = threading.Event()
         worker.process = subprocess.Popen(
             self._command(list(ports)),
