@@ -1,4 +1,4 @@
-"""Write the descriptor of the gRPC messages from their .proto file, with the compiler in the package grpcio-tools.
+"""Write the descriptors of the gRPC messages from their .proto files, with the compiler in the package grpcio-tools.
 
 python tools/grpc_messages.py            # writes src/interposer/serving/protocol/descriptor.py
 python tools/grpc_messages.py --check    # exit status 1 if that file is out of date
@@ -13,37 +13,37 @@ import textwrap
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / "src" / "interposer" / "serving" / "protocol"
-SOURCE = FOLDER / "inference.proto"
+SOURCES = (FOLDER / "health.proto", FOLDER / "inference.proto")
 TARGET = FOLDER / "descriptor.py"
-HEAD = '''"""The descriptor of inference.proto; written by tools/grpc_messages.py."""
+HEAD = '''"""The descriptors of health.proto and inference.proto; written by tools/grpc_messages.py."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FILE"]
+__all__ = ["FILES"]
 
-FILE: Final = """
+FILES: Final = """
 '''
 
 
 def compiled() -> bytes:
-    """Return the serialized ``FileDescriptorProto`` of the .proto file."""
+    """Return the serialized ``FileDescriptorSet`` of the .proto files."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet  # noqa: PLC0415 - --help needs no package
     from grpc_tools import protoc  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "set")
-        if protoc.main(["protoc", f"-I{FOLDER}", f"--descriptor_set_out={target}", str(SOURCE)]):
-            raise SystemExit("the compiler refuses the file")
-        [file] = FileDescriptorSet.FromString(target.read_bytes()).file
-    return bytes(file.SerializeToString(deterministic=True))
+        if protoc.main(["protoc", f"-I{FOLDER}", f"--descriptor_set_out={target}", *map(str, SOURCES)]):
+            raise SystemExit("the compiler refuses the files")
+        files = FileDescriptorSet.FromString(target.read_bytes())
+    return bytes(files.SerializeToString(deterministic=True))
 
 
 def text() -> str:
-    """Return the module with the descriptor."""
+    """Return the module with the descriptors."""
     lines = textwrap.wrap(base64.b64encode(compiled()).decode(), 116)
-    return HEAD + "\n".join(lines) + '\n"""\n"""A serialized FileDescriptorProto, in Base64."""\n'
+    return HEAD + "\n".join(lines) + '\n"""\n"""A serialized FileDescriptorSet, in Base64."""\n'
 
 
 def main() -> int:

@@ -227,10 +227,59 @@ def test_a_server_that_stops_is_not_ready_and_ends_what_runs(gates: OpenGates):
 
 def test_the_descriptor_is_that_of_the_proto_file():
     pytest.importorskip("grpc_tools", reason="the package grpcio-tools is not installed")
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-    from interposer.serving.protocol.descriptor import FILE
+    from interposer.serving.protocol.descriptor import FILES
     from tools.grpc_messages import base64, compiled
 
-    stored, created = (FileDescriptorProto.FromString(data) for data in (base64.b64decode(FILE), compiled()))
+    stored, created = (FileDescriptorSet.FromString(data) for data in (base64.b64decode(FILES), compiled()))
     assert stored == created
+
+
+class Health:
+    """Calls the methods of gRPC's health service."""
+
+    def __init__(self, channel: Any) -> None:
+        from interposer.serving.protocol.grpc_messages import HEALTH, message, methods
+
+        self._channel, self._methods = channel, methods(HEALTH)
+        self.status = message("HealthCheckResponse", HEALTH).ServingStatus.Name
+
+    def call(self, name: str, **fields: Any) -> Any:
+        request, response = self._methods[name]
+        kind = self._channel.unary_stream if name == "Watch" else self._channel.unary_unary
+        function = kind(f"/grpc.health.v1.Health/{name}", request.SerializeToString, response.FromString)
+        return function(request(**fields))
+
+
+def test_the_health_service_says_whether_the_server_and_the_inference_service_are_ready(server):
+    with grpc.insecure_channel(server.grpc) as channel:
+        health = Health(channel)
+        for service in ("", "inference.GRPCInferenceService"):
+            assert health.status(health.call("Check", service=service).status) == "SERVING"
+        with pytest.raises(grpc.RpcError) as caught:
+            health.call("Check", service="grpc.Other")
+        assert (caught.value.code().name, caught.value.details()) == ("NOT_FOUND", "unknown service 'grpc.Other'")
+        statuses = health.call("List").statuses
+        assert {name: health.status(item.status) for name, item in statuses.items()} == {
+            "": "SERVING",
+            "inference.GRPCInferenceService": "SERVING",
+        }
+        assert health.status(next(health.call("Watch", service="grpc.Other")).status) == "SERVICE_UNKNOWN"
+
+
+def test_who_watches_the_health_learns_that_the_server_stops(gates: OpenGates):
+    with running(serving({"slow": slow(gates)}), grpc=True) as server, ThreadPoolExecutor(1) as pool:
+        stub, channel = Stub(server.grpc), grpc.insecure_channel(server.grpc)
+        health = Health(channel)
+        watched = health.call("Watch")
+        assert health.status(next(watched).status) == "SERVING"
+        pending = pool.submit(stub.call, "ModelInfer", stub.request("slow", np.ones((8, 16), np.float32)))
+        wait_until(lambda: gates.inside)
+        server.call(server.server.stop)
+        assert health.status(next(watched).status) == "NOT_SERVING"
+        assert health.status(health.call("Check").status) == "NOT_SERVING"
+        gates.open.set()
+        assert pending.result(60).model_name == "slow"
+        watched.cancel()
+        channel.close()

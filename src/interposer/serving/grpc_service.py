@@ -9,10 +9,13 @@ from typing import Any, Final
 
 from interposer.core.errors import ConfigError, MissingDependencyError
 from interposer.serving.core import Core
+from interposer.serving.grpc_health import Health
 from interposer.serving.listen import Listen
 from interposer.serving.protocol.errors import ServingError, as_serving_error
 from interposer.serving.protocol.extensions import ABSENT_METHODS, EMPTY_METHODS
 from interposer.serving.protocol.grpc_messages import (
+    HEALTH,
+    INFERENCE,
     Message,
     infer_response,
     message,
@@ -23,7 +26,6 @@ from interposer.serving.protocol.grpc_messages import (
 
 __all__ = ["start_grpc"]
 
-_SERVICE: Final = "inference.GRPCInferenceService"
 _ROOM: Final = 1 << 16
 """Bytes of a message beside its tensors."""
 _LARGE: Final = 1 << 18
@@ -48,7 +50,10 @@ async def start_grpc(core: Core, listen: Listen) -> Any:
         ("grpc.so_reuseport", int(listen.is_shared)),
     ]  # fmt: skip
     server = grpc.aio.server(options=options)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, _handlers(grpc, core)),))
+    services = {INFERENCE: _handlers(grpc, core), HEALTH: Health(grpc, core).handlers()}
+    server.add_generic_rpc_handlers(
+        tuple(grpc.method_handlers_generic_handler(name, handlers) for name, handlers in services.items())
+    )
     host = f"[{listen.host}]" if ":" in listen.host else listen.host
     address = f"{host}:{listen.grpc_port}"
     try:

@@ -12,16 +12,28 @@ from typing import Any, Final, TypeAlias
 
 from interposer.core.errors import MissingDependencyError
 from interposer.serving.protocol.datatypes import BINARY_ONLY, data_type
-from interposer.serving.protocol.descriptor import FILE
+from interposer.serving.protocol.descriptor import FILES
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.http_messages import Regions, no_shared_memory, region_of, requested_output
 from interposer.serving.protocol.messages import InferRequest, InferResponse, InputTensor, OutputTensor, Parameters
 from interposer.serving.protocol.tensors import checked_shape, from_bytes, from_contents, to_bytes
 
-__all__ = ["Message", "infer_response", "message", "methods", "parameters_of", "read_infer_request"]
+__all__ = [
+    "HEALTH",
+    "INFERENCE",
+    "Message",
+    "infer_response",
+    "message",
+    "methods",
+    "parameters_of",
+    "read_infer_request",
+]
 
 Message: TypeAlias = Any
 """A protobuf message; its fields are not statically typed."""
+INFERENCE: Final = "inference.GRPCInferenceService"
+HEALTH: Final = "grpc.health.v1.Health"
+"""The full names of the services."""
 
 _CONTENTS: Final = {
     "BOOL": "bool_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents",
@@ -38,27 +50,28 @@ def _pool() -> Any:
     except ImportError:
         raise MissingDependencyError("protobuf", "grpc", "gRPC") from None
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(FILE)))
+    for file in descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(FILES)).file:
+        pool.Add(file)
     return pool
 
 
 @cache
-def message(name: str) -> Message:
-    """Return the class of messages with this name.
+def message(name: str, service: str = INFERENCE) -> Message:
+    """Return the class of messages with this name, from the package of a service.
 
     Raises:
         MissingDependencyError: the package protobuf is not installed.
     """
     from google.protobuf import message_factory  # noqa: PLC0415 - an optional dependency
 
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"inference.{name}"))
+    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{service.rpartition('.')[0]}.{name}"))
 
 
-def methods() -> dict[str, tuple[Message, Message]]:
-    """Return the classes of requests and responses by the names of the methods of the service."""
-    service = _pool().FindServiceByName("inference.GRPCInferenceService")
+def methods(service: str = INFERENCE) -> dict[str, tuple[Message, Message]]:
+    """Return the classes of requests and responses by the names of the methods of a service."""
     return {
-        method.name: (message(method.input_type.name), message(method.output_type.name)) for method in service.methods
+        method.name: (message(method.input_type.name, service), message(method.output_type.name, service))
+        for method in _pool().FindServiceByName(service).methods
     }
 
 

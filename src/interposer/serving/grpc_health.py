@@ -1,0 +1,60 @@
+"""gRPC's health checking protocol, ``grpc.health.v1``, which Kubernetes and load balancers speak."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from interposer.serving.core import Core
+from interposer.serving.protocol.grpc_messages import HEALTH, INFERENCE, Message, message, methods
+
+__all__ = ["Health"]
+
+_SERVING, _NOT_SERVING, _SERVICE_UNKNOWN = 1, 2, 3
+_SERVICES: Final = ("", INFERENCE)
+"""The names that clients may ask for: that of the server, and that of the inference service."""
+_POLL: Final = 0.1
+
+
+class Health:
+    """The methods of the health service. A server is healthy if all of its models are loaded and it is not stopping."""
+
+    def __init__(self, grpc: Any, core: Core) -> None:
+        self._grpc, self._core = grpc, core
+
+    def handlers(self) -> dict[str, Any]:
+        """Return the handlers of gRPC by the names of the methods."""
+        result = {}
+        for name, (request, response) in methods(HEALTH).items():
+            codec = {"request_deserializer": request.FromString, "response_serializer": response.SerializeToString}
+            kind = self._grpc.unary_stream_rpc_method_handler if name == "Watch" else None
+            result[name] = (kind or self._grpc.unary_unary_rpc_method_handler)(getattr(self, name.lower()), **codec)
+        return result
+
+    async def check(self, request: Message, context: Any) -> Message:
+        """Return the status of a service; the status of the call is NOT_FOUND if there is no such service."""
+        if request.service not in _SERVICES:
+            await context.abort(self._grpc.StatusCode.NOT_FOUND, f"unknown service {request.service[:200]!r}")
+        return self._response(request.service)
+
+    async def list(self, request: Message, context: Any) -> Message:
+        """Return the status of each service."""
+        statuses = {service: self._response(service) for service in _SERVICES}
+        return message("HealthListResponse", HEALTH)(statuses=statuses)
+
+    async def watch(self, request: Message, context: Any) -> AsyncIterator[Message]:
+        """Yield the status of a service, and again after each change until the client leaves."""
+        last = None
+        while True:
+            status = self._response(request.service)
+            if status != last:
+                last = status
+                yield status
+            await asyncio.sleep(_POLL)
+
+    def _response(self, service: str) -> Message:
+        status = _SERVICE_UNKNOWN
+        if service in _SERVICES:
+            status = _SERVING if self._core.is_ready else _NOT_SERVING
+        return message("HealthCheckResponse", HEALTH)(status=status)
