@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import interposer as ip
 from interposer.writers import tflite
 from tests.parameters import one_in
 from tests.serving.running import Client, doubler, infer_body, wait_until
@@ -106,6 +107,61 @@ def test_a_server_that_cannot_start_says_why(file, tmp_path, words, text):
             assert line == ""
             assert text.format(**values) in said
             assert "Traceback" not in said
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a signed and an unsigned saved network, a key, and settings that try to change it."""
+    pytest.importorskip("cryptography", reason="the package cryptography (the extra sign) is not installed")
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+
+    from tests.saved.test_signing import written
+
+    folder = tmp_path_factory.mktemp("signed")
+    secret, _ = written(folder, "key", ed25519.Ed25519PrivateKey.generate())
+    written(folder, "other", ed25519.Ed25519PrivateKey.generate())
+    for name in ("good", "unsigned", "hostile"):
+        (folder / name).mkdir()
+    with ip.load(doubler(shape=(1, 4)), ["CpuRef"]) as model:
+        model.save(folder / "good" / "doubler.ipn", sign_key=secret)
+        model.save(folder / "unsigned" / "plain.ipn")
+        model.save(folder / "hostile" / "plain.ipn")
+    (folder / "hostile" / "plain.toml").write_text("trusted_keys = []\n")
+    return folder
+
+
+def test_only_files_of_a_trusted_key_are_served(signed):
+    with started(str(signed / "good"), "--trusted-key", str(signed / "key.pub")) as (process, line):
+        assert ask(client_of(line)) == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    one_in(
+        2,
+        [
+            (["{signed}/unsigned"], "plain.ipn: the saved network is not signed, and only signed ones are trusted"),
+            (["{signed}/good", "--trusted-key", "{signed}/none.pub"], "none.pub: there is no such file"),
+            (["{signed}/hostile"], "plain.toml: unknown key 'trusted_keys' (known: backends, plan, "),
+            (["{file}"], "trusted_keys= is for saved networks; "),
+            (["{signed}/unsigned", "--workers", "2"], " did not start; its message is above"),
+        ],
+    ),
+)
+def test_a_server_that_trusts_keys_refuses_other_files(signed, file, words, text):
+    with started(
+        "--trusted-key", str(signed / "key.pub"), *(word.format(signed=signed, file=file) for word in words)
+    ) as (
+        process,
+        line,
+    ):
+        assert process.wait(60) == 2
+        said = process.stderr.read()
+        assert line == ""
+        assert text in said
+        assert "Traceback" not in said
 
 
 def children(process: subprocess.Popen[str]) -> list[int]:

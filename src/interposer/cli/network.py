@@ -69,7 +69,7 @@ def add_trust_argument(parser: argparse.ArgumentParser) -> None:
     """Declare the argument --trusted-key for files with public keys."""
     parser.add_argument(
         "--trusted-key", action="append", default=[], metavar="FILE",
-        help="read only a saved network that this public Ed25519 key (PEM) has signed; may be repeated",
+        help="read only saved networks that this public Ed25519 key (PEM) has signed; may be repeated",
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import re
 import sys
 from typing import Any, Final
 
-from interposer.cli.network import backend_ids
+from interposer.cli.network import add_trust_argument, backend_ids
 from interposer.cli.numbers import positive, threads
 from interposer.cli.streams import printable
 from interposer.core.errors import InvalidArgumentError
@@ -66,6 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tls-client-ca", metavar="FILE", help="authorities that must have signed clients' certificates"
     )
+    add_trust_argument(parser)
     parser.add_argument("--json-logs", action="store_true", help="write a line of JSON for each request and message")
 
 
@@ -147,7 +148,7 @@ def _check_files(args: argparse.Namespace) -> None:
     """Raise `InvalidArgumentError` for files of options that do not exist, and for TLS without its key."""
     if (args.tls_cert is None) != (args.tls_key is None) or (args.tls_client_ca and args.tls_cert is None):
         raise InvalidArgumentError("TLS needs both --tls-cert and --tls-key")
-    for path in filter(None, (args.tls_cert, args.tls_key, args.tls_client_ca, args.plan)):
+    for path in filter(None, (args.tls_cert, args.tls_key, args.tls_client_ca, args.plan, *args.trusted_key)):
         if not os.path.isfile(path):
             raise InvalidArgumentError(f"{path}: there is no such file")
 
@@ -207,6 +208,7 @@ def _sources(args: argparse.Namespace) -> list[Any]:
     settings = ModelSettings(
         backends=None if args.backends is None else tuple(args.backends), plan=args.plan,
         isolate=tuple(args.isolate or ()), batch=args.batch, batch_delay=args.batch_delay,
+        trusted_keys=tuple(args.trusted_key),
     )  # fmt: skip
     sources: list[Any] = []
     for path in args.model:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from interposer.core.errors import ConfigError, did_you_mean
 from interposer.serving.triton_config import TritonConfig, read_config
@@ -34,6 +34,8 @@ class ModelSettings:
         batch_delay: seconds that a request waits for others to run with.
         versions: "latest", "all", or a tuple of versions.
         latest: how many of the highest versions are loaded, if `versions` is "latest".
+        trusted_keys: the paths of PEM files with public keys. The model must then be a saved network that one of the
+            keys has signed. No file in a folder of models can set this.
     """
 
     backends: tuple[str, ...] | None = None
@@ -45,6 +47,7 @@ class ModelSettings:
     batch_delay: float = 0.002
     versions: str | tuple[str, ...] = "latest"
     latest: int = 1
+    trusted_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,38 +142,52 @@ def _with_toml(settings: ModelSettings, path: Path) -> ModelSettings:
     for key, value in values.items():
         if key not in _KEYS:
             raise ConfigError(f"{path}: unknown key {key!r}{did_you_mean(key, _KEYS)} (known: {', '.join(_KEYS)})")
-        changes[_KEYS[key][0]] = _checked(path, key, value)
+        changes[_KEYS[key].field] = _checked(path, key, value)
     return replace(settings, **changes)
 
 
-_KEYS: Final[dict[str, tuple[str, str]]] = {
-    "backends": ("backends", "a list of ids of backends"),
-    "plan": ("plan", "the path of a plan file"),
-    "shapes": ("shapes", "a table of shapes by input"),
-    "isolate": ("isolate", "a list of ids of backends"),
-    "format": ("format", "the name of a format"),
-    "batch": ("batch", "a whole number from 1 on"),
-    "batch_delay_ms": ("batch_delay", "a number of milliseconds"),
-    "versions": ("versions", '"latest", "all", or a list of numbers'),
+def _ids(_: Path, value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) and all(isinstance(item, str) for item in value) else None
+
+
+def _beside(file: Path, value: Any) -> Any:
+    return str(file.parent / value) if isinstance(value, str) else None
+
+
+def _delay(_: Path, value: Any) -> Any:
+    return value / 1e3 if type(value) in (int, float) and 0 <= value < 60_000 else None
+
+
+def _versions_of(_: Path, value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(str, value)) if all(type(item) is int for item in value) else None
+    return value if value in ("latest", "all") else None
+
+
+class _Key(NamedTuple):
+    """A key of a file with settings."""
+
+    field: str
+    expected: str
+    read: Callable[[Path, Any], Any]
+    """Takes the file and the value, and returns the value of the field; None if the value is wrong."""
+
+
+_KEYS: Final = {
+    "backends": _Key("backends", "a list of ids of backends", _ids),
+    "plan": _Key("plan", "the path of a plan file", _beside),
+    "shapes": _Key("shapes", "a table of shapes by input", lambda _, v: v if isinstance(v, dict) else None),
+    "isolate": _Key("isolate", "a list of ids of backends", _ids),
+    "format": _Key("format", "the name of a format", lambda _, v: v if isinstance(v, str) else None),
+    "batch": _Key("batch", "a whole number from 1 on", lambda _, v: v if type(v) is int and v >= 1 else None),
+    "batch_delay_ms": _Key("batch_delay", "a number of milliseconds", _delay),
+    "versions": _Key("versions", '"latest", "all", or a list of numbers', _versions_of),
 }
 
 
 def _checked(path: Path, key: str, value: Any) -> Any:
     """Return the value of a key in the form of `ModelSettings`; raise `ConfigError` if it has another type."""
-    if key in ("backends", "isolate") and isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return tuple(value)
-    if key == "plan" and isinstance(value, str):
-        return str(path.parent / value)
-    if key == "format" and isinstance(value, str):
-        return value
-    if key == "shapes" and isinstance(value, dict):
-        return value
-    if key == "batch" and type(value) is int and value >= 1:
-        return value
-    if key == "batch_delay_ms" and type(value) in (int, float) and 0 <= value < 60_000:
-        return value / 1e3
-    if key == "versions" and value in ("latest", "all"):
-        return value
-    if key == "versions" and isinstance(value, list) and all(type(item) is int for item in value):
-        return tuple(map(str, value))
-    raise ConfigError(f"{path}: {key} must be {_KEYS[key][1]}, not {value!r}")
+    result = _KEYS[key].read(path, value)
+    if result is None:
+        raise ConfigError(f"{path}: {key} must be {_KEYS[key].expected}, not {value!r}")
+    return result

@@ -74,6 +74,7 @@ class Loader:
             limits=self._limits,
             shapes=shapes,
             plan=None if settings.plan is None else Plan.load(settings.plan),
+            trusted_keys=settings.trusted_keys or None,
         )
 
     def _batcher(self, model: Model, source: ModelSource) -> Batcher | None:
