@@ -11,6 +11,7 @@
     python benchmarks/run.py arm-nn [--help]
     python benchmarks/run.py quantization [--help]
     python benchmarks/run.py saved [--help]
+    python benchmarks/run.py sharing [--help]
     python benchmarks/run.py serving MODEL [--help]
     python benchmarks/run.py torch [--help]
     python benchmarks/run.py compare NEW.json [--help]
@@ -22,8 +23,8 @@ Both take long. `loading` measures the time and the memory of loading, and their
 and `weights` run networks of one layer. `generation` lets a decoder generate tokens.
 `formats` runs classifiers as files of TensorFlow and Caffe, and `arm-nn` runs models through the interface of PyArmNN.
 `quantization` compares networks that several quantizers have made with the float networks. `saved` loads saved networks
-beside model files and the cache, `serving` sends requests to servers, and `torch` runs programs of PyTorch. These
-suites have separate options.
+beside model files and the cache, `sharing` measures the memory of several processes with one file, `serving` sends
+requests to servers, and `torch` runs programs of PyTorch. These suites have separate options.
 `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default that of the environment variable
@@ -69,6 +70,7 @@ from benchmarks import (
     quantization,
     saved,
     serving,
+    sharing,
     weights,
 )
 from benchmarks.engines import command
@@ -107,6 +109,7 @@ COMMANDS = {
     "arm-nn": arm_nn.main,
     "quantization": quantization.main,
     "saved": saved.main,
+    "sharing": sharing.main,
     "serving": serving.main,
     "torch": _torch,
     "compare": baseline.main,

@@ -68,11 +68,12 @@ def _models(folder: Path, work: Path) -> Iterator[Path]:
     from interposer.writers import tflite  # noqa: PLC0415 - slow to import
 
     path = work / "large.tflite"
-    tflite.save(_large(), path)
+    tflite.save(large_network(), path)
     yield path
 
 
-def _large() -> Any:
+def large_network() -> Any:
+    """Return a network with four layers and 105 MB of weights."""
     import interposer as ip  # noqa: PLC0415
 
     draw = np.random.default_rng(0)
@@ -141,14 +142,15 @@ def _memory(path: Path, cache: str, count: int) -> Row:
     processes = [_started(path, cache, "wait") for _ in range(count)]
     try:
         before = [_said(process) for process in processes]
-        now = _resident(processes[0].pid)
+        now = resident(processes[0].pid)
         return {name: size - before[0]["memory"][name] for name, size in now.items()}
     finally:
         for process in processes:
             process.communicate("end\n")
 
 
-def _resident(process: int | str) -> dict[str, int]:
+def resident(process: int | str) -> dict[str, int]:
+    """Return the resident, the proportional and the private memory of a process in bytes (`"self"`: of this one)."""
     lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii").splitlines()[1:]
     sizes = {line.partition(":")[0]: int(line.split()[1]) * 1024 for line in lines}
     return {"rss": sizes["Rss"], "pss": sizes["Pss"], "private": sizes["Private_Clean"] + sizes["Private_Dirty"]}
@@ -166,7 +168,7 @@ def _one(path: str, waits: bool) -> None:
     backends = None if path.endswith(".ipn") else ["CpuAcc", "CpuRef"]
     with ip.load(tiny, ["CpuAcc", "CpuRef"]) as first:
         first.run([np.ones(4, np.float32)])
-    memory = _resident("self")
+    memory = resident("self")
     begin = time.perf_counter()
     model = ip.load(path, backends)
     loaded = time.perf_counter()
