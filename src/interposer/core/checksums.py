@@ -23,7 +23,6 @@ BLOCK: Final = _ROWS * ROW
 Two words of a block that are a multiple of 512 bytes apart are in different lanes, because 1021 is a prime and the
 block has 1021 times 512 bytes. So exchanged disk sectors and pages change the checksum.
 """
-_CHUNK: Final = 2 * BLOCK
 
 
 class Checksum:
@@ -74,14 +73,14 @@ def checksum(content: bytes | memoryview | Iterable[bytes | memoryview]) -> str:
 
 
 def chunks_of_file(descriptor: int, offset: int, size: int) -> Iterator[memoryview]:
-    """Yield `size` bytes of an open file from an offset on, in chunks of about 1 MiB and a smaller last one.
+    """Yield `size` bytes of an open file from an offset on, in chunks of about 512 KiB and a smaller last one.
 
     All chunks are in the same memory: a chunk is valid until the next one is requested. The chunks of a truncated file
     end at the end of the file.
     """
-    buffer = memoryview(bytearray(min(size, _CHUNK)))
-    for start in range(offset, offset + size, _CHUNK):
-        chunk = buffer[: min(_CHUNK, offset + size - start)]
+    buffer = np.empty(min(size, BLOCK), np.uint8).data
+    for start in range(offset, offset + size, BLOCK):
+        chunk = buffer[: min(BLOCK, offset + size - start)]
         read = _fill(descriptor, chunk, start)
         yield chunk[:read]
         if read < len(chunk):
