@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interposer.plugins.capi.loading.elf import Elf, elf_problem
+from interposer.plugins.capi.loading.elf import Elf, build_id, elf_problem
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has ELF files to load")
 
@@ -176,3 +176,22 @@ def test_a_damaged_file_never_raises(seed, natives, tmp_path_factory):
         assert isinstance(elf_problem(descriptor, FUNCTIONS), str | None)
     finally:
         os.close(descriptor)
+
+
+# --- the build ID -----------------------------------------------------------------------------------------------------
+
+
+def test_the_build_id_is_what_the_linker_wrote(natives):
+    assert build_id(natives.compiled(GOOD, "-Wl,--build-id=0x0123456789abcdef")) == "0123456789abcdef"
+
+
+def test_a_file_without_a_build_id_has_an_empty_one(natives, tmp_path):
+    (tmp_path / "text").write_text("no library")
+    assert build_id(natives.compiled(GOOD, "-Wl,--build-id=none")) == build_id(tmp_path / "text") == ""
+
+
+def test_notes_beyond_the_end_of_a_file_are_no_build_id(natives, tmp_path):
+    content = natives.compiled(GOOD, "-Wl,--build-id=0x0123456789abcdef").read_bytes()
+    for size in range(0, content.index(bytes.fromhex("0123456789abcdef")) + 8, 7):
+        (tmp_path / "cut").write_bytes(content[:size])
+        assert build_id(tmp_path / "cut") == ""

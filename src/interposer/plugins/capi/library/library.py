@@ -39,6 +39,7 @@ from interposer.plugins.capi.abi.reading import CodeMap, read, read_versioned
 from interposer.plugins.capi.library.host import HostServices, HostSettings, LogRing
 from interposer.plugins.capi.library.information import LibraryInfo, read_info
 from interposer.plugins.capi.library.option_tables import OptionTable, checked_options
+from interposer.plugins.capi.loading.elf import build_id
 
 __all__ = ["SYMBOLS", "Identity", "Library", "identify", "open_library", "version_problem"]
 
@@ -312,8 +313,11 @@ class Library:
 
     @cached_property
     def build(self) -> str:
-        """A text that is the same for equal files of the plug-in: its id, its version, and a digest of the file."""
-        return f"{self.id} {self.info.version} {file_checksum(self.path)[:32]}"
+        """A text that is the same for equal files of the plug-in: its id, its version, and its build ID.
+
+        A digest of the file stands for the build ID if the linker wrote none.
+        """
+        return f"{self.id} {self.info.version} {(build_id(self.path) or file_checksum(self.path))[:32]}"
 
     @property
     def table_rules(self) -> dict[str, Any]:

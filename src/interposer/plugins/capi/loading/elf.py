@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-__all__ = ["Elf", "elf_problem"]
+__all__ = ["Elf", "build_id", "elf_problem"]
 
 CUT_OFF: Final = "it is damaged: an offset in it is beyond the end of the file"
 MOST_SEGMENTS: Final = 4096
 MOST_DYNAMIC_BYTES: Final = 1 << 20
+MOST_NOTE_BYTES: Final = 1 << 16
 LONGEST_CHAIN: Final = 1 << 16
 
 _SHARED_OBJECT: Final = 3
@@ -37,7 +38,9 @@ _OTHERS: Final = {
     b"/* GNU ld script": "a script for the linker",
     b"#!": "a script",
 }
-_LOAD, _DYNAMIC = 1, 2
+_LOAD, _DYNAMIC, _NOTES = 1, 2, 4
+_BUILD_ID: Final = 3, b"GNU\0"
+"""The type and the owner of the note with the build ID."""
 _HASH, _STRINGS, _SYMBOLS, _STRINGS_SIZE, _GNU_HASH, _FLAGS_1 = 4, 5, 6, 10, 0x6FFFFEF5, 0x6FFFFFFB
 _PIE: Final = 0x08000000
 _FUNCTION_TYPES: Final = frozenset({0, 2, 10})  # no type, as assemblers leave it; function; indirect function
@@ -109,6 +112,24 @@ def elf_problem(descriptor: int, functions: Sequence[str]) -> str | None:
         return str(error)
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
+
+
+def build_id(path: str | os.PathLike[str]) -> str:
+    """Return the build ID of an ELF file as hexadecimal digits: a digest of its code and data that the linker wrote.
+
+    The result is empty if the file has none, or is no valid ELF file.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        elf = Elf.of(descriptor)
+        return next((content.hex() for *key, content in _notes(elf) if tuple(key) == _BUILD_ID), "")
+    except ValueError:
+        return ""
+    finally:
+        os.close(descriptor)
 
 
 def _header_problem(elf: Elf) -> str | None:
@@ -265,6 +286,23 @@ def _segments(elf: Elf) -> Iterator[tuple[int, int, int, int]]:
         else:
             kind, offset, address, _, size = elf.unpack("IIIII", at)
         yield kind, offset, address, size
+
+
+def _notes(elf: Elf) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield the type, the owner and the content of each note."""
+    for kind, offset, _, size in _segments(elf) if elf.segment_count <= MOST_SEGMENTS else ():
+        end = offset + min(size, MOST_NOTE_BYTES)
+        while kind == _NOTES and offset + 12 <= end:
+            owner_size, content_size, number = elf.unpack("III", offset)
+            content_at = offset + 12 + _padded(owner_size)
+            if content_at + content_size > end:
+                break
+            yield number, elf.read(offset + 12, owner_size), elf.read(content_at, content_size)
+            offset = content_at + _padded(content_size)
+
+
+def _padded(size: int) -> int:
+    return size + -size % 4
 
 
 def _dynamic_entries(elf: Elf, offset: int, size: int) -> dict[int, int]:
