@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,24 @@ def test_a_saved_engine_gives_the_same(
             assert str(loaded.explain()) == str(model.explain())
             for first, second in zip(loaded.run(INPUTS), model.run(INPUTS), strict=True):
                 np.testing.assert_array_equal(first, second)
+
+
+def test_a_loaded_engine_is_saved_as_it_was(
+    engine: str, runtime: ip.Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = [tmp_path / name for name in ("first.ipn", "second.ipn", "third.ipn")]
+    with ip.load(small_network(), [engine], runtime=runtime) as model:
+        model.save(paths[0])
+        right = model.run(INPUTS)
+    caplog.set_level(logging.WARNING)
+    for path, again in itertools.pairwise(paths):
+        with ip.load(path, runtime=runtime) as loaded:
+            loaded.save(again)
+    assert paths[0].read_bytes() == paths[2].read_bytes()
+    with ip.load(paths[2], runtime=runtime) as loaded:
+        for first, second in zip(loaded.run(INPUTS), right, strict=True):
+            np.testing.assert_array_equal(first, second)
+    assert caplog.messages == []
 
 
 def test_another_version_of_an_engine_compiles_again(

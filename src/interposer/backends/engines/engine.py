@@ -76,6 +76,8 @@ class Executable(ABC):
     """The names of the network's layers that the executable computes."""
     profiles: EngineProfiles | None = None
     """Where measured steps are reported."""
+    source: SavedPart | None = None
+    """The exported form from which `Engine.import_compiled` has created the executable."""
 
     def held_weights(self, view: SubgraphView) -> int:
         """Return the size of the engine's copies of the weights, in bytes."""
@@ -211,8 +213,15 @@ class Engine(Backend):
         return ""
 
     def export_compiled(self, compiled: Any, options: Options) -> SavedPart | None:
-        """Return an executable in the engine's own format, or None if the engine has none for it."""
-        pieces = compiled.exported() if isinstance(compiled, Executable) else None
+        """Return an executable in the engine's own format, or None if the engine has none for it.
+
+        An executable that was imported is exported as it was: OpenVINO cannot read what it exports of such a model.
+        """
+        if not isinstance(compiled, Executable):
+            return None
+        if compiled.source is not None:
+            return compiled.source
+        pieces = compiled.exported()
         return None if pieces is None else SavedPart(pieces)
 
     def import_compiled(self, saved: SavedPart, view: SubgraphView, options: Options) -> Executable:
@@ -223,6 +232,7 @@ class Engine(Backend):
         """
         created = self.imported(saved.pieces, dict(chosen(self.id, self.options, options)))
         self._complete(created, view)
+        created.source = saved
         return created
 
     def imported(self, pieces: Sequence[bytes | memoryview], options: dict[str, Any]) -> Executable:
