@@ -357,6 +357,20 @@ def test_another_build_of_a_backend_compiles_again_and_says_so(path: Path, runti
         assert f"WARNING: {note}" in loaded.explain().notes
 
 
+def test_what_was_compiled_again_is_not_reported_by_the_next_file(path: Path, tmp_path: Path, runtime: Any) -> None:
+    with ip.load(chain(), ["Saving", "CpuRef"], runtime=runtime) as model:
+        model.save(path)
+        explained = str(model.explain())
+    Saving.build = "2"
+    with ip.load(path, runtime=runtime) as loaded:
+        assert "has compiled its compiled part again" in str(loaded.explain())
+        loaded.save(tmp_path / "again.ipn")
+        loaded.optimized.save(tmp_path / "optimized.ipn")
+    for name in ("again.ipn", "optimized.ipn"):
+        with ip.load(tmp_path / name, runtime=runtime) as loaded:
+            assert str(loaded.explain()) == explained
+
+
 def test_a_part_that_cannot_be_restored_is_compiled_again(path: Path, runtime: Any, warnings: Any) -> None:
     with ip.load(chain(), ["Saving", "CpuRef"], runtime=runtime) as model:
         model.save(path)

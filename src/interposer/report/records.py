@@ -125,12 +125,14 @@ class Crossing:
 class Message:
     """A message of the optimizer to the user, such as a warning that a layer fell back to another backend.
 
-    `level` is "info", "warning" or "error".
+    `level` is "info", "warning" or "error". `passing` is True for what happened when a saved network was loaded here:
+    such a message is not saved with the network.
     """
 
     level: str
     text: str
     refusals: tuple[Refusal, ...] = ()
+    passing: bool = False
 
     def __str__(self) -> str:
         return f"{self.level.upper()}: {self.text}"

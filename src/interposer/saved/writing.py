@@ -230,7 +230,7 @@ class _Writer:
             "graph": graph,
             "placements": [item.to_dict() for item in optimized.placements],
             "refusals": [item.to_dict() for item in optimized.refusals],
-            "messages": [_message(item) for item in optimized.messages],
+            "messages": [_message(item) for item in optimized.messages if not item.passing],
             "crossings": [_crossing(item) for item in optimized.crossings],
             "absent": [[item.id, item.reason] for item in optimized.absent],
             "verdicts": _verdicts(optimized),

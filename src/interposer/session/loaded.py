@@ -247,7 +247,7 @@ class LoadedVariants:
         result, notes = self._choice.optimized(network), self._blueprint.notes
         for note in notes:
             _log.warning("%s: %s", self._blueprint.name, note)
-        return replace(result, messages=(*result.messages, *(Message("warning", note) for note in notes)))
+        return replace(result, messages=(*result.messages, *(Message("warning", note, passing=True) for note in notes)))
 
     def _alone(self, network_id: NetworkId) -> FastPath | None:
         """Return the fast way to run the loaded network if all calls use this network, else None.

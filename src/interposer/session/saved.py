@@ -408,7 +408,7 @@ class _Restorer:
 
     def _network(self, graph: Graph, facts: Mapping[str, Any]) -> OptimizedNetwork:
         ids = self._variant.preferences
-        notes = tuple(Message("warning", note) for note in self._notes)
+        notes = tuple(Message("warning", note, passing=True) for note in self._notes)
         verdicts = {
             str(name): {layer: _texts(reasons) for layer, reasons in items.items()}
             for name, items in facts["verdicts"].items()
@@ -505,7 +505,8 @@ def _refusal(plain: Mapping[str, Any]) -> Refusal:
 
 
 def _message(plain: Mapping[str, Any]) -> Message:
-    return Message(**_members(plain, "level", "text"), refusals=tuple(map(_refusal, plain["refusals"])))
+    level, text = _texts([plain["level"], plain["text"]])
+    return Message(level, text, tuple(map(_refusal, plain["refusals"])))
 
 
 def _crossing(plain: Mapping[str, Any]) -> Crossing:
