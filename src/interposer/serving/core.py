@@ -215,7 +215,7 @@ class Core:
         if _requests.isEnabledFor(logging.INFO):
             fields = {
                 "model": served.name, "version": served.version, "protocol": call.protocol,
-                "code": "OK" if error is None else error.status.grpc, "seconds": round(seconds, 6), "id": call.id,
+                "code": "OK" if error is None else error.status.grpc, "seconds": round(seconds, 6), "id": call.id[:200],
             }  # fmt: skip
             _requests.info("%s", json.dumps(fields), extra={"fields": fields})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
+from typing import Final
 
 from interposer.core.errors import (
     BackendCrashedError,
@@ -18,6 +19,9 @@ from interposer.core.errors import (
 )
 
 __all__ = ["ServingError", "Status", "as_serving_error"]
+
+_LONGEST: Final = 600
+"""Characters of a message. Clients of gRPC refuse more than 8 KiB, and a character needs up to 12 bytes there."""
 
 
 class Status(Enum):
@@ -54,13 +58,19 @@ class ServingError(InterposerError):
 
     Args:
         status: the kind of error, which decides the status code that the client gets.
-        message: a sentence for the client. It has no paths of the server, and no output of other processes.
+        message: a sentence for the client. It has no paths of the server, and no output of other processes. The middle
+            of a very long one, such as one with a long name of the client's choice, is left out.
         retry_after: seconds after which the client may send the request again; None if that would not help.
     """
 
     def __init__(self, status: Status, message: str, retry_after: int | None = None) -> None:
         self.status, self.retry_after = status, retry_after
-        super().__init__(message)
+        super().__init__(_shortened(message))
+
+
+def _shortened(message: str) -> str:
+    half = _LONGEST // 2
+    return message if len(message) <= _LONGEST else f"{message[: half - 5]} ... {message[5 - half :]}"
 
 
 def as_serving_error(error: BaseException) -> ServingError:
