@@ -132,6 +132,8 @@ X = {"name": "x", "datatype": "FP32", "shape": [1, 4]}
          "raw_input_contents has 2 elements for 1 inputs"),
         ({"inputs": [X | {"contents": {}}], "raw_input_contents": [bytes(16)]}, "INVALID_ARGUMENT",
          "input 'x' has contents, but the request has raw_input_contents"),
+        ({"inputs": [X | {"contents": {"fp32_contents": [1, 2, 3, 4], "int_contents": [1]}}]}, "INVALID_ARGUMENT",
+         "input 'x' has contents of several types"),
         ({"inputs": [X | {"datatype": "FP16"}]}, "INVALID_ARGUMENT",
          "input 'x' is FP16, which has no typed contents; send it in raw_input_contents"),
         ({"inputs": [X | {"shape": [-1, 4]}]}, "INVALID_ARGUMENT",
@@ -153,14 +155,45 @@ def test_a_wrong_request_gets_a_status_code_and_a_sentence(stub, fields, code, t
     assert (caught.value.code().name, caught.value.details()) == (code, text)
 
 
+@pytest.mark.parametrize("letter", ["x", "\N{GRINNING FACE}"])
+def test_a_message_with_a_long_name_of_the_client_fits_into_its_status(stub, letter):
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.ask("ModelInfer", model_name="doubler", inputs=[X | {"name": letter * 9_000, "shape": [-1]}])
+    assert caught.value.code().name == "INVALID_ARGUMENT"
+    assert caught.value.details().endswith("has the shape [-1]; sizes must not be negative")
+
+
 def test_other_methods_have_status_codes_too(stub):
-    for name, code in (("ModelMetadata", "NOT_FOUND"), ("ModelReady", "NOT_FOUND"), ("ModelStatistics", "NOT_FOUND")):
+    for name in ("ModelMetadata", "ModelConfig", "ModelStatistics"):
         with pytest.raises(grpc.RpcError) as caught:
             stub.ask(name, name="none")
-        assert caught.value.code().name == code
+        assert caught.value.code().name == "NOT_FOUND"
     with pytest.raises(grpc.RpcError) as caught:
         stub.ask("RepositoryModelLoad", model_name="two")
     assert caught.value.code().name == "PERMISSION_DENIED"
+
+
+def test_an_unknown_model_is_not_ready(stub):
+    assert not stub.ask("ModelReady", name="none").ready
+    assert not stub.ask("ModelReady", name="two", version="9").ready
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff", b"\x0a\x02\xff\xff"])
+def test_a_damaged_message_is_an_invalid_argument(stub, data):
+    for name in ("ModelInfer", "ModelMetadata"):
+        with pytest.raises(grpc.RpcError) as caught:
+            stub._channel.unary_unary(f"/inference.GRPCInferenceService/{name}")(data)
+        assert caught.value.code().name == "INVALID_ARGUMENT"
+
+
+def test_a_damaged_message_in_a_stream_is_answered_with_an_error(stub):
+    right = stub.request().SerializeToString()
+    stream = stub._channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
+    first, second, third = map(
+        stub.message("ModelStreamInferResponse").FromString, stream(iter([right, b"\xff\xff", right]))
+    )
+    assert first.infer_response.outputs and third.infer_response.outputs
+    assert second.error_message.startswith("the request is not a message of the protocol")
 
 
 @pytest.mark.parametrize(

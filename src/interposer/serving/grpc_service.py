@@ -21,6 +21,7 @@ from interposer.serving.protocol.grpc_messages import (
     message,
     methods,
     parameters_of,
+    parsed,
     read_infer_request,
 )
 
@@ -84,11 +85,13 @@ def _handlers(grpc: Any, core: Core) -> dict[str, Any]:
     for name in EMPTY_METHODS:
         result[name] = grpc.unary_unary_rpc_method_handler(_empty)
     for name, (request, response) in methods().items():
-        codec = {"request_deserializer": request.FromString, "response_serializer": response.SerializeToString}
+        writer = response.SerializeToString  # requests are bytes, as gRPC has no status code for damaged messages
         if name == "ModelStreamInfer":
-            result[name] = grpc.stream_stream_rpc_method_handler(service.stream, **codec)
+            handler = grpc.stream_stream_rpc_method_handler(service.stream, response_serializer=writer)
         else:
-            result[name] = grpc.unary_unary_rpc_method_handler(service.answering(name), **codec)
+            answering = service.answering(name, request)
+            handler = grpc.unary_unary_rpc_method_handler(answering, response_serializer=writer)
+        result[name] = handler
     return result
 
 
@@ -112,13 +115,13 @@ class _Service:
     def __init__(self, grpc: Any, core: Core) -> None:
         self._grpc, self.core = grpc, core
 
-    def answering(self, name: str) -> Callable[[Message, Any], Awaitable[Message]]:
-        """Return the handler of the method `name`, whose errors become status codes."""
+    def answering(self, name: str, kind: Message) -> Callable[[bytes, Any], Awaitable[Message]]:
+        """Return the handler of the method `name`, whose errors become status codes; requests have the class `kind`."""
         method = getattr(self, f"on_{name}")
 
-        async def handler(request: Message, context: Any) -> Message:
+        async def handler(request: bytes, context: Any) -> Message:
             try:
-                return await method(request, context)
+                return await method(parsed(kind, request), context)
             except asyncio.CancelledError:
                 raise
             except Exception as caught:
@@ -135,7 +138,10 @@ class _Service:
         return message("ServerReadyResponse")(ready=self.core.is_ready)
 
     async def on_ModelReady(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.repository.find(request.name, request.version)
+        try:
+            self.core.repository.find(request.name, request.version)
+        except ServingError:  # clients of Triton wait for a model with this method, and expect no error
+            return message("ModelReadyResponse")(ready=False)
         return message("ModelReadyResponse")(ready=not self.core.is_draining)
 
     async def on_ServerMetadata(self, request: Message, context: Any) -> Message:  # noqa: N802
@@ -198,11 +204,13 @@ class _Service:
                 value = await asyncio.to_thread(read_infer_request, request, core.regions)
             return infer_response(await call.run(value), is_raw or not value.inputs)
 
-    async def stream(self, requests: AsyncIterator[Message], context: Any) -> AsyncIterator[Message]:
+    async def stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Message]:
         """Answer the requests of a stream in order; an error is an answer too, and does not end the stream."""
         metadata = _metadata(context)
-        async for request in requests:
+        async for data in requests:
+            request = message("ModelInferRequest")()
             try:
+                request = parsed(message("ModelInferRequest"), data)
                 yield message("ModelStreamInferResponse")(
                     infer_response=await self._infer(request, context.time_remaining(), metadata)
                 )

@@ -26,6 +26,7 @@ __all__ = [
     "message",
     "methods",
     "parameters_of",
+    "parsed",
     "read_infer_request",
 ]
 
@@ -73,6 +74,16 @@ def methods(service: str = INFERENCE) -> dict[str, tuple[Message, Message]]:
         method.name: (message(method.input_type.name, service), message(method.output_type.name, service))
         for method in _pool().FindServiceByName(service).methods
     }
+
+
+def parsed(kind: Message, data: bytes) -> Message:
+    """Return the message of the class `kind` in these bytes; raise `ServingError` if they are damaged."""
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 - an optional dependency
+
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise ServingError(Status.INVALID, f"the request is not a message of the protocol: {error}") from None
 
 
 def parameters_of(fields: Mapping[str, Message]) -> Parameters:
@@ -124,6 +135,8 @@ def _input(item: Message, raw: Iterable[bytes] | None, regions: Regions | None) 
             name, datatype, from_bytes(name, datatype, shape, regions.read(*region_of(name, parameters)))
         )
     if raw is None:
+        if len(item.contents.ListFields()) > 1:
+            raise ServingError(Status.INVALID, f"input {name!r} has contents of several types")
         field = _CONTENTS.get(datatype)
         values = () if field is None else getattr(item.contents, field)
         return InputTensor(name, datatype, from_contents(name, datatype, shape, values))
