@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -176,6 +178,18 @@ def test_a_new_version_replaces_the_old_one(server, folder):
     assert control(server, "deep", "load").status == 200
     assert server.client.post("/v2/models/deep/infer", infer_body()).json["model_version"] == "11"
     assert server.client.post("/v2/models/deep/versions/10/infer", infer_body()).status == 404
+
+
+def test_requests_are_counted_for_the_models_that_answered_them(server):
+    expected: Counter[str] = Counter()
+    for name in ("flat", "deep") * 6:  # a closed model and a new one may have the same address
+        assert control(server, name, "load").status == 200
+        for asked in ("flat", "deep"):
+            assert server.client.post(f"/v2/models/{asked}/infer", infer_body()).status == 200
+            expected[asked] += 1
+    text = server.client.get("/metrics").body.decode()
+    counts = re.findall(r'^interposer_batch_size_count\{model="(\w+)",.*\} (\S+)$', text, re.MULTILINE)
+    assert {name: float(count) for name, count in counts} == expected
 
 
 def test_a_model_that_cannot_be_loaded_leaves_the_old_one(server, folder):

@@ -55,7 +55,7 @@ class Metrics:
         self._queue = histogram("queue_duration_seconds", "Wait for a free thread.", labels)
         self._compute = histogram("compute_duration_seconds", "Run of the model.", labels)
         self._batches = histogram("batch_size", "Rows that ran together.", labels, _SIZES)
-        self._bound: dict[tuple[int, str], tuple[Any, ...]] = {}
+        self._bound: dict[tuple[str, str, str], tuple[Any, ...]] = {}
         self._events = client.Counter(
             "interposer_backend_events", "Crashes, restarts and other events.", ("backend", "event"),
             registry=self._registry,
@@ -82,11 +82,9 @@ class Metrics:
         batches.observe(timing.batch)
 
     def _of(self, served: ServedModel, protocol: str) -> tuple[Any, ...]:
-        key = id(served), protocol
+        key = served.name, served.version, protocol
         result = self._bound.get(key)
         if result is None:
-            if len(self._bound) > 1024:  # of models that were loaded again many times
-                self._bound.clear()
             names = served.name, served.version
             result = self._bound[key] = (
                 self._requests.labels(*names, protocol, "OK"),
