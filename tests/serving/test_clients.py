@@ -120,6 +120,15 @@ def test_classes_are_texts(server, kind):
     assert result.as_numpy("y").tolist() == [[b"18.0:1", b"8.0:3"], [b"16.0:3", b"14.0:0"]]
 
 
+@pytest.mark.parametrize("datatype", ["BF16", "FP16", "UINT8", "INT64"])
+def test_numbers_of_each_type_have_classes(server, kind, datatype):
+    lib = library(kind)
+    x = tensor(lib, datatype, np.array([[2, 1, 3]]).astype(TYPES[datatype]))
+    result = infer(server, kind, datatype, [x], outputs=[lib.InferRequestedOutput("y", class_count=1)])
+    zero = ":0" if datatype in ("UINT8", "INT64") else ".0:0"
+    assert result.as_numpy("y").tolist() == [[f"{number}{zero}".encode()] for number in (2, 1, 3)]
+
+
 def test_texts_have_no_classes(server, kind):
     lib = library(kind)
     outputs = [lib.InferRequestedOutput("y", class_count=2)]

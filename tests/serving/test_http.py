@@ -8,11 +8,13 @@ import socket
 import threading
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
-from interposer import __version__
+from interposer import Network, TensorInfo, __version__
+from interposer.ops import UnaryOperation
 from interposer.serving.options import ServeOptions
 from tests.runtime.test_concurrency import OpenGates
 from tests.serving.running import (
@@ -120,6 +122,27 @@ def test_classes_are_texts_of_the_largest_elements(client):
     ]
 
 
+def classes(client: Client, rows: Any, count: int = 4) -> Any:
+    outputs = [{"name": "y", "parameters": {"classification": count}}]
+    return client.post(INFER, infer_body(rows=rows, outputs=outputs)).json["outputs"][0]
+
+
+def test_equal_classes_are_in_the_order_of_their_indices(client):
+    assert classes(client, [[1, 3, 1, 3]])["data"] == ["6.0:1", "6.0:3", "2.0:0", "2.0:2"]
+
+
+def test_an_output_without_rows_has_no_classes(client):
+    assert classes(client, np.zeros((0, 4)))["shape"] == [0, 4]
+
+
+def test_classes_that_are_not_numbers_come_last():
+    root = Network("root")
+    x = root.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    root.add_output_layer(0, root.add_elementwise_unary_layer(x, operation=UnaryOperation.SQRT, name="sqrt"), name="y")
+    with running(serving({"doubler": model(root)})) as server:
+        assert classes(server.client, [[-1, 1, -1, 4]], 3)["data"] == ["2.0:3", "1.0:1", "nan:0"]
+
+
 def test_an_explained_answer_names_the_backends(client):
     said = client.post(INFER, infer_body(parameters={"explain": True})).json["parameters"]
     assert said["backends"] == "CpuRef: 1"
@@ -214,6 +237,8 @@ def test_there_are_no_cuda_regions_to_show_or_to_forget(client):
         ("POST", INFER, infer_body(rows=[1, 2, 3, 4]), {}, 400,
          "input 'x' has the shape [4]; model 'doubler' expects [-1, 4]"),
         ("POST", INFER, infer_body(outputs=[{"name": "z"}]), {}, 400, "model 'doubler' has no output 'z'"),
+        ("POST", INFER, infer_body(parameters={"binary_data_output": 1}), {}, 400,
+         "the parameter binary_data_output is neither true nor false"),
         ("POST", INFER, infer_body(parameters={"timeout": -1}), {}, 400,
          "the parameter timeout is not a number of microseconds"),
         ("POST", INFER, infer_body(parameters={"timeout": 1}), {}, 504, "the request took longer than 1e-06 seconds"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import shutil
 import threading
@@ -184,6 +185,7 @@ def test_requests_are_counted_for_the_models_that_answered_them(server):
     expected: Counter[str] = Counter()
     for name in ("flat", "deep") * 6:  # a closed model and a new one may have the same address
         assert control(server, name, "load").status == 200
+        gc.collect()
         for asked in ("flat", "deep"):
             assert server.client.post(f"/v2/models/{asked}/infer", infer_body()).status == 200
             expected[asked] += 1

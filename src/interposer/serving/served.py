@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections import Counter
@@ -12,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.errors import BindingError, InterposerError, InvalidArgumentError, did_you_mean
-from interposer.core.types import Array, Dim, TensorInfo, TensorShape
+from interposer.core.types import Array, DataType, Dim, TensorInfo, TensorShape
 from interposer.serving.protocol.datatypes import data_type, wire_type
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.messages import InferRequest, OutputTensor, RequestedOutput
@@ -114,10 +115,10 @@ class ServedModel:
     def _result(self, asked: RequestedOutput, array: Array) -> OutputTensor:
         known = self.outputs.get(asked.name)
         datatype = known[1] if known is not None else wire_type(TensorInfo(array.shape, array.dtype))
-        dtype = data_type(datatype).numpy
-        array = array if array.dtype == dtype else array.astype(dtype)
+        dtype = data_type(datatype)
+        array = array if array.dtype == dtype.numpy else array.astype(dtype.numpy)
         if asked.classes:
-            return OutputTensor(asked.name, "BYTES", _classes(asked, array, self.labels), asked)
+            return OutputTensor(asked.name, "BYTES", _classes(asked, array, dtype, self.labels), asked)
         return OutputTensor(asked.name, datatype, array, asked)
 
     @property
@@ -205,18 +206,29 @@ def _configured(name: str, info: TensorInfo, datatype: str) -> dict[str, Any]:
     return {"name": name, "data_type": kind, "dims": metadata_shape(info)}
 
 
-def _classes(asked: RequestedOutput, array: Array, labels: tuple[str, ...]) -> Array:
+def _classes(asked: RequestedOutput, array: Array, dtype: DataType, labels: tuple[str, ...]) -> Array:
     """Return texts ``value:index`` or ``value:index:label`` of the largest elements, for each index of the first axis.
+
+    Of equal elements, those with the lower index come first; NaN come last.
 
     Raises:
         ServingError: the elements are not numbers.
     """
-    if array.dtype.kind not in "iuf":
+    if not (dtype.is_float or dtype.is_integer):
         raise ServingError(Status.INVALID, f"output {asked.name!r} has no numbers, so it has no classes")
-    rows = array.reshape(1, -1) if array.ndim < 2 else array.reshape(array.shape[0], -1)
-    order = np.argsort(rows, axis=1, kind="stable")[:, ::-1][:, : asked.classes]
+    numbers = array.astype(np.float32) if array.dtype.kind == "V" else array  # bfloat16
+    rows = numbers.reshape(1, -1) if array.ndim < 2 else numbers.reshape(len(array), math.prod(array.shape[1:]))
+    order = _descending(rows)[:, : asked.classes]
     texts = np.empty(order.shape, object)
     for place, index in np.ndenumerate(order):
         label = f":{labels[index]}" if index < len(labels) else ""
         texts[place] = f"{rows[place[0], index]}:{index}{label}"
     return texts[0] if array.ndim < 2 else texts
+
+
+def _descending(rows: Array) -> Array:
+    """Return the indices of the elements of each row, those of the largest elements first."""
+    keys = np.where(np.isnan(rows), -np.inf, rows) if rows.dtype.kind == "f" else rows
+    backwards = np.argsort(keys[:, ::-1], axis=1, kind="stable")[:, ::-1]  # which keeps equal elements in order
+    order: Array = rows.shape[1] - 1 - backwards
+    return order

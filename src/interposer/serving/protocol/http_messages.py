@@ -71,11 +71,14 @@ def _request_of(head: Mapping[str, Any], tail: memoryview, regions: Regions | No
     rest = _Rest(tail)
     inputs = tuple(_input(item, rest, regions) for item in items)
     rest.check_end()
+    parameters = checked_parameters("the request", head.get("parameters"))
+    if not isinstance(parameters.get("binary_data_output", False), bool):
+        raise ServingError(Status.INVALID, "the parameter binary_data_output is neither true nor false")
     return InferRequest(
         inputs=inputs,
         outputs=tuple(_output(item) for item in _objects("outputs", head.get("outputs") or [])),
         id=_text("id", head.get("id") or ""),
-        parameters=checked_parameters("the request", head.get("parameters")),
+        parameters=parameters,
     )
 
 
