@@ -64,6 +64,18 @@ def test_a_loaded_engine_is_saved_as_it_was(
     assert caplog.messages == []
 
 
+def test_inputs_whose_names_differ_after_a_zero_byte_are_not_mixed_up(
+    engine: str, runtime: ip.Runtime, tmp_path: Path
+) -> None:
+    network = ip.Network("names")
+    x, y = (network.add_input_layer(n, ip.TensorInfo((2,)), name=name) for n, name in enumerate(("x\0a", "x\0b")))
+    network.add_output_layer(0, network.add_subtraction_layer(x, y), name="z")
+    with ip.load(network, [engine, "CpuRef"], runtime=runtime) as model:
+        model.save(tmp_path / "net.ipn")
+    with ip.load(tmp_path / "net.ipn", runtime=runtime) as loaded:
+        assert loaded.run([np.float32([5, 7]), np.float32([1, 2])])[0].tolist() == [4, 5]
+
+
 def test_another_version_of_an_engine_compiles_again(
     engine: str, runtime: ip.Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from time import perf_counter_ns
 from typing import Any, ClassVar, Final
 
@@ -86,7 +86,9 @@ class OpenVino(Engine):
         """
         part = _written(view, options)
         constants = tuple(part.constants.values())
-        return _Compiled(lambda properties: _compiled(part, options, properties), part.inputs, options, constants)
+        return _Compiled(
+            lambda properties: _compiled(part, options, properties), partial(_found, part.inputs), options, constants
+        )
 
     def exports_for(self, options: dict[str, Any]) -> str:
         """Return the processor and the device, whose compiled models OpenVINO can export."""
@@ -101,8 +103,10 @@ class OpenVino(Engine):
         if len(pieces) != 2:
             raise RefusedError(f"a model of OpenVINO has {len(pieces)} pieces; expected its inputs and the model")
         with _own_errors("cannot read the compiled model"):
-            names = tuple(map(str, json.loads(bytes(pieces[0]))))
-            return _Compiled(lambda properties: _imported(pieces[1], options, properties), names, options)
+            places = json.loads(bytes(pieces[0]))
+            return _Compiled(
+                lambda properties: _imported(pieces[1], options, properties), lambda model: places, options
+            )
 
 
 def _is_virtual(device: str) -> bool:
@@ -189,19 +193,21 @@ class _Compiled(Executable):
     def __init__(
         self,
         make: Callable[[dict[str, Any]], Any],
-        names: tuple[str, ...],
+        places: Callable[[Any], list[int | None]],
         options: dict[str, Any],
         constants: Sequence[Array] = (),
         measures: bool = False,
     ) -> None:
-        """Create the model with `make`, a function of OpenVINO's properties; `names` are those of the inputs."""
-        self._make, self._names, self._options, self._measures = make, names, options, measures
+        """Create the model with `make`, a function of OpenVINO's properties.
+
+        `places` returns, for each input of the subgraph, its position among the inputs of the model.
+        """
+        self._make, self._places, self._options, self._measures = make, places, options, measures
         self._measured: _Compiled | None = None
         self._turn = threading.Lock()
         self.constants = tuple(constants)
         self.model = make(dict(_properties(options)) | ({"PERF_COUNT": True} if measures else {}))
-        places = {name: index for index, port in enumerate(self.model.inputs) for name in port.get_names()}
-        self.inputs = [places.get(name) for name in names]
+        self.inputs = _complete(places(self.model), self.model)
         self._free: deque[_Request] = deque()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -219,7 +225,7 @@ class _Compiled(Executable):
             return super().run_measured(inputs, outputs)
         with self._turn:
             if self._measured is None:
-                self._measured = _Compiled(self._make, self._names, self._options, self.constants, measures=True)
+                self._measured = _Compiled(self._make, self._places, self._options, self.constants, measures=True)
         request = self._measured._request()
         begin = perf_counter_ns()
         request.run(inputs, outputs)
@@ -234,13 +240,16 @@ class _Compiled(Executable):
             return _Request(self.model, self.inputs)
 
     def exported(self) -> Sequence[bytes] | None:
-        """Return the names of the inputs and the compiled model; None if the device cannot export it."""
+        """Return the positions of the inputs, and the compiled model; None if the device cannot export it.
+
+        They are no names, because OpenVINO exports the names of inputs up to their first zero byte.
+        """
         try:
             content = self.model.export_model()
         except Exception:  # OpenVINO's exceptions have no common base class
             return None
         model = content.getvalue() if hasattr(content, "getvalue") else bytes(content)
-        return json.dumps(self._names).encode(), model
+        return json.dumps(self.inputs).encode(), model
 
 
 def _compiled(part: OnnxPart, options: dict[str, Any], properties: dict[str, Any]) -> Any:
@@ -254,6 +263,20 @@ def _imported(content: bytes | memoryview, options: dict[str, Any], properties: 
     """Return a compiled model that was exported; raise `RefusedError` if OpenVINO cannot read it."""
     with _own_errors("cannot read the compiled model"):
         return _core().import_model(bytes(content), options["device"], properties)
+
+
+def _found(names: Sequence[str], model: Any) -> list[int | None]:
+    """Return the positions of the inputs with these names; None for one that no layer reads."""
+    places = {name: index for index, port in enumerate(model.inputs) for name in port.get_names()}
+    return [places.get(name) for name in names]
+
+
+def _complete(places: list[int | None], model: Any) -> list[int | None]:
+    """Return the positions of the inputs of a subgraph; raise `RefusedError` unless each input of the model has one."""
+    known = [place for place in places if place is not None]
+    if not all(type(place) is int for place in known) or sorted(known) != list(range(len(model.inputs))):
+        raise RefusedError(f"OpenVINO's model has {len(model.inputs)} inputs, and the subgraph those at {places}")
+    return places
 
 
 def _properties(options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
