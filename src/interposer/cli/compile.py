@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from interposer.cli.inputs import example_shapes, require_shapes, require_values
 from interposer.cli.network import (
     add_network_arguments,
     add_plan_argument,
@@ -27,6 +29,7 @@ from interposer.core.errors import InterposerError, InvalidArgumentError
 from interposer.saved import describe
 from interposer.saved.documents import SavedFile
 from interposer.saved.writing import combine
+from interposer.session import Model
 
 __all__ = ["configure", "execute"]
 
@@ -96,8 +99,18 @@ def execute(args: argparse.Namespace) -> None:
 
 def _save(args: argparse.Namespace, output: str | Path, key: str | None) -> None:
     with open_model(args) as model:
-        report_absent(model) if model.is_prepared else None
+        if model.is_prepared:
+            report_absent(model)
+        else:
+            _require_inputs(model, args.variant)
         model.save(output, shapes=args.variant or None, sign_key=key)
+
+
+def _require_inputs(model: Model, variants: Sequence[dict[str, int | list[int]]]) -> None:
+    """Raise `InvalidArgumentError` if no network can be built for the shapes and values that are given."""
+    if not variants:
+        require_shapes(model.inputs, f"--variant {shlex.quote(' '.join(example_shapes(model.inputs)))}")
+    require_values(model)
 
 
 def _save_all(args: argparse.Namespace, lists: Sequence[list[str] | None]) -> None:

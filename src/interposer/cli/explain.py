@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, require_shapes, seed_of, sized_inputs
+from interposer.cli.inputs import (
+    add_input_arguments,
+    inputs_text,
+    read_inputs,
+    require_shapes,
+    require_values,
+    seed_of,
+    sized_inputs,
+)
 from interposer.cli.network import (
     add_network_arguments,
     add_plan_argument,
@@ -64,7 +72,7 @@ def execute(args: argparse.Namespace) -> None:
     with open_model(args) as model:
         if not model.is_prepared and not (args.measure and args.input):
             require_shapes(model.inputs)
-            _require_values(model)
+            require_values(model)
         plain = Preprocessing(None, (), ())
         inputs = None
         if args.measure:
@@ -95,15 +103,6 @@ def _left_out(model: Model) -> list[str]:
     """Return the ids of the backends that the model's runtime knows, but that are not available here."""
     registry = model.runtime.registry
     return [backend for backend in registry if registry.reason_absent(backend) is not None]
-
-
-def _require_values(model: Model) -> None:
-    if model.needed_values:
-        inputs = ", ".join(f"{name!r} {model.inputs[name]}" for name in model.needed_values)
-        raise InvalidArgumentError(
-            f"the layers depend on the values of these inputs: {inputs}; "
-            f"give them, as in --value {model.needed_values[0]}=0,1"
-        )
 
 
 def _print(explanation: Explanation, left_out: list[str]) -> None:

@@ -30,10 +30,12 @@ from interposer.session.images import Preprocessing, read_image
 
 __all__ = [
     "add_input_arguments",
+    "example_shapes",
     "inputs_text",
     "named_inputs",
     "read_inputs",
     "require_shapes",
+    "require_values",
     "seed_of",
     "shape_hint",
     "sized_inputs",
@@ -73,25 +75,30 @@ def inputs_text(args: argparse.Namespace) -> str:
 
 
 def shape_hint(infos: Infos) -> str:
-    """Return command-line options that set all open shapes of the inputs, as an example for a message.
+    """Return command-line options that set all open shapes of the inputs, as an example for a message."""
+    return " ".join(f"--shape {shlex.quote(item)}" for item in example_shapes(infos))
 
-    A named dimension gets an option of its own; other inputs get one with a whole shape.
+
+def example_shapes(infos: Infos) -> list[str]:
+    """Return texts that set all open shapes of the inputs, such as ``batch=1`` or ``x=1x3``, for a message.
+
+    A named dimension gets a text of its own; other inputs get one with a whole shape.
     """
-    options: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for name, info in infos.items():
         if info.is_concrete or not info.is_tensor:
             continue
         sizes = tuple(info.shape) if info.shape.is_ranked else ()
         named = [size.name for size in sizes if isinstance(size, Dim) and size.name]
-        options |= dict.fromkeys(_option_of_shape(name, sizes, named))
-    return " ".join(options)
+        texts |= dict.fromkeys(_examples_of(name, sizes, named))
+    return list(texts)
 
 
-def _option_of_shape(name: str, sizes: tuple[Any, ...], named: list[str]) -> list[str]:
+def _examples_of(name: str, sizes: tuple[Any, ...], named: list[str]) -> list[str]:
     if named and len(named) == sum(isinstance(size, Dim) for size in sizes):
-        return [f"--shape {shlex.quote(f'{item}=1')}" for item in named]
+        return [f"{item}=1" for item in named]
     shape = "x".join("1" if isinstance(size, Dim) else str(size) for size in sizes)
-    return [f"--shape {shlex.quote(f'{name}={shape or 1}')}"]
+    return [f"{name}={shape or 1}"]
 
 
 def sized_inputs(model: Model) -> dict[str, TensorInfo]:
@@ -173,13 +180,26 @@ def named_inputs(args: argparse.Namespace, network: Network) -> dict[str, Any]:
     return inputs
 
 
-def require_shapes(infos: Infos) -> None:
-    """Raise `InvalidArgumentError` if the shape of an input is open; the message lists options that set it."""
+def require_shapes(infos: Infos, hint: str = "") -> None:
+    """Raise `InvalidArgumentError` if the shape of an input is open.
+
+    The message has a `hint` with options that set the shapes, by default --shape.
+    """
     unknown = {name: info for name, info in infos.items() if not info.is_concrete}
     if unknown:
         inputs = ", ".join(f"{name!r} {info}" for name, info in unknown.items())
         raise InvalidArgumentError(
-            f"the shapes of these inputs are not all known: {inputs}; give them, as in {shape_hint(unknown)}"
+            f"the shapes of these inputs are not all known: {inputs}; give them, as in {hint or shape_hint(unknown)}"
+        )
+
+
+def require_values(model: Model) -> None:
+    """Raise `InvalidArgumentError` if layers depend on values of inputs; the message has an option that sets one."""
+    if model.needed_values:
+        inputs = ", ".join(f"{name!r} {model.inputs[name]}" for name in model.needed_values)
+        raise InvalidArgumentError(
+            f"the layers depend on the values of these inputs: {inputs}; "
+            f"give them, as in --value {shlex.quote(f'{model.needed_values[0]}=0,1')}"
         )
 
 
