@@ -368,7 +368,8 @@ def _load(format: str, source: Any, reading: Reading) -> Network | Template:
         if getattr(reading, argument) not in (None, False) and format not in formats:
             *others, last = (_TITLES[item] for item in formats)
             names = f"{', '.join(others)} and {last}" if others else last
-            raise InvalidArgumentError(f"{argument}= is for {names}; this is a model of format {format!r}")
+            this = source if isinstance(source, str) else "this"
+            raise InvalidArgumentError(f"{argument}= is for {names}; {this} is a model of format {format!r}")
     return _READERS[format](source, reading)
 
 
