@@ -11,6 +11,7 @@ import pytest
 import interposer as ip
 from interposer.cli.main import main
 from tests.cli.networks import doubler
+from tests.cli.test_explain_command import summed
 
 pytestmark = pytest.mark.needs_cpuref
 
@@ -79,12 +80,18 @@ def test_variants_and_several_lists_of_backends_are_in_one_file(
         assert model(np.ones((3, 4), np.float32)).shape == (3, 4)
 
 
-def test_cpuacc_is_compiled_for_several_instruction_sets(
-    cpuacc: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_inputs_of_unknown_values_are_named_with_the_option_that_gives_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    words = ["compile", str(summed(tmp_path)), "--backends", "CpuRef", "-o", str(tmp_path / "net.ipn")]
+    assert main(words) == 2
+    assert "the values of these inputs: 'axes' int64[1]; give them, as in --value axes=0,1" in capsys.readouterr().err
+    assert main([*words, "--value", "axes=1"]) == 0
+
+
+def test_cpuacc_is_compiled_for_several_instruction_sets(cpuacc: None, tmp_path: Path) -> None:
     source, target = doubler(tmp_path), tmp_path / "net.ipn"
     words = ["compile", source, "--backends", "CpuAcc,CpuRef", "--isa", "baseline,avx2", "-o", str(target)]
-    monkeypatch.setattr("sys.argv", ["interposer", *words])
     if main(words):
         pytest.skip("the processor has no avx2")
     made = [variant.fingerprints["CpuAcc"] for variant in ip.saved.check(target).variants]
@@ -95,10 +102,9 @@ def test_cpuacc_is_compiled_for_several_instruction_sets(
 
 
 def test_a_level_that_the_processor_lacks_is_refused(
-    cpuacc: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cpuacc: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["compile", doubler(tmp_path), "--backends", "CpuAcc,CpuRef", "--isa", "sse9", "-o", str(tmp_path / "a")]
-    monkeypatch.setattr("sys.argv", ["interposer", *words])
     assert main(words) == 2
     assert (
         "--isa: CpuAcc compiles nothing of this network for 'sse9' here; the processor lacks" in capsys.readouterr().err

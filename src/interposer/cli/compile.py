@@ -121,15 +121,15 @@ def _save_all(args: argparse.Namespace, lists: Sequence[list[str] | None]) -> No
             args.backends = backends
             for level in args.isa or [None]:
                 paths.append(os.path.join(folder, f"{len(paths)}.ipn"))
-                _save(args, paths[-1], None) if level is None else _save_for(level, backends, paths[-1])
+                _save(args, paths[-1], None) if level is None else _save_for(level, args.words, backends, paths[-1])
         files = [SavedFile(path) for path in paths]
         _check_levels(args.isa, files)
         combine(args.output, files, args.sign_key)
 
 
-def _save_for(level: str, backends: list[str] | None, path: str) -> None:
+def _save_for(level: str, words: Sequence[str], backends: list[str] | None, path: str) -> None:
     """Save one target in a child process, whose instruction set an environment variable chooses."""
-    words = [*_without_targets(sys.argv[1:]), "-o", path]
+    words = [*_without_targets(words), "-o", path]
     words += [] if backends is None else ["--backends", ",".join(backends)]
     done = subprocess.run(
         [sys.executable, "-m", "interposer", *words], env=os.environ | {_ISA: level}, capture_output=True, text=True,

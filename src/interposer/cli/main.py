@@ -97,6 +97,7 @@ def _run(words: Sequence[str]) -> int:
 def _executed(words: Sequence[str]) -> int:
     try:
         args = _parsed(words)
+        args.words = words
         check_settings()
         _warn_of_unknown_variables()
         return int(_module(args.command).execute(args) or 0)
