@@ -6,7 +6,7 @@
 For each extra and resolution, uv (`pip install uv`) chooses versions that pyproject.toml allows, and installs them with
 the wheel into an empty environment. The oldest versions are those of the packages that pyproject.toml names; what these
 need comes in its newest version that fits. The tests run on the installed package, in a copy of the folder `tests`. At
-the end, the rows of the table in docs/extras.md are printed. The exit status is 1 if tests failed.
+the end, the rows of the table in docs/releasing.md are printed. The exit status is 1 if tests failed.
 """
 
 from __future__ import annotations

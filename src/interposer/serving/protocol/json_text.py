@@ -1,7 +1,8 @@
 """JSON text, read and written by orjson if it is installed, otherwise by the standard library.
 
 orjson is several times as fast for large tensors. What it refuses is read by the standard library, so that the accepted
-requests and the messages are the same with and without it.
+requests and the messages are the same with and without it. Only lists nested more than 980 deep may be accepted with it
+and refused without, as Python limits its recursion.
 """
 
 from __future__ import annotations
