@@ -64,7 +64,7 @@ class Reader:
         self._schema = schema
         self._size = len(data)
         self._known: dict[tuple[int, Kind, str], Any] = {}
-        self._vtables: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self._vtables: dict[int, tuple[int, ...]] = {}
         self._starts = array("Q")
         self._ends = array("Q")
         self._regions: set[tuple[int, int]] = set()
@@ -148,7 +148,8 @@ class Reader:
 
     def _table(self, position: int, table: str, where: str) -> Record:
         present = self._present(position, table, where)
-        # Older writers stored table sizes that reach into the next table, so the end of the last field is used instead.
+        # Writers in Python before flatbuffers 25.12 share a vtable, with the size of the table in it, among tables of
+        # different sizes. So the end of the last field is used instead of the stored size.
         self._claim(position, max((at + field.width for field, at in present), default=position + 4), where)
         fields: dict[str, Any] = dict(self._schema.defaults(table))
         for field, at in present:
@@ -158,18 +159,17 @@ class Reader:
     def _present(self, position: int, table: str, where: str) -> list[tuple[Field, int]]:
         """Return the fields that the table at `position` has, each with the position of its content in the file.
 
-        `table` is the name of the table's type in the schema. `ParseError` is raised for a field outside of the table.
+        `table` is the name of the table's type in the schema. `ParseError` is raised for a field at a wrong position.
         """
-        size, offsets = self._vtable(position, where)
-        pairs = zip(self._schema.slots(table), offsets, strict=False)
+        pairs = zip(self._schema.slots(table), self._vtable(position, where), strict=False)
         present = [(field, position + offset) for field, offset in pairs if field and offset]
         for field, at in present:
-            if at < position + 4 or at + field.width > position + size or at % field.alignment:
+            if at < position + 4 or at % field.alignment:
                 self._fail(f"byte {at:#x} is no place for the field", _inside(where, field.name))
         return present
 
-    def _vtable(self, position: int, where: str) -> tuple[int, tuple[int, ...]]:
-        """Return the size of the table at `position` in bytes, and the offset of each field in it (0 if absent).
+    def _vtable(self, position: int, where: str) -> tuple[int, ...]:
+        """Return the offset of each field in the table at `position` (0 if absent).
 
         The order of the fields is that of the schema.
         """
@@ -178,7 +178,7 @@ class Reader:
             self._vtables[vtable] = self._new_vtable(vtable, where)
         return self._vtables[vtable]
 
-    def _new_vtable(self, vtable: int, where: str) -> tuple[int, tuple[int, ...]]:
+    def _new_vtable(self, vtable: int, where: str) -> tuple[int, ...]:
         if vtable % 2 or not 0 <= vtable <= self._size - 4:
             self._fail(f"a table's description is said to be at byte {vtable:#x}", where)
         length, size = _VTABLE_HEAD.unpack_from(self.data, vtable)
@@ -186,7 +186,7 @@ class Reader:
             self._fail(f"the table's description at byte {vtable:#x} has the sizes {length} and {size}", where)
         self._claim(vtable, vtable + length, where)
         count = min(length // 2 - 2, MAX_SLOTS)
-        return size, struct.unpack_from(f"<{count}H", self.data, vtable + 4)
+        return struct.unpack_from(f"<{count}H", self.data, vtable + 4)
 
     def _field(self, field: Field, at: int, fields: dict[str, Any], where: str) -> Any:
         if field.kind == "scalar":

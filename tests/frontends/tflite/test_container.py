@@ -5,7 +5,7 @@ import random
 import struct
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interposer.core.errors import ParseError
+from interposer.formats.tflite.schema import SCHEMA
 from interposer.frontends import flatbuffer
 from interposer.frontends.tflite.container import Model, read_model
 from interposer.frontends.tflite.contents import QuantizationParameters
@@ -55,6 +56,17 @@ def elementwise_model(**more: Any) -> dict[str, Any]:
     return {"version": 3, "operator_codes": [code("RELU")], "buffers": [{}], "subgraphs": [graph]} | more
 
 
+def positions(record: Any) -> Iterator[int]:
+    """Yield the positions of a table and of all tables in it."""
+    if isinstance(record, flatbuffer.Record):
+        yield record.position
+        for value in record.fields.values():
+            yield from positions(value)
+    elif isinstance(record, tuple | list):
+        for value in record:
+            yield from positions(value)
+
+
 class TestReading:
     def test_a_model_comes_back_as_it_was_written(self) -> None:
         model = read(convolution_model())
@@ -77,6 +89,15 @@ class TestReading:
             {"image": 0},
             {"scores": 4},
         )
+
+    @pytest.mark.parametrize("size", [4, 8, 0xFFFF])
+    def test_the_sizes_of_tables_do_not_matter(self, size: int) -> None:
+        """Writers in Python share a vtable, with one size in it, among tables of different sizes."""
+        data = bytearray(encode(convolution_model()))
+        for position in positions(flatbuffer.Reader(memoryview(bytes(data)), SCHEMA).root("Model")):
+            [offset] = struct.unpack_from("<i", data, position)
+            struct.pack_into("<H", data, position - offset + 2, size)
+        assert read_model(bytes(data)).subgraphs == read(convolution_model()).subgraphs
 
     def test_constants_are_views_of_the_file(self) -> None:
         data = encode(convolution_model())
