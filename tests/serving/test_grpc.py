@@ -34,6 +34,13 @@ def server() -> Iterator[Running]:
         yield result
 
 
+def parameter(**field: Any) -> Any:
+    """Return a parameter of a request; protobuf before 6.30 does not make one from a mapping."""
+    from interposer.serving.protocol.grpc_messages import message
+
+    return message("InferParameter")(**field)
+
+
 class Stub:
     """Calls the methods of the service with the messages of the package."""
 
@@ -105,8 +112,8 @@ def test_typed_contents_go_in_and_out(stub, name, datatype, field):
 
 
 def test_classes_and_explanations(stub):
-    outputs = [{"name": "y", "parameters": {"classification": {"int64_param": 1}}}]
-    request = stub.request(outputs=outputs, parameters={"explain": {"bool_param": True}})
+    outputs = [{"name": "y", "parameters": {"classification": parameter(int64_param=1)}}]
+    request = stub.request(outputs=outputs, parameters={"explain": parameter(bool_param=True)})
     answer = stub.call("ModelInfer", request)
     assert answer.raw_output_contents[0] == struct.pack("<I", 5) + b"8.0:3"
     assert answer.parameters["backends"].string_param == "CpuRef: 1"
@@ -143,9 +150,9 @@ X = {"name": "x", "datatype": "FP32", "shape": [1, 4]}
         ({"model_name": "bytes", "inputs": [{"name": "x", "datatype": "INT8", "shape": [1],
           "contents": {"int_contents": [200]}}]}, "INVALID_ARGUMENT",
          "input 'x' has the element 200; INT8 has -128 to 127"),
-        ({"inputs": [X], "raw_input_contents": [bytes(16)], "parameters": {"timeout": {"int64_param": 1}}},
+        ({"inputs": [X], "raw_input_contents": [bytes(16)], "parameters": {"timeout": parameter(int64_param=1)}},
          "DEADLINE_EXCEEDED", "the request took longer than 1e-06 seconds"),
-        ({"inputs": [X | {"parameters": {"shared_memory_region": {"string_param": "r"}}}]}, "PERMISSION_DENIED",
+        ({"inputs": [X | {"parameters": {"shared_memory_region": parameter(string_param="r")}}]}, "PERMISSION_DENIED",
          "this server does not offer shared memory"),
     ],
 )  # fmt: skip

@@ -177,7 +177,8 @@ class _Service:
 
     async def on_SystemSharedMemoryStatus(self, request: Message, context: Any) -> Message:  # noqa: N802
         self.core.check_shared_memory(_authorization(context))
-        regions = {item["name"]: item for item in self.core.shared_memory().status(request.name)}
+        kind = message("SystemSharedMemoryStatusResponse.RegionStatus")
+        regions = {item["name"]: kind(**item) for item in self.core.shared_memory().status(request.name)}
         return message("SystemSharedMemoryStatusResponse")(regions=regions)
 
     async def on_SystemSharedMemoryRegister(self, request: Message, context: Any) -> Message:  # noqa: N802
