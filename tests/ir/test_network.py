@@ -2,6 +2,7 @@
 
 import inspect
 import pydoc
+import re
 
 import numpy as np
 import pytest
@@ -271,9 +272,9 @@ def test_a_builder_says_what_arguments_it_lacks_and_does_not_know():
 
 def test_builders_are_found_by_dir_and_help():
     assert "add_softmax_layer" in dir(Network)
-    assert "add_softmax_layer(self, input: 'Value | Layer | None', *, beta: 'float' = 1.0" in pydoc.render_doc(
-        Builders, renderer=pydoc.plaintext
-    )
+    text = pydoc.render_doc(Builders, renderer=pydoc.plaintext)
+    one_line = " ".join(text.replace("|", " ").split())  # Python 3.13 breaks long signatures
+    assert re.search(r"add_softmax_layer\( ?self, input: 'Value Layer None', \*, beta: 'float' = 1.0", one_line)
 
 
 def test_builders_have_the_defaults_of_their_operators():

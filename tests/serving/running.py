@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,9 +102,9 @@ def running(
         port = int(addresses["http"].rpartition(":")[2])
         yield Running(Client(port), core, addresses.get("grpc", ""), server, loop)
     finally:
-        if runner.is_alive():
+        with suppress(RuntimeError):  # the loop is closed already
             loop.call_soon_threadsafe(server.stop)
-            runner.join(60)
+        runner.join(60)
         assert not runner.is_alive()
 
 

@@ -224,7 +224,7 @@ def test_a_path_may_be_made_of_bytes(tmp_path: Path) -> None:
 
 
 def test_a_path_that_cannot_be_one_is_refused() -> None:
-    with pytest.raises(ParseError, match="the file cannot be read: embedded null byte"):
+    with pytest.raises(ParseError, match="the file cannot be read: .*embedded null"):
         ip.load("a\0b.onnx")
 
 
