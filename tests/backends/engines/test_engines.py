@@ -131,6 +131,7 @@ def test_several_threads_get_what_one_alone_gets(engine, runtime):
 
 
 def test_large_weights_are_not_copied_into_the_model(engine):
+    pytest.importorskip("onnx", reason="the package onnx is not installed")
     from interposer.backends.engines.models import onnx_part
     from interposer.ir.subgraph import SubgraphView
 

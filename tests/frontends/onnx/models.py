@@ -7,11 +7,26 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from interposer.frontends.onnx import load
 from tests.evaluation import run_network
+
+
+def onnx_type(name: str) -> int:
+    """Return the number of a type of ONNX; skip the test if the installed package does not know the type."""
+    if not hasattr(onnx.TensorProto, name):
+        pytest.skip(f"onnx {onnx.__version__} has no type {name}")
+    number: int = getattr(onnx.TensorProto, name)
+    return number
+
+
+def needs_onnx(minor: int, reason: str) -> pytest.MarkDecorator:
+    """Skip a test with versions of the package onnx before 1.`minor`."""
+    release = tuple(map(int, onnx.__version__.split(".")[:2]))
+    return pytest.mark.skipif(release < (1, minor), reason=f"before onnx 1.{minor}, {reason}")
 
 
 def info(name: str, shape: Sequence[int | str | None] | None, dtype: Any = np.float32) -> onnx.ValueInfoProto:

@@ -9,7 +9,7 @@ import interposer as ip
 from interposer.core.errors import InterposerError, ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
 from tests.damage import damaged_variants
-from tests.frontends.onnx.models import agree, model, ours
+from tests.frontends.onnx.models import agree, model, needs_onnx, ours
 
 X = np.float32([[-1, 2, -3]])
 LOCAL = helper.make_opsetid("local", 1)
@@ -238,6 +238,7 @@ def test_functions_that_grow_beyond_measure_are_refused():
         load(calling([node("F0", ["x"], ["y"])], functions))
 
 
+@needs_onnx(22, "there is no FlexAttention")
 def test_an_operator_that_is_not_known_is_replaced_by_the_standards_own_function():
     """FlexAttention's function depends on the node and the types of its inputs."""
     q, k, v = (np.random.default_rng(seed).standard_normal((1, 2, 3, 4)).astype(np.float32) for seed in range(3))

@@ -7,7 +7,7 @@ from onnx import helper
 from interposer.core.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RecurrentDirection, RnnSequence
-from tests.frontends.onnx.models import agree, model, ours, single
+from tests.frontends.onnx.models import agree, model, needs_onnx, ours, single
 
 
 def real(*shape):
@@ -234,6 +234,7 @@ def test_a_loss_leaves_out_a_class_that_is_to_be_ignored(reduction, weighted):
     agree(value, scores)
 
 
+@needs_onnx(22, "there is no opset 27")
 def test_a_causal_convolution_goes_on_where_it_stopped():
     x, weights, bias = real(1, 3, 6), real(3, 1, 4), real(3)
 
@@ -249,6 +250,7 @@ def test_a_causal_convolution_goes_on_where_it_stopped():
     np.testing.assert_array_equal(end, last)
 
 
+@needs_onnx(22, "there is no opset 27")
 @pytest.mark.parametrize("rule", ["linear", "gated", "delta", "gated_delta"])
 def test_a_rule_of_linear_attention_needs_its_operands(rule):
     operands = [real(1, 2, 4)] * 3

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from interposer.core.errors import ParseError
 from interposer.frontends.onnx import load
-from tests.frontends.onnx.models import model, ours
+from tests.frontends.onnx.models import model, onnx_type, ours
 
 TYPES = {
     "FLOAT": np.float32, "DOUBLE": np.float64, "FLOAT16": np.float16, "BFLOAT16": ml_dtypes.bfloat16,
@@ -44,7 +44,7 @@ def test_a_tensor_of_any_type_is_read_as_bytes_and_as_numbers(name, shape, raw):
     period, first = (4, 2) if name.endswith("INT2") else (7, 3)
     numbers = np.arange(np.prod(shape, dtype=int)).reshape(shape) % period - (0 if name[0] in "UB" else first)
     numbers = numbers.astype(np.float32 if "FLOAT" in name else np.int64).astype(TYPES[name])
-    kind = getattr(TensorProto, name)
+    kind = onnx_type(name)
     tensor = numpy_helper.from_array(numbers) if raw else helper.make_tensor("y", kind, shape, numbers.ravel())
     result = value_of(tensor)
     assert (result.dtype, result.shape) == (numbers.dtype, shape)
@@ -61,7 +61,7 @@ def test_powers_of_two_without_sign_are_read():
     [("INT2", 5, 1, 2), ("FLOAT4E2M1", 3, 3, 2), ("FLOAT6E2M3", 3, 2, 3), ("FLOAT6E3M2", 5, 5, 4)],
 )
 def test_packed_bytes_are_as_many_as_the_elements_need(kind, count, length, needed):
-    tensor = TensorProto(dims=[count], data_type=getattr(TensorProto, kind), raw_data=bytes(length))
+    tensor = TensorProto(dims=[count], data_type=onnx_type(kind), raw_data=bytes(length))
     assert f"holds {length} bytes of data; its type and shape ask for {needed}" in error_of(tensor)
 
 

@@ -171,15 +171,26 @@ def _parameters(info: TensorInfo) -> Iterable[tuple[str, np.ndarray]]:
     yield "ZERO_POINT_TENSOR", np.asarray(q.zero_points).astype(info.dtype.numpy).reshape(shape)
 
 
+def _oldest_ir_of(imports: list[Message]) -> int:
+    """Return the oldest version of the format that has these opsets; the newest one if the package does not say it."""
+    package = onnx()
+    try:
+        result: int = package.helper.find_min_ir_version_for(imports)
+    except ValueError:  # onnx 1.22 has opset 27, but not in this list
+        return int(package.IR_VERSION)
+    return result
+
+
 def _model(graph: Message, opset: int, ir_version: int | None) -> Message:
     package = onnx()
     imports = [package.helper.make_opsetid("", opset)]
-    oldest = package.helper.find_min_ir_version_for(imports)
     if ir_version is not None and not _OLDEST_IR <= ir_version <= package.IR_VERSION:
         raise InvalidArgumentError(f"ir_version is {ir_version}; expected {_OLDEST_IR} to {package.IR_VERSION}")
     about = {"producer_name": "interposer", "producer_version": __version__}
     try:
-        return package.ModelProto(ir_version=ir_version or oldest, opset_import=imports, graph=graph, **about)
+        return package.ModelProto(
+            ir_version=ir_version or _oldest_ir_of(imports), opset_import=imports, graph=graph, **about
+        )
     except Exception as error:
         if type(error).__name__ != "EncodeError":
             raise
