@@ -6,8 +6,10 @@ import gzip
 import json
 import socket
 import threading
+import time
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 
 from interposer import Network, TensorInfo, __version__
 from interposer.ops import UnaryOperation
+from interposer.serving import connections
 from interposer.serving.options import ServeOptions
 from tests.runtime.test_concurrency import OpenGates
 from tests.serving.running import (
@@ -348,6 +351,31 @@ def test_a_request_whose_client_leaves_is_cancelled(gates):
         assert stats["cancel"]["count"] == 1
         gates.open.set()
         waiting.join()
+
+
+HEAD = b"POST /v2/models/doubler/infer HTTP/1.1\r\nHost: a\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD, b"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n" + HEAD])
+def test_a_connection_whose_request_does_not_begin_is_closed(monkeypatch, sent):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
+    with (
+        running(serving({"doubler": model(doubler())})) as server,
+        socket.create_connection(("127.0.0.1", server.client.port), 30) as connection,
+    ):
+        connection.sendall(sent)
+        assert b"".join(iter(lambda: connection.recv(4096), b"")).startswith(b"HTTP/1.1 200" if b"GET" in sent else b"")
+
+
+def test_a_connection_is_open_while_its_request_runs(monkeypatch, gates):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+    with running(serving({"slow": slow(gates)})) as server, ThreadPoolExecutor(1) as pool:
+        body = infer_body(rows=np.ones((8, 16)))
+        answer = pool.submit(server.client.post, "/v2/models/slow/infer", body)
+        wait_until(lambda: server.core.in_flight)
+        time.sleep(0.3)
+        gates.open.set()
+        assert answer.result(60).status == 200
 
 
 def test_a_server_that_stops_answers_what_runs_and_refuses_the_rest(gates):

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from interposer.core.errors import MissingDependencyError
+from interposer.serving.connections import protocol_class
 from interposer.serving.core import Core
 from interposer.serving.http import http_app, metrics_app
-from interposer.serving.listen import Listen
+from interposer.serving.listen import Listen, joined
 
 __all__ = ["Server", "run_server"]
 
@@ -120,7 +121,14 @@ class Server:
             raise MissingDependencyError("uvicorn", "serve", "the server") from None
         settings = self._tls()
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=3, **settings
+            app,
+            http=protocol_class(),
+            ws="none",
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            timeout_graceful_shutdown=3,
+            **settings,
         )
         server = uvicorn.Server(config)
         server.capture_signals = contextlib.nullcontext
@@ -147,13 +155,9 @@ class Server:
         scheme = "http" if self.listen.certificate is None else "https"
         names = ["http", "metrics"]
         result = {
-            name: f"{scheme}://{_joined(*server.address[:2])}" for name, (server, _) in zip(names, web, strict=False)
+            name: f"{scheme}://{joined(*server.address[:2])}" for name, (server, _) in zip(names, web, strict=False)
         }
-        return result if rpc is None else result | {"grpc": _joined(self.listen.host, rpc.port)}
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return result if rpc is None else result | {"grpc": joined(self.listen.host, rpc.port)}
 
 
 def run_server(create: Any, *, stops_with_stdin: bool = False) -> None:
