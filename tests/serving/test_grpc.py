@@ -180,6 +180,11 @@ def test_other_methods_have_status_codes_too(stub):
     assert caught.value.code().name == "PERMISSION_DENIED"
 
 
+def test_the_limit_of_bodies_may_be_more_than_grpc_can_have():
+    with running(serving({"doubler": model(doubler())}), ServeOptions(max_body=1 << 60), grpc=True) as server:
+        assert Stub(server.grpc).ask("ServerReady").ready
+
+
 def test_an_unknown_model_is_not_ready(stub):
     assert not stub.ask("ModelReady", name="none").ready
     assert not stub.ask("ModelReady", name="two", version="9").ready

@@ -78,6 +78,35 @@ def test_json_logs_have_a_line_for_each_request(file):
     ]
 
 
+def test_json_logs_have_the_warnings_of_libraries_too(file):
+    with started(file, "--json-logs") as (process, line):
+        with socket.create_connection(("127.0.0.1", client_of(line).port)) as connection:
+            connection.sendall(b"no HTTP\r\n\r\n")
+            assert connection.recv(100).startswith(b"HTTP/1.1 400")
+        process.send_signal(signal.SIGTERM)
+        lines = [json.loads(text) for text in process.stderr.read().splitlines()]
+    assert [item["level"] for item in lines] == ["warning"]
+
+
+@pytest.mark.parametrize("count", ["1", "2"])
+def test_the_address_of_ipv6_is_in_brackets(file, count):
+    if not has_ipv6():
+        pytest.skip("this host has no IPv6")
+    with started(file, "--host", "::1", "--workers", count) as (process, line):
+        port = int(re.search(r"http://\[::1\]:(\d+)\n", line)[1])
+        socket.create_connection(("::1", port)).close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     one_in(
@@ -92,6 +121,11 @@ def test_json_logs_have_a_line_for_each_request(file):
             (["{file}", "{file}"], "two models have the name 'doubler'; a server needs different names"),
             (["{empty}"], "the folder has no models, such as kws.tflite or kws/1/model.onnx"),
             (["{file}", "--workers", "2", "--backends", "Nobody"], " did not start; its message is above"),
+            (["{file}", "--isolate", "Nobody"], "backend 'Nobody' is to be isolated, but it is unknown"),
+            (
+                ["{file}", "--port", "{port}", "--metrics-port", "{port}", "--workers", "2"],
+                "HTTP, gRPC and metrics need different ports; port {port} cannot be that of two",
+            ),
         ],
     ),
 )

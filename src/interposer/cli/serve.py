@@ -115,10 +115,12 @@ def _command(args: argparse.Namespace, ports: list[int | None]) -> list[str]:
 
 
 def _say_workers(args: argparse.Namespace, ports: list[int | None]) -> None:
+    from interposer.serving.listen import host_and_port  # noqa: PLC0415 - optional dependencies
+
     names = ", ".join(dict.fromkeys(source.name for source in _sources(args)))
     scheme = "http" if args.tls_cert is None else "https"
-    text = f"serving {names} with {args.workers} workers at {scheme}://{args.host}:{ports[0]}"
-    print(printable(text if ports[1] is None else f"{text}, gRPC at {args.host}:{ports[1]}"), flush=True)
+    text = f"serving {names} with {args.workers} workers at {scheme}://{host_and_port(args.host, ports[0])}"
+    print(printable(text if ports[1] is None else f"{text}, gRPC at {host_and_port(args.host, ports[1])}"), flush=True)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -140,8 +142,18 @@ def _check(args: argparse.Namespace) -> None:
         )
     if args.no_grpc and args.grpc_port is not None:
         raise InvalidArgumentError("--no-grpc and --grpc-port contradict each other")
+    _check_ports(args)
     if not is_loopback(args.host) and not os.environ.get(TOKEN):
         _check_public(args)
+
+
+def _check_ports(args: argparse.Namespace) -> None:
+    """Raise `InvalidArgumentError` if two services have the same port, which the system allows for several workers."""
+    grpc_port = 8081 if args.grpc_port is None and not args.no_grpc else args.grpc_port
+    ports = [port for port in (args.port, grpc_port, args.metrics_port) if port]
+    twice = next((port for port in ports if ports.count(port) > 1), None)
+    if twice is not None:
+        raise InvalidArgumentError(f"HTTP, gRPC and metrics need different ports; port {twice} cannot be that of two")
 
 
 def _check_files(args: argparse.Namespace) -> None:
@@ -252,6 +264,8 @@ def _log_json() -> None:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
+    logging.getLogger().addHandler(handler)  # warnings of the libraries for HTTP and gRPC
+    logging.captureWarnings(True)
 
 
 class _Json(logging.Formatter):

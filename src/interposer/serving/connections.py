@@ -13,15 +13,14 @@ HEAD_SECONDS: Final = 20.0
 
 
 @cache
-def protocol_class() -> Any:
-    """Return uvicorn's class of connections, with a limit for the time without a whole head of a request.
+def protocol_class(base: Any) -> Any:
+    """Return uvicorn's class of connections `base`, with a limit for the time without a whole head of a request.
 
     uvicorn itself closes connections that are idle after an answer, but waits forever for the first request, and for
     the rest of one that has begun. Clients could so use all descriptors of the process.
     """
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol  # noqa: PLC0415 - an optional dependency
 
-    class Connection(AutoHTTPProtocol):  # type: ignore[misc]
+    class Connection(base):  # type: ignore[misc]
         """A connection that looks at itself now and then."""
 
         _seen: Any = None

@@ -10,7 +10,7 @@ from typing import Any, Final
 from interposer.core.errors import ConfigError, MissingDependencyError
 from interposer.serving.core import Core
 from interposer.serving.grpc_health import Health
-from interposer.serving.listen import Listen
+from interposer.serving.listen import Listen, host_and_port
 from interposer.serving.protocol.errors import ServingError, as_serving_error
 from interposer.serving.protocol.extensions import ABSENT_METHODS, EMPTY_METHODS
 from interposer.serving.protocol.grpc_messages import (
@@ -29,6 +29,8 @@ __all__ = ["start_grpc"]
 
 _ROOM: Final = 1 << 16
 """Bytes of a message beside its tensors."""
+_MOST: Final = (1 << 31) - 1
+"""The largest message that gRPC can be configured for."""
 _LARGE: Final = 1 << 18
 """Bytes of a message with typed contents from which on it is read in another thread."""
 
@@ -45,7 +47,7 @@ async def start_grpc(core: Core, listen: Listen) -> Any:
         import grpc.aio  # noqa: PLC0415
     except ImportError:
         raise MissingDependencyError("grpcio", "grpc", "gRPC (which --no-grpc switches off)") from None
-    limit = core.options.max_body + _ROOM
+    limit = min(core.options.max_body + _ROOM, _MOST)
     options = [
         ("grpc.max_receive_message_length", limit), ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", int(listen.is_shared)),
@@ -55,8 +57,7 @@ async def start_grpc(core: Core, listen: Listen) -> Any:
     server.add_generic_rpc_handlers(
         tuple(grpc.method_handlers_generic_handler(name, handlers) for name, handlers in services.items())
     )
-    host = f"[{listen.host}]" if ":" in listen.host else listen.host
-    address = f"{host}:{listen.grpc_port}"
+    address = host_and_port(listen.host, listen.grpc_port)
     try:
         credentials = _credentials(grpc, listen)
         if credentials is None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from interposer.core.errors import ConfigError
 from interposer.serving.tls import check_tls
 
-__all__ = ["Listen", "joined"]
+__all__ = ["Listen", "host_and_port"]
 
 
-def joined(host: str, port: int | None) -> str:
+def host_and_port(host: str, port: int | None) -> str:
     """Return an address with its port; an IPv6 address is in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.core.errors import InterposerError, InvalidArgumentError, did_you_mean
 from interposer.runtime import CreationOptions, Runtime
 from interposer.serving.batching import Batcher, batch_shapes, sizes_up_to, why_not_batched
 from interposer.serving.folder import ModelSource
@@ -103,13 +104,23 @@ class Loader:
         with self._lock:
             if isolate not in self._runtimes:
                 options = CreationOptions(num_threads=self._threads, isolate=isolate or None)
-                self._runtimes[isolate] = Runtime(options)
+                self._runtimes[isolate] = _checked(Runtime(options), isolate)
             return self._runtimes[isolate]
 
     def close(self) -> None:
         """Close the runtimes."""
         for runtime in self._runtimes.values():
             runtime.close()
+
+
+def _checked(runtime: Runtime, isolate: Iterable[str]) -> Runtime:
+    """Return a runtime whose registry knows the backends to isolate; raise `InvalidArgumentError` for other ids."""
+    for name in isolate:
+        if name not in runtime.registry:
+            hint = did_you_mean(name, runtime.registry.ids)
+            runtime.close()
+            raise InvalidArgumentError(f"backend {name!r} is to be isolated, but it is unknown{hint}")
+    return runtime
 
 
 def served_model(

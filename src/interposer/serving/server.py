@@ -17,7 +17,7 @@ from interposer.core.errors import MissingDependencyError
 from interposer.serving.connections import protocol_class
 from interposer.serving.core import Core
 from interposer.serving.http import http_app, metrics_app
-from interposer.serving.listen import Listen, joined
+from interposer.serving.listen import Listen, host_and_port
 
 __all__ = ["Server", "run_server"]
 
@@ -117,12 +117,13 @@ class Server:
     def _web_server(self, app: Any, bound: socket.socket) -> tuple[Any, socket.socket]:
         try:
             import uvicorn  # noqa: PLC0415 - an optional dependency
+            from uvicorn.protocols.http.auto import AutoHTTPProtocol  # noqa: PLC0415
         except ImportError:
             raise MissingDependencyError("uvicorn", "serve", "the server") from None
         settings = self._tls()
         config = uvicorn.Config(
             app,
-            http=protocol_class(),
+            http=protocol_class(AutoHTTPProtocol),
             ws="none",
             log_config=None,
             access_log=False,
@@ -155,9 +156,10 @@ class Server:
         scheme = "http" if self.listen.certificate is None else "https"
         names = ["http", "metrics"]
         result = {
-            name: f"{scheme}://{joined(*server.address[:2])}" for name, (server, _) in zip(names, web, strict=False)
+            name: f"{scheme}://{host_and_port(*server.address[:2])}"
+            for name, (server, _) in zip(names, web, strict=False)
         }
-        return result if rpc is None else result | {"grpc": joined(self.listen.host, rpc.port)}
+        return result if rpc is None else result | {"grpc": host_and_port(self.listen.host, rpc.port)}
 
 
 def run_server(create: Any, *, stops_with_stdin: bool = False) -> None:
