@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import shutil
+import sys
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +25,7 @@ from interposer.serving.options import ServeOptions
 from interposer.serving.repository import Repository
 from interposer.serving.triton_config import TritonConfig, read_config
 from interposer.writers import tflite
-from tests.serving.running import Running, doubler, infer_body, running
+from tests.serving.running import Running, doubler, infer_body, running, wait_until
 
 pytest.importorskip("flatbuffers", reason="the package flatbuffers is not installed")
 pytestmark = pytest.mark.needs_cpuref
@@ -42,6 +45,10 @@ def folder(tmp_path: Path) -> Path:
 
 def names(folder: Path) -> list[tuple[str, str]]:
     return [(source.name, source.version) for source in found_in(str(folder))]
+
+
+def problems(folder: Path) -> dict[str, str]:
+    return {source.name: source.problem for source in found_in(str(folder)) if source.problem}
 
 
 def test_a_folder_has_flat_files_and_models_with_versions(folder):
@@ -82,16 +89,22 @@ def test_settings_come_from_toml_files(folder):
 )  # fmt: skip
 def test_wrong_settings_are_refused_with_a_sentence(folder, text, message):
     (folder / "flat.toml").write_text(text)
-    with pytest.raises(ConfigError) as caught:
-        names(folder)
-    assert str(caught.value) == f"{folder / 'flat.toml'}: {message}"
+    assert problems(folder) == {"flat": f"{folder / 'flat.toml'}: {message}"}
 
 
 def test_a_version_without_a_model_is_refused(folder):
     (folder / "deep" / "10" / "model.tflite").unlink()
-    with pytest.raises(ConfigError) as caught:
-        names(folder)
-    assert str(caught.value) == f"the folder {folder / 'deep' / '10'} has no model, such as model.onnx or model.tflite"
+    text = f"the folder {folder / 'deep' / '10'} has no model, such as model.onnx or model.tflite"
+    assert problems(folder) == {"deep": text}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_name_that_requests_cannot_have_is_a_problem(folder):
+    shutil.copytree(folder / "deep", os.fsdecode(os.fsencode(folder) + b"/\xff"))
+    (folder / "deep" / "config.pbtxt").write_text('name: "a/b"')
+    assert problems(folder) == {
+        name: f"requests cannot have the model name {name!r}; use UTF-8 without /" for name in ("?", "a/b")
+    }
 
 
 def test_the_fields_of_triton_are_read_and_the_others_named(tmp_path):
@@ -200,6 +213,32 @@ def test_a_model_that_cannot_be_loaded_leaves_the_old_one(server, folder):
     assert answer.status == 400
     assert str(folder) not in answer.json["error"]
     assert server.client.post("/v2/models/flat/infer", infer_body()).status == 200
+
+
+def test_wrong_settings_of_a_model_do_not_concern_the_others(server, folder):
+    (folder / "deep" / "config.pbtxt").write_text("name: {")
+    assert [item["state"] for item in server.client.post("/v2/repository/index", {}).json if item["name"] == "deep"]
+    assert control(server, "flat", "load").status == 200
+    refused = control(server, "deep", "load")
+    assert (refused.status, "ConfigError" in refused.json["error"]) == (400, True)
+    assert server.client.post("/v2/models/deep/infer", infer_body()).status == 200
+
+
+def test_the_index_has_the_models_that_run_when_their_folder_is_gone(server, folder):
+    shutil.rmtree(folder)
+    index = server.client.post("/v2/repository/index", {}).json
+    assert [(item["name"], item["state"]) for item in index] == [("deep", "READY"), ("flat", "READY")]
+    assert server.client.post("/v2/models/flat/infer", infer_body()).status == 200
+
+
+def test_the_memory_of_a_model_that_is_replaced_is_released(server):
+    graph = weakref.ref(server.core.repository.find("flat").model.optimized.graph)
+    assert control(server, "flat", "load").status == 200
+    gc.disable()
+    try:
+        wait_until(lambda: graph() is None)
+    finally:
+        gc.enable()
 
 
 def test_no_request_is_lost_while_a_model_is_replaced(server):

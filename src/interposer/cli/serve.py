@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import sys
+from dataclasses import replace
 from typing import Any, Final
 
 from interposer.cli.network import add_trust_argument, backend_ids
@@ -101,7 +102,8 @@ def execute(args: argparse.Namespace) -> None:
     if args.workers == 1 or os.environ.get(WORKER):
         run_server(lambda: _server(args), stops_with_stdin=bool(os.environ.get(WORKER)))
         return
-    _sources(args)  # their errors are reported once, and not by each worker
+    for source in _sources(args):  # their errors are reported once, and not by each worker
+        source.check()
     parent = Workers(args.workers, lambda ports: _command(args, ports), _listen(args), args.drain)
     parent.run(lambda ports: _say_workers(args, ports))
 
@@ -214,7 +216,11 @@ def _listen(args: argparse.Namespace) -> Any:
 
 
 def _sources(args: argparse.Namespace) -> list[Any]:
-    """Return the models of all files and folders; raise `InvalidArgumentError` if two have the same name."""
+    """Return the models of all files and folders; those with the same name have a problem.
+
+    Raises:
+        InvalidArgumentError: a folder has no models.
+    """
     from interposer.serving.folder import ModelSettings, found_in, source_of_file  # noqa: PLC0415
 
     settings = ModelSettings(
@@ -228,10 +234,11 @@ def _sources(args: argparse.Namespace) -> list[Any]:
         if not here:
             raise InvalidArgumentError(f"{path}: the folder has no models, such as kws.tflite or kws/1/model.onnx")
         known = {source.name for source in sources}
-        twice = next((item.name for item in here if item.name in known or _same(item, here) > 1), None)
-        if twice is not None:
-            raise InvalidArgumentError(f"two models have the name {twice!r}; a server needs different names")
-        sources += here
+        for item in here:
+            if item.name in known or _same(item, here) > 1:
+                problem = f"two models have the name {item.name!r}; a server needs different names"
+                item = replace(item, problem=problem)
+            sources.append(item)
     return sources
 
 

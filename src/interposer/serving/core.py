@@ -83,7 +83,7 @@ class Core:
         token = self.options.token
         if token is None:
             return
-        expected, sent = f"Bearer {token}".encode(), authorization.encode("utf-8", "surrogatepass")
+        expected, sent = f"Bearer {token}".encode(), authorization.encode("latin-1", "replace")  # the bytes of HTTP
         if not hmac.compare_digest(expected, sent):
             raise ServingError(Status.UNAUTHENTICATED, "the request needs the header Authorization: Bearer TOKEN")
 

@@ -52,12 +52,18 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """One version of a model that can be loaded from a file."""
+    """One version of a model that can be loaded from a file, or a `problem` that says why it cannot."""
 
     name: str
     version: str
     path: str
     settings: ModelSettings = field(default_factory=ModelSettings)
+    problem: str = ""
+
+    def check(self) -> None:
+        """Raise `ConfigError` if the model cannot be loaded."""
+        if self.problem:
+            raise ConfigError(self.problem)
 
 
 def source_of_file(path: str, name: str | None = None, settings: ModelSettings | None = None) -> ModelSource:
@@ -69,21 +75,35 @@ def found_in(folder: str, defaults: ModelSettings | None = None) -> Iterator[Mod
     """Yield the models in a folder, by name and version.
 
     A file such as ``kws.tflite`` is version 1 of the model ``kws``. A folder with ``1/model.tflite`` in it is a model
-    with versions, as Triton has them. A file ``kws.toml`` has settings of the model ``kws``.
+    with versions, as Triton has them. A file ``kws.toml`` has settings of the model ``kws``. A model whose settings are
+    wrong has a `problem`, so that the others can be loaded.
 
     Raises:
-        ConfigError: a file with settings is wrong.
         OSError: the folder cannot be read.
     """
     settings = defaults or ModelSettings()
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        path = Path(entry.path)
-        if entry.name.startswith("."):
-            continue
+        if not entry.name.startswith("."):
+            yield from map(_named, _models_of(Path(entry.path), settings))
+
+
+def _models_of(path: Path, settings: ModelSettings) -> list[ModelSource]:
+    """Return the versions of a model in a file or a folder; an empty list for files that are no models."""
+    try:
         if path.suffix in SUFFIXES:
-            yield ModelSource(path.stem, "1", entry.path, _with_toml(settings, path.with_suffix(".toml")))
-        elif entry.is_dir():
-            yield from _versions(path, settings)
+            return [ModelSource(path.stem, "1", str(path), _with_toml(settings, path.with_suffix(".toml")))]
+        return list(_versions(path, settings)) if path.is_dir() else []
+    except (ConfigError, OSError) as error:
+        name = path.stem if path.suffix in SUFFIXES else path.name
+        return [ModelSource(name, "1", str(path), settings, str(error))]
+
+
+def _named(source: ModelSource) -> ModelSource:
+    """Return a source with a problem if requests cannot have the name of its model."""
+    name = source.name.encode("utf-8", "replace").decode()
+    if name == source.name and "/" not in name:
+        return source
+    return replace(source, name=name, problem=f"requests cannot have the model name {name!r}; use UTF-8 without /")
 
 
 def _versions(folder: Path, defaults: ModelSettings) -> Iterator[ModelSource]:

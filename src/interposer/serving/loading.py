@@ -51,6 +51,7 @@ class Loader:
         Raises:
             InterposerError: it cannot be loaded.
         """
+        source.check()
         model = self._model(source, source.settings.shapes)
         try:
             if _has_states(model) and not self._allows_states:

@@ -83,7 +83,7 @@ class Repository:
         rows = {(item.name, item.version): ("READY", "") for item in self.served}
         if not only_ready:
             rows = {key: ("UNAVAILABLE", reason) for key, reason in self._reasons.items()} | rows
-            for source in self._sources():
+            for source in self._known_sources():
                 rows.setdefault((source.name, source.version), ("UNAVAILABLE", "not loaded"))
         return [
             {"name": name, "version": version, "state": state, "reason": reason}
@@ -95,7 +95,10 @@ class Repository:
     async def load_all(self) -> None:
         """Load every model; raise the error of the first one that cannot be loaded."""
         self._is_loading = True
-        for name in dict.fromkeys(source.name for source in self._sources()):
+        sources = self._sources_list()
+        for source in sources:
+            source.check()
+        for name in dict.fromkeys(source.name for source in sources):
             await self._replace(name)
         self._is_loading = False
 
@@ -138,6 +141,14 @@ class Repository:
             self._reasons = {key: reason for key, reason in self._reasons.items() if key[0] != name}
             for item in before.values():
                 item.retire()
+
+    def _known_sources(self) -> list[ModelSource]:
+        """Return the models that can be loaded; an empty list, with a warning, if their folder cannot be read."""
+        try:
+            return self._sources_list()
+        except (InterposerError, OSError) as error:
+            _log.warning("the models cannot be listed: %s", error)
+            return []
 
     def _sources_list(self) -> list[ModelSource]:
         return list(self._sources())

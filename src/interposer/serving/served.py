@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
 import math
 import os
@@ -178,6 +180,13 @@ class ServedModel:
             self.runner.close()
             if self._owned:
                 self.model.close()
+                _collect_soon()
+
+
+def _collect_soon() -> None:
+    """Collect garbage in a second: the layers of a closed model refer to each other, and keep its compiled kernels."""
+    with suppress(RuntimeError):  # no event loop runs, because the server has ended
+        asyncio.get_running_loop().call_later(1.0, gc.collect)
 
 
 def metadata_shape(info: TensorInfo) -> list[int]:
