@@ -15,7 +15,7 @@ from interposer.backends.engines.engine_options import Option, chosen
 from interposer.backends.engines.memory import shareable
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import DataType
-from interposer.ops import Cast, Convolution2d, Floor, Multiplication
+from interposer.ops import Cast, Convolution2d, Floor, Multiplication, Reshape
 from interposer.testing.conformance import all_cases
 from tests.backends.engines.adapters import PLACES
 
@@ -45,6 +45,14 @@ def test_openvino_is_not_asked_for_arithmetic_of_64_bit_integers():
     for dtype, expected in (("int64", ["OpenVINO computes int64 in 32 bits"]), ("int32", [])):
         x = network.add_input_layer(len(network.inputs), ip.TensorInfo((2,), dtype))
         assert openvino_rules.RULES.reasons(network.add_layer(Multiplication(), x, x)) == expected
+
+
+@pytest.mark.parametrize(("shape", "refused"), [((), True), ((1,), False)])
+def test_openvino_is_not_asked_to_reshape_to_scalars(shape, refused):
+    network = ip.Network()
+    layer = network.add_layer(Reshape(shape), network.add_input_layer(0, ip.TensorInfo((1, 1))))
+    expected = "OpenVINO crashes if the product of two matrices is reshaped to a scalar"
+    assert openvino_rules.RULES.reasons(layer) == ([expected] if refused else [])
 
 
 @pytest.mark.parametrize(("size", "pad", "refused"), [(1, 1, True), (1, 0, False), (3, 1, False)])

@@ -28,6 +28,7 @@ from interposer.ops import (
     Pooling2d,
     PoolingAlgorithm,
     Quantize,
+    Reshape,
     RoiAlign,
     Subtraction,
     Svdf,
@@ -95,6 +96,12 @@ def _padded_points(op: Convolution2d, inputs: Infos, outputs: Outputs) -> str | 
     padded = max(op.pad_left, op.pad_right, op.pad_top, op.pad_bottom) > 0
     wrong = outputs[0].is_quantized and point and padded
     return "OpenVINO crashes on quantized 1x1 convolutions with padding, or gives another shape" if wrong else None
+
+
+@RULES(Reshape)
+def _scalars(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
+    scalar = outputs[0].is_ranked and outputs[0].rank == 0
+    return "OpenVINO crashes if the product of two matrices is reshaped to a scalar" if scalar else None
 
 
 @RULES(Pooling2d)
