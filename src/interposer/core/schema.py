@@ -24,6 +24,7 @@ import reprlib
 import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Final, TypeVar, cast, dataclass_transform, overload
 
 from interposer.core.codec import Codec, codec_of
@@ -484,7 +485,12 @@ def annotation(cls: type[Op], name: str) -> Any:
     """Return the annotated type of the attribute `name` of an operator."""
     owner = next(base for base in cls.__mro__ if name in base.__dict__.get("__annotations__", {}))
     hint = owner.__dict__["__annotations__"][name]
-    return eval(hint, vars(sys.modules[owner.__module__])) if isinstance(hint, str) else hint
+    return _evaluated(hint, owner.__module__) if isinstance(hint, str) else hint
+
+
+@cache
+def _evaluated(hint: str, module: str) -> Any:
+    return eval(hint, vars(sys.modules[module]))
 
 
 def _rebuilt(cls: type[Op], values: dict[str, Any]) -> Op:
