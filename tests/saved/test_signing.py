@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import interposer as ip
+from interposer.core.cache import settle
 from interposer.core.errors import InvalidArgumentError, ParseError, UntrustedFileError
 from tests.saved.rewriting import mixed
 
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 pytestmark = pytest.mark.needs_cpuref
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 _PEM = serialization.Encoding.PEM
 _SECRET = serialization.PrivateFormat.PKCS8
 _PUBLIC = serialization.PublicFormat.SubjectPublicKeyInfo
@@ -100,6 +102,21 @@ def test_other_sources_have_no_signature(files: dict[str, Path]) -> None:
         ip.load(mixed(), trusted_keys=files["public"])
     with pytest.raises(InvalidArgumentError, match="trusted_keys= is for saved networks; this is a model of format"):
         ip.load(b"graph {}", format="text", trusted_keys=files["public"])
+
+
+@pytest.mark.usefixtures("cpuacc")
+def test_the_network_cache_does_not_make_an_unsigned_file_trusted(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    ip.load(DIGITS, ["CpuAcc"]).close()
+    settle()
+    ip.load(files["signed"], ["CpuAcc", "CpuRef"], trusted_keys=files["public"]).close()
+    settle()
+    with pytest.raises(InvalidArgumentError, match="trusted_keys= is for saved networks; this is a model of format"):
+        ip.load(DIGITS, ["CpuAcc"], trusted_keys=files["public"])
+    with pytest.raises(UntrustedFileError, match="which is not among the trusted keys"):
+        ip.load(files["signed"], ["CpuAcc", "CpuRef"], trusted_keys=files["other"])
 
 
 def test_keys_that_cannot_be_used_are_refused(files: dict[str, Path], tmp_path: Path) -> None:

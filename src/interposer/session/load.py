@@ -174,7 +174,7 @@ def _load(
     fallback: bool | None,
 ) -> Model:
     keeper = None
-    if reading.is_plain:
+    if reading.is_plain and reading.trusted_keys is None:  # the network cache does not verify signatures
         keeper = Keeper.of(source, reading.format, backends, options, runtime.registry)
     if keeper is None:
         network = read_source(source, reading)
