@@ -85,12 +85,12 @@ __all__ = [
 ]
 
 
-def did_you_mean(text: str, known: Iterable[str]) -> str:
+def did_you_mean(text: str, known: Iterable[object]) -> str:
     """Return a hint such as ``"; did you mean 'Softmax'?"`` with the known name most similar to `text`.
 
-    Returns "" if no known name is similar.
+    Returns "" if no known name is similar. Keys of other types than str are ignored.
     """
-    folded = {name.lower(): name for name in known}
+    folded = {name.lower(): name for name in known if isinstance(name, str)}
     near = difflib.get_close_matches(text.lower(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[near[0]]!r}?" if near else ""
 

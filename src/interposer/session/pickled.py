@@ -6,10 +6,13 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from interposer.core.errors import InvalidArgumentError, LoadError, ParseError
+from interposer.core.files import check_regular, reason_of
 from interposer.core.types import TensorShape
+from interposer.formats.tensorflow import is_saved_model, missing
 from interposer.ir.network import Network
 from interposer.saved.container import HEADER_BYTES, is_saved
 from interposer.session.shapes import as_template
@@ -136,6 +139,13 @@ def _files_in(path: str) -> list[str]:
     return sorted(paths)
 
 
+def _files_of(path: str) -> list[str]:
+    """Return the files of a SavedModel, or the path itself, which is then a file."""
+    if os.path.isdir(path) and not is_saved_model(path):
+        raise ParseError(missing(Path(path)), path=path)
+    return _files_in(path) or [path]
+
+
 def file_digest(path: str) -> str:
     """Return the SHA-256 digest of a file, or of the names and contents of all files in a folder, in hexadecimal.
 
@@ -152,11 +162,12 @@ def file_digest(path: str) -> str:
                 head = file.read(HEADER_BYTES)
             if is_saved(head):
                 return hashlib.sha256(head).hexdigest()
-        for name in _files_in(path) or [path]:
+        for name in _files_of(path):
+            check_regular(name)
             digest.update(os.path.relpath(name, path).encode() if name != path else b"")
             with open(name, "rb") as file:
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
-    except OSError as error:
-        raise ParseError(f"the file cannot be read: {error.strerror or error}", path=path) from error
+    except (OSError, ValueError) as error:
+        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=path) from error
     return digest.hexdigest()
