@@ -1,5 +1,6 @@
 """A predictor maps a batch of columns to the outputs of a model, and can be sent to other processes."""
 
+import os
 import pickle
 import threading
 from pathlib import Path
@@ -299,3 +300,188 @@ def test_models_with_states_are_refused(saved):
     network.add_output_layer(0, total, name="y")
     with pytest.raises(InvalidArgumentError, match=r"has states \('total'\), so its rows are not independent"):
         Predictor(saved(network))({"x": [[1, 2]]})
+
+
+def refused(kind: type[ip.InterposerError], call, *arguments, **options) -> str:
+    """Return the message of the error that a call raises."""
+    with pytest.raises(kind) as error:
+        call(*arguments, **options)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "column", [ROWS.astype(object), [row.astype(object) for row in ROWS], memoryview(ROWS), np.ma.masked_array(ROWS)]
+)
+def test_objects_that_are_numbers_and_buffers_are_converted(saved, column):
+    np.testing.assert_array_equal(Predictor(saved(affine(4)))({"x": column})["y"], 2 * ROWS)
+
+
+@pytest.mark.parametrize("batch", [None, 4])
+def test_a_batch_may_be_a_data_frame(saved, batch):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": list(ROWS), "id": list("abcdefg")}, index=range(10, 17))
+    result = Predictor(saved(affine(batch)), keep=["id"])(frame)
+    np.testing.assert_array_equal(result["y"], 2 * ROWS)
+    assert list(result["id"]) == list("abcdefg")
+
+
+def test_a_batch_may_be_a_table_of_arrow(saved):
+    arrow = pytest.importorskip("pyarrow")
+    chunks = arrow.chunked_array([arrow.array(ROWS[:2].tolist()), arrow.array(ROWS[2:].tolist())])
+    for batch in (arrow.table({"x": chunks}), arrow.RecordBatch.from_pydict({"x": ROWS.tolist()})):
+        np.testing.assert_array_equal(Predictor(saved(affine(4)))(batch)["y"], 2 * ROWS)
+    assert Predictor(saved(affine(4)))(arrow.table({"x": chunks[:0]}))["y"].shape == (0, 3)
+
+
+def test_tensors_of_arrow_keep_their_shape(saved):
+    arrow = pytest.importorskip("pyarrow")
+    network = ip.Network("images")
+    x = network.add_input_layer(0, ip.TensorInfo((2, 4, 3)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x), name="y")
+    images = np.arange(60, dtype=np.float32).reshape(5, 4, 3)
+    tensors = arrow.FixedShapeTensorArray.from_numpy_ndarray(images)
+    for column in (tensors, arrow.chunked_array([tensors[:2], tensors[2:]]), arrow.array(images.tolist())):
+        np.testing.assert_array_equal(Predictor(saved(network))({"x": column})["y"], 2 * images)
+
+
+def test_rows_of_arrow_without_a_value_fail_alone(saved):
+    arrow = pytest.importorskip("pyarrow")
+    column = arrow.array([[1.0, 2.0, 3.0], None])
+    result = Predictor(saved(affine(2)), on_error="row")({"x": column})
+    np.testing.assert_array_equal(result["y"][0], [2, 4, 6])
+    assert result["error"].tolist() == ["", "the column 'x' has no value (None) in a row"]
+
+
+def test_masked_elements_are_refused(saved):
+    column = np.ma.masked_array(ROWS, np.arange(21).reshape(7, 3) == 4)
+    predict = Predictor(saved(affine(4)))
+    message = "the column 'x' has masked elements; give them values first, such as with filled()"
+    assert refused(BindingError, predict, {"x": column}) == message
+    result = Predictor(saved(affine(4)), on_error="row")({"x": column})
+    assert [bool(error) for error in result["error"]] == [row == 1 for row in range(7)]
+    np.testing.assert_array_equal(result["y"][2:], 2 * ROWS[2:])
+
+
+def test_rows_that_are_no_arrays_fail_alone(saved):
+    rows = [[1, 2, 3], [1, 2, [3, 4]], [1, None, 3], ["a", "b", "c"], {"a": 1}, object(), [4, 5, 6]]
+    result = Predictor(saved(affine(None)), on_error="row")({"x": rows})
+    assert [bool(error) for error in result["error"]] == [False, True, True, True, True, True, False]
+    assert result["error"][1].startswith("the column 'x' has a row that is no array: ")
+    np.testing.assert_array_equal(result["y"][[0, 6]], [[2, 4, 6], [8, 10, 12]])
+
+
+def test_rows_whose_results_have_another_shape_fail_alone(saved):
+    network = ip.Network("open")
+    x = network.add_input_layer(0, ip.TensorInfo((None, None)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x), name="y")
+    rows = [np.ones(2), np.ones(3), np.ones(2)]
+    result = Predictor(saved(network), on_error="row")({"x": rows})
+    assert result["y"].shape == (3, 2)
+    message = "the output 'y' of this row has the shape (3,); that of the first row has (2,)"
+    assert result["error"].tolist() == ["", message, ""]
+
+
+def test_columns_of_the_result_have_different_names(saved):
+    path = saved(affine(2))
+    message = "the result would have several columns 'y'; rename one with outputs"
+    assert refused(InvalidArgumentError, Predictor, path, outputs=["y"], keep=["y"]) == message
+    assert refused(InvalidArgumentError, Predictor, path, outputs=["y"], on_error="row", error_column="y") == message
+    assert refused(InvalidArgumentError, Predictor(path, keep=["y"]), {"x": ROWS, "y": ROWS}) == message
+    assert refused(InvalidArgumentError, Predictor, path, outputs=[]).startswith(
+        "outputs must name at least one output"
+    )
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS[:0]])
+@pytest.mark.parametrize("on_error", ["raise", "row"])
+def test_an_unknown_output_is_refused_also_without_rows(saved, rows, on_error):
+    predict = Predictor(saved(affine(None)), outputs={"a": "doubld"}, on_error=on_error)
+    message = "outputs: the model has no value 'doubld'; did you mean 'doubled'?"
+    assert refused(BindingError, predict, {"x": rows}) == message
+
+
+def test_inner_values_of_no_rows_have_their_shape(saved):
+    assert Predictor(saved(affine(2)), outputs=["doubled"])({"x": []})["doubled"].shape == (0, 3)
+
+
+def test_kept_columns_have_rows(saved):
+    predict = Predictor(saved(affine(2)), keep=["id"])
+    for value in (3, "abcdefg", None, np.array(3)):
+        message = "the column 'id' is a single value; expected one element for each row"
+        assert refused(BindingError, predict, {"x": ROWS, "id": value}) == message
+
+
+def test_a_batch_whose_columns_have_numbers_for_names_is_refused(saved):
+    assert refused(BindingError, Predictor(saved(affine(2))), {1: ROWS, 2: ROWS}) == (
+        "the batch has no column 'x' (its columns: 1, 2)"
+    )
+
+
+def test_models_with_states_are_refused_although_their_batch_dimension_is_open(saved):
+    network = ip.Network("counter")
+    x = network.add_input_layer(0, ip.TensorInfo((None, 2)), name="x")
+    state = network.add_state("total", ip.TensorInfo((1, 2)))
+    network.add_output_layer(0, network.add_addition_layer(x, state), name="y")
+    network.set_state("total", network.add_addition_layer(state, state))
+    assert "has states ('total')" in refused(InvalidArgumentError, Predictor(saved(network)), {"x": [[1, 2]]})
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("", "the path of the model is empty"),
+        ("s3://bucket/net.onnx", "this is a URL; copy the file to a path that all workers can read"),
+        ("/dev/zero", "it is a device or a socket, not a regular file"),
+        ("/", "the folder holds no saved_model.pb"),
+        ("a\0b", "the file cannot be read: embedded null byte"),
+    ],
+)
+def test_a_path_that_is_no_model_file_is_refused_when_the_predictor_is_created(path, message):
+    assert message in refused(ParseError, Predictor, path)
+
+
+def test_a_model_with_other_weights_in_a_file_of_their_own_is_refused_by_the_worker(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    from interposer.writers.onnx import write
+
+    network = ip.Network("wide")
+    x = network.add_input_layer(0, ip.TensorInfo((1, 700)), name="x")
+    weights = np.random.default_rng(0).standard_normal((700, 512), np.float32)
+    network.add_output_layer(0, network.add_fully_connected_layer(x, network.add_constant_layer(weights)), name="y")
+    onnx.save(write(network), tmp_path / "net.onnx", save_as_external_data=True)
+    predict = Predictor(tmp_path / "net.onnx")
+    (data,) = (path for path in tmp_path.iterdir() if path.name != "net.onnx")
+    content = bytearray(data.read_bytes())
+    content[5] ^= 1
+    data.write_bytes(content)
+    message = refused(LoadError, pickle.loads(pickle.dumps(predict)), {"x": np.zeros((1, 700))})
+    assert message.startswith(f"the file '{data}' has another content here")
+
+
+def test_relative_paths_of_keys_hold_in_other_folders(tmp_path, monkeypatch):
+    pytest.importorskip("cryptography")
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+
+    key = ed25519.Ed25519PrivateKey.generate()
+    plain = form.NoEncryption()
+    (tmp_path / "secret.pem").write_bytes(key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, plain))
+    public = key.public_key().public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
+    (tmp_path / "public.pem").write_bytes(public)
+    with ip.load(affine(2), ["CpuRef"]) as model:
+        model.save(tmp_path / "net.ipn", sign_key=tmp_path / "secret.pem")
+    monkeypatch.chdir(tmp_path)
+    pickled = [pickle.dumps(Predictor("net.ipn", trusted_keys=keys)) for keys in ("public.pem", ["public.pem"])]
+    monkeypatch.chdir("/")
+    for predict in pickled:
+        np.testing.assert_array_equal(pickle.loads(predict)({"x": ROWS})["y"], 2 * ROWS)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_does_not_wait_for_a_thread_of_its_parent_that_loads(saved):
+    predict = Predictor(saved(affine(2)))
+    with predict._lock:  # as a thread of this process that loads the model
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if np.array_equal(predict({"x": ROWS})["y"], 2 * ROWS) else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -5,18 +5,28 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from interposer.batch.rows import Layout, rows_of
+from interposer.batch.columns import columns_of, has_rows, rows_of
+from interposer.batch.rows import Layout
 from interposer.batch.runs import Runs
-from interposer.core.errors import BindingError, InvalidArgumentError, LoadError, did_you_mean, expect
+from interposer.core.errors import (
+    BindingError,
+    InvalidArgumentError,
+    LoadError,
+    ParseError,
+    did_you_mean,
+    expect,
+)
 from interposer.core.types import Array
 from interposer.session import Model, load
 from interposer.session.pickled import file_digest
-from interposer.session.source import is_saved_source
+from interposer.session.source import files_of_weights, is_saved_source
 
 __all__ = ["Predictor"]
 
@@ -27,22 +37,26 @@ _DEFAULTS: Final[tuple[Any, ...]] = (None, None, (), None, "raise", "error", {})
 """The arguments of a predictor that copies another one."""
 
 
+_predictors: Final[weakref.WeakSet[Predictor]] = weakref.WeakSet()
+
+
 class Predictor:
     """Runs a model on batches of rows: a mapping of columns in, a mapping of columns out.
 
-    A predictor is pickled as the path of the model file or saved network, a SHA-256 digest, and the options. The model
-    is loaded in the process that makes the first call. So an object of this class can be sent to the workers of a batch
-    system, on other hosts too if they have the file under the same path::
+    A predictor is pickled as the path of the model file or saved network, the SHA-256 digests of this file and of those
+    with its weights, and the options. The model is loaded in the process that makes the first call. So an object of
+    this class can be sent to the workers of a batch system, on other hosts too if they have the file under the same
+    path::
 
         predict = interposer.batch.Predictor("net.onnx", inputs={"image": "pixels"}, keep=["id"])
         predict({"id": ids, "pixels": images})  # {"id": ..., "probabilities": ...}
 
-    A column is an array whose first dimension is the rows, a list of rows, or an array of objects with one array for
-    each row. The arrays may be read-only; they are not changed. The first dimension of a model is its batch dimension
-    if all inputs and outputs share it. If it is open, the rows of a call, or `batch_size` of them, are one run. If it
-    has a size, the rows are divided into runs of this size, and the last run is filled up with copies of the last row,
-    whose results are dropped. A model without a batch dimension runs once for each row. A batch without rows gives
-    columns without rows.
+    A column is an array whose first dimension is the rows, a list of rows, an array of objects with one array for each
+    row, a Series of pandas or an array of Arrow. Batches may also be data frames and tables of Arrow. The arrays may be
+    read-only; they are not changed. The first dimension of a model is its batch dimension if all inputs and outputs
+    share it. If it is open, the rows of a call, or `batch_size` of them, are one run. If it has a size, the rows are
+    divided into runs of this size, and the last run is filled up with copies of the last row, whose results are
+    dropped. A model without a batch dimension runs once for each row. A batch without rows gives columns without rows.
 
     Rows must not depend on each other. Models with states are refused.
 
@@ -61,10 +75,10 @@ class Predictor:
         batch_size: the number of rows in a run. The model is loaded with this size of its batch dimension. A saved
             network with an open batch dimension is used as it is, so that its variant with this size runs. None: the
             size that the model declares.
-        on_error: "raise" raises the first error of a run. "row" repeats a run that failed row by row. Rows that fail
-            again, or do not fit the inputs, have NaN, 0 or "" in the outputs, and the message in the column
-            `error_column`, which is "" in all other rows. Errors of the batch itself, such as an absent column, are
-            raised in both cases.
+        on_error: "raise" raises the first error of a run. "row" repeats a run that failed row by row. A row has NaN, 0
+            or "" in the outputs if it fails again, does not fit the inputs, or has an output of another shape than the
+            first row. The column `error_column` then has the message; it is "" in all other rows. Errors of the batch
+            itself, such as an absent column, are raised in both cases.
         error_column: the name of the column with messages.
         options: `backends`, `fallback`, `limits`, `plan` and the other arguments of `interposer.load`, but for
             `source`, `runtime`, `inputs` and `outputs`.
@@ -93,7 +107,8 @@ class Predictor:
             return
         expect(path, str | os.PathLike, "the model must be the path of a file, which workers can read")
         expect(batch_size, int | None, "batch_size must be a number of rows")
-        if batch_size is not None and batch_size < 1:
+        expect(error_column, str, "error_column must be the name of a column")
+        if batch_size is not None and (batch_size < 1 or batch_size is True):
             raise InvalidArgumentError(f"batch_size must be at least 1, not {batch_size}")
         if on_error not in ("raise", "row"):
             raise InvalidArgumentError(f"on_error must be 'raise' or 'row', not {on_error!r}")
@@ -103,18 +118,30 @@ class Predictor:
                 raise InvalidArgumentError(f"load has no argument {name!r}{did_you_mean(name, _OPTIONS)}{known}")
         if batch_size is not None and "shapes" in options:
             raise InvalidArgumentError("batch_size and shapes exclude each other; give the batch size in the shapes")
-        self._path = os.path.abspath(os.fsdecode(path))
-        self._digest = file_digest(self._path)
+        self._path = _absolute(path)
+        self._options = _with_absolute_paths(options)
+        self._digests = {name: file_digest(name) for name in _files(self._path, self._options)}
         self._inputs = _names("inputs", inputs)
         self._outputs = _names("outputs", outputs)
         self._keep = tuple(_listed("keep", keep))
         self._batch_size, self._on_error, self._error_column = batch_size, on_error, error_column
-        self._options = options
+        if self._outputs is not None:
+            self._check_result(tuple(self._outputs))
         self._forget()
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._loaded: tuple[Model, Layout] | None = None
+        _predictors.add(self)
+
+    def _check_result(self, outputs: Sequence[str]) -> None:
+        """Raise an error if there are no outputs, or if two columns of the result have the same name."""
+        if not outputs:
+            raise InvalidArgumentError("outputs must name at least one output; None stands for all")
+        names = [*self._keep, *outputs, *([self._error_column] if self._on_error == "row" else [])]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidArgumentError(f"the result would have several columns {name!r}; rename one with outputs")
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_lock", "_loaded")}
@@ -140,12 +167,14 @@ class Predictor:
             return self._loaded
 
     def _load(self) -> tuple[Model, Layout]:
-        if file_digest(self._path) != self._digest:
-            raise LoadError(
-                f"the file {self._path!r} has another content here than where the predictor was created; copy the "
-                "same file to all hosts, or create the predictor again"
-            )
+        for path, digest in self._digests.items():
+            if file_digest(path) != digest:
+                raise LoadError(
+                    f"the file {path!r} has another content here than where the predictor was created; copy the "
+                    "same file to all hosts, or create the predictor again"
+                )
         model = load(self._path, **self._options)
+        self._check_outputs(model)
         layout = Layout.of(model)
         if self._batch_size is None or layout.size == self._batch_size:
             return model, layout
@@ -160,17 +189,29 @@ class Predictor:
             )
         return resized, Layout(self._batch_size)
 
-    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+    def _check_outputs(self, model: Model) -> None:
+        """Raise an error if an output is unknown, or if two columns of the result have the same name."""
+        values = self._values(model)
+        self._check_result(tuple(values))
+        with suppress(InvalidArgumentError):  # the values of the network are not known yet
+            for name in values.values():
+                if name not in model.outputs and name not in model.values:
+                    known = [*model.outputs, *model.values]
+                    raise BindingError(f"outputs: the model has no value {name!r}{did_you_mean(name, known)}")
+
+    def __call__(self, batch: Mapping[str, Any] | Any) -> dict[str, Any]:
         """Return the columns `keep` of the batch, the outputs of the model for its rows, and the errors if requested.
+
+        The batch is a mapping from column names to columns, a data frame of pandas, or a table of Arrow.
 
         Raises:
             BindingError: columns are absent, have different numbers of rows, or do not fit the inputs of the model.
             InterposerError: the model cannot be loaded, or a run failed and `on_error` is "raise".
         """
-        expect(batch, Mapping, "a batch must be a mapping from column names to arrays")
+        batch = columns_of(batch)
         model, layout = self._ready()
         columns = self._columns(model, batch)
-        extra = {name: _column(batch, name) for name in self._keep}
+        extra = {name: _kept(name, _column(batch, name)) for name in self._keep}
         count = _row_count(columns, extra)
         results, errors = self._results(model, layout, columns, count)
         value = {**extra, **results}
@@ -230,6 +271,38 @@ class Predictor:
         return results, errors if self._on_error == "row" else None
 
 
+def _absolute(path: str | os.PathLike[str]) -> str:
+    text = os.fsdecode(path)
+    if not text:
+        raise ParseError("the path of the model is empty")
+    if "://" in text and not os.path.exists(text):
+        raise ParseError("this is a URL; copy the file to a path that all workers can read", path=text)
+    return os.path.abspath(text)
+
+
+def _with_absolute_paths(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `load` with absolute paths, because workers may run in other folders."""
+    result = dict(options)
+    for name in ("weights", "trusted_keys"):
+        value = options.get(name)
+        if isinstance(value, str | os.PathLike):
+            result[name] = os.path.abspath(os.fsdecode(value))
+        elif isinstance(value, Iterable) and name == "trusted_keys":
+            result[name] = [os.path.abspath(os.fsdecode(path)) for path in value]
+    return result
+
+
+def _files(path: str, options: Mapping[str, Any]) -> list[str]:
+    """Return the paths of all files of a model: itself, and those with its weights."""
+    if isinstance(options.get("weights"), str):
+        return [path, options["weights"]]
+    if os.path.isdir(path) or options.get("format") not in (None, "onnx", "tflite", "caffe"):
+        return [path]
+    with suppress(ParseError):  # `load` explains what is wrong with the file
+        return [path, *map(os.fspath, files_of_weights(path))]
+    return [path]
+
+
 def _names(
     argument: str, names: Mapping[str, str] | Sequence[str] | str | None
 ) -> Mapping[str, str] | list[str] | None:
@@ -263,6 +336,12 @@ def _column(batch: Mapping[str, Any], name: str) -> Any:
     return batch[name]
 
 
+def _kept(name: str, column: Any) -> Any:
+    if not has_rows(column):
+        raise BindingError(f"the column {name!r} is a single value; expected one element for each row")
+    return column
+
+
 def _row_count(columns: Mapping[str, Array | list[Any]], extra: Mapping[str, Any]) -> int:
     """Return the number of rows, which all columns share."""
     counts = {name: len(column) for name, column in (*columns.items(), *extra.items())}
@@ -270,3 +349,13 @@ def _row_count(columns: Mapping[str, Array | list[Any]], extra: Mapping[str, Any
         shown = ", ".join(f"{name!r} {count}" for name, count in counts.items())
         raise BindingError(f"the columns have different numbers of rows: {shown}")
     return next(iter(counts.values()), 0)
+
+
+def _after_fork() -> None:
+    """Replace the locks in a child process: another thread of the parent may have held them."""
+    for predictor in _predictors:
+        predictor._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

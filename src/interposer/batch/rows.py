@@ -1,18 +1,19 @@
-"""Rows of a batch as inputs of a model: stacking, chunks, padding, and the results of several chunks as one."""
+"""Rows of a batch as inputs of a model: chunks, padding, and the outputs of a run without the padding."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from interposer.core.errors import BindingError, InvalidArgumentError
-from interposer.core.types import Array, DataType, TensorInfo
+from interposer.core.types import Array, TensorInfo
 from interposer.session import Model
 
-__all__ = ["Layout", "rows_of", "stacked"]
+__all__ = ["Layout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,8 @@ class Layout:
         """
         outputs = [info for info in model.outputs.values() if info is not None]
         infos = [*model.inputs.values(), *outputs]
-        if model.is_prepared and model.state:
-            names = ", ".join(map(repr, model.state))
+        if states := _states(model):
+            names = ", ".join(map(repr, states))
             raise InvalidArgumentError(
                 f"the model {model.name!r} has states ({names}), so its rows are not independent of each other; "
                 "call Model.run in a loop instead"
@@ -101,6 +102,13 @@ class Layout:
         return array[:count]
 
 
+def _states(model: Model) -> list[str]:
+    """Return the names of the states; a model whose layers depend on values of inputs has none that are known."""
+    with suppress(InvalidArgumentError):
+        return list(model.state)
+    return []
+
+
 def _common_size(infos: Sequence[TensorInfo], inputs: int) -> int | None:
     """Return the batch size that all tensors share: see `Layout.size`. The first `inputs` tensors are inputs."""
     known = [info for info in infos if info.shape.is_ranked]
@@ -137,52 +145,3 @@ def _accepts(expected: Sequence[int], row: Sequence[int]) -> bool:
 def _shown(shape: Sequence[int]) -> str:
     sizes = ["?" if not _is_size(size) else str(int(size)) for size in shape]
     return f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"
-
-
-def rows_of(name: str, column: Any) -> Array | list[Any]:
-    """Return a column of a batch as an array or a list with one element for each row.
-
-    Raises:
-        BindingError: the column is a single value.
-    """
-    value = column if isinstance(column, np.ndarray) else _listed(column)
-    if value is None or (isinstance(value, np.ndarray) and value.ndim == 0):
-        raise BindingError(f"the column {name!r} is a single value; expected one element for each row")
-    return value
-
-
-def _listed(column: Any) -> list[Any] | None:
-    """Return the elements of a list, a Series of pandas, an array of Arrow or another container; None for no container.
-
-    Strings and bytes are no containers of rows.
-    """
-    if isinstance(column, str | bytes) or not hasattr(column, "__len__"):
-        return None
-    value = column.tolist() if hasattr(column, "tolist") else column
-    return value if isinstance(value, list) else list(value)
-
-
-def stacked(name: str, rows: Array | list[Any], info: TensorInfo) -> Array:
-    """Return rows for an input as one array, whose first dimension is the rows; `name` is that of the column.
-
-    A row may be an array itself, as in the tensor columns of Ray Data and pandas.
-
-    Raises:
-        BindingError: the rows have different shapes, or one is None.
-    """
-    if isinstance(rows, np.ndarray) and (rows.dtype != object or info.dtype is DataType.STRING):
-        return rows
-    arrays = [np.asarray(row) for row in rows]
-    return _stacked(name, arrays) if arrays else np.empty(0, np.float32)
-
-
-def _stacked(name: str, rows: Sequence[Array]) -> Array:
-    for row in rows:
-        if row.dtype == object and row.ndim == 0 and row.item() is None:
-            raise BindingError(f"the column {name!r} has no value (None) in a row")
-        if row.shape != rows[0].shape:
-            raise BindingError(
-                f"the rows of the column {name!r} have different shapes, such as {rows[0].shape} and {row.shape}; "
-                "give them one shape first"
-            )
-    return np.stack(rows)

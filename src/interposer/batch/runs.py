@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from interposer.batch.rows import Layout, stacked
-from interposer.core.errors import InterposerError
+from interposer.batch.columns import stacked
+from interposer.batch.rows import Layout
+from interposer.core.errors import BindingError, InterposerError, InvalidArgumentError
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.session import Model
 
@@ -46,6 +48,8 @@ class Runs:
             InterposerError: rows do not fit the inputs of the model, or a run failed.
         """
         outcomes = [outcome for rows in self._layout.chunks(count) for outcome in self._outcomes(rows, by_row)]
+        if by_row:
+            outcomes = _alike(outcomes)
         errors = [outcome.error for outcome in outcomes for _ in range(outcome.rows)]
         return {name: self._joined(name, outcomes) for name in self._values}, errors
 
@@ -69,7 +73,7 @@ class Runs:
         arrays = {name: stacked(name, self._columns[name][rows], info) for name, info in infos.items()}
         layout = self._layout.fitted(arrays, infos)
         parts = [self._run(layout, arrays, part) for part in layout.chunks(rows.stop - rows.start)]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts[1:] else parts[0]
+        return {name: _concatenated(name, [part[name] for part in parts]) for name in parts[0]}
 
     def _run(self, layout: Layout, arrays: Mapping[str, Array], rows: slice) -> _Outputs:
         names = list(dict.fromkeys(self._values.values()))
@@ -82,19 +86,56 @@ class Runs:
     def _joined(self, name: str, outcomes: Sequence[_Outcome]) -> Array:
         """Return a column of the result for all rows; see `_placeholder` for the rows that failed."""
         arrays = [outcome.outputs[name] for outcome in outcomes if outcome.outputs is not None]
-        empty = arrays[0][:0] if arrays else _empty(self._model.outputs.get(self._values[name]))
+        empty = arrays[0][:0] if arrays else _empty(self._info(self._values[name]), self._layout)
         parts = [
             _placeholder(empty, outcome.rows) if outcome.outputs is None else outcome.outputs[name]
             for outcome in outcomes
         ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else empty
+        return _concatenated(name, parts) if parts else empty
+
+    def _info(self, value: str) -> TensorInfo | None:
+        """Return the type and shape of a value of the network, or None if they are not known yet."""
+        with suppress(InvalidArgumentError):
+            return self._model.outputs.get(value) or self._model.values.get(value)
+        return None
 
 
-def _empty(info: TensorInfo | None) -> Array:
+def _alike(outcomes: Sequence[_Outcome]) -> list[_Outcome]:
+    """Replace the outcomes whose outputs have other shapes than those of the first success by errors."""
+    first = next((outcome.outputs for outcome in outcomes if outcome.outputs is not None), {})
+    return [
+        outcome._replace(outputs=None, error=text) if (text := _unlike(outcome, first)) else outcome
+        for outcome in outcomes
+    ]
+
+
+def _unlike(outcome: _Outcome, first: _Outputs) -> str:
+    """Return a message if the rows of an output have another shape than those of `first`, else ""."""
+    for name, array in (outcome.outputs or {}).items():
+        if array.shape[1:] != first[name].shape[1:]:
+            return (
+                f"the output {name!r} of this row has the shape {array.shape[1:]}; "
+                f"that of the first row has {first[name].shape[1:]}"
+            )
+    return ""
+
+
+def _concatenated(name: str, parts: Sequence[Array]) -> Array:
+    for part in parts:
+        if part.shape[1:] != parts[0].shape[1:]:
+            raise BindingError(
+                f"the output {name!r} has rows of different shapes, such as {parts[0].shape[1:]} and {part.shape[1:]}; "
+                "one column needs rows of one shape"
+            )
+    return np.concatenate(parts) if parts[1:] else parts[0]
+
+
+def _empty(info: TensorInfo | None, layout: Layout) -> Array:
     """Return an array with no rows for an output; dimensions that are unknown have the size 0."""
     if info is None or not info.shape.is_ranked:
         return np.zeros((0, 0), np.float32)
-    shape = (0, *(max(0, int(size)) for size in tuple(info.shape)[1:]))
+    row = tuple(info.shape) if layout.size == 0 else tuple(info.shape)[1:]
+    shape = (0, *(max(0, int(size)) for size in row))
     return np.zeros(shape, object if info.dtype is DataType.STRING else info.dtype.numpy)
 
 
