@@ -1,5 +1,6 @@
 """A predictor maps a batch of columns to the outputs of a model, and can be sent to other processes."""
 
+import collections
 import os
 import pickle
 import threading
@@ -209,7 +210,7 @@ def test_rows_of_another_shape_fail_alone(saved):
     assert result["why"].tolist() == [
         "",
         "the rows for the input 'x' have the shape (2,); expected (3,)",
-        "the column 'x' has no value (None) in a row",
+        "the column for the input 'x' has no value (None) in a row",
         "",
     ]
 
@@ -273,7 +274,7 @@ def test_a_missing_file_is_refused_when_the_predictor_is_created(tmp_path):
         (
             {},
             {"x": [[1, 2, 3], [1, 2]]},
-            "the rows of the column 'x' have different shapes, such as (3,) and (2,); give them one shape first",
+            "the rows for the input 'x' have different shapes, such as (3,) and (2,); give them one shape first",
         ),
     ],
 )
@@ -349,13 +350,13 @@ def test_rows_of_arrow_without_a_value_fail_alone(saved):
     column = arrow.array([[1.0, 2.0, 3.0], None])
     result = Predictor(saved(affine(2)), on_error="row")({"x": column})
     np.testing.assert_array_equal(result["y"][0], [2, 4, 6])
-    assert result["error"].tolist() == ["", "the column 'x' has no value (None) in a row"]
+    assert result["error"].tolist() == ["", "the column for the input 'x' has no value (None) in a row"]
 
 
 def test_masked_elements_are_refused(saved):
     column = np.ma.masked_array(ROWS, np.arange(21).reshape(7, 3) == 4)
     predict = Predictor(saved(affine(4)))
-    message = "the column 'x' has masked elements; give them values first, such as with filled()"
+    message = "the column for the input 'x' has masked elements; give them values first, such as with filled()"
     assert refused(BindingError, predict, {"x": column}) == message
     result = Predictor(saved(affine(4)), on_error="row")({"x": column})
     assert [bool(error) for error in result["error"]] == [row == 1 for row in range(7)]
@@ -366,7 +367,7 @@ def test_rows_that_are_no_arrays_fail_alone(saved):
     rows = [[1, 2, 3], [1, 2, [3, 4]], [1, None, 3], ["a", "b", "c"], {"a": 1}, object(), [4, 5, 6]]
     result = Predictor(saved(affine(None)), on_error="row")({"x": rows})
     assert [bool(error) for error in result["error"]] == [False, True, True, True, True, True, False]
-    assert result["error"][1].startswith("the column 'x' has a row that is no array: ")
+    assert result["error"][1].startswith("the column for the input 'x' has a row that is no array: ")
     np.testing.assert_array_equal(result["y"][[0, 6]], [[2, 4, 6], [8, 10, 12]])
 
 
@@ -485,3 +486,14 @@ def test_a_forked_process_does_not_wait_for_a_thread_of_its_parent_that_loads(sa
         if child == 0:
             os._exit(0 if np.array_equal(predict({"x": ROWS})["y"], 2 * ROWS) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_container_that_is_no_array_is_read_row_by_row(saved):
+    class Ragged(collections.UserList):
+        """As the tensors of Ray Data in a data frame, of which some are absent."""
+
+        def __array__(self, dtype=None, copy=None):
+            raise ValueError("rows of different shapes")
+
+    result = Predictor(saved(affine(2)), on_error="row")({"x": Ragged([ROWS[0], None])})
+    assert [bool(error) for error in result["error"]] == [False, True]

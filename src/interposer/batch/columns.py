@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -50,12 +51,16 @@ def rows_of(name: str, column: Any) -> Array | list[Any]:
     if isinstance(column, np.ndarray | list):
         return column
     try:
-        if hasattr(column, "to_pylist"):
-            return _of_arrow(column)
-        is_array = hasattr(column, "__array__") or isinstance(column, memoryview)
-        return np.asarray(column) if is_array else list(column)
+        return _of_arrow(column) if hasattr(column, "to_pylist") else _of_container(column)
     except (TypeError, ValueError, RuntimeError) as error:
         raise BindingError(f"the column {name!r} cannot be read as rows: {error}") from error
+
+
+def _of_container(column: Any) -> Array | list[Any]:
+    if hasattr(column, "__array__") or isinstance(column, memoryview):
+        with suppress(ValueError):  # rows of different shapes
+            return np.asarray(column)
+    return list(column)
 
 
 def _of_arrow(column: Any) -> Array | list[Any]:
@@ -91,7 +96,7 @@ def _stacked(name: str, rows: Sequence[Array]) -> Array:
     for row in rows:
         if row.shape != rows[0].shape:
             raise BindingError(
-                f"the rows of the column {name!r} have different shapes, such as {rows[0].shape} and {row.shape}; "
+                f"the rows for the input {name!r} have different shapes, such as {rows[0].shape} and {row.shape}; "
                 "give them one shape first"
             )
     return np.stack(rows)
@@ -104,7 +109,7 @@ def _row(name: str, row: Any, info: TensorInfo) -> Array:
         if array.dtype == object and info.dtype is not DataType.STRING:
             array = np.asarray(array.tolist())
     except (TypeError, ValueError, RuntimeError) as error:
-        raise BindingError(f"the column {name!r} has a row that is no array: {error}") from error
+        raise BindingError(f"the column for the input {name!r} has a row that is no array: {error}") from error
     if array.dtype == object:
         _check_values(name, array)
     _check_unmasked(name, array)
@@ -113,9 +118,11 @@ def _row(name: str, row: Any, info: TensorInfo) -> Array:
 
 def _check_values(name: str, row: Array) -> None:
     if any(value is None for value in row.flat):
-        raise BindingError(f"the column {name!r} has no value (None) in a row")
+        raise BindingError(f"the column for the input {name!r} has no value (None) in a row")
 
 
 def _check_unmasked(name: str, rows: Array) -> None:
     if np.ma.is_masked(rows):
-        raise BindingError(f"the column {name!r} has masked elements; give them values first, such as with filled()")
+        raise BindingError(
+            f"the column for the input {name!r} has masked elements; give them values first, such as with filled()"
+        )
