@@ -129,7 +129,6 @@ def servers(args: argparse.Namespace, folder: str) -> list[Server]:
         Path(folder, "model-settings.json").write_text(json.dumps(settings))
         general = {"http_port": ports[4], "grpc_port": ports[5], "metrics_port": ports[6], "parallel_workers": 0}
         Path(folder, "settings.json").write_text(json.dumps({"host": "127.0.0.1", "debug": False, **general}))
-        command = [sys.executable, "-m", "mlserver.cli", "start", folder]
         command = [sys.executable, "-c", "from mlserver.cli import main; main()", "start", folder]
         result.append(Server("mlserver", command, folder, args.mlserver, ports[4], ports[5], ("json", "grpc")))
     return result
