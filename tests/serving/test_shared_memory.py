@@ -92,6 +92,23 @@ def server() -> Iterator[Running]:
         yield result
 
 
+def test_the_size_of_a_tensor_is_checked_before_it_is_copied(server):
+    path = Path("/dev/shm", f"interposer-large-{os.getpid()}")
+    size, token = 1 << 40, {"Authorization": "Bearer abc"}
+    try:
+        path.touch()
+        os.truncate(path, size)
+        body = {"key": path.name, "byte_size": size}
+        assert server.client.post("/v2/systemsharedmemory/region/r/register", body, **token).status == 200
+        parameters = {"shared_memory_region": "r", "shared_memory_byte_size": size}
+        item = {"name": "x", "datatype": "FP32", "shape": [1, 4], "parameters": parameters}
+        answer = server.client.post("/v2/models/doubler/infer", {"inputs": [item]})
+        text = f"input 'x' has {size} bytes; FP32 with the shape [1, 4] needs 16"
+        assert (answer.status, answer.json) == (400, {"error": text})
+    finally:
+        path.unlink()
+
+
 def test_inputs_and_outputs_can_be_in_shared_memory(server):
     key = f"interposer-test-{os.getpid()}"
     path = Path("/dev/shm", key)

@@ -18,7 +18,7 @@ from interposer.serving.protocol.messages import (
     Parameters,
     RequestedOutput,
 )
-from interposer.serving.protocol.tensors import checked_shape, from_bytes, from_json, to_bytes, to_json
+from interposer.serving.protocol.tensors import check_size, checked_shape, from_bytes, from_json, to_bytes, to_json
 
 __all__ = [
     "Regions",
@@ -26,6 +26,7 @@ __all__ = [
     "no_shared_memory",
     "read_infer_request",
     "requested_output",
+    "shared_tensor",
     "write_response",
 ]
 
@@ -163,9 +164,16 @@ def _array(
     if "binary_data_size" in parameters:
         size = _whole(f"binary_data_size of input {name!r}", parameters["binary_data_size"])
         return from_bytes(name, datatype, shape, rest.take(name, size))
-    region = region_of(name, parameters)
+    return shared_tensor(name, datatype, shape, region_of(name, parameters), regions)
+
+
+def shared_tensor(
+    name: str, datatype: str, shape: tuple[int, ...], region: tuple[str, int, int], regions: Regions | None
+) -> Array:
+    """Return the tensor in a part of a region; raise `ServingError` if its size is wrong, before it is copied."""
     if regions is None:
         raise no_shared_memory()
+    check_size(name, datatype, shape, region[2])
     return from_bytes(name, datatype, shape, regions.read(*region))
 
 

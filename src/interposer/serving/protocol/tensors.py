@@ -19,7 +19,7 @@ from interposer.core.types import integer_range as range_of
 from interposer.serving.protocol.datatypes import BINARY_ONLY, data_type
 from interposer.serving.protocol.errors import ServingError, Status
 
-__all__ = ["checked_shape", "from_bytes", "from_contents", "from_json", "to_bytes", "to_json"]
+__all__ = ["check_size", "checked_shape", "from_bytes", "from_contents", "from_json", "to_bytes", "to_json"]
 
 _MOST: Final = 1 << 48
 """More elements than any memory holds; NumPy computes the sizes of larger shapes wrongly or refuses them."""
@@ -59,14 +59,20 @@ def from_bytes(name: str, datatype: str, shape: tuple[int, ...], data: memoryvie
     dtype = data_type(datatype)
     if dtype is DataType.STRING:
         return _strings(name, shape, data)
+    check_size(name, datatype, shape, len(data))
     count = math.prod(shape)
-    size = count * dtype.itemsize
-    if len(data) != size:
-        raise _refused(name, f"has {len(data)} bytes; {datatype} with the shape {list(shape)} needs {size}")
     array: Array = np.frombuffer(data, dtype.numpy, count).reshape(shape) if count else np.zeros(shape, dtype.numpy)
     if dtype is DataType.BOOL and count and array.view(np.uint8).max() > 1:
         raise _refused(name, "has bytes other than 0 and 1; BOOL has only these")
     return array if array.flags.aligned else array.copy()
+
+
+def check_size(name: str, datatype: str, shape: tuple[int, ...], size: int) -> None:
+    """Check that `size` bytes can be a tensor of this shape; raise `ServingError` if not. Strings have any size."""
+    dtype = data_type(datatype)
+    needed = math.prod(shape) * dtype.itemsize if dtype is not DataType.STRING else size
+    if size != needed:
+        raise _refused(name, f"has {size} bytes; {datatype} with the shape {list(shape)} needs {needed}")
 
 
 def _strings(name: str, shape: tuple[int, ...], data: memoryview) -> Array:
