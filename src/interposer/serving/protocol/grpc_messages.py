@@ -14,7 +14,7 @@ from interposer.core.errors import MissingDependencyError
 from interposer.serving.protocol.datatypes import BINARY_ONLY, data_type
 from interposer.serving.protocol.descriptor import FILES
 from interposer.serving.protocol.errors import ServingError, Status
-from interposer.serving.protocol.http_messages import Regions, region_of, requested_output, shared_tensor
+from interposer.serving.protocol.http_messages import Regions, requested_output, shared_tensor
 from interposer.serving.protocol.messages import InferRequest, InferResponse, InputTensor, OutputTensor, Parameters
 from interposer.serving.protocol.tensors import checked_shape, from_bytes, from_contents, to_bytes
 
@@ -129,7 +129,7 @@ def _input(item: Message, raw: Iterable[bytes] | None, regions: Regions | None) 
     shape = checked_shape(name, list(item.shape))
     parameters = parameters_of(item.parameters)
     if "shared_memory_region" in parameters:
-        return InputTensor(name, datatype, shared_tensor(name, datatype, shape, region_of(name, parameters), regions))
+        return InputTensor(name, datatype, shared_tensor(name, datatype, shape, parameters, regions))
     if raw is None:
         if len(item.contents.ListFields()) > 1:
             raise ServingError(Status.INVALID, f"input {name!r} has contents of several types")

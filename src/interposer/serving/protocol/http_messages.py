@@ -164,15 +164,16 @@ def _array(
     if "binary_data_size" in parameters:
         size = _whole(f"binary_data_size of input {name!r}", parameters["binary_data_size"])
         return from_bytes(name, datatype, shape, rest.take(name, size))
-    return shared_tensor(name, datatype, shape, region_of(name, parameters), regions)
+    return shared_tensor(name, datatype, shape, parameters, regions)
 
 
 def shared_tensor(
-    name: str, datatype: str, shape: tuple[int, ...], region: tuple[str, int, int], regions: Regions | None
+    name: str, datatype: str, shape: tuple[int, ...], parameters: Parameters, regions: Regions | None
 ) -> Array:
-    """Return the tensor in a part of a region; raise `ServingError` if its size is wrong, before it is copied."""
+    """Return the tensor in the region of its parameters; raise `ServingError` before a copy if its size is wrong."""
     if regions is None:
         raise no_shared_memory()
+    region = region_of(name, parameters)
     check_size(name, datatype, shape, region[2])
     return from_bytes(name, datatype, shape, regions.read(*region))
 
