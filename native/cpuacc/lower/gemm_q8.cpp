@@ -447,25 +447,51 @@ int64_t adjacent_taps(const Q8Window& w) {
   return int64_t(w.taps.size()) % length == 0 ? length : 1;
 }
 
+/// Sums and limits of weights minus their zero point.
+struct Spread {
+  int64_t sum = 0, size = 0;
+  int32_t least = 0, most = 0;
+
+  /// Add weights that are `by` elements apart. Compilers vectorize loops of a constant length.
+  template <class T>
+  void add(const T* from, int64_t by, int64_t count, int32_t zero) {
+    constexpr int64_t block = 64;
+    int64_t n = 0;
+    for (; by == 1 && n + block <= count; n += block) add_block<block>(from + n, zero);
+    for (; n < count; ++n) add_block<1>(from + n * by, zero);
+  }
+
+ private:
+  template <int64_t count, class T>
+  void add_block(const T* from, int32_t zero) {
+    int32_t sums = 0, sizes = 0, low = least, high = most;
+    for (int64_t n = 0; n < count; ++n) {
+      const int32_t weight = int32_t(from[n]) - zero;
+      sums += weight;
+      sizes += weight < 0 ? -weight : weight;
+      low = std::min(low, weight);
+      high = std::max(high, weight);
+    }
+    sum += sums, size += sizes, least = low, most = high;
+  }
+};
+
 /// Compute the ranges of the sums. Weights that need 9 bits are shifted by an offset, so that they fit int8.
 Q8Sums sums_of(const Q8Window& w, const Tensor* bias, int64_t zero) {
   Q8Sums found;
   int64_t inputs = w.depth / w.groups;
   for (int64_t channel = 0; channel < w.outputs; ++channel) {
-    Q8Sums::Weights weights;
+    Spread spread;
     const int32_t zero_of_weights = w.weight.zero(channel);
-    int32_t least = 0, most = 0;
     for (size_t tap = 0; tap < w.taps.size(); ++tap) {
-      int64_t place = w.weight.place(channel, tap);
-      for (int64_t input = 0; input < inputs; ++input) {
-        int32_t weight = w.weight[place + input * w.weight.by_input] - zero_of_weights;
-        weights.add(weight);
-        least = std::min(least, weight);
-        most = std::max(most, weight);
-      }
+      const int64_t place = w.weight.place(channel, tap), by = w.weight.by_input;
+      if (w.weight.is_signed)
+        spread.add(static_cast<const int8_t*>(w.weight.data) + place, by, inputs, zero_of_weights);
+      else
+        spread.add(static_cast<const uint8_t*>(w.weight.data) + place, by, inputs, zero_of_weights);
     }
-    int32_t offset = least < -128 ? least + 128 : most > 127 ? most - 127 : 0;
-    found.add(weights, bias ? bias->values<int32_t>()[channel] : 0, zero, offset);
+    int32_t offset = spread.least < -128 ? spread.least + 128 : spread.most > 127 ? spread.most - 127 : 0;
+    found.add({spread.sum, spread.size}, bias ? bias->values<int32_t>()[channel] : 0, zero, offset);
   }
   return found;
 }
