@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -178,6 +180,22 @@ def test_other_methods_have_status_codes_too(stub):
     with pytest.raises(grpc.RpcError) as caught:
         stub.ask("RepositoryModelLoad", model_name="two")
     assert caught.value.code().name == "PERMISSION_DENIED"
+
+
+def test_an_answer_has_raw_contents_if_the_input_is_in_shared_memory():
+    path = Path("/dev/shm", f"interposer-grpc-{os.getpid()}")
+    options = ServeOptions(shared_memory=True)
+    try:
+        path.write_bytes(bytes([1, 2, 3, 4]))
+        with running(serving({"bytes": model(doubler("int8", (1, 4)))}), options, grpc=True) as server:
+            stub = Stub(server.grpc)
+            stub.ask("SystemSharedMemoryRegister", name="r", key=path.name, byte_size=4)
+            shared = {"shared_memory_region": {"string_param": "r"}, "shared_memory_byte_size": {"int64_param": 4}}
+            item = X | {"datatype": "INT8", "parameters": shared}
+            answer = stub.ask("ModelInfer", model_name="bytes", inputs=[item])
+            assert list(answer.raw_output_contents) == [bytes([2, 4, 6, 8])]
+    finally:
+        path.unlink()
 
 
 def test_the_limit_of_bodies_may_be_more_than_grpc_can_have():

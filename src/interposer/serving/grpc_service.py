@@ -204,7 +204,8 @@ class _Service:
                 value = read_infer_request(request, core.regions)
             else:
                 value = await asyncio.to_thread(read_infer_request, request, core.regions)
-            return infer_response(await call.run(value), is_raw or not value.inputs)
+            is_typed = any(item.HasField("contents") for item in request.inputs)
+            return infer_response(await call.run(value), not is_typed)
 
     async def stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Message]:
         """Answer the requests of a stream in order; an error is an answer too, and does not end the stream."""
