@@ -12,7 +12,9 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parent.parent / "src" / "interposer" / "serving" / "protocol"
+from interposer.serving import protocol
+
+FOLDER = Path(protocol.__file__).resolve().parent
 SOURCES = (FOLDER / "health.proto", FOLDER / "inference.proto")
 TARGET = FOLDER / "descriptor.py"
 HEAD = '''"""The descriptors of health.proto and inference.proto; written by tools/grpc_messages.py."""

@@ -289,7 +289,7 @@ def test_a_server_that_stops_is_not_ready_and_ends_what_runs(gates: OpenGates):
 
 
 def test_the_descriptor_is_that_of_the_proto_file():
-    pytest.importorskip("grpc_tools", reason="the package grpcio-tools is not installed")
+    pytest.importorskip("grpc_tools.protoc", reason="the package grpcio-tools is not installed")
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     from interposer.serving.protocol.descriptor import FILES
