@@ -48,11 +48,13 @@ def main() -> None:
     parser.add_argument("target", type=Path, help="the folder for the results")
     parser.add_argument("--actors", type=int, default=2, help="how many processes predict")
     parser.add_argument("--cpus", type=float, default=0.5, help="processors that one of them reserves")
+    parser.add_argument("--patience", type=int, default=300, help="seconds without progress after which the job fails")
     args = parser.parse_args()
     args.target.mkdir(parents=True, exist_ok=True)
     absent = sorted(path for path in args.source.glob("*.parquet") if not (args.target / path.name).exists())
     print(f"{len(absent)} files have no result")
     if absent:
+        ray.data.DataContext.get_current().execution_no_progress_timeout_s = args.patience
         predict = Predictor(MODEL, inputs={"image": "pixels"}, keep=["id"])
         files = ray.data.from_items(
             [{"path": str(path.absolute())} for path in absent], override_num_blocks=len(absent)

@@ -187,6 +187,16 @@ def test_ray_predicts_every_row_once_although_the_job_is_killed_and_started_agai
     assert "0 files have no result" in finish(start("ray_files.py", rows, target))
 
 
+def test_a_job_of_ray_whose_actors_need_more_than_there_is_fails(ray, source, tmp_path):
+    process = start("ray_files.py", source(2, 10), tmp_path / "target", "--cpus", 1000, "--patience", 10)
+    try:
+        said, _ = process.communicate(timeout=SECONDS)
+    finally:
+        end(process)
+    assert process.returncode == 1
+    assert "made no progress for at least 10s" in said
+
+
 def send(port: int, image: np.ndarray) -> list[float] | None:
     """Send an image to the example of Ray Serve, and return the probabilities; None for an answer that is no result."""
     item = {"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": image.reshape(-1).tolist()}
