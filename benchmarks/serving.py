@@ -177,8 +177,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--concurrency", default="1,8,64")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--cpus", default="0,1", help="processors of the server")
-    parser.add_argument("--client-cpus", default="2", help="processors of the client")
+    *others, last = sorted(os.sched_getaffinity(0))
+    parser.add_argument(
+        "--cpus",
+        default=",".join(map(str, others or [last])),
+        help="processors of the server (default: all but the last)",
+    )
+    parser.add_argument("--client-cpus", default=str(last), help="processors of the client (default: the last)")
     parser.add_argument("--json", type=Path, help="also write the figures there")
     args = parser.parse_args(argv)
     results: dict[str, list[dict[str, Any]]] = defaultdict(list)
