@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interposer.core.types import integer_range as range_of
 from interposer.serving.protocol import InferRequest, InferResponse, RequestedOutput, ServingError, json_text
+from interposer.serving.protocol.datatypes import data_type
 from interposer.serving.protocol.http_messages import read_infer_request, write_response
 from interposer.serving.protocol.messages import OutputTensor
-from interposer.serving.protocol.tensors import from_bytes, from_contents, to_bytes
+from interposer.serving.protocol.tensors import from_bytes, from_contents, from_json, to_bytes
 
 TYPES = {
     "BOOL": np.bool_, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "UINT8": np.uint8,
@@ -296,3 +298,34 @@ def test_no_bytes_cause_another_error(datatype, shape, data):
     except ServingError:
         return
     assert to_bytes(array) == data
+
+
+@pytest.mark.parametrize("place", [0, 1, 4999])
+@pytest.mark.parametrize(("datatype", "elements", "problem"), [
+    ("UINT8", [True], "has elements that are not integers, as UINT8 needs"),
+    ("UINT8", [2.0], "has elements that are not integers, as UINT8 needs"),
+    ("UINT8", [256], "has the element 256; UINT8 has 0 to 255"),
+    ("INT8", [False], "has elements that are not integers, as INT8 needs"),
+    ("INT8", [-129], "has the element -129; INT8 has -128 to 127"),
+    ("INT64", [1.5], "has elements that are not integers, as INT64 needs"),
+    ("INT64", [1 << 63, 0.5], "has elements that are not integers, as INT64 needs"),
+    ("UINT64", [-1], "has the element -1; UINT64 has 0 to 18446744073709551615"),
+    ("FP32", [True], "has elements that are not numbers, as FP32 needs"),
+    ("FP32", ["1.5"], "has elements that are not numbers, as FP32 needs"),
+    ("FP32", [None], "has elements that are not numbers, as FP32 needs"),
+    ("FP64", [10**400], "has an element that is too large for FP64"),
+    ("BOOL", [1], "has elements that are not true and false, as BOOL needs"),
+])  # fmt: skip
+def test_one_wrong_element_among_many_is_found(datatype, elements, problem, place):
+    data = [False] * 5000 if datatype == "BOOL" else [1, 0] * 2500
+    data[place : place + len(elements)] = elements
+    with pytest.raises(ServingError) as caught:
+        from_json("x", datatype, (len(data),), data)
+    assert str(caught.value) == f"input 'x' {problem}"
+
+
+@pytest.mark.parametrize("datatype", ["UINT8", "INT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64"])
+def test_the_extremes_of_integers_are_read(datatype):
+    low, high = range_of(data_type(datatype))
+    result = from_json("x", datatype, (4,), [low, high, 0, 1])
+    assert (result.dtype, result.tolist()) == (data_type(datatype).numpy, [low, high, 0, 1])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+from array import array
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -123,10 +124,38 @@ def from_json(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Ar
     flat = _flattened(name, shape, data)
     if len(flat) != math.prod(shape):
         raise _refused(name, f"has {len(flat)} elements; the shape {list(shape)} needs {math.prod(shape)}")
+    quick = _quick_numbers(dtype, flat)
+    if quick is not None:
+        return quick.reshape(shape)
     kind = "f" if dtype.is_float else dtype.numpy.kind
     if not set(map(type, flat)) <= _KINDS[kind]:
         raise _refused(name, f"has elements that are not {_EXPECTED[kind]}, as {datatype} needs")
     return _filled(name, datatype, flat, shape)
+
+
+def _quick_numbers(dtype: DataType, flat: list[Any]) -> Array | None:
+    """Return numbers as an array of a type; None if an element is no such number, or if the type has no numbers.
+
+    Python's arrays refuse other elements while they copy them. They accept truth values, as 0 and 1.
+    """
+    try:
+        wide = _wide(dtype, flat)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if wide is None or any(type(flat[index]) is bool for index in np.flatnonzero((wide == 0) | (wide == 1)).tolist()):
+        return None
+    with np.errstate(over="ignore"):
+        result: Array = wide.astype(dtype.numpy, copy=False)
+    if dtype.is_float:
+        return result if np.isfinite(result).all() else None
+    return result if np.array_equal(result, wide) else None
+
+
+def _wide(dtype: DataType, flat: list[Any]) -> Array | None:
+    if dtype is DataType.UINT8:
+        return np.frombuffer(bytes(flat), np.uint8)
+    code = "d" if dtype.is_float else {"i": "q", "u": "Q"}.get(dtype.numpy.kind)
+    return None if code is None else np.frombuffer(array(code, flat), code)
 
 
 def _flattened(name: str, shape: tuple[int, ...], data: list[Any]) -> list[Any]:
