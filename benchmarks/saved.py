@@ -62,9 +62,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _models(folder: Path, work: Path) -> Iterator[Path]:
-    """Yield the models of a folder, and at last the large network, which is written to `work`."""
-    yield from sorted(path for path in Path(folder).iterdir() if path.suffix in (".tflite", ".onnx"))
+def _models(folder: Path | None, work: Path) -> Iterator[Path]:
+    """Yield the models of a folder (or the digits), and at last the large network, which is written to `work`."""
+    folder = folder or HERE.parent / "examples/digits"
+    yield from sorted(path for path in folder.iterdir() if path.suffix in (".tflite", ".onnx"))
     from interposer.writers import tflite  # noqa: PLC0415 - slow to import
 
     path = work / "large.tflite"
