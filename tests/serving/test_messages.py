@@ -300,6 +300,7 @@ def test_no_bytes_cause_another_error(datatype, shape, data):
     assert to_bytes(array) == data
 
 
+@pytest.mark.parametrize("others", [[1, 0], [5, 6]])
 @pytest.mark.parametrize("place", [0, 1, 4999])
 @pytest.mark.parametrize(("datatype", "elements", "problem"), [
     ("UINT8", [True], "has elements that are not integers, as UINT8 needs"),
@@ -316,8 +317,8 @@ def test_no_bytes_cause_another_error(datatype, shape, data):
     ("FP64", [10**400], "has an element that is too large for FP64"),
     ("BOOL", [1], "has elements that are not true and false, as BOOL needs"),
 ])  # fmt: skip
-def test_one_wrong_element_among_many_is_found(datatype, elements, problem, place):
-    data = [False] * 5000 if datatype == "BOOL" else [1, 0] * 2500
+def test_one_wrong_element_among_many_is_found(datatype, elements, problem, place, others):
+    data = [False] * 5000 if datatype == "BOOL" else others * 2500
     data[place : place + len(elements)] = elements
     with pytest.raises(ServingError) as caught:
         from_json("x", datatype, (len(data),), data)

@@ -142,13 +142,21 @@ def _quick_numbers(dtype: DataType, flat: list[Any]) -> Array | None:
         wide = _wide(dtype, flat)
     except (TypeError, ValueError, OverflowError):
         return None
-    if wide is None or any(type(flat[index]) is bool for index in np.flatnonzero((wide == 0) | (wide == 1)).tolist()):
+    if wide is None or _has_truth_values(flat, wide):
         return None
     with np.errstate(over="ignore"):
         result: Array = wide.astype(dtype.numpy, copy=False)
     if dtype.is_float:
         return result if np.isfinite(result).all() else None
     return result if np.array_equal(result, wide) else None
+
+
+def _has_truth_values(flat: list[Any], numbers: Array) -> bool:
+    """Return True if an element is a truth value; `numbers` are the elements as numbers."""
+    places = np.flatnonzero((numbers == 0) | (numbers == 1))
+    if 4 * len(places) > len(flat):
+        return bool in set(map(type, flat))
+    return any(type(flat[index]) is bool for index in places.tolist())
 
 
 def _wide(dtype: DataType, flat: list[Any]) -> Array | None:
