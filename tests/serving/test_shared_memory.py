@@ -37,6 +37,16 @@ def refused(function: Any, *arguments: Any) -> str:
     return str(caught.value)
 
 
+def test_a_tensor_that_is_larger_than_the_limit_is_refused_before_it_is_copied(tmp_path):
+    (tmp_path / "key").touch()
+    os.truncate(tmp_path / "key", 1 << 40)  # sparse
+    memory = SharedMemory(str(tmp_path), limit=1000)
+    memory.register("r", "key", 0, 1 << 40)
+    assert refused(memory.read, "r", 0, 1 << 40) == "the tensor in the region 'r' is larger than 1,000 bytes"
+    assert len(memory.read("r", 0, 1000)) == 1000
+    memory.unregister()
+
+
 def test_bytes_are_read_and_written_inside_of_a_region(memory, tmp_path):
     memory.register("r", "/key", 10, 20)
     assert bytes(memory.read("r", 5, 4)) == bytes([15, 16, 17, 18])

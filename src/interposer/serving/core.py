@@ -45,7 +45,7 @@ class Core:
         self.is_draining = False
         self.started = time.time()
         self._calls: set[Call] = set()
-        self._memory = SharedMemory() if self.options.shared_memory else None
+        self._memory = SharedMemory(limit=self.options.max_body) if self.options.shared_memory else None
 
     def end(self) -> None:
         """Close the models, and forget the regions of shared memory; called when the server has stopped."""

@@ -36,10 +36,11 @@ class SharedMemory:
 
     Args:
         folder: where the system has the files of shared memory.
+        limit: the most bytes of an input.
     """
 
-    def __init__(self, folder: str = _FOLDER) -> None:
-        self._folder = folder
+    def __init__(self, folder: str = _FOLDER, limit: int = 1 << 63) -> None:
+        self._folder, self._limit = folder, limit
         self._regions: dict[str, _Region] = {}
 
     def register(self, name: str, key: Any, offset: Any, size: Any) -> None:
@@ -109,6 +110,10 @@ class SharedMemory:
     def read(self, name: str, offset: int, size: int) -> memoryview:
         """Return a copy of bytes of a region; raise `ServingError` if the region does not have them."""
         region = self._checked(name, offset, size)
+        if size > self._limit:
+            raise ServingError(
+                Status.TOO_LARGE, f"the tensor in the region {name[:200]!r} is larger than {self._limit:,} bytes"
+            )
         data = bytearray(size)
         done = 0
         while done < size:
