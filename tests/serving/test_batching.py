@@ -11,13 +11,13 @@ import pytest
 
 from interposer import DataType, Network, Runtime, TensorInfo
 from interposer.core.errors import DeadlineExceededError, ExecutionError, InvalidArgumentError
-from interposer.serving.batching import Batcher, batch_shapes, sizes_up_to, why_not_batched
+from interposer.serving.batching import Batcher, batch_shapes, largest_integers, sizes_up_to, why_not_batched
 from interposer.serving.folder import ModelSettings, ModelSource
 from interposer.serving.loading import Loader
 from interposer.serving.runs import Plain
 from interposer.serving.statistics import Timing
-from interposer.session import Model
-from interposer.writers import tflite
+from interposer.session import Model, load
+from interposer.writers import onnx, tflite
 from tests.runtime.test_concurrency import OpenGates
 from tests.serving.running import doubler, model
 
@@ -72,7 +72,25 @@ def test_integers_and_texts_are_not_all_zero_in_the_check_of_batches():
 
 
 def test_smaller_indices_are_tried_for_a_small_table():
-    assert why_not_batched(model(embedding()), model(embedding(4)), 4) == ""
+    with load(embedding(), ["CpuRef"], fallback=False) as probe:
+        most = largest_integers(probe)
+    assert most == 1
+    assert why_not_batched(model(embedding()), model(embedding(4)), 4, most) == ""
+
+
+def test_wrong_indices_of_the_check_disable_no_backend(tmp_path):
+    pytest.importorskip("onnx", reason="the package onnx is not installed")
+    network = Network("open")
+    x = network.add_input_layer(0, TensorInfo((None, 4), DataType.INT64), name="x")
+    table = network.add_constant_layer(np.arange(6, dtype=np.float32).reshape(3, 2))
+    network.add_output_layer(0, network.add_gather_layer(table, x, axis=0, name="gather"), name="y")
+    onnx.save(network, tmp_path / "open.onnx")
+    loader = Loader()
+    served = loader(ModelSource("open", "1", str(tmp_path / "open.onnx"), ModelSettings(batch=4)))
+    assert isinstance(served.runner, Batcher)
+    assert served.model.runtime.events == ()
+    served.retire()
+    loader.close()
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,14 @@ from interposer.serving.statistics import Timing
 from interposer.session import Model
 from interposer.session.placement.cuts import example
 
-__all__ = ["Batcher", "batch_shapes", "sizes_up_to", "why_not_batched"]
+__all__ = ["Batcher", "batch_shapes", "largest_integers", "sizes_up_to", "why_not_batched"]
 
 _log: Final = logging.getLogger("interposer.serving")
 _ROUNDS: Final = 2
 _INTEGERS: Final = (7, 1, 0)
 """The largest integers that are tried as inputs, in this order."""
+_PROBES: Final = 8
+"""Runs without an error after which integers are taken for possible inputs."""
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
 """The most that a row of a batch may differ from a single run, by the largest magnitude of the output."""
 
@@ -61,13 +63,15 @@ def batch_shapes(model: Model, size: int) -> dict[str, list[int]]:
     return shapes
 
 
-def why_not_batched(single: Model, batched: Model, size: int) -> str:
+def why_not_batched(single: Model, batched: Model, size: int, most: int = _INTEGERS[0]) -> str:
     """Return why the rows of a batch are not the results of single runs; an empty text if they are.
 
-    Both models run on random inputs; integers and texts must be equal, and floats nearly so.
+    Both models run on random inputs, with integers of at most `most`. Integers and texts of the outputs must be equal,
+    and floats nearly so.
     """
     for seed in range(_ROUNDS):
-        rows, results = _single_runs(single, size, seed)
+        rows = [_row(single.inputs, seed * size + row, most) for row in range(size)]
+        results = [single.run(dict(row)) for row in rows]
         together = batched.run({name: np.concatenate([row[name] for row in rows]) for name in single.inputs})
         for number, result in enumerate(results):
             for name, alone, batch in zip(single.outputs, result, together, strict=True):
@@ -78,21 +82,18 @@ def why_not_batched(single: Model, batched: Model, size: int) -> str:
     return ""
 
 
-def _single_runs(model: Model, size: int, seed: int) -> tuple[list[dict[str, Array]], list[list[Array]]]:
-    """Return random rows, and the outputs of the model for each of them.
+def largest_integers(model: Model) -> int:
+    """Return the largest of some integers that the inputs of a model may be; integers may be indices of its tables.
 
-    Integers may be indices, so smaller ones are tried if the model refuses them.
+    The model is loaded without fallback for this only, because a run with a wrong index disables its backend otherwise.
     """
     *larger, smallest = _INTEGERS
     for most in larger:
         with suppress(ExecutionError):
-            return _runs_of(model, size, seed, most)
-    return _runs_of(model, size, seed, smallest)
-
-
-def _runs_of(model: Model, size: int, seed: int, most: int) -> tuple[list[dict[str, Array]], list[list[Array]]]:
-    rows = [_row(model.inputs, seed * size + row, most) for row in range(size)]
-    return rows, [model.run(dict(row)) for row in rows]
+            for seed in range(_PROBES):
+                model.run(_row(model.inputs, seed, most))
+            return most
+    return smallest
 
 
 def _row(infos: Mapping[str, TensorInfo], seed: int, most: int) -> dict[str, Array]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from interposer.core.errors import InterposerError, InvalidArgumentError, did_you_mean
 from interposer.runtime import CreationOptions, Runtime
-from interposer.serving.batching import Batcher, batch_shapes, sizes_up_to, why_not_batched
+from interposer.serving.batching import Batcher, batch_shapes, largest_integers, sizes_up_to, why_not_batched
 from interposer.serving.folder import ModelSource
 from interposer.serving.runs import Plain, Runner
 from interposer.serving.sequences import Sequences
@@ -66,7 +66,7 @@ class Loader:
             raise
         return served
 
-    def _model(self, source: ModelSource, shapes: Any) -> Model:
+    def _model(self, source: ModelSource, shapes: Any, fallback: bool | None = None) -> Model:
         settings = source.settings
         return load(
             source.path,
@@ -75,6 +75,7 @@ class Loader:
             runtime=self._runtime(settings.isolate),
             limits=self._limits,
             shapes=shapes,
+            fallback=fallback,
             plan=None if settings.plan is None else Plan.load(settings.plan),
             trusted_keys=settings.trusted_keys or None,
         )
@@ -88,9 +89,11 @@ class Loader:
         try:
             if _has_states(model):
                 raise InvalidArgumentError("the model has states")
+            with self._model(source, settings.shapes, fallback=False) as probe:
+                most = largest_integers(probe)
             for size in sizes_up_to(settings.batch):
                 variants[size] = self._model(source, batch_shapes(model, size))
-                reason = why_not_batched(model, variants[size], size)
+                reason = why_not_batched(model, variants[size], size, most)
                 if reason:
                     raise InvalidArgumentError(reason)
         except InterposerError as error:
