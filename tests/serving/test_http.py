@@ -141,9 +141,9 @@ def test_an_output_without_rows_has_no_classes(client):
 def test_classes_that_are_not_numbers_come_last():
     root = Network("root")
     x = root.add_input_layer(0, TensorInfo((1, 4)), name="x")
-    root.add_output_layer(0, root.add_elementwise_unary_layer(x, operation=UnaryOperation.SQRT, name="sqrt"), name="y")
+    root.add_output_layer(0, root.add_elementwise_unary_layer(x, operation=UnaryOperation.LOG, name="log"), name="y")
     with running(serving({"doubler": model(root)})) as server:
-        assert classes(server.client, [[-1, 1, -1, 4]], 3)["data"] == ["2.0:3", "1.0:1", "nan:0"]
+        assert classes(server.client, [[-1, 0, -1, 1]])["data"] == ["0.0:3", "-inf:1", "nan:0", "nan:2"]
 
 
 def test_an_explained_answer_names_the_backends(client):

@@ -58,7 +58,7 @@ class ServedModel:
     ) -> None:
         self.name, self.version, self.model, self.runner = name, version, model, runner
         self.format, self.labels, self._owned = format, labels, owned
-        self.statistics = Statistics(name, version, os.environ.get(FOLDER))
+        self.statistics = Statistics(name, version, os.environ.get(FOLDER) or None)
         self.is_retired = False
         self.inputs = {key: (info, _wire(f"input {key!r}", info)) for key, info in model.inputs.items()}
         self.outputs = {key: (info, _wire(f"output {key!r}", info)) for key, info in self._output_infos().items()}
@@ -236,8 +236,9 @@ def _classes(asked: RequestedOutput, array: Array, dtype: DataType, labels: tupl
 
 
 def _descending(rows: Array) -> Array:
-    """Return the indices of the elements of each row, those of the largest elements first."""
-    keys = np.where(np.isnan(rows), -np.inf, rows) if rows.dtype.kind == "f" else rows
-    backwards = np.argsort(keys[:, ::-1], axis=1, kind="stable")[:, ::-1]  # which keeps equal elements in order
+    """Return the indices of the elements of each row, those of the largest elements first, and NaN last."""
+    is_nan = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, bool)
+    keys = np.where(is_nan, 0, rows)
+    backwards = np.lexsort((keys[:, ::-1], ~is_nan[:, ::-1]), axis=1)[:, ::-1]  # which keeps equal elements in order
     order: Array = rows.shape[1] - 1 - backwards
     return order
