@@ -9,7 +9,7 @@ from typing import Any, Final
 __all__ = ["HEAD_SECONDS", "protocol_class"]
 
 HEAD_SECONDS: Final = 20.0
-"""Seconds in which the line and the headers of a request must arrive."""
+"""Seconds after which a connection without a request is looked at; it is closed after one or two of these times."""
 
 
 @cache
@@ -21,27 +21,27 @@ def protocol_class(base: Any) -> Any:
     """
 
     class Connection(base):  # type: ignore[misc]
-        """A connection that looks at itself now and then."""
+        """A connection that is closed if no request begins in time."""
 
         _seen: Any = None
         _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._timer = self.loop.call_later(HEAD_SECONDS, self._look)
+            self._timer = self.loop.call_later(HEAD_SECONDS, self._close_if_idle)
 
         def connection_lost(self, exc: Exception | None) -> None:
             if self._timer is not None:
                 self._timer.cancel()
             super().connection_lost(exc)
 
-        def _look(self) -> None:
+        def _close_if_idle(self) -> None:
             """Close the connection if no request has begun since the last look."""
             is_idle = self.cycle is None or self.cycle.response_complete
             if is_idle and self._seen is self.cycle:
                 self.transport.close()
                 return
-            self._seen = self.cycle if is_idle else self
-            self._timer = self.loop.call_later(HEAD_SECONDS, self._look)
+            self._seen = self.cycle if is_idle else self  # itself: no cycle, so the next idle one gets its whole time
+            self._timer = self.loop.call_later(HEAD_SECONDS, self._close_if_idle)
 
     return Connection

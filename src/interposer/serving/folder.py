@@ -68,7 +68,7 @@ class ModelSource:
 
 def source_of_file(path: str, name: str | None = None, settings: ModelSettings | None = None) -> ModelSource:
     """Return the only version of a model in one file; its name is that of the file without the ending."""
-    return ModelSource(name or Path(path).stem, "1", path, settings or ModelSettings())
+    return _named(ModelSource(name or Path(path).stem, "1", path, settings or ModelSettings()))
 
 
 def found_in(folder: str, defaults: ModelSettings | None = None) -> Iterator[ModelSource]:

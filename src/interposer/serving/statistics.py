@@ -53,15 +53,16 @@ class Statistics:
         self._file = None if folder is None else SharedRecord(Path(folder), f"{name}\0{version}")
         self._values = memoryview(bytearray(8 * _LENGTH)).cast("q") if self._file is None else self._file.values
         self._places: dict[int, int] = {}
+        self._in_flight = 0
 
     @property
     def in_flight(self) -> int:
         """The requests of this process that have begun and not ended."""
-        return self._values[_IN_FLIGHT]
+        return self._in_flight  # and not the shared number, which a process that was forked may have changed
 
     @in_flight.setter
     def in_flight(self, value: int) -> None:
-        self._values[_IN_FLIGHT] = value
+        self._in_flight = self._values[_IN_FLIGHT] = value
 
     def add(self, kind: str, seconds: float) -> None:
         """Count one duration."""
