@@ -41,7 +41,7 @@ def refusal(data: bytes) -> str:
 def test_the_layout_is_the_documented_one(path: Path) -> None:
     data = path.read_bytes()
     magic, version, header, offset, size, total = struct.unpack_from("<8sIIQQQ", data)
-    assert (magic, version, header, total) == (MAGIC, 1, 256, len(data))
+    assert (magic, version, header, total) == (MAGIC, 2, 256, len(data))
     index = json.loads(data[offset : offset + size])
     assert [name for name, _ in index["inputs"]] == ["x"]
     assert all(kind in ("data", "graph", "variant") for kind, *_ in index["sections"])
@@ -57,7 +57,7 @@ def test_equal_networks_give_equal_files(path: Path, tmp_path: Path) -> None:
 
 def test_a_file_of_another_version_is_refused_with_a_word(path: Path) -> None:
     assert refusal(changed(path, 8, struct.pack("<I", 7))) == (
-        "this saved network has version 7 of the format, and this interposer reads version 1; "
+        "this saved network has version 7 of the format, and this interposer reads version 2; "
         "save the network again with this version of interposer"
     )
 

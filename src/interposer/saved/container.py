@@ -30,7 +30,7 @@ __all__ = ["HEADER_BYTES", "MAGIC", "PAGE", "VERSION", "Container", "Header", "R
 
 MAGIC: Final = b"\x89IPN\r\n\x1a\n"
 """The first bytes of a file. Like those of PNG, they reveal a transfer that changed the ends of lines."""
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of the format. A file of any other version is refused."""
 HEADER_BYTES: Final = 256
 PAGE: Final = 4096
