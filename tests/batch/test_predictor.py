@@ -127,6 +127,16 @@ def test_a_pickled_predictor_loads_the_same_file(saved):
     assert set(copy.model.optimized.backends) == {"CpuRef"}
 
 
+def test_a_predictor_that_another_version_has_pickled_is_refused(saved):
+    predict = Predictor(saved(affine(2)))
+    state = {name: value for name, value in predict.__getstate__().items() if name != "form"}
+    other = Predictor.__new__(Predictor)
+    with pytest.raises(
+        LoadError, match="^the predictor was pickled by another version of interposer; create it again$"
+    ):
+        other.__setstate__(state)
+
+
 def test_a_predictor_of_a_saved_network_is_pickled_by_path_and_maps_the_file(tmp_path):
     path = tmp_path / "net.ipn"
     weights = np.random.default_rng(0).standard_normal((700, 512), np.float32)
@@ -270,6 +280,8 @@ def test_a_missing_file_is_refused_when_the_predictor_is_created(tmp_path):
         ({"keep": ["id"]}, {"x": ROWS, "id": [1]}, "the columns have different numbers of rows: 'x' 7, 'id' 1"),
         ({}, {"x": 3.0}, "the column 'x' is a single value; expected one element for each row"),
         ({}, {"x": "abc"}, "the column 'x' is a single value; expected one element for each row"),
+        ({}, {"x": {1.0, 2.0}}, "the column 'x' is a single value; expected one element for each row"),
+        ({}, {"x": np.float32(3).reshape(())}, "the column 'x' is a single value; expected one element for each row"),
         ({}, {"x": ROWS[:, :2]}, "the rows for the input 'x' have the shape (2,); expected (3,)"),
         (
             {},

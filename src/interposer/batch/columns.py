@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
@@ -34,10 +34,14 @@ def columns_of(batch: Any) -> Mapping[Any, Any]:
 
 
 def has_rows(column: Any) -> bool:
-    """Return True if a column is a container of rows; strings, bytes and mappings are none."""
-    if isinstance(column, str | bytes | Mapping):
+    """Return True if a column is a container of rows in order; strings, bytes, mappings and sets are none."""
+    if isinstance(column, str | bytes | Mapping | Set):
         return False
-    return column.ndim > 0 if isinstance(column, np.ndarray) else hasattr(column, "__len__")
+    try:
+        len(column)
+    except TypeError:  # an array or a tensor of rank 0 too
+        return False
+    return True
 
 
 def rows_of(name: str, column: Any) -> Array | list[Any]:

@@ -37,6 +37,8 @@ _DEFAULTS: Final[tuple[Any, ...]] = (None, None, (), None, "raise", "error", {})
 """The arguments of a predictor that copies another one."""
 
 
+_FORM: Final = 2
+"""The form of a pickled predictor, which changes with its attributes."""
 _predictors: Final[weakref.WeakSet[Predictor]] = weakref.WeakSet()
 
 
@@ -144,9 +146,12 @@ class Predictor:
                 raise InvalidArgumentError(f"the result would have several columns {name!r}; rename one with outputs")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_loaded")}
+        state = {name: value for name, value in vars(self).items() if name not in ("_lock", "_loaded")}
+        return state | {"form": _FORM}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        if state.pop("form", None) != _FORM:
+            raise LoadError("the predictor was pickled by another version of interposer; create it again")
         vars(self).update(state)
         self._forget()
 
