@@ -485,7 +485,11 @@ def annotation(cls: type[Op], name: str) -> Any:
     """Return the annotated type of the attribute `name` of an operator."""
     owner = next(base for base in cls.__mro__ if name in base.__dict__.get("__annotations__", {}))
     hint = owner.__dict__["__annotations__"][name]
-    return _evaluated(hint, owner.__module__) if isinstance(hint, str) else hint
+    if not isinstance(hint, str):
+        return hint
+    if not owner.__module__.startswith("interposer."):  # a cell of a notebook may define other classes of these names
+        return eval(hint, vars(sys.modules[owner.__module__]))
+    return _evaluated(hint, owner.__module__)
 
 
 @cache
