@@ -168,7 +168,7 @@ def test_one_that_fails_when_it_is_made_is_not_available(how: str, reason: str) 
         np.testing.assert_array_equal(model.run([X])[0], expected(X))
 
 
-def test_after_its_restarts_it_is_put_aside_and_its_part_is_placed_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_after_its_restarts_it_is_disabled_and_its_part_runs_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
     with faulty_runtime({"where": "execute"}) as runtime:
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime, fallback=True)
         with caplog.at_level(logging.WARNING, "interposer"):

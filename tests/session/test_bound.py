@@ -194,9 +194,7 @@ def test_one_that_is_placed_where_only_some_tensors_may_stay_goes_on(device_last
     assert [event.backend for event in model.events] == ["Brief"]
 
 
-def test_one_that_is_bound_while_the_model_is_placed_anew_goes_on(
-    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bound_model_goes_on_while_a_backend_is_replaced(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime.registry.register("Brief", lambda: Failing(Sums, "Brief"))
     model = ip.load(calculation(2, 3), ["Brief", "Sums"], runtime=runtime)
     plain = BoundRun._bound

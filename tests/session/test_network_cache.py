@@ -109,7 +109,7 @@ def test_what_was_kept_is_run_as_quickly_as_what_was_not(load, file):
     assert type(second._loaded.fast_path) is type(first._loaded.fast_path) is not type(None)
 
 
-def test_what_was_kept_and_cannot_be_loaded_is_placed_anew(load, file, monkeypatch):
+def test_a_cached_network_that_cannot_be_loaded_is_optimized_again(load, file, monkeypatch):
     expected = (first := load(file)).run(numbers(first))
     plain, errors = ip.Runtime.load_network, [LoadError("no workload", backend="CpuAcc")]
 

@@ -63,11 +63,11 @@ class BoundRun:
         model: RunsOnArrays,
         inputs: Mapping[str, Any],
         outputs: Sequence[Any],
-        is_placed_anew: Callable[[ExecutionError | UnknownNetworkError, int], bool],
+        is_replaced: Callable[[ExecutionError | UnknownNetworkError, int], bool],
     ) -> None:
         self.inputs = inputs
         self.outputs: list[Array] = [shared_array(output, f"output {index}") for index, output in enumerate(outputs)]
-        self._model, self._is_placed_anew = model, is_placed_anew
+        self._model, self._is_replaced = model, is_replaced
         self._imports: tuple[ImportedTensors, ImportedTensors] | None = None
         self._closed = False
         self.before_each: Callable[[], bool] | None = None
@@ -92,7 +92,7 @@ class BoundRun:
                 if quick():
                     return self.outputs
             except (ExecutionError, UnknownNetworkError) as error:
-                if not self._is_placed_anew(error, before):
+                if not self._is_replaced(error, before):
                     raise
         return self._run_anew()
 

@@ -319,7 +319,7 @@ def test_one_that_passes_the_probe_and_fails_later_is_survived_where_it_is_isola
     assert caught.value.reason == f"its child process {ending}"
 
 
-def test_one_whose_device_goes_away_is_placed_anew(install, runtime_of):
+def test_a_backend_whose_device_goes_away_is_replaced(install, runtime_of):
     gone = 'if (getenv("ADDER_FAILS") != NULL) return ipr_fail(error, IPR_DEVICE_LOST, 0, -1, "unplugged");'
     install(AT_EXECUTE=gone)
     runtime = runtime_of()
