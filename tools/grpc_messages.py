@@ -16,7 +16,7 @@ from interposer.serving import protocol
 
 FOLDER = Path(protocol.__file__).resolve().parent
 SOURCES = (FOLDER / "health.proto", FOLDER / "inference.proto")
-TARGET = FOLDER / "descriptor.py"
+TARGET = Path(__file__).resolve().parent.parent / "src" / "interposer" / "serving" / "protocol" / "descriptor.py"
 HEAD = '''"""The descriptors of health.proto and inference.proto; written by tools/grpc_messages.py."""
 
 from __future__ import annotations
