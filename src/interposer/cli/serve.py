@@ -149,10 +149,13 @@ def _check(args: argparse.Namespace) -> None:
         _check_public(args)
 
 
+def _grpc_port(args: argparse.Namespace) -> int | None:
+    return None if args.no_grpc else 8081 if args.grpc_port is None else args.grpc_port
+
+
 def _check_ports(args: argparse.Namespace) -> None:
     """Raise `InvalidArgumentError` if two services have the same port, which the system allows for several workers."""
-    grpc_port = 8081 if args.grpc_port is None and not args.no_grpc else args.grpc_port
-    ports = [port for port in (args.port, grpc_port, args.metrics_port) if port]
+    ports = [port for port in (args.port, _grpc_port(args), args.metrics_port) if port]
     twice = next((port for port in ports if ports.count(port) > 1), None)
     if twice is not None:
         raise InvalidArgumentError(f"HTTP, gRPC and metrics need different ports; port {twice} cannot be that of two")
@@ -210,8 +213,8 @@ def _listen(args: argparse.Namespace) -> Any:
     from interposer.serving.listen import Listen  # noqa: PLC0415 - optional dependencies
 
     return Listen(
-        args.host, args.port, None if args.no_grpc else 8081 if args.grpc_port is None else args.grpc_port,
-        args.metrics_port, args.tls_cert, args.tls_key, args.tls_client_ca, args.workers > 1,
+        args.host, args.port, _grpc_port(args), args.metrics_port, args.tls_cert, args.tls_key,
+        args.tls_client_ca, args.workers > 1,
     )  # fmt: skip
 
 
