@@ -11,7 +11,7 @@ import numpy as np
 from interposer.core.errors import BindingError, InvalidArgumentError, expect
 from interposer.core.types import Array, DataType, TensorInfo
 
-__all__ = ["columns_of", "has_rows", "rows_of", "stacked"]
+__all__ = ["check_rows", "columns_of", "rows_of", "stacked"]
 
 
 def columns_of(batch: Any) -> Mapping[Any, Any]:
@@ -33,15 +33,12 @@ def columns_of(batch: Any) -> Mapping[Any, Any]:
         raise InvalidArgumentError(f"the columns of the {type(batch).__name__} cannot be read: {error}") from error
 
 
-def has_rows(column: Any) -> bool:
-    """Return True if a column is a container of rows in order; strings, bytes, mappings and sets are none."""
-    if isinstance(column, str | bytes | Mapping | Set):
-        return False
-    try:
-        len(column)
-    except TypeError:  # an array or a tensor of rank 0 too
-        return False
-    return True
+def check_rows(name: str, column: Any) -> None:
+    """Raise `BindingError` unless a column is a container of rows; strings, bytes, mappings and sets are none."""
+    with suppress(TypeError):  # an array or a tensor of rank 0 too
+        if not isinstance(column, str | bytes | Mapping | Set) and len(column) >= 0:
+            return
+    raise BindingError(f"the column {name!r} is a single value; expected one element for each row")
 
 
 def rows_of(name: str, column: Any) -> Array | list[Any]:
@@ -50,8 +47,7 @@ def rows_of(name: str, column: Any) -> Array | list[Any]:
     Raises:
         BindingError: the column is a single value, or cannot be converted.
     """
-    if not has_rows(column):
-        raise BindingError(f"the column {name!r} is a single value; expected one element for each row")
+    check_rows(name, column)
     if isinstance(column, np.ndarray | list):
         return column
     try:

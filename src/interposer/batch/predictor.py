@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from interposer.batch.columns import columns_of, has_rows, rows_of
+from interposer.batch.columns import check_rows, columns_of, rows_of
 from interposer.batch.rows import Layout
 from interposer.batch.runs import Runs
 from interposer.core.errors import (
@@ -342,8 +342,7 @@ def _column(batch: Mapping[str, Any], name: str) -> Any:
 
 
 def _kept(name: str, column: Any) -> Any:
-    if not has_rows(column):
-        raise BindingError(f"the column {name!r} is a single value; expected one element for each row")
+    check_rows(name, column)
     return column
 
 
