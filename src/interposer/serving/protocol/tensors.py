@@ -9,7 +9,6 @@ import math
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
@@ -133,7 +132,7 @@ def from_json(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Ar
     return _filled(name, datatype, flat, shape)
 
 
-def _quick_numbers(dtype: DataType, flat: list[Any]) -> Array | None:
+def _quick_numbers(dtype: DataType, flat: Sequence[Any]) -> Array | None:
     """Return numbers as an array of a type; None if an element is no such number, or if the type has no numbers.
 
     Python's arrays refuse other elements while they copy them. They accept truth values, as 0 and 1.
@@ -151,7 +150,7 @@ def _quick_numbers(dtype: DataType, flat: list[Any]) -> Array | None:
     return result if np.array_equal(result, wide) else None
 
 
-def _has_truth_values(flat: list[Any], numbers: Array) -> bool:
+def _has_truth_values(flat: Sequence[Any], numbers: Array) -> bool:
     """Return True if an element is a truth value; `numbers` are the elements as numbers."""
     places = np.flatnonzero((numbers == 0) | (numbers == 1))
     if 4 * len(places) > len(flat):
@@ -159,7 +158,9 @@ def _has_truth_values(flat: list[Any], numbers: Array) -> bool:
     return any(type(flat[index]) is bool for index in places.tolist())
 
 
-def _wide(dtype: DataType, flat: list[Any]) -> Array | None:
+def _wide(dtype: DataType, flat: Sequence[Any]) -> Array | None:
+    if not flat:
+        return np.empty(0)
     if dtype is DataType.UINT8:
         return np.frombuffer(bytes(flat), np.uint8)
     code = "d" if dtype.is_float else {"i": "q", "u": "Q"}.get(dtype.numpy.kind)
@@ -198,19 +199,12 @@ def _filled(name: str, datatype: str, flat: Sequence[Any], shape: tuple[int, ...
 
 def _integers(name: str, datatype: str, flat: Sequence[Any], shape: tuple[int, ...]) -> Array:
     dtype = data_type(datatype)
-    if dtype is DataType.UINT8:
-        with suppress(ValueError):  # an integer below 0 or above 255
-            return np.frombuffer(bytes(flat), np.uint8).reshape(shape)
+    array = _quick_numbers(dtype, flat)
+    if array is not None:
+        return array.reshape(shape)
     low, high = range_of(dtype)
-    try:
-        wide = np.array(flat, np.uint64 if dtype is DataType.UINT64 else np.int64)
-        extremes = (int(wide.min()), int(wide.max())) if flat else ()
-    except (OverflowError, ValueError):
-        extremes = (min(flat), max(flat))
-    bad = next((value for value in extremes if not low <= value <= high), None)
-    if bad is not None:
-        raise _refused(name, f"has the element {_shown(bad)}; {datatype} has {low} to {high}")
-    return wide.astype(dtype.numpy).reshape(shape)
+    bad = next(value for value in (min(flat), max(flat)) if not low <= value <= high)
+    raise _refused(name, f"has the element {_shown(bad)}; {datatype} has {low} to {high}")
 
 
 def _are_encodable(texts: Sequence[str]) -> bool:
