@@ -27,7 +27,7 @@ OPERATORS = CORE | {"ops"}
 GRAPH = OPERATORS | {"ir"}
 API = GRAPH | {"kernels", "backend", "profiling", "pages"}
 DIVIDED = API | {"report", "isolation", "plugins", "saved"}
-EVERYTHING = DIVIDED | {"formats", "frontends", "writers", "optimizer", "runtime", "session"}
+EVERYTHING = DIVIDED | {"formats", "frontends", "rewriting", "writers", "optimizer", "runtime", "session"}
 
 # A part is a module or package directly in `interposer`; of `backends`, each backend is one. Every part may import
 # itself, a part that is not listed here may not exist, and nobody imports a backend: they come by their entry points.
@@ -39,7 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ir": OPERATORS,
     "kernels": GRAPH,
     "formats": CORE,
-    "writers": GRAPH | {"formats"},
+    "rewriting": GRAPH,
+    "writers": GRAPH | {"formats", "rewriting"},
     "frontends": GRAPH | {"kernels", "formats"},
     "frontends.nnapi.support": DIVIDED | {"frontends", "optimizer"},  # it asks backends, as a driver of NNAPI does
     "pages": set(),
@@ -51,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plugins": API | {"isolation"},
     "backends": set(),
     "backends.*": GRAPH | {"kernels", "writers", "backend", "profiling"},  # as any plug-in
-    "optimizer": DIVIDED,
+    "optimizer": DIVIDED | {"rewriting"},
     "runtime": DIVIDED,
     "session": EVERYTHING - {"session"},
     "testing": EVERYTHING,

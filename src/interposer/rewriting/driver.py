@@ -20,7 +20,7 @@ from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.merged_names import NO_NAMES, MergedNames
 from interposer.ops import Constant
-from interposer.optimizer.rewrites.pattern import INSERTED, New, Replacement, Rewrite
+from interposer.rewriting.pattern import INSERTED, New, Replacement, Rewrite
 
 __all__ = ["Rewritten", "apply_rewrites", "replace"]
 

@@ -26,7 +26,7 @@ from interposer.ops import (
     Transpose,
     Where,
 )
-from interposer.optimizer.rewrites.pattern import New, Replacement, above, keeps_codes, rewrite
+from interposer.rewriting.pattern import New, Replacement, above, keeps_codes, rewrite
 
 __all__ = ["POINTWISE", "RESHAPES", "TRANSPOSES", "transpose_as_reshape"]
 
