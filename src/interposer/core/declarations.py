@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from interposer.core.traits import Role
 from interposer.core.types import COLLECTIONS, DataType, TensorInfo
 
 __all__ = ["MISSING", "Attribute", "Operand", "Result", "Slot", "attribute", "operand", "result"]
@@ -40,14 +41,14 @@ class Slot:
 
 
 class Operand(Slot):
-    """The declaration of an input of an operator: its rank and types, and whether it is optional or variadic.
+    """The declaration of an input of an operator: its role, rank and types, and whether it is optional or variadic.
 
     `same_dtype_as` names another operand that must have the same type.
     """
 
-    def __init__(self, *, same_dtype_as: str | None, **common: Any) -> None:
+    def __init__(self, *, role: Role, same_dtype_as: str | None, **common: Any) -> None:
         super().__init__(**common)
-        self.same_dtype_as = same_dtype_as
+        self.role, self.same_dtype_as = role, same_dtype_as
 
 
 class Result(Slot):
@@ -107,6 +108,7 @@ def operand(
     optional: bool = False,
     variadic: bool = False,
     same_dtype_as: str | None = None,
+    role: Role = Role.DATA,
     doc: str = "",
 ) -> Operand:
     """Declare an input of an operator.
@@ -117,9 +119,12 @@ def operand(
         optional: whether the operand may be absent.
         variadic: whether the operand takes all remaining values; such an operand must come last.
         same_dtype_as: name of another operand that must have the same type.
+        role: what the operand is for; the operands with `Role.DATA` are those that the operator works on.
         doc: a line for the reference.
     """
-    return Operand(rank=rank, dtypes=dtypes, optional=optional, variadic=variadic, same_dtype_as=same_dtype_as, doc=doc)
+    return Operand(
+        rank=rank, dtypes=dtypes, optional=optional, variadic=variadic, role=role, same_dtype_as=same_dtype_as, doc=doc
+    )
 
 
 def result(

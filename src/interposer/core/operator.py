@@ -14,7 +14,8 @@ from interposer.core.codec import Codec, codec_of
 from interposer.core.declarations import MISSING, Attribute, Operand, Result
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.core.ranks import is_ranked, of_every_rank, true_of_all
-from interposer.core.types import TensorInfo
+from interposer.core.traits import ResultQuantization, Role, Trait
+from interposer.core.types import DataType, TensorInfo
 
 __all__ = ["Op", "annotation", "op_class", "register_op", "registered_ops"]
 
@@ -50,6 +51,10 @@ class Op:
     """False if two runs on equal inputs may differ or have side effects; such a layer is never folded or merged."""
     in_place: ClassVar[tuple[str, ...]] = ()
     """Names of operands with the output's shape and size whose memory the output may overwrite, element by element."""
+    declared_traits: ClassVar[Trait] = Trait.NONE
+    """The traits that `@op(traits=...)` declares for all instances; ask an instance for its `traits`."""
+    declared_quantization: ClassVar[ResultQuantization | None] = None
+    """What `@op(quantized=...)` declares for all instances; ask an instance for its `result_quantization`."""
     family: ClassVar[str] = ""
     """Name of the module that declares the operator; the modules of its kernels and samples have the same name."""
     __signature__: ClassVar[_Signature] = _Signature()
@@ -156,6 +161,40 @@ class Op:
         Operators that do more override this method. The limits of a network are compared to the sum over its layers.
         """
         return sum(int(info.num_elements) for info in (*inputs, *outputs) if info is not None)
+
+    @property
+    def traits(self) -> Trait:
+        """The traits of this operator: by default those of `@op(traits=...)`.
+
+        Operators whose traits depend on their attributes override this property.
+        """
+        return self.declared_traits
+
+    @classmethod
+    def may_have(cls, traits: Trait) -> bool:
+        """Return True if an instance of this class may have one of these traits."""
+        return bool(cls.declared_traits & traits) or cls.traits is not Op.traits
+
+    def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
+        """Return how the results are quantized if the data operands are integers of type `dtype`, or why they cannot.
+
+        This is what `@op(quantized=...)` declares. Without it, operators that move or choose elements keep the
+        quantization of the data, and others have no form in integers. Operators for which it depends on attributes
+        override this method. The reference kernel must support the types.
+        """
+        if self.declared_quantization is not None:
+            return self.declared_quantization
+        if self.traits & (Trait.MOVES | Trait.CHOOSES):
+            return ResultQuantization.SAME
+        return f"{self.op_name()} has no form in integers"
+
+    def role(self, index: int) -> Role:
+        """Return the role of the operand that takes the input at `index`."""
+        return self.operands[min(index, len(self.operands) - 1)].role
+
+    def inputs_of(self, role: Role, count: int) -> tuple[int, ...]:
+        """Return the indices, below `count`, of the inputs that are operands with this role."""
+        return tuple(index for index in range(count) if self.role(index) is role)
 
     def arguments(self, inputs: Sequence[_T | None]) -> list[Any]:
         """Assign a flat list of inputs to the operator's operands, and return one argument per operand.

@@ -20,18 +20,22 @@ for a variadic operand. The infos include constants, and unknown dimensions of t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar, dataclass_transform, overload
 
 from interposer.core.declarations import MISSING, Attribute, Operand, Result, attribute, operand, result
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.operator import Op, annotation, op_class, register_op, registered_ops
+from interposer.core.traits import ResultQuantization, Role, Trait
 
 __all__ = [
     "Attribute",
     "Op",
     "Operand",
     "Result",
+    "ResultQuantization",
+    "Role",
+    "Trait",
     "annotation",
     "attribute",
     "op",
@@ -49,34 +53,56 @@ _RESERVED: Final = frozenset(name for name in dir(Op) if not name.startswith("__
 def op(cls: type[_T], /) -> type[_T]: ...
 @overload
 def op(
-    *, executable: bool | None = None, pure: bool | None = None, register: bool = True
+    *,
+    executable: bool | None = None,
+    pure: bool | None = None,
+    traits: Trait | None = None,
+    quantized: ResultQuantization | None = None,
+    register: bool = True,
 ) -> Callable[[type[_T]], type[_T]]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(attribute,))
-def op(cls: Any = None, /, *, executable: bool | None = None, pure: bool | None = None, register: bool = True) -> Any:
+def op(
+    cls: Any = None,
+    /,
+    *,
+    executable: bool | None = None,
+    pure: bool | None = None,
+    traits: Trait | None = None,
+    quantized: ResultQuantization | None = None,
+    register: bool = True,
+) -> Any:
     """Turn a class into an operator and register its name.
 
     Args:
         cls: the class to decorate.
         executable: value of `Op.executable`; None to inherit it.
         pure: value of `Op.pure`; None to inherit it.
+        traits: the traits of all instances; None to inherit them. A class whose traits depend on attributes overrides
+            the property `Op.traits` instead.
+        quantized: how the results are quantized if the operator computes on quantized values; None to inherit it. A
+            class for which it depends on attributes overrides `Op.result_quantization` instead.
         register: whether files and `op_class` can name the operator.
 
     Raises:
         InvalidArgumentError: the declaration is not valid, or another operator has the name.
     """
+    classvars = {
+        "executable": executable, "pure": pure, "declared_traits": traits, "declared_quantization": quantized
+    }  # fmt: skip
+    declared = {name: value for name, value in classvars.items() if value is not None}
     if cls is None:
-        return lambda decorated: _declare(decorated, executable, pure, register)
-    return _declare(cls, executable, pure, register)
+        return lambda decorated: _declare(decorated, declared, register)
+    return _declare(cls, declared, register)
 
 
-def _declare(cls: Any, executable: bool | None, pure: bool | None, register: bool) -> Any:
+def _declare(cls: Any, classvars: Mapping[str, object], register: bool) -> Any:
     if not (isinstance(cls, type) and issubclass(cls, Op)):
         raise InvalidArgumentError(f"@op needs a subclass of Op, but {getattr(cls, '__name__', cls)} is not one")
     cls.operands = _declared(cls, Operand)
     cls.results = _declared(cls, Result)
     cls.attributes = _declared_attributes(cls)
-    cls.executable = cls.executable if executable is None else executable
-    cls.pure = cls.pure if pure is None else pure
+    for name, value in classvars.items():
+        setattr(cls, name, value)
     cls.family = cls.__module__.rpartition(".")[2]
     for error in _declaration_problems(cls):
         raise InvalidArgumentError(f"{cls.__name__}: {error}")
@@ -102,6 +128,10 @@ def _declaration_problems(cls: type[Op]) -> Iterator[str]:
     for name in (declared.like for declared in cls.results if declared.like is not None):
         if name not in operands or operands[name].optional:
             yield f"like names {name!r}, which is not a required operand"
+    if cls.pure and Trait.RANDOM in cls.declared_traits:
+        yield "an operator with random results needs pure=False"
+    if Trait.FILLS in cls.declared_traits and Trait.MOVES not in cls.declared_traits:
+        yield "the trait FILLS is for operators with the trait MOVES"
     yield from (error for method in ("check", "infer") for error in _parameter_problems(cls, method))
 
 
