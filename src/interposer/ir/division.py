@@ -27,6 +27,8 @@ def divided(graph: Graph, kind: Kind) -> list[list[Layer]]:
     """
     layers = [layer for layer in graph.topological() if not isinstance(layer.op, Constant)]
     kinds = [kind(layer) for layer in layers]
+    if all([layer_kind is None for layer_kind in kinds]):
+        return []
     quotient = _Quotient(layers, kinds)
     quotient.merge_adjacent()
     parts: dict[int, list[Layer]] = {}

@@ -116,12 +116,15 @@ def choose_backends(
     """
     registry = device_spec.registry
     ids = _ids(preferences) if preferences is not None else device_spec.default_backends
-    reasons = {backend_id: registry.reason_absent(backend_id) for backend_id in ids}
-    absent = tuple(AbsentBackend(backend_id, reason) for backend_id, reason in reasons.items() if reason is not None)
-    chosen = tuple(registry.get(backend_id) for backend_id, reason in reasons.items() if reason is None)
+    chosen, absent = [], []
+    for backend_id in dict.fromkeys(ids):
+        try:
+            chosen.append(registry.get(backend_id))
+        except BackendUnavailableError as error:
+            absent.append(AbsentBackend(backend_id, error.reason))
     if not chosen:
         raise BackendUnavailableError(", ".join(ids), _none_left(absent, device_spec))
-    return chosen, absent
+    return tuple(chosen), tuple(absent)
 
 
 def _ids(preferences: object) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import metadata
@@ -289,12 +290,19 @@ class BackendRegistry:
 
     def available(self) -> tuple[str, ...]:
         """Return the ids of the backends that can be used here, CpuRef last."""
-        backend_ids = [backend_id for backend_id in self.ids if self.reason_absent(backend_id) is None]
-        return tuple(sorted(backend_ids, key=lambda backend_id: backend_id == "CpuRef"))
+        return tuple(self._usable())
+
+    def _usable(self) -> dict[str, Backend]:
+        """Return the backends that can be used here by id, CpuRef last."""
+        backends = {}
+        for backend_id in sorted(self.ids, key="CpuRef".__eq__):
+            with suppress(BackendUnavailableError):
+                backends[backend_id] = self.get(backend_id)
+        return backends
 
     def by_default(self) -> tuple[str, ...]:
         """Return the available ids that are used if no backend is named."""
-        return tuple(item for item in self.available() if not self.get(item).capabilities.has("OnlyByName"))
+        return tuple([name for name, backend in self._usable().items() if not backend.capabilities.has("OnlyByName")])
 
     def records(self) -> list[BackendRecord]:
         """Return one record for each known backend, available or not, and for each one that discovery rejected."""
