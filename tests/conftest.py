@@ -82,7 +82,7 @@ def natives() -> Natives:
 def cpuacc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lets the native backend of the package be used; skips the test where it was not built."""
     from interposer.plugins.capi.loading.paths import own_files, reason_not_built
-    from interposer.session.load import _only_runtime
+    from interposer.session.runtimes import _only_runtime
 
     if "CpuAcc" not in own_files():
         pytest.skip(f"there is no CpuAcc: {reason_not_built()}")

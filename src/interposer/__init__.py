@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from interposer.report.optimized import OptimizedNetwork
     from interposer.runtime import CreationOptions, RunControl, Runtime, WorkingMemHandle
     from interposer.session.limits import Limits
-    from interposer.session.load import default_runtime, load
+    from interposer.session.load import load
     from interposer.session.model import Model
     from interposer.session.placement import Plan, Search
+    from interposer.session.runtimes import default_runtime
 
 _HOMES = {
     "interposer.backend": (

@@ -72,7 +72,7 @@ def keys(tmp_path: Path) -> tuple[Path | None, Path | None]:
 
 def available(backend: str) -> None:
     """Skip the test if a backend is not installed."""
-    from interposer.session.load import default_runtime
+    from interposer.session.runtimes import default_runtime
 
     reason = default_runtime().registry.reason_absent(backend)
     if reason is not None:
@@ -101,7 +101,7 @@ def test_one_file_has_the_parts_of_all_backends_and_each_can_be_requested(
     cpuacc: None, tmp_path: Path, keys: Any, warnings: Any
 ) -> None:
     from interposer.cli.main import main
-    from interposer.session.load import default_runtime
+    from interposer.session.runtimes import default_runtime
 
     registry = default_runtime().registry
     present = [name for name in BACKENDS[:-1] if registry.reason_absent(name) is None]

@@ -22,7 +22,7 @@ from interposer import writers
 from interposer.cli.main import main
 from interposer.core.cache import cached_files, later, read_cached, settle, write_cached
 from interposer.core.errors import BindingError, LoadError
-from interposer.session.network_cache import Entry, read_entry
+from interposer.session.network_entry import Entry, read_entry
 from interposer.session.variants import KnownBlueprint
 
 load_module = importlib.import_module("interposer.session.load")

@@ -106,7 +106,7 @@ def test_layers_that_are_not_needed_do_not_run() -> None:
     network = chain()
     model = ip.load(network, ["CpuRef"])
     model.run([X], outputs=["product"])
-    [other] = model._others.values()
+    [other] = model._relatives
     assert [layer.kind for layer in other.optimized.graph] == ["Input", "Constant", "BatchMatMul", "Output"]
 
 
@@ -115,7 +115,7 @@ def test_the_variant_for_a_set_of_names_is_made_once() -> None:
     for _ in range(3):
         model.run([X], outputs=["product"])
         model.run([X], outputs=["shifted"])
-    assert len(model._others) == 2
+    assert len(list(model._relatives)) == 2
 
 
 def test_only_the_last_eight_variants_are_kept_and_the_others_still_run() -> None:
@@ -124,7 +124,7 @@ def test_only_the_last_eight_variants_are_kept_and_the_others_still_run() -> Non
         np.testing.assert_allclose(
             model.run([X], outputs=["product", name] if name != "product" else [name])[-1], value
         )
-    assert len(model._others) == 8
+    assert len(list(model._relatives)) == 8
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_threads_may_ask_for_different_values_at_the_same_time(backends: list[st
 def test_a_closed_model_gives_no_values() -> None:
     model = ip.load(chain(), ["CpuRef"])
     model.run([X], ["product"])
-    [other] = model._others.values()
+    [other] = model._relatives
     model.close()
     for closed in (model, other):
         with pytest.raises(InvalidArgumentError, match="is closed"):
@@ -253,14 +253,14 @@ def test_a_measured_plan_is_followed_for_values_too() -> None:
     plan = Plan("chain", ("CpuRef",), {"product": "CpuRef", "relu": "CpuRef"})
     model = ip.load(chain(), plan=plan)
     np.testing.assert_allclose(model.run([X], ["shifted"])[0], expected()["shifted"])
-    [other] = model._others.values()
+    [other] = model._relatives
     assert other.plan == plan
 
 
 def test_auto_measures_once_and_gives_values() -> None:
     model = ip.load(chain(), "auto", options=ip.OptimizerOptions(budget_seconds=0.1))
     np.testing.assert_allclose(model.run([X], ["shifted"])[0], expected()["shifted"], rtol=1e-5)
-    [other] = model._others.values()
+    [other] = model._relatives
     assert other.plan is not None
     assert model.plan is not None
     assert other.plan.chosen == model.plan.chosen

@@ -29,13 +29,13 @@ from interposer.core.files import check_regular
 from interposer.plugins.capi.caching.part_cache import FOLDER as PARTS
 from interposer.plugins.capi.caching.part_cache import NAMES as NAMES_OF_PARTS
 from interposer.plugins.capi.caching.part_cache import TRIAL, Mark, read_mark, read_part
-from interposer.session import Model, default_runtime
+from interposer.session import default_runtime
 from interposer.session.model_file import FOLDER as DIGESTS
 from interposer.session.model_file import NAMES as NAMES_OF_DIGESTS
-from interposer.session.network_cache import FOLDER, NAMES, Keeper, read_entry
+from interposer.session.network_cache import FOLDER, NAMES, Keeper
+from interposer.session.network_entry import read_entry
 from interposer.session.placement import Plan
 from interposer.session.placement.origin import made_with
-from interposer.session.source import read_source
 
 __all__ = ["configure", "execute"]
 
@@ -113,9 +113,8 @@ def _reason(model: str, folder: str) -> str:
     where = cache_folder(folder)
     if where is None:
         return f"there is no cache folder, as {CACHE_DIR} is empty"
-    runtime = default_runtime()
     with _without_cache():
-        reason = Keeper.reason(model, runtime.registry, lambda: Model(read_source(model), runtime))
+        reason = Keeper.reason(model, default_runtime())
     return (
         reason or f"it could be, but was not loaded yet with this content (by interposer run, for example) into {where}"
     )

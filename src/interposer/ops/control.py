@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from interposer.core.schema import Op, attribute, op, operand, result
-from interposer.core.traits import Role, Trait
 from interposer.core.types import ANYTHING, Array, Quantization, TensorInfo
 
 __all__ = ["Constant", "Debug", "Input", "MemCopy", "MemImport", "Merge", "Output", "PreCompiled", "StandIn", "Switch"]
@@ -76,7 +75,7 @@ class Constant(Op):
         return TensorInfo.of(self.value, self.quantization)
 
 
-@op(executable=False, traits=Trait.MOVES)
+@op(executable=False)
 class MemCopy(Op):
     """Copy a tensor from the memory of one backend to that of another; inserted by the optimizer.
 
@@ -91,7 +90,7 @@ class MemCopy(Op):
     output = result(like="input")
 
 
-@op(executable=False, traits=Trait.MOVES)
+@op(executable=False)
 class MemImport(Op):
     """Give a backend access to the memory of another backend without a copy; inserted by the optimizer.
 
@@ -106,7 +105,7 @@ class MemImport(Op):
     output = result(like="input")
 
 
-@op(executable=False, pure=False, traits=Trait.MOVES)
+@op(executable=False, pure=False)
 class Debug(Op):
     """Pass a tensor through and report it to the registered callback, or as a line of JSON on standard output.
 
@@ -124,7 +123,7 @@ class Debug(Op):
     slot: int = attribute(default=0, ge=0, doc="Index of the reported output of that layer.")
 
 
-@op(traits=Trait.MOVES)
+@op
 class Merge(Op):
     """Pass on the input that is available; if both are, they must have the same shape, and the first one is used.
 
@@ -148,7 +147,7 @@ class Merge(Op):
             yield f"a has shape {a.shape} and b {b.shape}; expected the same shape"
 
 
-@op(traits=Trait.MOVES)
+@op
 class Switch(Op):
     """Pass the data to both outputs; the condition is meant to select one of them, but both are computed.
 
@@ -166,7 +165,7 @@ class Switch(Op):
     """
 
     data = operand()
-    condition = operand(role=Role.CONDITION)
+    condition = operand()
     output_false = result(like="data")
     output_true = result(like="data")
 

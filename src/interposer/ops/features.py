@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
-from interposer.core.traits import Trait
 from interposer.core.types import ANY_TYPE, Array, DataType, TensorInfo
 
 __all__ = ["LabelEncoder", "TermWeighting", "TfIdfVectorizer"]
@@ -17,7 +16,7 @@ __all__ = ["LabelEncoder", "TermWeighting", "TfIdfVectorizer"]
 _WORDS: Final = (DataType.INT32, DataType.INT64, DataType.STRING)
 
 
-@op(traits=Trait.POINTWISE)
+@op
 class LabelEncoder(Op):
     """Replace every element that is a key by the value of that key, and all other elements by a default.
 

@@ -7,7 +7,6 @@ from enum import Enum
 from typing import ClassVar
 
 from interposer.core.schema import Op, attribute, op, operand, result
-from interposer.core.traits import Role, Trait
 from interposer.core.types import FLOATS, MAX_RANK, QUANTIZABLE, DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import axes_problems
 
@@ -35,7 +34,7 @@ class RoundingMethod(Enum):
     HALF_TO_EVEN = "half_to_even"
 
 
-@op(traits=Trait.POINTWISE | Trait.CONVERTS)
+@op
 class Quantize(Op):
     """Quantize float values: ``clamp(round(input / scale) + zero_point)``.
 
@@ -76,7 +75,7 @@ class Quantize(Op):
         return TensorInfo(input.shape, self.dtype)
 
 
-@op(traits=Trait.POINTWISE | Trait.CONVERTS)
+@op
 class Dequantize(Op):
     """Dequantize integers to float values: ``scale * (input - zero_point)``.
 
@@ -108,7 +107,7 @@ class Dequantize(Op):
         return TensorInfo(input.shape, self.dtype)
 
 
-@op(traits=Trait.CONVERTS)
+@op
 class BlockDequantize(Op):
     """Dequantize integers with a scale for every block along an axis: ``scale * (input - zero_point)``.
 
@@ -132,10 +131,8 @@ class BlockDequantize(Op):
     """
 
     input = operand(rank=(1, MAX_RANK), dtypes=QUANTIZABLE)
-    scale = operand(role=Role.PARAMETER, rank=(1, MAX_RANK), dtypes=FLOATS)
-    zero_point = operand(
-        role=Role.PARAMETER, rank=(1, MAX_RANK), dtypes=QUANTIZABLE, optional=True, same_dtype_as="input"
-    )
+    scale = operand(rank=(1, MAX_RANK), dtypes=FLOATS)
+    zero_point = operand(rank=(1, MAX_RANK), dtypes=QUANTIZABLE, optional=True, same_dtype_as="input")
     output = result(dtypes=FLOATS)
 
     block_size: int = attribute(ge=1, doc="The number of elements of a block.")
@@ -199,7 +196,7 @@ class DynamicQuantize(Op):
         )
 
 
-@op(traits=Trait.DISCONTINUOUS)
+@op
 class DynamicFakeQuantization(Op):
     """Simulate dynamic quantization: round float values as quantizing them to 8 bits and dequantizing them would.
 
@@ -230,7 +227,7 @@ class DynamicFakeQuantization(Op):
         yield from axes_problems(self.axes, input.rank, "axes")
 
 
-@op(traits=Trait.POINTWISE | Trait.DISCONTINUOUS)
+@op
 class FakeQuantization(Op):
     """Simulate quantization: round float values as quantizing and dequantizing would.
 
@@ -262,7 +259,7 @@ class FakeQuantization(Op):
             yield f"the range is {self.min:g} to {self.max:g}; expected a range that contains zero"
 
 
-@op(traits=Trait.POINTWISE | Trait.CONVERTS)
+@op
 class Cast(Op):
     """Convert to another type; quantized values are converted as plain integers, without their scale.
 
@@ -294,7 +291,7 @@ class Cast(Op):
         return TensorInfo(input.shape, self.dtype)
 
 
-@op(traits=Trait.POINTWISE | Trait.CONVERTS)
+@op
 class ConvertFp16ToFp32(Op):
     """Convert float16 to float32.
 
@@ -316,7 +313,7 @@ class ConvertFp16ToFp32(Op):
         return input.with_dtype(DataType.FLOAT32)
 
 
-@op(traits=Trait.POINTWISE | Trait.CONVERTS)
+@op
 class ConvertFp32ToFp16(Op):
     """Convert float32 to float16, rounding half to even.
 
@@ -338,7 +335,7 @@ class ConvertFp32ToFp16(Op):
         return input.with_dtype(DataType.FLOAT16)
 
 
-@op(traits=Trait.POINTWISE | Trait.CONVERTS)
+@op
 class ConvertBf16ToFp32(Op):
     """Convert bfloat16 to float32.
 
@@ -361,7 +358,7 @@ class ConvertBf16ToFp32(Op):
         return input.with_dtype(DataType.FLOAT32)
 
 
-@op(traits=Trait.POINTWISE | Trait.CONVERTS)
+@op
 class ConvertFp32ToBf16(Op):
     """Convert float32 to bfloat16, rounding half to even.
 

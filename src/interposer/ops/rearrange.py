@@ -7,7 +7,6 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from interposer.core.schema import Op, attribute, op, operand, result
-from interposer.core.traits import Trait
 from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
 from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems, same_shapes, transposed
 
@@ -46,7 +45,7 @@ def _permutation_problems(axes: tuple[int, ...], rank: int, name: str) -> Iterat
         yield f"{name} is {axes}; expected every axis of the input, 0 to {rank - 1}, once"
 
 
-@op(traits=Trait.MOVES)
+@op
 class Transpose(Op):
     """Permute the axes: axis i of the result is axis ``permutation[i]`` of the input.
 
@@ -76,7 +75,7 @@ class Transpose(Op):
         return transposed(input, self.permutation)
 
 
-@op(traits=Trait.MOVES)
+@op
 class Permute(Op):
     """Permute the axes: axis i of the input becomes axis ``dim_mappings[i]`` of the result.
 
@@ -111,7 +110,7 @@ class Permute(Op):
         return transposed(input, self.permutation)
 
 
-@op(traits=Trait.MOVES)
+@op
 class Concat(Op):
     """Concatenate tensors along an axis; quantized inputs are requantized to the output's quantization if it differs.
 
@@ -155,7 +154,7 @@ def _known(dims: tuple[int, ...]) -> int:
     return next((dim for dim in dims if not isinstance(dim, Dim)), dims[0])
 
 
-@op(traits=Trait.MOVES)
+@op
 class Splitter(Op):
     """Split a tensor along an axis into pieces of given sizes.
 
@@ -195,7 +194,7 @@ class Splitter(Op):
         return tuple(input.with_shape((*before, size, *after)) for size in self.sizes)
 
 
-@op(traits=Trait.MOVES)
+@op
 class Stack(Op):
     """Stack tensors of the same shape along a new axis.
 
@@ -233,7 +232,7 @@ class Stack(Op):
         return inputs[0].with_shape(shape)
 
 
-@op(traits=Trait.MOVES)
+@op
 class Slice(Op):
     """Extract a rectangular slice of a tensor.
 
@@ -282,7 +281,7 @@ class Slice(Op):
 Index: TypeAlias = "slice | int | None"
 
 
-@op(traits=Trait.MOVES)
+@op
 class StridedSlice(Op):
     """Extract a strided slice of a tensor, as Python's ``x[begin:end:stride, ...]`` does.
 
@@ -421,10 +420,6 @@ class Pad(Op):
     pad_value: float = attribute(default=0.0, doc="Value of the border: a float value, also for quantized tensors.")
     padding_mode: PaddingMode = attribute(default=PaddingMode.CONSTANT, doc="How the border is filled.")
 
-    @property
-    def traits(self) -> Trait:
-        return Trait.MOVES | (Trait.FILLS if self.padding_mode is PaddingMode.CONSTANT else Trait.NONE)
-
     def check(self, input: TensorInfo) -> Iterator[str]:
         if len(self.pad_list) != input.rank:
             yield f"pad_list has {len(self.pad_list)} pairs, but the input has rank {input.rank}"
@@ -450,7 +445,7 @@ class Pad(Op):
         return input.with_shape([dim + pad if pad else dim for dim, pad in zip(input.shape, pads, strict=True)])
 
 
-@op(traits=Trait.MOVES)
+@op
 class Tile(Op):
     """Repeat a tensor along its axes.
 
@@ -481,7 +476,7 @@ class Tile(Op):
         return input.with_shape([dim if many == 1 else dim * many for dim, many in pairs])
 
 
-@op(traits=Trait.MOVES)
+@op
 class ReverseV2(Op):
     """Reverse the order of the elements along some axes.
 

@@ -2,8 +2,9 @@
 
 from interposer.session.bound import BoundRun
 from interposer.session.limits import Limits
-from interposer.session.load import default_runtime, load
+from interposer.session.load import load
 from interposer.session.model import Model
+from interposer.session.runtimes import default_runtime
 from interposer.session.source import FORMATS, read_network
 
 __all__ = ["FORMATS", "BoundRun", "Limits", "Model", "default_runtime", "load", "read_network"]

@@ -24,19 +24,20 @@ class FastPath:
     def __init__(self, runtime: Runtime, network_id: NetworkId, names: tuple[str, ...]) -> None:
         self.network_id, self._enqueue, self._names = network_id, runtime.enqueue_workload, names
         self._bindings = runtime.bindings(network_id)
-        numbers = {item.name: number for number, item in self._bindings.inputs.items()}
+        numbers = {bound.name: number for number, bound in self._bindings.inputs.items()}
         self._numbers = tuple(numbers[name] for name in names)
         self._order = tuple(sorted(self._bindings.outputs))
         self.direct = runtime.direct_call(network_id, self._numbers)
         self.recorded = None if self.direct is None else runtime.recorded(network_id, self.direct)
 
-    def run(self, model: object, inputs: Any, outputs: Any) -> list[Any] | None:
+    def run(self, owner: object, inputs: Any, outputs: Any) -> list[Any] | None:
         """Run once and return the outputs in order; None without running if the ordinary way is needed.
 
-        That is so if inputs or outputs need a conversion or a check.
+        That is so if inputs or outputs need a conversion or a check. `owner` owns the tensors that were imported for
+        this model: see `ImportedTensors`.
         """
         if type(inputs) is type(outputs) is ImportedTensors:
-            return self._run_imported(model, inputs, outputs)
+            return self._run_imported(owner, inputs, outputs)
         if type(inputs) is dict:
             inputs = [inputs[name] for name in self._names if name in inputs] if len(inputs) == len(self._names) else ()
         if not (type(inputs) is list and len(inputs) == len(self._numbers)):
@@ -50,15 +51,15 @@ class FastPath:
         arrays = type(outputs) is list and all(type(output) is np.ndarray for output in outputs)
         return dict(zip(self._order, outputs, strict=True)) if arrays and len(outputs) == len(self._order) else None
 
-    def _run_imported(self, model: object, inputs: ImportedTensors, outputs: ImportedTensors) -> list[Any] | None:
-        if not (self._has(model, inputs, "input") and self._has(model, outputs, "output")):
+    def _run_imported(self, owner: object, inputs: ImportedTensors, outputs: ImportedTensors) -> list[Any] | None:
+        if not (self._has(owner, inputs, "input") and self._has(owner, outputs, "output")):
             return None
-        result = self._enqueue(self.network_id, imported_inputs=inputs.ids, imported_outputs=outputs.ids)
-        return self._in_order(result)
+        outputs_by_number = self._enqueue(self.network_id, imported_inputs=inputs.ids, imported_outputs=outputs.ids)
+        return self._in_order(outputs_by_number)
 
-    def _in_order(self, result: Mapping[int, Any]) -> list[Any]:
-        return [result[number] for number in self._order]
+    def _in_order(self, outputs: Mapping[int, Any]) -> list[Any]:
+        return [outputs[number] for number in self._order]
 
-    def _has(self, model: object, taken: ImportedTensors, kind: str) -> bool:
-        here = taken.owner is model and taken.network_id == self.network_id
-        return here and taken.kind == kind and not taken.closed
+    def _has(self, owner: object, imported: ImportedTensors, kind: str) -> bool:
+        is_own = imported.owner is owner and imported.network_id == self.network_id
+        return is_own and imported.kind == kind and not imported.closed

@@ -17,8 +17,8 @@ class ImportedTensors:
     """All inputs, or all outputs, of a model, as imported by `Model.import_inputs` or `Model.import_outputs`.
 
     `arrays` are views of the memory by name. The memory is in use until `close`, the end of a ``with`` block, or until
-    the model is closed. `owner` is the model; `network_id` and `ids` identify the network and the imports in its
-    runtime.
+    the model is closed. `owner` is the `LoadedVariants` of the model; `network_id` and `ids` identify the network and
+    the imports in its runtime.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ImportedTensors:
         return {name: array for name, array in self._arrays.values()}
 
     def check(self, owner: object, kind: str) -> None:
-        """Raise `InvalidArgumentError` if a run of the model `owner` cannot use these tensors as its inputs or outputs.
+        """Raise `InvalidArgumentError` if the networks `owner` of a model cannot use these tensors in a run.
 
         `kind` is "input" or "output". They may belong to another model, be of the other kind, or be closed.
         """

@@ -1,45 +1,32 @@
-"""`load`: read a file and return a model; the default runtime is created on first use."""
+"""`load`: read a file and return a model."""
 
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from typing import Any
 
 from interposer.core.errors import expect, memory_to
-from interposer.frontends.template import Values
+from interposer.frontends.template import Template, Values
 from interposer.ir.inference import inferences_remembered
+from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions
 from interposer.plugins.capi.caching.recording import recording
 from interposer.runtime import Runtime
 from interposer.saved.documents import SavedFile, TrustedKeys
-from interposer.session.fallback import asks_to_measure, chosen_ids
+from interposer.session.fallback import chosen_ids
 from interposer.session.limits import Limits
 from interposer.session.model import Model
 from interposer.session.network_cache import Keeper
 from interposer.session.pickled import Origin
 from interposer.session.placement.plan import Plan
+from interposer.session.request import LoadRequest
+from interposer.session.runtimes import default_runtime
 from interposer.session.shapes import Shapes
 from interposer.session.source import Reading, Source, content_of, is_saved_source, is_torch, read_source
-from interposer.session.variants import Blueprint
+from interposer.session.variants import Blueprint, KnownBlueprint
 
-__all__ = ["default_runtime", "load"]
-
-_making = threading.Lock()
-
-
-def default_runtime() -> Runtime:
-    """Return the runtime that `load` uses by default; it lives as long as the process."""
-    with _making:
-        return _only_runtime()
-
-
-@cache
-def _only_runtime() -> Runtime:
-    return Runtime()
+__all__ = ["load"]
 
 
 def load(
@@ -69,9 +56,10 @@ def load(
             `Network`, an `onnx.ModelProto`, a `torch.export.ExportedProgram`, the result of `frontends.onnx.template`,
             or an NNAPI document (a mapping). The model of an exported program, or of a file of `torch.export.save`, is
             called as the module: see `session.torch.ProgramModel`.
-        backends: backend ids in order of preference, or one id as a string. None means all that are available, CpuRef
-            last. "auto" (in any case) measures which backend is fastest for which part of the network, engines
-            included, and caches the placement; see `session.placement.place`.
+        backends: backend ids in order of preference, or one id as a string. None means all that are available without
+            the capability `OnlyByName` (engines have it), CpuRef last. "auto" (in any case) measures which backend is
+            fastest for which part of the network, engines included, and caches the placement; see
+            `session.placement.place`.
         format: "armnn", "caffe", "nnapi", "onnx", "tensorflow", "text", "tflite" or "torch"; None detects the
             format from the content.
         options: options of the optimizer.
@@ -110,76 +98,61 @@ def load(
     expect(runtime, Runtime, "the runtime must be a Runtime")
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
     ids = chosen_ids(backends)
-    reading = Reading(format, shapes, values, content_of(weights), outputs, signature, inputs, stand_in, subgraph)
-    reading = reading._replace(trusted_keys=trusted_keys)
+    reading = Reading(
+        format, shapes, values, content_of(weights), outputs, signature, inputs, stand_in, subgraph, trusted_keys
+    )
     reading.check()
-    origin = Origin.of(source, reading._asdict())
+    origin = Origin.of(load, source, reading._asdict())
     with memory_to("load the network"):
-        model = _saved(source, reading, ids, options, runtime, limits, fallback, plan)
-        if model is None and is_torch(source, format):
-            model = _load_program(source, reading, runtime, ids, options, limits, fallback, plan)
-        if model is None and (plan is not None or asks_to_measure(ids, options)):
-            model = Model(read_source(source, reading), runtime, ids, options, limits, fallback, plan)
-        if model is None:
-            model = _load_quickly(source, reading, ids, options, runtime, limits, fallback)
+        model = _loaded(LoadRequest(source, reading, runtime, ids, options, limits, fallback, plan))
     if isinstance(origin.source, str) or model.needed_values or model._blueprint.templates or model.needs_origin:
         model._origin = origin  # otherwise the network is enough for pickling, and the content can be freed
     return model
 
 
-def _load_program(source: Source, reading: Reading, *others: Any) -> Model:
-    from interposer.session.torch.loading import load_program  # noqa: PLC0415 - only programs of PyTorch need it
+def _loaded(request: LoadRequest) -> Model:
+    source, reading = request.source, request.reading
+    model = _as_saved(request) if reading.is_plain and is_saved_source(source, reading.format) else None
+    if model is not None:
+        return model
+    if is_torch(source, reading.format):
+        from interposer.session.torch.program_model import load_program  # noqa: PLC0415 - it imports PyTorch
 
-    return load_program(source, reading, *others)
+        return load_program(request)
+    if request.has_measured_placement:
+        return _model(request, read_source(source, reading))
+    with _collector_paused(), inferences_remembered():
+        return _with_cache(request)
 
 
-def _saved(
-    source: Source,
-    reading: Reading,
-    backends: Iterable[str] | None,
-    options: OptimizerOptions | None,
-    runtime: Runtime,
-    limits: Limits | None,
-    fallback: bool | None,
-    plan: Plan | None,
-) -> Model | None:
-    """Return the model of a saved network as it was saved; None if the source, or what is requested, is another."""
-    if not reading.is_plain or not is_saved_source(source, reading.format):
-        return None
-    from interposer.session.saved import SavedBlueprint, target_of  # noqa: PLC0415
+def _model(request: LoadRequest, network: Network | Template | KnownBlueprint) -> Model:
+    return Model(
+        network, request.runtime, request.backends, request.options, request.limits, request.fallback, request.plan
+    )
 
-    file = SavedFile(source, reading.trusted_keys)
-    target = target_of(file, runtime.registry, backends, options, plan)
+
+def _as_saved(request: LoadRequest) -> Model | None:
+    """Return the model of a saved network with its compiled parts; None if the request does not fit them."""
+    from interposer.session.saved import SavedBlueprint, target_of  # noqa: PLC0415 - few models are saved networks
+
+    file = SavedFile(request.source, request.reading.trusted_keys)
+    target = target_of(file, request.runtime.registry, request.backends, request.options, request.plan)
     if target is None:
         return None
     with _collector_paused(), recording(file.title):
-        blueprint = SavedBlueprint(target, runtime, limits or Limits())
+        blueprint = SavedBlueprint(target, request.runtime, request.limits or Limits())
         ids = None if target.plan is not None else target.preferences
-        return Model(blueprint, runtime, ids, target.options, limits, fallback, target.plan)
+        return Model(blueprint, request.runtime, ids, target.options, request.limits, request.fallback, target.plan)
 
 
-def _load_quickly(*arguments: Any) -> Model:
-    """Do what `_load` does, without garbage collection, and with equal layers inferred once."""
-    with _collector_paused(), inferences_remembered():
-        return _load(*arguments)
-
-
-def _load(
-    source: Source,
-    reading: Reading,
-    backends: Iterable[str] | None,
-    options: OptimizerOptions | None,
-    runtime: Runtime,
-    limits: Limits | None,
-    fallback: bool | None,
-) -> Model:
-    keeper = None
-    if reading.is_plain and reading.trusted_keys is None:  # the network cache does not verify signatures
-        keeper = Keeper.of(source, reading.format, backends, options, runtime.registry)
+def _with_cache(request: LoadRequest) -> Model:
+    """Return the model with its network from the network cache, or read it and store its network there."""
+    source, reading = request.source, request.reading
+    keeper = Keeper.of(request)
     if keeper is None:
         network = read_source(source, reading)
         with recording():
-            return Model(network, runtime, backends, options, limits, fallback)
+            return _model(request, network)
 
     def read() -> Blueprint:
         keeper.check(source)
@@ -187,13 +160,13 @@ def _load(
         keeper.check(source)  # it may have been replaced in between
         return blueprint
 
-    def make() -> Model:
-        return Model(read_source(source, reading), runtime, backends, options, limits, fallback)
-
-    known = keeper.kept(read, runtime.registry, limits)
+    known = keeper.lookup(read, request.limits)
     if known is not None:
-        return Model(known, runtime, backends, options, limits, fallback)
-    return keeper.keeping(source, make)
+        return _model(request, known)
+    with keeper.storing(source) as store:
+        model = _model(request, read_source(source, reading))
+        store(model._loaded)
+    return model
 
 
 @contextmanager

@@ -62,7 +62,7 @@ class LoadedVariants:
 
     def __init__(self, blueprint: Blueprint, choice: Choice, limits: Limits, states: StateMemory) -> None:
         self.runtime, self.states = choice.runtime, states
-        self._blueprint, self._choice, self._limits = blueprint, choice, limits
+        self.blueprint, self.choice, self._limits = blueprint, choice, limits
         self.by_key: _Variants = OrderedDict()
         self.estimate: Estimate | None = None
         self.lock = threading.RLock()
@@ -73,7 +73,7 @@ class LoadedVariants:
 
     def prepare(self) -> None:
         """Load the network for all calls, if the shapes and values of all inputs that it depends on are known."""
-        first = self._blueprint.first()
+        first = self.blueprint.first()
         if first is None:
             return
         if self._usable(first):
@@ -83,7 +83,7 @@ class LoadedVariants:
 
     def prepare_again(self, blueprint: Blueprint) -> None:
         """Unload all networks, and load those of another blueprint from now on."""
-        self._blueprint = blueprint
+        self.blueprint = blueprint
         self.drop(self.by_key)
         self.prepare()
 
@@ -97,7 +97,7 @@ class LoadedVariants:
         with self.lock:
             self.check_open()
             if not self.by_key:
-                lacking, arguments = self._blueprint.lacking, self._blueprint.arguments
+                lacking, arguments = self.blueprint.lacking, self.blueprint.arguments
                 raise InvalidArgumentError(
                     f"{lacking} are not known yet; run the model once, or give load(..., {arguments})"
                 )
@@ -135,12 +135,12 @@ class LoadedVariants:
         fallback does not allow it.
         """
         with self.lock:
-            failed = self._choice.quarantine(error)
+            failed = self.choice.quarantine(error)
             if not failed:
                 return False
             self.drop(key for key, (_, optimized) in self.by_key.items() if failed in optimized.backends)
             # last, so that variants are dropped once the event is visible
-            self._choice.note(failed, error, self._blueprint.name)
+            self.choice.note(failed, error, self.blueprint.name)
             return True
 
     def is_replaced(self, error: ExecutionError | LoadError | UnknownNetworkError, before: int) -> bool:
@@ -151,14 +151,26 @@ class LoadedVariants:
         """
         if isinstance(error, ExecutionError) and error.overwrites:
             return False
-        return self.do_without(error) or len(self._choice.events) > before
+        return self.do_without(error) or len(self.choice.events) > before
 
-    def is_unloaded(self, error: InterposerError, path: FastPath) -> bool:
-        """Return True if an error means that another thread unloaded the network while the fast path `path` ran it.
+    def check_repeatable(
+        self,
+        error: ExecutionError | LoadError | UnknownNetworkError,
+        path: FastPath,
+        disabled: frozenset[str],
+        before: int,
+    ) -> None:
+        """Return if a run on the fast path `path` that failed can be repeated in the ordinary way, else raise.
 
-        The ordinary way of running, that of `Model`, then loads the network again.
+        It can if another thread has unloaded the network in the meantime, or if the failed backend is no longer used:
+        see `is_replaced`. `disabled` are the backends that were disabled when the call began.
+
+        Raises:
+            InterposerError: `error`, with the reasons why other backends were disabled.
         """
-        return isinstance(error, UnknownNetworkError) and path is not self.fast_path
+        is_unloaded = isinstance(error, UnknownNetworkError) and path is not self.fast_path
+        if not is_unloaded and not self.is_replaced(error, before):
+            raise self.given_up(error, disabled) from error.__cause__
 
     def given_up(self, error: InterposerError, disabled: frozenset[str]) -> InterposerError:
         """Return the error to raise when no backend is left; `disabled` were disabled when the call began.
@@ -166,11 +178,11 @@ class LoadedVariants:
         Backends that failed during this call are enabled again, because the error is not specific to one of them.
         """
         with self.lock:
-            reported = self._choice.with_reasons(error)
-            failed = self._choice.disabled - disabled
+            reported = self.choice.with_reasons(error)
+            failed = self.choice.disabled - disabled
             if failed and not self.is_closed:
                 self.drop(self.by_key)
-                self._choice.enable_again(failed)
+                self.choice.enable_again(failed)
             return reported
 
     def drop(self, keys: Iterable[Key]) -> None:
@@ -185,7 +197,7 @@ class LoadedVariants:
     def check_open(self) -> None:
         """Raise `InvalidArgumentError` if the model is closed."""
         if self.is_closed:
-            raise InvalidArgumentError(f"the model {self._blueprint.name!r} is closed")
+            raise InvalidArgumentError(f"the model {self.blueprint.name!r} is closed")
 
     def close(self) -> None:
         """Unload all networks; raise `LoadError` if the context of a backend refuses to unload one of them."""
@@ -200,14 +212,14 @@ class LoadedVariants:
         unloaded.
         """
         self.check_open()
-        key = self._blueprint.key(arrays)
+        key = self.blueprint.key(arrays)
         if key not in self.by_key:
-            known = self._blueprint.known(key)
+            known = self.blueprint.known(key)
             if known is not None and self._usable(known):
                 self._make(*known)
             else:
-                network = self._blueprint.variant(arrays) if known is None else known.network()
-                key = self._blueprint.key(arrays)
+                network = self.blueprint.variant(arrays) if known is None else known.network()
+                key = self.blueprint.key(arrays)
                 self._make_within_limits(key, network)
             self._make_room(key)
         self.by_key.move_to_end(key)
@@ -216,7 +228,7 @@ class LoadedVariants:
     def _usable(self, variant: FirstVariant) -> bool:
         """Return True if a variant is optimized already, for backends of which none is disabled for this model."""
         optimized = variant.optimized
-        return optimized is not None and not self._choice.disabled & optimized.backends.keys()
+        return optimized is not None and not self.choice.disabled & optimized.backends.keys()
 
     def _make_within_limits(self, key: Key, network: Network) -> None:
         self.estimate = self._limits.check(network.graph)
@@ -240,13 +252,13 @@ class LoadedVariants:
             except (LoadError, BackendContractError, IncompatibleMemoryError) as error:
                 known = None
                 if not self.do_without(error):
-                    raise self._choice.with_reasons(error) from error.__cause__
+                    raise self.choice.with_reasons(error) from error.__cause__
 
     def _optimized(self, network: Network) -> OptimizedNetwork:
         """Return the network divided among the backends, with messages about why a saved one was not used."""
-        result, notes = self._choice.optimized(network), self._blueprint.notes
+        result, notes = self.choice.optimized(network), self.blueprint.notes
         for note in notes:
-            _log.warning("%s: %s", self._blueprint.name, note)
+            _log.warning("%s: %s", self.blueprint.name, note)
         return replace(result, messages=(*result.messages, *(Message("warning", note, passing=True) for note in notes)))
 
     def _alone(self, network_id: NetworkId) -> FastPath | None:
@@ -254,9 +266,9 @@ class LoadedVariants:
 
         That is the case if it was not optimized for several input shapes, and no layer depends on the values of inputs.
         """
-        if len(self.by_key) > 1 or self._blueprint.needed:
+        if len(self.by_key) > 1 or self.blueprint.needed:
             return None
-        return FastPath(self.runtime, network_id, tuple(self._blueprint.inputs))
+        return FastPath(self.runtime, network_id, tuple(self.blueprint.inputs))
 
     def _make_room(self, created: Key) -> None:
         idle = [key for key in self.by_key if key not in self._calls and key != created]

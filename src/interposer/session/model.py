@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -13,18 +12,13 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from interposer.backend import BackendEvent, MemoryDescriptor, MemorySource
-from interposer.core.containers import as_given
-from interposer.core.dlpack import shared_array
+from interposer.backend import BackendEvent, MemorySource
 from interposer.core.errors import (
     BindingError,
     ExecutionError,
-    InterposerError,
     InvalidArgumentError,
     LoadError,
-    RunCancelledError,
     UnknownNetworkError,
-    did_you_mean,
     expect,
 )
 from interposer.core.types import Array, TensorInfo
@@ -40,27 +34,31 @@ from interposer.profiling.marks import active_marks, is_unmarked, marked
 from interposer.profiling.recorder import active
 from interposer.report.explanation import Explanation, Times
 from interposer.report.optimized import OptimizedNetwork
-from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, Runtime, StateMemory, TransferReport
-from interposer.session.arguments import input_arrays, inputs_by_name, named_inputs, outputs_by_number
+from interposer.runtime import MemoryReport, PendingRun, RunControl, Runtime, StateMemory, TransferReport
+from interposer.session.arguments import named_inputs
 from interposer.session.bound import BoundRun
+from interposer.session.execution import Execution
 from interposer.session.fallback import Choice
 from interposer.session.imports import ImportedTensors
 from interposer.session.limits import Limits
-from interposer.session.loaded import CACHED, LoadedVariants
+from interposer.session.loaded import LoadedVariants
 from interposer.session.pickled import Origin, reduced
 from interposer.session.placement.plan import Plan
+from interposer.session.relatives import Relatives
 from interposer.session.requested import requested_names
 from interposer.session.saved import SavedBlueprint
 from interposer.session.saving import Saver
 from interposer.session.shapes import Shapes
 from interposer.session.signatures import SignatureInfo
-from interposer.session.variants import Blueprint, Key, KnownBlueprint
+from interposer.session.variants import Blueprint, KnownBlueprint
 
 __all__ = ["Model"]
 
 Inputs: TypeAlias = "Sequence[Any] | Mapping[str, Any] | ImportedTensors"
 Outputs: TypeAlias = "str | Sequence[Any] | Mapping[str, Any] | ImportedTensors"
 _Controls: TypeAlias = Callable[[], RunControl | None]
+_RUN_ARGUMENTS: Final = ("inputs", "outputs", "deadline", "signature", "profile")
+"""The arguments of `Model.run`, which inputs given by keyword cannot have as names."""
 _NO_PROFILE: Final = "the profile must be a Profile, such as interposer.profile()"
 
 
@@ -122,14 +120,18 @@ class Model:
         self._states = states
         self.runtime, self._choice, self._limits = choice.runtime, choice, limits
         self._origin: Origin | None = None
-        self._others: OrderedDict[tuple[str, ...], Model] = OrderedDict()
-        self._signed: dict[str, Model] = {}
-        self._blueprint = network if isinstance(network, Blueprint) else Blueprint(network)
-        self.name = self._blueprint.name
-        self.inputs: dict[str, TensorInfo] = self._blueprint.inputs
-        self.outputs: dict[str, TensorInfo | None] = self._blueprint.outputs
-        self._loaded = LoadedVariants(self._blueprint, choice, limits, states)
+        blueprint = network if isinstance(network, Blueprint) else Blueprint(network)
+        self.name = blueprint.name
+        self.inputs: dict[str, TensorInfo] = blueprint.inputs
+        self.outputs: dict[str, TensorInfo | None] = blueprint.outputs
+        self._loaded = LoadedVariants(blueprint, choice, limits, states)
+        self._relatives = Relatives(partial(_relative, choice, limits, states), self._loaded)
+        self._execution = Execution(self._loaded)
         self._loaded.prepare()
+
+    @property
+    def _blueprint(self) -> Blueprint:
+        return self._loaded.blueprint
 
     @property
     def network(self) -> Network:
@@ -183,9 +185,6 @@ class Model:
             read = self._blueprint.metadata
         return Metadata() if read is None else read()
 
-    def _begin(self, arrays: Mapping[str, Array]) -> tuple[Key, NetworkId]:
-        return self._loaded.begin(arrays)
-
     @property
     def optimized(self) -> OptimizedNetwork:
         """The optimized network of the last call, or that for all calls if the shapes of all inputs are known.
@@ -203,8 +202,7 @@ class Model:
     @property
     def events(self) -> tuple[BackendEvent, ...]:
         """The events of backends that this model stopped using, with reasons; see also `Runtime.events`."""
-        others = (*self._others.values(), *self._signed.values())
-        return tuple([*self._choice.events, *(event for other in others for event in other.events)])
+        return tuple([*self._choice.events, *(event for relative in self._relatives for event in relative.events)])
 
     @property
     def plan(self) -> Plan | None:
@@ -278,11 +276,11 @@ class Model:
         check_seconds("budget_seconds", budget_seconds)
         from interposer.session.stopwatch import example_inputs, recorded_times  # noqa: PLC0415 - seldom needed
 
-        value = example_inputs(self.optimized) if inputs is None else inputs
+        inputs = example_inputs(self.optimized) if inputs is None else inputs
         with self._states.preserved():
             while True:  # every retry has one backend less
                 disabled = self._choice.disabled
-                times = recorded_times(lambda: self._run_watched(value, None, lambda: None), budget_seconds)
+                times = recorded_times(lambda: self._execution.run(inputs, None, lambda: None), budget_seconds)
                 if self._choice.disabled == disabled:
                     return self.optimized.explain(times)
 
@@ -292,8 +290,8 @@ class Model:
         whole = None if plan is None else plan.measured.get(plan.chosen)
         if plan is None or whole is None:
             return None
-        run = {placement.runs_in for placement in self.optimized.placements}
-        units = plan.units if run <= plan.units.keys() else {}
+        units_run = {placement.runs_in for placement in self.optimized.placements}
+        units = plan.units if units_run <= plan.units.keys() else {}
         return Times(whole, units, source=f"plan {plan.chosen!r}", candidates=plan.measured)
 
     def transfers(self) -> TransferReport:
@@ -339,29 +337,7 @@ class Model:
                 for an input with an open shape, and the model file has no usual shape for it.
             InterposerError: any error that `run` raises before it runs the network.
         """
-        value = inputs_by_name(self.inputs, inputs)
-        if self._blueprint.needed:
-            raise InvalidArgumentError(
-                f"the network depends on {self._blueprint.lacking}, which may change; give these inputs to each call"
-            )
-        with self._loaded.lock:
-            key, network_id = self._begin({name: self._shaped(name, item) for name, item in value.items()})
-        numbers = {item.name: number for number, item in self.runtime.bindings(network_id).inputs.items()}
-        bound = {numbers[name]: item for name, item in value.items()}
-        return self._imported("input", key, network_id, bound, memory_source)
-
-    def _shaped(self, name: str, value: Any) -> Array:
-        """Return an array that has the shape of what was passed for the input `name`.
-
-        A `MemoryDescriptor` has no shape: the result then has the input's own or usual shape, and no meaningful
-        content. Raises `InvalidArgumentError` if that shape is not known.
-        """
-        if not isinstance(value, MemoryDescriptor):
-            return shared_array(value, f"input {name!r}")
-        shape = self._blueprint.usual_shapes.get(name, self.inputs[name].shape)
-        if not shape.is_concrete:
-            raise InvalidArgumentError(f"input {name!r} has the shape {shape}; a descriptor does not define its sizes")
-        return np.broadcast_to(np.empty((), np.uint8), tuple(map(int, shape)))
+        return self._execution.import_inputs(inputs, memory_source)
 
     def import_outputs(
         self,
@@ -377,13 +353,7 @@ class Model:
             InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
             BindingError: the number or names of the outputs do not fit.
         """
-        key, network_id = self._loaded.begin_like_the_last()
-        try:
-            bound = self._outputs_by_binding(network_id, outputs)
-        except InterposerError:
-            self._loaded.end(key)
-            raise
-        return self._imported("output", key, network_id, bound, memory_source)
+        return self._execution.import_outputs(outputs, memory_source)
 
     def bind(
         self,
@@ -401,36 +371,7 @@ class Model:
                 depends on data.
             InterposerError: any error that `run` raises before it runs the network.
         """
-        value = inputs_by_name(self.inputs, inputs)
-        key, network_id = self._begin({name: self._shaped(name, item) for name, item in value.items()})
-        try:
-            bindings = self.runtime.bindings(network_id)
-            created = bindings.new_outputs() if outputs is None else self._outputs_by_binding(network_id, outputs)
-            lacking = [repr(item.name) for number, item in bindings.outputs.items() if number not in created]
-            bindings.checked_outputs({number: shared_array(item) for number, item in created.items()})
-            input_arrays(self.inputs, value)
-        finally:
-            self._loaded.end(key)
-        if lacking:
-            raise InvalidArgumentError(
-                f"nothing can be bound to output {', '.join(lacking)}: its shape depends on data"
-            )
-        return BoundRun(self, value, [created[number] for number in sorted(created)], self._loaded.is_replaced)
-
-    def _imported(
-        self, kind: str, key: Key, network_id: NetworkId, bound: Mapping[int, Any], source: MemorySource
-    ) -> ImportedTensors:
-        take = self.runtime.import_inputs if kind == "input" else self.runtime.import_outputs
-        try:
-            ids = take(network_id, bound, source)
-            return ImportedTensors(self, self.runtime, kind, network_id, ids, partial(self._loaded.end, key))
-        except InterposerError:
-            self._loaded.end(key)
-            raise
-
-    def _outputs_by_binding(self, network_id: NetworkId, values: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
-        known = self.runtime.bindings(network_id).outputs
-        return outputs_by_number({known[number].name: number for number in sorted(known)}, values)
+        return BoundRun(self, *self._execution.tensors_to_bind(inputs, outputs), self._loaded.is_replaced)
 
     def run(
         self,
@@ -480,87 +421,64 @@ class Model:
             DeadlineExceededError: the run exceeded `deadline`.
             InterposerError: the network cannot be built for these shapes or values.
         """
-        if active_marks and is_unmarked():
-            with marked(f"run {self.name}"):
-                return self.run(inputs, outputs, deadline=deadline, signature=signature, profile=profile, **named)
+        if profile is not None or signature is not None or (active_marks and is_unmarked()):
+            return self._run_observed(inputs, outputs, deadline, signature, profile, named)
+        path, disabled, events_before = self._loaded.fast_path, self._choice.disabled, len(self._choice.events)
+        if path is not None and deadline is None and (inputs is None or not named):
+            feeds = named if inputs is None else inputs
+            direct = None if active_marks else path.recorded if active else path.direct
+            try:
+                results = None if direct is None else direct(feeds, outputs)
+                results = path.run(self._loaded, feeds, outputs) if results is None else results
+                if results is not None:
+                    return results
+            except (ExecutionError, LoadError, UnknownNetworkError) as error:
+                self._loaded.check_repeatable(error, path, disabled, events_before)
+        return self._run_checked(inputs, outputs, deadline, named, disabled)
+
+    def _run_observed(
+        self,
+        inputs: Inputs | None,
+        outputs: Outputs | None,
+        deadline: float | None,
+        signature: str | None,
+        profile: Profile | None,
+        named: Mapping[str, Any],
+    ) -> list[Any]:
+        """Run a signature or the main network once, marked for profilers of programs and recorded in a profile."""
         if profile is not None:
             expect(profile, Profile, _NO_PROFILE)
-            with profile.of_this_thread():
-                return self.run(inputs, outputs, deadline=deadline, signature=signature, **named)
-        if signature is not None:
-            return self._of_signature(signature).run(inputs, outputs, deadline=deadline, **named)
-        only, disabled, before = self._loaded.fast_path, self._choice.disabled, len(self._choice.events)
-        if only is not None and deadline is None and (inputs is None or not named):
-            try:
-                arguments = named if inputs is None else inputs
-                direct = None if active_marks else only.recorded if active else only.direct
-                result = None if direct is None else direct(arguments, outputs)
-                result = only.run(self, arguments, outputs) if result is None else result
-                if result is not None:
-                    return result
-            except (ExecutionError, LoadError, UnknownNetworkError) as error:
-                if not self._loaded.is_unloaded(error, only) and not self._loaded.is_replaced(error, before):
-                    raise self._loaded.given_up(error, disabled) from error.__cause__
-        if named or inputs is None:
-            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline", "signature", "profile"))
-        names = None if outputs is None else requested_names(outputs)
-        if names is not None:
-            return self._run_for(names, inputs, deadline)
-        return self._run_watched(inputs, outputs, lambda: None if deadline is None else RunControl(deadline), disabled)
+        mark = marked(f"run {self.name}") if active_marks and is_unmarked() else nullcontext()
+        with mark, nullcontext() if profile is None else profile.of_this_thread():
+            model = self if signature is None else self._relatives.of_signature(signature)
+            return model.run(inputs, outputs, deadline=deadline, **named)
 
-    def _run_for(self, names: tuple[str, ...], inputs: Inputs, deadline: float | None) -> list[Any]:
-        """Run once and return the values with these names, in the order of the names.
+    def _run_checked(
+        self,
+        inputs: Inputs | None,
+        outputs: Outputs | None,
+        deadline: float | None,
+        named: Mapping[str, Any],
+        disabled: frozenset[str],
+    ) -> list[Any]:
+        """Run once with inputs and outputs of any form, which are checked and converted.
 
-        If one of them is not an output of the network, another network that has it as an output is run.
+        `disabled` are the backends that were disabled when the call began.
         """
+        if named or inputs is None:
+            inputs = named_inputs(self.inputs, inputs, named, _RUN_ARGUMENTS)
+        names = None if outputs is None else requested_names(outputs)
+        if names is None:
+            control = partial(_control, deadline)
+            return self._execution.run(inputs, outputs, control, disabled)
         if set(names) <= self.outputs.keys():
             return self._in_order(names, self.run(inputs, deadline=deadline))
-        return self._for(names).run(self._unbound(inputs), deadline=deadline)
+        return self._relatives.with_outputs(names).run(self._execution.as_arrays(inputs), deadline=deadline)
 
     def _in_order(self, names: tuple[str, ...], outputs: list[Any]) -> list[Any]:
         """Select from the list of all outputs those with these names, in the order of the names."""
-        result = dict(zip(self.outputs, outputs, strict=True))
-        return [result[name] for name in names]
-
-    def _for(self, names: tuple[str, ...]) -> Model:
-        """Return a model of the same network whose outputs are the values with these names.
-
-        The last eight of these models are cached; a missing one is created.
-        """
-        with self._loaded.lock:
-            self._loaded.check_open()
-            if names not in self._others:
-                other = Model.__new__(Model)
-                other._set_up(self._blueprint.with_outputs(names), self._choice.fork(), self._limits, self._states)
-                self._others[names] = other
-                while len(self._others) > CACHED:  # a running call holds a reference to its model
-                    self._others.popitem(last=False)
-            self._others.move_to_end(names)
-            return self._others[names]
-
-    def _of_signature(self, key: str) -> Model:
-        """Return the model of the network that a signature calls; it is created once, and shares the states."""
-        with self._loaded.lock:
-            self._loaded.check_open()
-            if key not in self._signed:
-                known = self._blueprint.templates
-                if key not in known:
-                    hint, names = did_you_mean(key, known), ", ".join(known) or "none"
-                    raise InvalidArgumentError(f"signature: the model has no signature {key!r}{hint} (it has: {names})")
-                other = Model.__new__(Model)
-                other._set_up(known[key](), self._choice.fork(), self._limits, self._states)
-                self._signed[key] = other
-            return self._signed[key]
-
-    def _unbound(self, inputs: Inputs) -> Sequence[Any] | Mapping[str, Any]:
-        """Return inputs that another model of the same network can take.
-
-        Imported inputs belong to this model, and are returned as arrays by name; other inputs are returned unchanged.
-        """
-        if not isinstance(inputs, ImportedTensors):
-            return inputs
-        inputs.check(self, "input")
-        return inputs.arrays
+        by_name = dict(zip(self.outputs, outputs, strict=True))
+        return [by_name[name] for name in names]
 
     def submit(
         self,
@@ -590,25 +508,26 @@ class Model:
                 future.
         """
         if signature is not None:
-            model = self._of_signature(signature)
+            model = self._relatives.of_signature(signature)
             return model.submit(inputs, outputs, deadline=deadline, profile=profile, **named)
         if profile is not None:
             expect(profile, Profile, _NO_PROFILE)
         if named or inputs is None:
-            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline", "signature", "profile"))
+            inputs = named_inputs(self.inputs, inputs, named, _RUN_ARGUMENTS)
         names = None if outputs is None else requested_names(outputs)
         run: Callable[[_Controls], list[Any]]
         if names is None:
-            run = partial(self._run_watched, inputs, outputs)
+            run = partial(self._execution.run, inputs, outputs)
         elif set(names) <= self.outputs.keys():
             run = partial(self._run_named, names, inputs)
         else:
-            run = partial(self._for(names)._run_watched, self._unbound(inputs), None)
+            relative = self._relatives.with_outputs(names)
+            run = partial(relative._execution.run, self._execution.as_arrays(inputs), None)
         run = partial(self._observed, run, profile)
         return self.runtime.workers.submit(run, deadline, repeats=self._choice.fallback is True)
 
     def _run_named(self, names: tuple[str, ...], inputs: Any, controls: _Controls) -> list[Any]:
-        return self._in_order(names, self._run_watched(inputs, None, controls))
+        return self._in_order(names, self._execution.run(inputs, None, controls))
 
     def _observed(
         self, run: Callable[[_Controls], list[Any]], profile: Profile | None, controls: _Controls
@@ -651,68 +570,6 @@ class Model:
         )
         return values
 
-    def _run_watched(
-        self,
-        inputs: Any,
-        outputs: Any,
-        control: Callable[[], RunControl | None],
-        disabled: frozenset[str] | None = None,
-    ) -> list[Any]:
-        """Run once and return the outputs; if a backend fails, run again on the remaining backends.
-
-        `control` creates the object that can stop a run, for each attempt. `disabled` are the backends that were
-        disabled when the call began; None means those that are disabled now.
-        """
-        disabled = self._choice.disabled if disabled is None else disabled
-        taken = inputs if isinstance(inputs, ImportedTensors) else None
-        for kind, item in (("input", inputs), ("output", outputs)):
-            if isinstance(item, ImportedTensors):
-                item.check(self, kind)
-        arrays = input_arrays(self.inputs, inputs) if taken is None else taken.arrays
-        while True:
-            before = len(self._choice.events)
-            try:
-                return self._run(arrays, taken, outputs, control())
-            except RunCancelledError:
-                raise
-            except (ExecutionError, LoadError, UnknownNetworkError) as error:
-                if not self._loaded.is_replaced(error, before):
-                    raise self._loaded.given_up(error, disabled) from error.__cause__
-
-    def _run(
-        self, arrays: Mapping[str, Array], taken: ImportedTensors | None, outputs: Any, control: RunControl | None
-    ) -> list[Any]:
-        key, network_id = self._begin(arrays)
-        try:
-            ids = () if taken is None else taken.ids_in(network_id)
-            feeds = None if ids else self._feeds(network_id, arrays)
-            value, written = self._targets(network_id, outputs)
-            result = self.runtime.enqueue_workload(
-                network_id, feeds, value, imported_inputs=ids, imported_outputs=written, control=control
-            )
-        finally:
-            self._loaded.end(key)
-        return [result[number] for number in sorted(result)]
-
-    def _feeds(self, network_id: NetworkId, arrays: Mapping[str, Array]) -> dict[int, Any]:
-        return {
-            number: arrays[item.name] if item.info.is_tensor else as_given(self.inputs[item.name], arrays[item.name])
-            for number, item in self.runtime.bindings(network_id).inputs.items()
-        }
-
-    def _targets(self, network_id: NetworkId, outputs: Any) -> tuple[dict[int, Any] | None, tuple[int, ...]]:
-        """Return where a run writes its outputs: arrays by binding id, and the ids of imported outputs.
-
-        One of them is None or empty. Both are if `outputs` is None, so that new arrays are allocated.
-        """
-        if outputs is None:
-            return None, ()
-        if not isinstance(outputs, ImportedTensors):
-            return self._outputs_by_binding(network_id, outputs), ()
-        arrays = outputs.arrays
-        ids = outputs.ids_in(network_id)
-        return (None, ids) if ids else (self._outputs_by_binding(network_id, arrays), ())
-
     def __call__(
         self,
         inputs: Any = ...,
@@ -738,7 +595,7 @@ class Model:
             InterposerError: any error that `run` raises.
         """
         if signature is not None:
-            return self._of_signature(signature)(inputs, outputs, **named)
+            return self._relatives.of_signature(signature)(inputs, outputs, **named)
         if named or inputs is ...:
             inputs = named_inputs(
                 self.inputs, None if inputs is ... else inputs, named, ("inputs", "outputs", "signature")
@@ -746,13 +603,13 @@ class Model:
         is_array = type(inputs) is np.ndarray
         arrays = inputs if not is_array and isinstance(inputs, Mapping | ImportedTensors) else [inputs]
         if outputs is None:
-            result = self.run(arrays)
-            return result[0] if len(result) == 1 else dict(zip(self.outputs, result, strict=True))
+            results = self.run(arrays)
+            return results[0] if len(results) == 1 else dict(zip(self.outputs, results, strict=True))
         names = requested_names(outputs)
         if names is None:
             raise BindingError(f"a call takes names of values as outputs, not {type(outputs).__name__}; see Model.run")
-        result = self.run(arrays, names)
-        return result[0] if isinstance(outputs, str) else dict(zip(names, result, strict=True))
+        results = self.run(arrays, names)
+        return results[0] if isinstance(outputs, str) else dict(zip(names, results, strict=True))
 
     def save(
         self,
@@ -795,24 +652,22 @@ class Model:
         """
         with self._loaded.lock:
             self._loaded.close()
-            others = (*self._others.values(), *self._signed.values())
-            self._others.clear()
-            self._signed.clear()
-        for other in others:
-            other.close()
+            relatives = self._relatives.clear()
+        for relative in relatives:
+            relative.close()
 
     def __copy__(self) -> Model:
         self._loaded.check_open()
-        other = Model.__new__(Model)
-        other._set_up(self._blueprint.forked(), self._choice.fork(), self._limits, StateMemory())
-        other._origin = self._origin
-        return other
+        copied = _relative(self._choice, self._limits, StateMemory(), self._blueprint.forked())
+        copied._origin = self._origin
+        return copied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Callable[..., Model], tuple[Any, ...]]:
-        return reduced(self)
+        self._loaded.check_open()
+        return reduced(Model, self._blueprint, self._choice, self._limits, self._origin)
 
     def __enter__(self) -> Model:
         return self
@@ -841,3 +696,15 @@ class Model:
         inputs = ", ".join(f"{name}: {info}" for name, info in self.inputs.items())
         outputs = ", ".join(f"{name}: {info or '?'}" for name, info in self.outputs.items())
         return f"<Model {self.name!r}: {inputs} -> {outputs}>"
+
+
+def _relative(choice: Choice, limits: Limits, states: StateMemory, network: Network | Template | Blueprint) -> Model:
+    """Return a model of another network with the backends of `choice`, from which backends that failed are missing."""
+    model = Model.__new__(Model)
+    model._set_up(network, choice.fork(), limits, states)
+    return model
+
+
+def _control(deadline: float | None) -> RunControl | None:
+    """Return the object that cancels a run after `deadline` seconds; None without a deadline."""
+    return None if deadline is None else RunControl(deadline)

@@ -21,8 +21,9 @@ from interposer.frontends.onnx import template
 from interposer.frontends.onnx.proto import Message, Source
 from interposer.frontends.onnx.single import model_of
 from interposer.session.fallback import AUTO
-from interposer.session.load import default_runtime, load
+from interposer.session.load import load
 from interposer.session.model import Model
+from interposer.session.runtimes import default_runtime
 
 if TYPE_CHECKING:
 

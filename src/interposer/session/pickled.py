@@ -7,18 +7,20 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from interposer.core.errors import InvalidArgumentError, LoadError, ParseError
+from interposer.core.errors import InvalidArgumentError, LoadError, ParseError, memory_to
 from interposer.core.files import check_regular, reason_of
 from interposer.core.types import TensorShape
 from interposer.formats.tensorflow import is_saved_model, missing
 from interposer.ir.network import Network
+from interposer.plugins.capi.caching.recording import recording
 from interposer.saved.container import HEADER_BYTES, is_saved
+from interposer.session.fallback import Choice
+from interposer.session.limits import Limits
+from interposer.session.runtimes import default_runtime
 from interposer.session.shapes import as_template
-
-if TYPE_CHECKING:
-    from interposer.session.model import Model
+from interposer.session.variants import Blueprint
 
 __all__ = ["Origin", "file_digest", "reduced"]
 
@@ -30,66 +32,73 @@ _Stamp = tuple[int, int, int, int]
 class Origin:
     """What a model was loaded from, so that it can be pickled and loaded again.
 
-    `source` is the path or the content that was passed to `load`, and `reading` has the arguments for reading it, such
-    as the format and shapes. `stamp` identifies the version of the file, to detect changes.
+    `load` is the function that loads it again, which pickle stores by its name: `interposer.session.load.load`.
+    `source` is the path or the content that was passed to it, and `reading` has the arguments for reading it, such as
+    the format and shapes. `stamp` identifies the version of the file, to detect changes.
     """
 
+    load: Callable[..., Any]
     source: Any
     reading: Mapping[str, Any] = field(default_factory=dict)
     stamp: _Stamp | None = None
 
     @classmethod
-    def of(cls, source: Any, reading: Mapping[str, Any]) -> Origin:
+    def of(cls, load: Callable[..., Any], source: Any, reading: Mapping[str, Any]) -> Origin:
         """Return the origin for a call of `load` with this source and these other arguments for reading it.
 
         Arguments that are None are left out. Paths are made absolute, for processes that run in another folder.
         """
-        value = {name: item for name, item in reading.items() if item is not None}
-        if isinstance(value.get("weights"), str | os.PathLike):
-            value["weights"] = os.path.abspath(os.fsdecode(value["weights"]))
+        arguments = {name: argument for name, argument in reading.items() if argument is not None}
+        if isinstance(arguments.get("weights"), str | os.PathLike):
+            arguments["weights"] = os.path.abspath(os.fsdecode(arguments["weights"]))
         if not isinstance(source, str | os.PathLike):
-            return cls(source, value)
+            return cls(load, source, arguments)
         path = os.path.abspath(os.fsdecode(source))
-        return cls(path, value, _stamp(path))
+        return cls(load, path, arguments, _stamp(path))
 
 
-def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
-    """Return the function and arguments with which pickle creates the model again; see `Model`.
+def reduced(
+    make: Callable[..., Any], blueprint: Blueprint, choice: Choice, limits: Limits, origin: Origin | None
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return the function and arguments with which pickle creates a model again; see `Model`.
+
+    Args:
+        make: makes a model of a network, as the class `Model` does.
+        blueprint: the network of the model.
+        choice: its backends.
+        limits: its limits.
+        origin: what it was loaded from; None if its network is enough.
 
     Raises:
-        InvalidArgumentError: the model is closed, is not on the default runtime, was made from a template, or its
-            file has changed since it was loaded.
+        InvalidArgumentError: the model is not on the default runtime, was made from a template, or its file has changed
+            since it was loaded.
     """
-    from interposer.session.load import default_runtime  # noqa: PLC0415 - it needs the model
-
-    model._loaded.check_open()
-    if model.runtime is not default_runtime():
+    if choice.runtime is not default_runtime():
         raise InvalidArgumentError(
-            f"the model {model.name!r} is on a runtime of its own, which cannot be pickled; "
+            f"the model {blueprint.name!r} is on a runtime of its own, which cannot be pickled; "
             "load it on the default runtime (no runtime=), or load it again in the other process"
         )
-    how = model._choice.arguments | {"limits": model._limits}
-    origin = model._origin
+    settings = choice.arguments | {"limits": limits}
     if origin is not None and isinstance(origin.source, str):
-        return _from_path, (origin.source, _unchanged(origin), {**origin.reading, **how})
-    network = model._blueprint.network
-    if network is not None and (origin is None or not (model._blueprint.templates or model.needs_origin)):
-        return _from_network, (network, model._blueprint.usual_shapes, how)
-    if origin is None:
-        raise InvalidArgumentError(f"the model {model.name!r} was made of a template, which cannot be pickled")
-    return _from_content, (_plain(origin.source), {**origin.reading, **how})
+        digest = _unchanged(origin)
+        return _from_path, (origin.load, origin.source, digest, {**origin.reading, **settings})
+    if origin is not None:
+        return _from_content, (origin.load, _picklable(origin.source), {**origin.reading, **settings})
+    if blueprint.network is None:
+        raise InvalidArgumentError(f"the model {blueprint.name!r} was made of a template, which cannot be pickled")
+    return _from_network, (make, blueprint.network, blueprint.usual_shapes, settings)
 
 
-def _plain(source: Any) -> Any:
+def _picklable(source: Any) -> Any:
     """Return the source of a model in a form that pickle supports: other kinds of buffers become bytes.
 
     An exported program of PyTorch becomes the content of its file. Any other source, such as bytes or a message of
-    onnx, is returned unchanged. A path is pickled elsewhere.
+    onnx, is returned unchanged.
     """
     if type(source).__name__ == "ExportedProgram":
-        from interposer.session.torch.loading import saved_program  # noqa: PLC0415 - it imports PyTorch
+        from interposer.frontends.torch.archive import content_of_program  # noqa: PLC0415 - it needs PyTorch
 
-        return saved_program(source)
+        return content_of_program(source)
     return bytes(source) if isinstance(source, bytearray | memoryview) else source
 
 
@@ -105,32 +114,30 @@ def _unchanged(origin: Origin) -> str:
     return file_digest(origin.source)
 
 
-def _from_path(path: str, digest: str, arguments: Mapping[str, Any]) -> Model:
-    from interposer.session.load import load  # noqa: PLC0415 - it needs the model
-
+def _from_path(load: Callable[..., Any], path: str, digest: str, arguments: Mapping[str, Any]) -> Any:
     if file_digest(path) != digest:
         raise LoadError(f"the file {path!r} has another content than when the model was pickled; load the model again")
     return load(path, **arguments)
 
 
-def _from_content(source: Network | Any, arguments: Mapping[str, Any]) -> Model:
-    from interposer.session.load import load  # noqa: PLC0415 - it needs the model
-
+def _from_content(load: Callable[..., Any], source: Any, arguments: Mapping[str, Any]) -> Any:
     return load(source, **arguments)
 
 
-def _from_network(network: Network, usual: Mapping[str, TensorShape], arguments: Mapping[str, Any]) -> Model:
-    from interposer.session.load import load  # noqa: PLC0415 - it needs the model
-
-    return load(as_template(network, usual) if usual else network, **arguments)
+def _from_network(
+    make: Callable[..., Any], network: Network, usual_shapes: Mapping[str, TensorShape], settings: Mapping[str, Any]
+) -> Any:
+    source = as_template(network, usual_shapes) if usual_shapes else network
+    with memory_to("load the network"), recording():
+        return make(source, default_runtime(), **settings)
 
 
 def _stamp(path: str) -> _Stamp | None:
     try:
-        result = os.stat(max(_files_in(path), key=os.path.getmtime, default=path))
+        status = os.stat(max(_files_in(path), key=os.path.getmtime, default=path))
     except (OSError, ValueError):
         return None
-    return result.st_dev, result.st_ino, result.st_size, result.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _files_in(path: str) -> list[str]:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.types import Array, Quantization, TensorInfo, TensorShape
-from interposer.frontends.importer import Importer
+from interposer.frontends.folding import Folder
+from interposer.frontends.importing import NetworkImport
 from interposer.frontends.naming import keep_names
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.functions import Functions
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.tensors import array_of
+from interposer.frontends.refusals import Refusals
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
 from interposer.ops.quantization import Cast
@@ -20,7 +22,7 @@ from interposer.ops.quantization import Cast
 __all__ = ["ImportState"]
 
 
-class ImportState(Importer):
+class ImportState(NetworkImport):
     """What is known during the import of a graph: the network, the value of every name, and unsupported operators.
 
     `operators` has the caller's converters by the name of the operator; they precede those of Interposer.
@@ -33,9 +35,8 @@ class ImportState(Importer):
         files: ExternalFiles,
         functions: Functions,
         operators: Mapping[str, Callable[..., Value | Sequence[Value | None]]],
-        outer: ImportState | None = None,
     ) -> None:
-        super().__init__(network, outer)
+        super().__init__(network)
         self._opsets = opsets
         self._files = files
         self._functions = functions
@@ -44,6 +45,7 @@ class ImportState(Importer):
         self._arrays: dict[str, Array] = {}
         self._notes_of_scales: dict[str, Quantization] = {}
         self._missing: set[str] = set()
+        self._refusals = Refusals()
         self._numbers: Counter[str] = Counter()
         self.converted_inside = 0
         self.block_size = 0
@@ -54,7 +56,7 @@ class ImportState(Importer):
     def define_constants(self, arrays: Mapping[str, Array]) -> None:
         """Define the initializers by name; an initializer becomes a constant of the network when it is first used."""
         self._arrays.update(arrays)
-        self.fold_within(sum(array.nbytes for array in self._arrays.values()))
+        self._folder = Folder(sum(array.nbytes for array in self._arrays.values()))
 
     def annotate(self, notes: Mapping[str, Quantization]) -> None:
         """Record quantization annotations by the name of the tensor; they apply to constants and outputs."""
@@ -66,7 +68,7 @@ class ImportState(Importer):
 
     def define_input(self, name: str, value: Value) -> None:
         """Record which value of the network the name of a model's input stands for."""
-        self.add_input(value)
+        self._inputs.add(value.producer)
         self.define(name, value)
 
     def array(self, tensor: Message) -> Array:

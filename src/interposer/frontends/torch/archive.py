@@ -25,6 +25,7 @@ from interposer.core.constants import LEAST_MAPPED, mapped
 from interposer.core.errors import (
     DamagedFileError,
     InterposerError,
+    InvalidArgumentError,
     LimitExceededError,
     MissingDependencyError,
     ParseError,
@@ -34,7 +35,7 @@ from interposer.core.types import Array
 from interposer.formats.pytorch import kind_of_names, not_a_program, refused_pickle
 from interposer.frontends.torch.program_checks import checked_program
 
-__all__ = ["program_of"]
+__all__ = ["content_of_program", "program_of"]
 
 _LOCAL: Final = struct.Struct("<4s5H3I2H")
 """The header before each member of a ZIP archive."""
@@ -58,6 +59,22 @@ def program_of(source: str | bytes | bytearray | memoryview) -> Any:
         return _program(_Archive(_bytes_of(source)))
     except ParseError as error:
         raise (error.at(path) if path is not None else error) from error.__cause__
+
+
+def content_of_program(exported: Any) -> bytes:
+    """Return the content of the file that `torch.export.save` writes for an exported program.
+
+    Raises:
+        InvalidArgumentError: PyTorch cannot save the program.
+    """
+    import torch  # noqa: PLC0415 - a program exists, so PyTorch is installed
+
+    content = io.BytesIO()
+    try:
+        torch.export.save(exported, content)
+    except Exception as error:
+        raise InvalidArgumentError(f"PyTorch cannot save the program: {error}") from error
+    return content.getvalue()
 
 
 def _bytes_of(source: str | bytes | bytearray | memoryview) -> Array:

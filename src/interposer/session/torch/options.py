@@ -10,7 +10,7 @@ from interposer.core.errors import InvalidArgumentError, did_you_mean, expect
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
 from interposer.session.limits import Limits
-from interposer.session.load import default_runtime
+from interposer.session.runtimes import default_runtime
 
 __all__ = ["CompileOptions"]
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from interposer.core.errors import BindingError, InvalidArgumentError
-from interposer.core.types import TensorShape
+from interposer.core.types import Array, TensorShape
 from interposer.frontends.template import Template
-from interposer.frontends.torch.program import Program, bound_sizes
+from interposer.frontends.torch.archive import program_of
+from interposer.frontends.torch.program import Program, bound_sizes, read
 from interposer.frontends.torch.sources import Weight
 from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions
@@ -18,12 +21,14 @@ from interposer.session.imports import ImportedTensors
 from interposer.session.limits import Limits
 from interposer.session.model import Model
 from interposer.session.placement.plan import Plan
+from interposer.session.request import LoadRequest
+from interposer.session.source import read_source
 from interposer.session.torch.binding import bound_arguments, has_tensors, structured
 from interposer.session.torch.plain_calls import PlainCalls
 from interposer.session.torch.watching import Watch
 from interposer.session.variants import Blueprint
 
-__all__ = ["ProgramModel"]
+__all__ = ["ProgramModel", "load_program"]
 
 
 class ProgramModel(Model):
@@ -67,6 +72,7 @@ class ProgramModel(Model):
         self._argument_names = None if argument_names is None else tuple(argument_names)
         self._watch = self._new_watch()
         super().__init__(source, runtime, backends, options, limits, fallback, plan)
+        self._execution.check_inputs = partial(_check_sizes, program)
         names = self._argument_names
         self._plain = None if names is None else PlainCalls.of(program, names, tuple(self.inputs))
 
@@ -143,12 +149,10 @@ class ProgramModel(Model):
                 "load the program again"
             )
         watch = self._new_watch()
-        self._blueprint = Blueprint(self._source)
-        others = (*self._others.values(), *self._signed.values())
-        self._others.clear()
-        for other in others:
-            other.close()
-        self._loaded.prepare_again(self._blueprint)
+        blueprint = Blueprint(self._source)
+        for relative in self._relatives.clear():
+            relative.close()
+        self._loaded.prepare_again(blueprint)
         self._watch = watch  # last: until then, other threads see the change, and wait for the new network
 
     def run(self, inputs: Any = None, outputs: Any = None, **others: Any) -> list[Any]:
@@ -172,19 +176,40 @@ class ProgramModel(Model):
             bound.before_each = self._refresh_if_changed
         return bound
 
-    def _begin(self, arrays: Mapping[str, Any]) -> Any:
-        self._check_sizes(arrays)
-        return super()._begin(arrays)
-
-    def _check_sizes(self, arrays: Mapping[str, Any]) -> None:
-        """Raise `BindingError` if shapes violate the ranges and equalities of sizes that the export has recorded."""
-        try:
-            bound_sizes(self._program, {name: TensorShape(array.shape) for name, array in arrays.items()})
-        except InvalidArgumentError as error:
-            raise BindingError(str(error).removeprefix("shapes: ")) from error
-
     def __copy__(self) -> Model:
         return ProgramModel(
             self._source, self._program, self.runtime, **self._choice.arguments, limits=self._limits,
             argument_names=self._argument_names, is_shared=self._is_shared,
         )  # fmt: skip
+
+
+def _check_sizes(program: Program, arrays: Mapping[str, Array]) -> None:
+    """Raise `BindingError` if shapes violate the ranges and equalities of sizes that the export has recorded."""
+    try:
+        bound_sizes(program, {name: TensorShape(array.shape) for name, array in arrays.items()})
+    except InvalidArgumentError as error:
+        raise BindingError(str(error).removeprefix("shapes: ")) from error
+
+
+def load_program(request: LoadRequest) -> ProgramModel:
+    """Return the model of an exported program, or of a file of `torch.export.save`.
+
+    The model takes inputs by name only if the request has other inputs or outputs than the program, or values of
+    inputs.
+    """
+    source, reading = request.source, request.reading
+    is_file = isinstance(source, str | os.PathLike | bytes | bytearray | memoryview)
+    exported = program_of(os.fsdecode(source) if isinstance(source, os.PathLike) else source) if is_file else source
+    program = read(exported)
+    by_name = reading.inputs is not None or reading.outputs is not None or bool(reading.values)
+    return ProgramModel(
+        read_source(program, reading._replace(format="torch")), program, request.runtime, request.backends,
+        request.options, request.limits, request.fallback, request.plan,
+        argument_names=None if by_name else _argument_names(exported), is_shared=not is_file,
+    )  # fmt: skip
+
+
+def _argument_names(exported: Any) -> tuple[str, ...]:
+    """Return the names of the module's arguments that the export has recorded; empty if it has not."""
+    signature = exported.module_call_graph[0].signature if exported.module_call_graph else None
+    return tuple(getattr(signature, "forward_arg_names", None) or ())
