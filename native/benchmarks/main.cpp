@@ -59,7 +59,7 @@ const cpuacc::PeakKernels& peak_of(Isa isa) {
 #ifdef NATIVE_AMX
   if (isa == Isa::amx) return cpuacc::amx::peak_kernels;
 #endif
-#ifdef NATIVE_BF16
+#ifdef NATIVE_AVX512BF16
   if (isa == Isa::avx512bf16) return cpuacc::avx512bf16::peak_kernels;
 #endif
   return cpuacc::peak_kernels_for(isa);
@@ -128,7 +128,7 @@ void add_cases(const std::vector<Case>& cases, Isa last) {
   for (const Case& one : cases)
     for (int n = 0; n <= int(last); ++n) {
       const Isa isa = Isa(n);
-      if (!one.make(isa).run) continue;
+      if (!is_built(isa) || !one.make(isa).run) continue;
       const std::string name = one.name + "/" + isa_name(isa);
       benchmark::RegisterBenchmark(name.c_str(), [one, isa](benchmark::State& state) {
         measure(state, one, isa);

@@ -27,7 +27,7 @@ struct PeakKernels {
 CPUACC_TABLE(PeakKernels, peak_kernels)
 
 #ifndef ISA_NS
-#ifdef NATIVE_BF16
+#ifdef NATIVE_AVX512BF16
 namespace avx512bf16 {
 extern const PeakKernels peak_kernels;
 }

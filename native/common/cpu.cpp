@@ -38,24 +38,26 @@ bool may_use_tiles() {
 #endif
 }
 
-Isa of_this_processor() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  auto has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-  if (!has_avx2) return Isa::baseline;
-  auto has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                    __builtin_cpu_supports("avx512cd");
-  if (!has_avx512) return Isa::avx2;
-  if (!__builtin_cpu_supports("avx512vnni")) return Isa::avx512;
-#ifdef NATIVE_BF16
-  if (__builtin_cpu_supports("avx512bf16")) return has_tiles() ? Isa::amx : Isa::avx512bf16;
+constexpr Isa kBuilt[] = {
+#ifdef NATIVE_BASELINE
+    Isa::baseline,
 #endif
-  return Isa::avx512vnni;
-#else
-  return Isa::baseline;
+#ifdef NATIVE_AVX2
+    Isa::avx2,
 #endif
-}
+#ifdef NATIVE_AVX512
+    Isa::avx512,
+#endif
+#ifdef NATIVE_AVX512VNNI
+    Isa::avx512vnni,
+#endif
+#ifdef NATIVE_AVX512BF16
+    Isa::avx512bf16,
+#endif
+#ifdef NATIVE_AMX
+    Isa::amx,
+#endif
+};
 
 const char kVariable[] = "INTERPOSER_CPUACC_ISA";
 
@@ -63,6 +65,14 @@ const char kVariable[] = "INTERPOSER_CPUACC_ISA";
 std::string_view requested() {
   const char* text = std::getenv(kVariable);
   return text ? text : "";
+}
+
+/// The instruction set with a name; nullptr if there is none.
+const Isa* named(std::string_view name) {
+  static constexpr Isa kAll[] = {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512vnni, Isa::avx512bf16, Isa::amx};
+  for (const Isa& isa : kAll)
+    if (name == isa_name(isa)) return &isa;
+  return nullptr;
 }
 
 /// The names up to a level, separated by commas.
@@ -74,23 +84,58 @@ std::string names_up_to(Isa last) {
 
 }  // namespace
 
+Isa processor_isa() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  auto has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  if (!has_avx2) return Isa::baseline;
+  auto has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                    __builtin_cpu_supports("avx512cd");
+  if (!has_avx512) return Isa::avx2;
+  if (!__builtin_cpu_supports("avx512vnni")) return Isa::avx512;
+#ifdef NATIVE_AVX512BF16
+  if (__builtin_cpu_supports("avx512bf16")) return has_tiles() ? Isa::amx : Isa::avx512bf16;
+#endif
+  return Isa::avx512vnni;
+#else
+  return Isa::baseline;
+#endif
+}
+
+bool is_built(Isa isa) { return std::find(std::begin(kBuilt), std::end(kBuilt), isa) != std::end(kBuilt); }
+
 Isa best_isa() {
-  const Isa best = of_this_processor();
-  const auto name = std::find(std::begin(kNames), std::end(kNames), requested());
-  const Isa chosen = name == std::end(kNames) ? best : std::min(best, Isa(name - kNames));
+  const Isa best = processor_isa(), *asked = named(requested());
+  const Isa limit = asked ? std::min(best, *asked) : best;
+  const auto beyond = std::upper_bound(std::begin(kBuilt), std::end(kBuilt), limit);
+  const Isa chosen = beyond == std::begin(kBuilt) ? kBuilt[0] : *(beyond - 1);
   if (chosen != Isa::amx) return chosen;
   static const bool permitted = may_use_tiles();
   return permitted ? Isa::amx : Isa::avx512bf16;
 }
 
-std::string unknown_isa() {
+std::string isa_problem() {
   const std::string_view name = requested();
-  if (name.empty() || std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames)) return "";
-  return std::string(kVariable) + " is '" + std::string(name) + "'; expected one of " +
-         names_up_to(Isa(std::size(kNames) - 1)) + " (this processor has " + names_up_to(of_this_processor()) + ")";
+  const Isa best = processor_isa(), *asked = named(name);
+  if (!name.empty() && !asked)
+    return std::string(kVariable) + " is '" + std::string(name) + "'; expected one of " +
+           names_up_to(Isa(std::size(kNames) - 1)) + " (this processor has " + names_up_to(best) + ")";
+  const std::string advice =
+      "this CpuAcc was built for " + built_isa_names() + " only; build it with INTERPOSER_NATIVE_SETS=all";
+  if (asked && *asked <= best && !is_built(*asked))
+    return std::string(kVariable) + " is '" + std::string(name) + "', but " + advice;
+  if (kBuilt[0] > best) return "this processor has " + names_up_to(best) + ", but " + advice;
+  return "";
 }
 
 const char* isa_name(Isa isa) { return kNames[int(isa)]; }
+
+std::string built_isa_names() {
+  std::string names;
+  for (Isa isa : kBuilt) names += (names.empty() ? "" : ", ") + std::string(isa_name(isa));
+  return names;
+}
 
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");

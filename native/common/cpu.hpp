@@ -7,18 +7,30 @@
 
 namespace native {
 
-/// Instruction sets that kernels are compiled for, each a superset of the one before.
+/// Instruction sets that kernels are compiled for, each a superset of the one before. A build may leave some of them
+/// out.
 enum class Isa { baseline, avx2, avx512, avx512vnni, avx512bf16, amx };
 
-/// The best instruction set that the processor and the operating system support. The environment variable
-/// INTERPOSER_CPUACC_ISA selects a lower one: "baseline", "avx2", "avx512", "avx512vnni", "avx512bf16" or "amx".
-/// If the result is `amx`, the system was asked to let this process use tile registers, and agreed.
+/// The best instruction set that the processor supports, whether or not kernels are built for it.
+Isa processor_isa();
+
+/// Return whether this build has kernels for an instruction set.
+bool is_built(Isa isa);
+
+/// The best instruction set that the processor and the operating system support, and that kernels are built for. The
+/// environment variable INTERPOSER_CPUACC_ISA selects a lower one: "baseline", "avx2", "avx512", "avx512vnni",
+/// "avx512bf16" or "amx". If the result is `amx`, the system was asked to let this process use tile registers, and
+/// agreed. Valid only if `isa_problem` is empty.
 Isa best_isa();
 
-/// An error message if INTERPOSER_CPUACC_ISA names no instruction set that is known; else empty.
-std::string unknown_isa();
+/// An error message if INTERPOSER_CPUACC_ISA names no instruction set that is known, or one that is not built, or if
+/// none of the built sets runs on this processor; else empty.
+std::string isa_problem();
 
 const char* isa_name(Isa isa);
+
+/// The names of the instruction sets that kernels are built for, with ", " between them, in ascending order.
+std::string built_isa_names();
 
 /// The model name of the processor; empty if the system does not report it.
 std::string processor();

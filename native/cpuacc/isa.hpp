@@ -17,8 +17,8 @@
 // Everything else in kernel files is static or in an unnamed namespace. Kernels use no functions of namespace std with
 // code of their own, because the linker would merge inline functions of different sets. They have no initializers at
 // load time, and include only <immintrin.h>, <stdint.h>, <string.h> and <math.h>. For avx512bf16, only
-// kernels/gemm_f32.cpp is compiled (see CPUACC_BFLOAT16_TABLE), and for amx only kernels/tiles_q8.cpp; other kernels
-// use avx512vnni.
+// kernels/conv_f32.cpp and kernels/matmul_f32.cpp are compiled (see CPUACC_BFLOAT16_TABLE), and for amx only
+// kernels/tiles_q8.cpp; other kernels use avx512vnni. A build may leave sets out (instruction_sets.cmake).
 
 #ifndef CPUACC_ISA_HPP
 #define CPUACC_ISA_HPP
@@ -34,46 +34,47 @@
   extern const Type name;        \
   }
 
-#elif defined(CPUACC_X86)
-
-#include "common/cpu.hpp"
-#define CPUACC_TABLE(Type, name)                   \
-  namespace baseline {                             \
-  extern const Type name;                          \
-  }                                                \
-  namespace avx2 {                                 \
-  extern const Type name;                          \
-  }                                                \
-  namespace avx512 {                               \
-  extern const Type name;                          \
-  }                                                \
-  namespace avx512vnni {                           \
-  extern const Type name;                          \
-  }                                                \
-  inline const Type& name##_for(native::Isa isa) { \
-    switch (isa) {                                 \
-      case native::Isa::avx2:                      \
-        return avx2::name;                         \
-      case native::Isa::avx512:                    \
-        return avx512::name;                       \
-      case native::Isa::avx512vnni:                \
-        return avx512vnni::name;                   \
-      case native::Isa::avx512bf16:                \
-      case native::Isa::amx:                       \
-        return avx512vnni::name;                   \
-      default:                                     \
-        return baseline::name;                     \
-    }                                              \
-  }
-
 #else
 
+#include <cstdlib>
+
 #include "common/cpu.hpp"
-#define CPUACC_TABLE(Type, name) \
-  namespace baseline {           \
-  extern const Type name;        \
-  }                              \
-  inline const Type& name##_for(native::Isa) { return baseline::name; }
+
+// CPUACC_IF_<SET>(code) is the code if the set is compiled.
+#ifdef NATIVE_BASELINE
+#define CPUACC_IF_BASELINE(...) __VA_ARGS__
+#else
+#define CPUACC_IF_BASELINE(...)
+#endif
+#ifdef NATIVE_AVX2
+#define CPUACC_IF_AVX2(...) __VA_ARGS__
+#else
+#define CPUACC_IF_AVX2(...)
+#endif
+#ifdef NATIVE_AVX512
+#define CPUACC_IF_AVX512(...) __VA_ARGS__
+#else
+#define CPUACC_IF_AVX512(...)
+#endif
+#ifdef NATIVE_AVX512VNNI
+#define CPUACC_IF_AVX512VNNI(...) __VA_ARGS__
+#else
+#define CPUACC_IF_AVX512VNNI(...)
+#endif
+
+// `name_for(isa)` is the table of the best compiled set up to `isa`, which `native::is_built` must accept.
+#define CPUACC_TABLE(Type, name)                                                       \
+  CPUACC_IF_BASELINE(namespace baseline { extern const Type name; })                   \
+  CPUACC_IF_AVX2(namespace avx2 { extern const Type name; })                           \
+  CPUACC_IF_AVX512(namespace avx512 { extern const Type name; })                       \
+  CPUACC_IF_AVX512VNNI(namespace avx512vnni { extern const Type name; })               \
+  inline const Type& name##_for(native::Isa isa) {                                     \
+    CPUACC_IF_AVX512VNNI(if (isa >= native::Isa::avx512vnni) return avx512vnni::name;) \
+    CPUACC_IF_AVX512(if (isa >= native::Isa::avx512) return avx512::name;)             \
+    CPUACC_IF_AVX2(if (isa >= native::Isa::avx2) return avx2::name;)                   \
+    CPUACC_IF_BASELINE(if (isa >= native::Isa::baseline) return baseline::name;)       \
+    std::abort();                                                                      \
+  }
 
 #endif
 
@@ -81,7 +82,7 @@
 // the table of `name_for(isa, true)` if the processor has these instructions.
 #if defined(ISA_NS)
 #define CPUACC_BFLOAT16_TABLE(Type, name)
-#elif defined(NATIVE_BF16)
+#elif defined(NATIVE_AVX512BF16)
 #define CPUACC_BFLOAT16_TABLE(Type, name)                                                   \
   namespace avx512bf16 {                                                                    \
   extern const Type name;                                                                   \

@@ -76,12 +76,13 @@ class CpuAcc : public ipr::Backend {
         {"NonConstWeights", "some operators take weights that are not constant", true},
         {"ConstantTensorsAsInputs", "every operand may be constant", true},
         {"QuantizedWeights", "weights of matrix products may stay quantized", true},
-        {"InstructionSet", "what the kernels are compiled for here", native::isa_name(native::best_isa())}};
+        {"InstructionSet", "what the kernels are compiled for here", native::isa_name(native::best_isa())},
+        {"InstructionSets", "the sets that this build has kernels for", native::built_isa_names().c_str()}};
     return info;
   }
 
   void init(const ipr::Host& host, const ipr::Options& options) override {
-    if (std::string why = native::unknown_isa(); !why.empty()) throw ipr::Error(why, IPR_INVALID_ARGUMENT);
+    if (std::string why = native::isa_problem(); !why.empty()) throw ipr::Error(why, IPR_INVALID_ARGUMENT);
     defaults_ = Settings();
     defaults_.isa = native::best_isa();
     defaults_.threads = host_threads_ = std::clamp(int(host.threads()), 1, 256);

@@ -23,10 +23,11 @@ namespace native::testing {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// The instruction sets that this processor has, from the baseline up.
+/// The instruction sets that this processor has and kernels are built for, in ascending order.
 inline std::vector<Isa> available_isas() {
   std::vector<Isa> isas;
-  for (int n = 0; n <= int(best_isa()); ++n) isas.push_back(Isa(n));
+  for (int n = 0; n <= int(best_isa()); ++n)
+    if (is_built(Isa(n))) isas.push_back(Isa(n));
   return isas;
 }
 

@@ -12,6 +12,7 @@ import interposer as ip
 from interposer.cli.main import main
 from tests.cli.networks import doubler
 from tests.cli.test_explain_command import summed
+from tests.instruction_sets import needs_instruction_set
 
 pytestmark = pytest.mark.needs_cpuref
 
@@ -90,6 +91,7 @@ def test_inputs_of_unknown_values_are_named_with_the_option_that_gives_them(
 
 
 def test_cpuacc_is_compiled_for_several_instruction_sets(cpuacc: None, tmp_path: Path) -> None:
+    needs_instruction_set("baseline", "avx2")
     source, target = doubler(tmp_path), tmp_path / "net.ipn"
     words = ["compile", source, "--backends", "CpuAcc,CpuRef", "--isa", "baseline,avx2", "-o", str(target)]
     if main(words):

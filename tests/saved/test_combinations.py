@@ -15,6 +15,7 @@ import pytest
 
 import interposer as ip
 from interposer.isolation import Isolation
+from tests.instruction_sets import needs_instruction_set
 
 pytestmark = pytest.mark.needs_cpuref
 BACKENDS = ("CpuAcc", "CpuRef", "LiteRt", "OnnxRuntime", "OpenVino", "Torch")
@@ -153,6 +154,7 @@ def on_level(level: str, code: str) -> str:
 def test_a_file_that_moves_to_a_lesser_processor_is_compiled_again_with_the_differences_told(
     cpuacc: None, tmp_path: Path
 ) -> None:
+    needs_instruction_set("baseline", "avx2")
     source, path = tmp_path / "source.ipn", tmp_path / "net.ipn"
     ip.load(counting(), ["CpuRef"]).save(source, shapes=[{"batch": 1}])
     save = f"ip.load({str(source)!r}, ['CpuAcc', 'CpuRef']).save({str(path)!r}, shapes=[{{'batch': 1}}])"

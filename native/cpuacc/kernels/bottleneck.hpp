@@ -6,6 +6,7 @@
 
 #include "cpuacc/kernels/depthwise.hpp"
 #include "cpuacc/kernels/gemm.hpp"
+#include "cpuacc/kernels/pointwise.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {

@@ -73,12 +73,18 @@ inline __attribute__((always_inline)) void search_block(const T* in, int64_t len
   }
 }
 
+/// Search `kWidth` adjacent columns. All callers share one copy of this vector code.
+template <bool kLeast, bool kLast, class T>
+__attribute__((noinline)) void search_full_block(const T* in, int64_t length, int64_t inner, Best<T>& best) {
+  search_block<kLeast, kLast>(in, length, inner, kWidth, best);
+}
+
 /// Search one contiguous row as if it were a matrix of `kWidth` columns, whose results are then compared.
 template <bool kLeast, bool kLast, class T>
 int32_t search_long_row(const T* in, int64_t length) {
   Best<T> best;
   const int64_t rows = length / kWidth;
-  search_block<kLeast, kLast>(in, rows, kWidth, kWidth, best);
+  search_full_block<kLeast, kLast>(in, rows, kWidth, best);
   int64_t found = best.index[0] * kWidth;
   auto consider = [&](int64_t index) {
     const T v = in[index], old = in[found];
@@ -91,18 +97,18 @@ int32_t search_long_row(const T* in, int64_t length) {
   return int32_t(found);
 }
 
-/// Search up to `kWidth` short contiguous rows: they are transposed, so that they become columns.
-template <bool kLeast, bool kLast, class T>
-void search_short_rows(const T* in, int64_t length, int64_t count, Best<T>& best) {
-  constexpr int64_t kLongest = 2 * kWidth;
-  T turned[kLongest * kWidth];
-  for (int64_t c = 0; c < kWidth; ++c) turned[c] = T(0);
-  for (int64_t c = 0; c < count; ++c)
-    for (int64_t n = 0; n < length; ++n) turned[n * kWidth + c] = in[c * length + n];
-  for (int64_t c = count; c < kWidth; ++c)
-    for (int64_t n = 0; n < length; ++n) turned[n * kWidth + c] = T(0);
-  search_block<kLeast, kLast>(turned, length, kWidth, kWidth, best);
-}
+constexpr int64_t kLongestShortRow = 2 * kWidth;
+
+/// Up to `kWidth` contiguous rows of at most `kLongestShortRow` elements, transposed, so that they become columns.
+template <class T>
+struct TransposedRows {
+  T elements[kLongestShortRow * kWidth];
+
+  __attribute__((noinline)) TransposedRows(const T* in, int64_t length, int64_t count) {
+    for (int64_t n = 0; n < length; ++n)
+      for (int64_t c = 0; c < kWidth; ++c) elements[n * kWidth + c] = c < count ? in[c * length + n] : T(0);
+  }
+};
 
 template <bool kLeast, bool kLast, class T>
 void search_all(const Columns& columns, int32_t* out) {
@@ -111,7 +117,7 @@ void search_all(const Columns& columns, int32_t* out) {
     const int64_t left = columns.last - first, count = left < kWidth ? left : kWidth;
     Best<T> best;
     if (count == kWidth)
-      search_block<kLeast, kLast>(in + first, columns.length, columns.inner, kWidth, best);
+      search_full_block<kLeast, kLast>(in + first, columns.length, columns.inner, best);
     else
       search_block<kLeast, kLast>(in + first, columns.length, columns.inner, count, best);
     for (int64_t c = 0; c < count; ++c) *out++ = int32_t(best.index[c]);
@@ -122,7 +128,7 @@ void search_all(const Columns& columns, int32_t* out) {
 template <bool kLeast, bool kLast, class T>
 void search_rows(const Columns& columns, int32_t* out) {
   const T* in = static_cast<const T*>(columns.in);
-  if (columns.length >= 2 * kWidth) {
+  if (columns.length >= kLongestShortRow) {
     for (int64_t row = columns.first; row < columns.last; ++row)
       *out++ = search_long_row<kLeast, kLast>(in + row * columns.length, columns.length);
     return;
@@ -130,7 +136,8 @@ void search_rows(const Columns& columns, int32_t* out) {
   for (int64_t first = columns.first; first < columns.last; first += kWidth) {
     const int64_t left = columns.last - first, count = left < kWidth ? left : kWidth;
     Best<T> best;
-    search_short_rows<kLeast, kLast>(in + first * columns.length, columns.length, count, best);
+    const TransposedRows<T> rows(in + first * columns.length, columns.length, count);
+    search_full_block<kLeast, kLast>(rows.elements, columns.length, kWidth, best);
     for (int64_t c = 0; c < count; ++c) *out++ = int32_t(best.index[c]);
   }
 }

@@ -10,18 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.backends.cpuacc.building import built, sanitizer_environment
+from tests.instruction_sets import INSTRUCTION_SETS, needs_instruction_set
 from tests.parameters import slow_unless
 
 ROOT = Path(__file__).parents[3]
 STRICT = "tests.backends.cpuacc.strict"
-INSTRUCTION_SETS = [
-    "baseline",
-    "avx2",
-    "avx512",
-    "avx512vnni",
-    "avx512bf16",
-    "amx",
-]  # one that the processor lacks means its best one
 IN_QUICK_RUNS = {"baseline", "avx2", "avx512"}
 """Those that tests try by default; the other tests of CpuAcc use the best one of the processor."""
 
@@ -35,6 +28,7 @@ def checked(only, every, *mode, **environment):
 
 @pytest.mark.parametrize("isa", slow_unless(IN_QUICK_RUNS.__contains__, INSTRUCTION_SETS))
 def test_every_instruction_set_is_exact_on_some_samples(cpuacc, isa):
+    needs_instruction_set(isa)
     done = checked("results/*", 41, INTERPOSER_CPUACC_ISA=isa)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -47,6 +41,7 @@ def test_fast_math_is_within_its_bound_on_some_samples(cpuacc):
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ["avx2", "avx512bf16"])
 def test_fast_math_is_within_its_bound_on_all_samples(cpuacc, isa):
+    needs_instruction_set(isa)
     done = checked("results/*", 1, "fast", INTERPOSER_CPUACC_ISA=isa)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -60,6 +55,7 @@ def test_it_conforms_on_some_networks(cpuacc):
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", INSTRUCTION_SETS)
 def test_it_passes_the_whole_kit_on_every_instruction_set(cpuacc, isa):
+    needs_instruction_set(isa)
     done = checked("*", 1, INTERPOSER_CPUACC_ISA=isa, INTERPOSER_CHECK_BACKENDS="yes")
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -20,6 +20,7 @@ from interposer.core.types import Array
 from interposer.ops import UnaryOperation
 from tests.backends.cpuacc import test_float_convolution as floats
 from tests.backends.cpuacc import test_whole_parts as whole
+from tests.instruction_sets import needs_instruction_set
 from tests.parameters import slow_unless
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
@@ -84,6 +85,7 @@ def networks() -> Iterator[tuple[str, ip.Network]]:
 
 @pytest.mark.parametrize("instruction_set", slow_unless("avx2".__eq__, ["baseline", "avx2", "avx512bf16"]))
 def test_results_are_within_the_bound_on_instruction_sets(instruction_set: str) -> None:
+    needs_instruction_set(instruction_set)
     environment = {**os.environ, "INTERPOSER_CPUACC_ISA": instruction_set}
     done = subprocess.run(
         [sys.executable, "-m", __name__], env=environment, capture_output=True, text=True, check=False

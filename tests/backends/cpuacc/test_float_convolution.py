@@ -28,11 +28,11 @@ from interposer.ops import (
     FullyConnected,
     TransposeConvolution2d,
 )
+from tests.instruction_sets import INSTRUCTION_SETS, needs_instruction_set
 from tests.parameters import slow_unless
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 
-INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx")
 PLAIN, DEPTHWISE, TRANSPOSED = Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 TWICE = {"stride_x": 2, "stride_y": 2}
 PADDED = {"pad_left": 1, "pad_right": 1, "pad_top": 1, "pad_bottom": 1}
@@ -380,6 +380,7 @@ def test_a_gelu_has_all_digits_where_it_is_small(function: ActivationFunction) -
 
 @pytest.mark.parametrize("instruction_set", slow_unless("avx2".__eq__, INSTRUCTION_SETS))
 def test_every_instruction_set_gives_the_same(instruction_set: str) -> None:
+    needs_instruction_set(instruction_set)
     environment = {**os.environ, "INTERPOSER_CPUACC_ISA": instruction_set}
     done = subprocess.run(
         [sys.executable, "-m", __name__], env=environment, capture_output=True, text=True, check=False

@@ -13,6 +13,7 @@ import pytest
 import interposer as ip
 from interposer.core.types import Array, DataLayout, DataType, TensorInfo
 from interposer.ops import ActivationFunction, ArgMinMaxFunction, BinaryOperation, ComparisonOperation, UnaryOperation
+from tests.instruction_sets import needs_instruction_set
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 
@@ -111,6 +112,7 @@ def test_a_quantization_reads_numbers_that_were_rounded(dtype: DataType, rewrite
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_numbers_are_rounded_to_the_nearest_on_every_instruction_set(isa: str) -> None:
+    needs_instruction_set(isa)
     settings = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),

@@ -29,6 +29,7 @@ from interposer.ops import (
     Softmax,
     TransposeConvolution2d,
 )
+from tests.instruction_sets import needs_instruction_set
 from tests.parameters import slow_unless
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
@@ -256,6 +257,7 @@ def test_softmax_of_codes_is_the_reference_bit_for_bit(dtype: str, shape: tuple[
 
 @pytest.mark.parametrize("instruction_set", slow_unless("avx2".__eq__, INSTRUCTION_SETS))
 def test_every_instruction_set_gives_the_same_codes(instruction_set: str) -> None:
+    needs_instruction_set(instruction_set)
     environment = {**os.environ, "INTERPOSER_CPUACC_ISA": instruction_set}
     done = subprocess.run(
         [sys.executable, "-m", __name__], env=environment, capture_output=True, text=True, check=False

@@ -1,0 +1,67 @@
+# Which instruction sets the kernels are compiled for: NATIVE_BUILT_SETS is NATIVE_SETS without the sets that this compiler
+# or processor does not have. Sources see a macro for each built set (NATIVE_AVX2 ...); see common/cpu.hpp.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(known baseline avx2 avx512 avx512vnni)
+  if(NATIVE_BF16)
+    list(APPEND known avx512bf16)
+  endif()
+  if(NATIVE_BF16 AND NATIVE_TILES)
+    list(APPEND known amx)
+  endif()
+else()
+  set(known baseline)
+endif()
+
+# Sets `result` to the sets that hold all kernels of the processor that runs the build, or to all where it cannot be asked.
+function(sets_of_machine result)
+  set(${result} ${known} PARENT_SCOPE)
+  if(CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  string(TOUPPER "${known}" macros)
+  list(TRANSFORM macros PREPEND "-DNATIVE_")
+  try_run(status compiled ${CMAKE_BINARY_DIR}/processor
+          SOURCES ${PROJECT_SOURCE_DIR}/common/processor/main.cpp ${PROJECT_SOURCE_DIR}/common/cpu.cpp
+          COMPILE_DEFINITIONS ${macros} -I${PROJECT_SOURCE_DIR}
+          CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON
+          RUN_OUTPUT_VARIABLE name)
+  string(STRIP "${name}" name)
+  if(compiled AND status STREQUAL "0")
+    # A processor with bfloat16 or tiles takes all kernels but a few from avx512vnni.
+    set(of_avx512bf16 avx512vnni avx512bf16)
+    set(of_amx avx512vnni avx512bf16 amx)
+    if(DEFINED of_${name})
+      set(${result} ${of_${name}} PARENT_SCOPE)
+    else()
+      set(${result} ${name} PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
+
+if(NATIVE_SETS STREQUAL "all")
+  set(NATIVE_BUILT_SETS ${known})
+elseif(NATIVE_SETS STREQUAL "machine")
+  sets_of_machine(NATIVE_BUILT_SETS)
+else()
+  string(REPLACE "," ";" NATIVE_BUILT_SETS "${NATIVE_SETS}")
+  foreach(set ${NATIVE_BUILT_SETS})
+    if(NOT set IN_LIST known)
+      string(REPLACE ";" ", " names "${known}")
+      message(FATAL_ERROR "NATIVE_SETS names '${set}'; expected all, machine, or a list of ${names}")
+    endif()
+  endforeach()
+  # The kernels for bfloat16 and tiles add to those of avx512vnni.
+  if("amx" IN_LIST NATIVE_BUILT_SETS)
+    list(APPEND NATIVE_BUILT_SETS avx512bf16)
+  endif()
+  if("avx512bf16" IN_LIST NATIVE_BUILT_SETS)
+    list(APPEND NATIVE_BUILT_SETS avx512vnni)
+  endif()
+  list(REMOVE_DUPLICATES NATIVE_BUILT_SETS)
+endif()
+message(STATUS "kernels are compiled for: ${NATIVE_BUILT_SETS}")
+
+foreach(set ${NATIVE_BUILT_SETS})
+  string(TOUPPER ${set} macro)
+  add_compile_definitions(NATIVE_${macro})
+endforeach()
