@@ -89,7 +89,6 @@ bench: $(STAMPS)-dev  ## measure side by side with the peers that are installed
 docs: $(STAMPS)-dev  ## write the generated reference pages anew
 	$(RUN) tools/generate.py
 	$(RUN) tools/onnx_cases.py
-	$(RUN) tools/packages.py
 
 site: $(STAMPS)-docs  ## build the documentation as a site in build/site, with every warning as an error
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict

@@ -55,14 +55,6 @@ def test_of_c_comments_are_read():
     assert complaints(source, ".cpp", "native/a.cpp") == [f"2: {joined}", f"4: {joined}"]
 
 
-def test_names_of_variables_and_parameters_are_read():
-    source = "def f(found):\n    kept = found\n    return kept\n"
-    assert complaints(source, ".py", "src/a.py") == [
-        "1: the name 'found': write match, result, or what it is",
-        "2: the name 'kept': write cached",
-    ]
-
-
 def test_a_docstring_of_a_function_needs_a_verb_and_that_of_a_property_does_not():
     source = 'def f():\n    """The size of the tensor."""\n'
     assert complaints(source, ".py", "src/a.py") == ["1: the docstring of 'f' has no verb: 'The size of the tensor.'"]

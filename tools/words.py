@@ -23,7 +23,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = Path(__file__).with_suffix(".txt")
 FOLDERS = ("src", "compat", "docs", "native", "benchmarks", "examples", "tools", "tests")
-"""The folders that are read by default. Names in `tests` are not checked, as many are older than the table."""
+"""The folders that are read by default."""
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 SUFFIXES = {".py", ".md", ".cpp", ".h", ".hpp", ".c", ".rs"}
 
@@ -43,15 +43,13 @@ class Exemption(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The rules in `tools/words.txt`: patterns not to use, identifiers not to use, exemptions, and known verbs.
+    """The rules in `tools/words.txt`: patterns not to use, exemptions, and known verbs.
 
-    `any_word` and `any_identifier` match if any of the patterns or identifiers does, to skip most lines quickly.
+    `any_word` matches if any of the patterns does, to skip most lines quickly.
     """
 
     words: list[Word]
     any_word: re.Pattern[str]
-    identifiers: dict[str, str]
-    any_identifier: re.Pattern[str]
     exemptions: list[Exemption]
     verbs: frozenset[str]
 
@@ -90,10 +88,7 @@ def complaints_in(source: str, suffix: str, path: str = "") -> Iterator[tuple[in
             for match in word.pattern.finditer(text):
                 yield line.number, f"{match[0]!r}: write {word.instead}"
     if suffix == ".py":
-        tree = ast.parse(source)
-        named = not path.startswith("tests/") and table().any_identifier.search(source)
-        yield from _identifiers(tree, path) if named else ()
-        yield from _docstrings_without_verb(tree)
+        yield from _docstrings_without_verb(ast.parse(source))
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -102,7 +97,7 @@ def complaints_in(source: str, suffix: str, path: str = "") -> Iterator[tuple[in
 @cache
 def table() -> Table:
     """Read `tools/words.txt`: sections in brackets, lines of two columns separated by ``|``, comments after ``#``."""
-    sections: dict[str, list[tuple[str, str]]] = {"words": [], "identifiers": [], "allowed": [], "verbs": []}
+    sections: dict[str, list[tuple[str, str]]] = {"words": [], "allowed": [], "verbs": []}
     section = ""
     for line in TABLE.read_text(encoding="utf-8").splitlines():
         text = line.partition("#")[0].strip()
@@ -114,8 +109,6 @@ def table() -> Table:
     return Table(
         [Word(_whole_words(left), right) for left, right in sections["words"]],
         _whole_words("|".join(left for left, _ in sections["words"])),
-        dict(sections["identifiers"]),
-        re.compile(rf"\b(?:{'|'.join(name for name, _ in sections['identifiers'])})(?= *[=:,)]| in )"),
         [Exemption(left, re.compile(right, re.IGNORECASE)) for left, right in sections["allowed"]],
         frozenset(verb for left, _ in sections["verbs"] for verb in left.split()),
     )
@@ -159,17 +152,7 @@ def _comments(source: str) -> Iterator[Line]:
         yield from (Line(first + index, text) for index, text in enumerate(match[0].splitlines()))
 
 
-# --- identifiers and docstrings ---------------------------------------------------------------------------------------
-
-
-def _identifiers(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and a complaint for each variable or parameter whose name is in the table of names not to use."""
-    names = table().identifiers
-    for node in ast.walk(tree):
-        name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else None
-        stored = isinstance(node, ast.arg) or isinstance(getattr(node, "ctx", None), ast.Store)
-        if stored and name in names and _without_exemptions(name, path):
-            yield getattr(node, "lineno", 0), f"the name {name!r}: write {names[name]}"
+# --- docstrings -------------------------------------------------------------------------------------------------------
 
 
 def _docstrings_without_verb(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -33,7 +33,7 @@ from interposer.ops import (
     Transpose,
 )
 from interposer.optimizer.passes import DEFAULT_PASSES, PassRecord, RewritePass, insert_debug_layers, run_passes
-from interposer.optimizer.rewrites.pattern import New, Rewrite, rewrite
+from interposer.rewriting.pattern import New, Rewrite, rewrite
 from interposer.testing.random_networks import RandomNetwork
 from tests.graphs import graphs, random_networks
 from tests.optimizer.rewriting import assert_same_results, graph_of, lines

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import ResultQuantization, Trait
 from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops.axes import axes_problems
 
@@ -54,6 +55,17 @@ def _prescribed(input: TensorInfo, rule: tuple[float, int, float]) -> TensorInfo
     if input.dtype is DataType.INT16:
         return info.with_quantization(Quantization(wide_scale))
     return info.with_quantization(Quantization(scale, zero_point - (128 if input.dtype is DataType.INT8 else 0)))
+
+
+_DISCONTINUOUS: Final = frozenset({ActivationFunction.THRESHOLDED_RELU, ActivationFunction.SHRINK})
+_STEEP: Final = frozenset({ActivationFunction.SQRT, ActivationFunction.SQUARE})
+_OF_16_BITS: Final = frozenset(
+    {
+        ActivationFunction.RELU, ActivationFunction.BOUNDED_RELU, ActivationFunction.LEAKY_RELU,
+        ActivationFunction.SIGMOID, ActivationFunction.TANH, ActivationFunction.HARD_SWISH, ActivationFunction.ABS,
+    }
+)  # fmt: skip
+"""The functions that are computed on 16-bit integers; there is no lookup table for so many values."""
 
 
 @op
@@ -112,6 +124,24 @@ class Activation(Op):
     a: float = attribute(default=0.0, doc="First parameter of the function: an upper bound, a slope or a factor.")
     b: float = attribute(default=0.0, doc="Second parameter of the function: a lower bound or an offset.")
 
+    @property
+    def traits(self) -> Trait:
+        if self.function is ActivationFunction.RELU:
+            return Trait.POINTWISE | Trait.CHOOSES
+        if self.function is ActivationFunction.ABS:
+            return Trait.POINTWISE | Trait.EXACT
+        return Trait.POINTWISE | (Trait.DISCONTINUOUS if self.function in _DISCONTINUOUS else Trait.NONE)
+
+    def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
+        if self.function in _STEEP:
+            return f"{self.function.name} loses too much precision in integers"
+        if dtype.bits > 8 and self.function not in _OF_16_BITS:
+            return f"{self.function.name} has no form in integers of {dtype.bits} bits"
+        prescribed = self.function is ActivationFunction.SIGMOID or (
+            self.function is ActivationFunction.TANH and (self.a, self.b) == (1.0, 1.0)
+        )
+        return ResultQuantization.PRESCRIBED if prescribed else ResultQuantization.OBSERVED
+
     def check(self, input: TensorInfo) -> Iterator[str]:
         if self.function is ActivationFunction.BOUNDED_RELU and self.a < self.b:
             yield f"the upper bound a is {self.a:g}, below the lower bound b, {self.b:g}"
@@ -126,7 +156,7 @@ class Activation(Op):
         return input.with_constant(None)
 
 
-@op
+@op(quantized=ResultQuantization.PRESCRIBED)
 class Softmax(Op):
     """Turn scores into probabilities along an axis: exp(beta * x) / sum of exp(beta * x).
 
@@ -158,7 +188,7 @@ class Softmax(Op):
         return _prescribed(input, _UNIT)
 
 
-@op
+@op(quantized=ResultQuantization.PRESCRIBED)
 class LogSoftmax(Op):
     """The logarithm of `Softmax`: beta * x - log(sum of exp(beta * x)).
 
@@ -188,7 +218,7 @@ class LogSoftmax(Op):
         return _prescribed(input, _LOGARITHMS)
 
 
-@op
+@op(traits=Trait.EXACT | Trait.DISCONTINUOUS)
 class Hardmax(Op):
     """1 for the greatest element along an axis, 0 for all others; the first of several equal maxima gets the 1.
 

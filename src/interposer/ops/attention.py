@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role
 from interposer.core.types import DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import broadcast_shapes
 from interposer.ops.named_sizes import Infos, by_name, dimension_problems, shape_of, sizes_by_letter
@@ -104,13 +105,19 @@ class Attention(Op):
     query = operand(rank=(3, 4), dtypes=_FLOATS)
     key = operand(rank=(3, 4), dtypes=_FLOATS)
     value = operand(rank=(3, 4), dtypes=_FLOATS)
-    mask = operand(rank=(0, 4), dtypes=(DataType.BOOL, *_FLOATS), optional=True)
+    mask = operand(role=Role.CONDITION, rank=(0, 4), dtypes=(DataType.BOOL, *_FLOATS), optional=True)
     past_key = operand(rank=4, same_dtype_as="key", optional=True)
     past_value = operand(rank=4, same_dtype_as="value", optional=True)
     valid_lengths = operand(
-        rank=1, dtypes=_INDEX_TYPES, optional=True, doc="Number of valid keys of each sample, if the keys are padded."
+        role=Role.SIZES,
+        rank=1,
+        dtypes=_INDEX_TYPES,
+        optional=True,
+        doc="Number of valid keys of each sample, if the keys are padded.",
     )
-    sink = operand(rank=1, dtypes=_FLOATS, optional=True, doc="Score of a key without a value, for each head.")
+    sink = operand(
+        role=Role.PARAMETER, rank=1, dtypes=_FLOATS, optional=True, doc="Score of a key without a value, for each head."
+    )
     output = result(dtype_of="query")
     present_key = result(
         rank=4, dtype_of="key", optional=True, doc="Only with ``present``: past and current keys, concatenated."
@@ -246,9 +253,9 @@ class RotaryEmbedding(Op):
     """
 
     input = operand(rank=(3, 4), dtypes=_FLOATS)
-    cos_cache = operand(rank=(2, 3), dtypes=_FLOATS)
-    sin_cache = operand(rank=(2, 3), dtypes=_FLOATS)
-    position_ids = operand(rank=2, dtypes=_INDEX_TYPES, optional=True)
+    cos_cache = operand(role=Role.PARAMETER, rank=(2, 3), dtypes=_FLOATS)
+    sin_cache = operand(role=Role.PARAMETER, rank=(2, 3), dtypes=_FLOATS)
+    position_ids = operand(role=Role.INDICES, rank=2, dtypes=_INDEX_TYPES, optional=True)
     output = result(like="input")
 
     interleaved: bool = attribute(default=False, doc="Pairs consist of adjacent elements.")

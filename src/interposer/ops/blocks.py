@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Trait
 from interposer.core.types import MAX_RANK, DataLayout, TensorInfo
 from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems
 
@@ -42,7 +43,7 @@ def _block_axes(block: tuple[int, ...], layout: DataLayout) -> range:
     return range(first, first + len(block))
 
 
-@op
+@op(traits=Trait.MOVES | Trait.FILLS)
 class SpaceToBatchNd(Op):
     """Pad the spatial axes with zeros and move blocks of them into the batch.
 
@@ -93,7 +94,7 @@ class SpaceToBatchNd(Op):
         return input.with_shape(shape)
 
 
-@op
+@op(traits=Trait.MOVES)
 class BatchToSpaceNd(Op):
     """Move blocks out of the batch back into the spatial axes and crop these: the inverse of `SpaceToBatchNd`.
 
@@ -146,7 +147,7 @@ class BatchToSpaceNd(Op):
         return input.with_shape(shape)
 
 
-@op
+@op(traits=Trait.MOVES)
 class SpaceToDepth(Op):
     """Move blocks of the height and width of an image into its channels.
 
@@ -185,7 +186,7 @@ class SpaceToDepth(Op):
         return input.with_shape(shape)
 
 
-@op
+@op(traits=Trait.MOVES)
 class DepthToSpace(Op):
     """Move blocks of channels into the height and width of an image.
 
@@ -227,7 +228,7 @@ class DepthToSpace(Op):
         return input.with_shape(shape)
 
 
-@op
+@op(traits=Trait.MOVES)
 class ChannelShuffle(Op):
     """Shuffle an axis: reshape it to (groups, members), swap these two, and flatten them again.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import FLOATS, MAX_RANK, DataType, TensorInfo, differ
 from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems
 
@@ -14,7 +15,7 @@ __all__ = ["RandomMultinomial", "TopK"]
 _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
 
 
-@op
+@op(traits=Trait.CHOOSES)
 class TopK(Op):
     """The k largest (or smallest) elements along an axis, best first, and their indices.
 
@@ -59,7 +60,7 @@ class TopK(Op):
         return input.with_shape(shape), TensorInfo(shape, self.index_dtype)
 
 
-@op(pure=False)
+@op(pure=False, traits=Trait.RANDOM)
 class RandomMultinomial(Op):
     """Sample classes at random from the distribution ``softmax(logits)`` of each row.
 
@@ -81,7 +82,7 @@ class RandomMultinomial(Op):
     """
 
     logits = operand(rank=2, dtypes=FLOATS)
-    seeds = operand(rank=1, dtypes=_INDEX_TYPES, optional=True)
+    seeds = operand(role=Role.PARAMETER, rank=1, dtypes=_INDEX_TYPES, optional=True)
     output = result(rank=2, dtypes=_INDEX_TYPES)
 
     num_samples: int = attribute(ge=0, doc="Number of classes that are sampled for each row.")

@@ -13,6 +13,7 @@ import numpy as np
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role
 from interposer.core.types import ANY_TYPE, MAX_RANK, UNKNOWN, UNRANKED, Array, DataType, Dim, TensorInfo, differ
 from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems
 
@@ -135,7 +136,7 @@ class SequenceInsert(Op):
 
     sequence = operand(dtypes=_SEQUENCE)
     tensor = operand()
-    position = operand(rank=(0, 1), dtypes=_INDEX_TYPES, optional=True)
+    position = operand(role=Role.INDICES, rank=(0, 1), dtypes=_INDEX_TYPES, optional=True)
     output = result(dtypes=_SEQUENCE, dynamic=True)
 
     def check(self, sequence: TensorInfo, tensor: TensorInfo, position: TensorInfo | None) -> Iterator[str]:
@@ -167,7 +168,7 @@ class SequenceErase(Op):
     """
 
     sequence = operand(dtypes=_SEQUENCE)
-    position = operand(rank=(0, 1), dtypes=_INDEX_TYPES, optional=True)
+    position = operand(role=Role.INDICES, rank=(0, 1), dtypes=_INDEX_TYPES, optional=True)
     output = result(dtypes=_SEQUENCE, dynamic=True)
 
     def check(self, sequence: TensorInfo, position: TensorInfo | None) -> Iterator[str]:
@@ -196,7 +197,7 @@ class SequenceAt(Op):
     """
 
     sequence = operand(dtypes=_SEQUENCE)
-    position = operand(rank=(0, 1), dtypes=_INDEX_TYPES)
+    position = operand(role=Role.INDICES, rank=(0, 1), dtypes=_INDEX_TYPES)
     output = result(dynamic=True)
 
     def check(self, sequence: TensorInfo, position: TensorInfo) -> Iterator[str]:
@@ -299,7 +300,7 @@ class SplitToSequence(Op):
     """
 
     input = operand(rank=(1, MAX_RANK))
-    split = operand(rank=(0, 1), dtypes=_INDEX_TYPES, optional=True)
+    split = operand(role=Role.SIZES, rank=(0, 1), dtypes=_INDEX_TYPES, optional=True)
     output = result(dtypes=_SEQUENCE, dynamic=True)
 
     axis: int = attribute(default=0, doc="The axis that is split; negative ones count from the end.")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import ANYTHING, Array, Quantization, TensorInfo
 
 __all__ = ["Constant", "Debug", "Input", "MemCopy", "MemImport", "Merge", "Output", "PreCompiled", "StandIn", "Switch"]
@@ -75,7 +76,7 @@ class Constant(Op):
         return TensorInfo.of(self.value, self.quantization)
 
 
-@op(executable=False)
+@op(executable=False, traits=Trait.MOVES)
 class MemCopy(Op):
     """Copy a tensor from the memory of one backend to that of another; inserted by the optimizer.
 
@@ -90,7 +91,7 @@ class MemCopy(Op):
     output = result(like="input")
 
 
-@op(executable=False)
+@op(executable=False, traits=Trait.MOVES)
 class MemImport(Op):
     """Give a backend access to the memory of another backend without a copy; inserted by the optimizer.
 
@@ -105,7 +106,7 @@ class MemImport(Op):
     output = result(like="input")
 
 
-@op(executable=False, pure=False)
+@op(executable=False, pure=False, traits=Trait.MOVES)
 class Debug(Op):
     """Pass a tensor through and report it to the registered callback, or as a line of JSON on standard output.
 
@@ -123,7 +124,7 @@ class Debug(Op):
     slot: int = attribute(default=0, ge=0, doc="Index of the reported output of that layer.")
 
 
-@op
+@op(traits=Trait.MOVES)
 class Merge(Op):
     """Pass on the input that is available; if both are, they must have the same shape, and the first one is used.
 
@@ -147,7 +148,7 @@ class Merge(Op):
             yield f"a has shape {a.shape} and b {b.shape}; expected the same shape"
 
 
-@op
+@op(traits=Trait.MOVES)
 class Switch(Op):
     """Pass the data to both outputs; the condition is meant to select one of them, but both are computed.
 
@@ -165,7 +166,7 @@ class Switch(Op):
     """
 
     data = operand()
-    condition = operand()
+    condition = operand(role=Role.CONDITION)
     output_false = result(like="data")
     output_true = result(like="data")
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role
 from interposer.core.types import ANYTHING, DataType, Dim, TensorInfo, differ
 
 __all__ = ["ControlFlow", "If", "Infos", "Loop", "Scan", "While", "merged_carried"]
@@ -156,7 +157,7 @@ class If(ControlFlow):
         ONNX If; TFLite IF; NNAPI IF.
     """
 
-    condition = operand(dtypes={DataType.BOOL})
+    condition = operand(role=Role.CONDITION, dtypes={DataType.BOOL})
     inputs = operand(dtypes=ANYTHING, variadic=True, optional=True)
     outputs = result(dtypes=ANYTHING, variadic=True, dynamic=True)
 
@@ -217,8 +218,8 @@ class Loop(ControlFlow):
         ONNX Loop.
     """
 
-    trip_count = operand(dtypes={DataType.INT64}, optional=True)
-    condition = operand(dtypes={DataType.BOOL}, optional=True)
+    trip_count = operand(role=Role.SIZES, dtypes={DataType.INT64}, optional=True)
+    condition = operand(role=Role.CONDITION, dtypes={DataType.BOOL}, optional=True)
     inputs = operand(dtypes=ANYTHING, variadic=True, optional=True)
     outputs = result(dtypes=ANYTHING, variadic=True, dynamic=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import ResultQuantization, Role
 from interposer.core.types import DataLayout, DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import zero_point_problems
 from interposer.ops.window import Window
@@ -97,7 +98,7 @@ class _Convolution(_Windowed):
         return _products(inputs, int(outputs[0].num_elements), axis=0)
 
 
-@op
+@op(quantized=ResultQuantization.OBSERVED)
 class Convolution2d(_Convolution):
     """2D convolution (cross-correlation): every output channel sums over all input channels of its group.
 
@@ -121,8 +122,8 @@ class Convolution2d(_Convolution):
     """
 
     input = operand(rank=4)
-    weights = operand(rank=4)
-    bias = operand(rank=1, optional=True)
+    weights = operand(role=Role.WEIGHTS, rank=4)
+    bias = operand(role=Role.BIAS, rank=1, optional=True)
     output = result(rank=4, dtype_of="input")
 
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
@@ -157,9 +158,9 @@ class IntegerConvolution2d(_Convolution):
     """
 
     input = operand(rank=4, dtypes=_BYTES)
-    weights = operand(rank=4, dtypes=_BYTES)
-    input_zero_point = operand(dtypes=_BYTES, optional=True)
-    weights_zero_point = operand(dtypes=_BYTES, optional=True)
+    weights = operand(role=Role.WEIGHTS, rank=4, dtypes=_BYTES)
+    input_zero_point = operand(role=Role.PARAMETER, dtypes=_BYTES, optional=True)
+    weights_zero_point = operand(role=Role.PARAMETER, dtypes=_BYTES, optional=True)
     output = result(rank=4, dtypes=[DataType.INT32])
 
     def check(
@@ -185,7 +186,7 @@ class IntegerConvolution2d(_Convolution):
         return TensorInfo(self._shape(input, weights), DataType.INT32)
 
 
-@op
+@op(quantized=ResultQuantization.OBSERVED)
 class DepthwiseConvolution2d(_Windowed):
     """Depthwise convolution: each input channel is convolved with M windows; output channel c uses input c // M.
 
@@ -207,8 +208,8 @@ class DepthwiseConvolution2d(_Windowed):
     """
 
     input = operand(rank=4)
-    weights = operand(rank=4)
-    bias = operand(rank=1, optional=True)
+    weights = operand(role=Role.WEIGHTS, rank=4)
+    bias = operand(role=Role.BIAS, rank=1, optional=True)
     output = result(rank=4, dtype_of="input")
 
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
@@ -231,7 +232,7 @@ class DepthwiseConvolution2d(_Windowed):
         return _products(inputs, int(outputs[0].num_elements), axis=3)
 
 
-@op
+@op(quantized=ResultQuantization.OBSERVED)
 class TransposeConvolution2d(_Windowed):
     """Transposed convolution: add every input cell, multiplied by the weights, to a window of the output.
 
@@ -258,8 +259,8 @@ class TransposeConvolution2d(_Windowed):
     """
 
     input = operand(rank=4)
-    weights = operand(rank=4)
-    bias = operand(rank=1, optional=True)
+    weights = operand(role=Role.WEIGHTS, rank=4)
+    bias = operand(role=Role.BIAS, rank=1, optional=True)
     output = result(rank=4, dtype_of="input")
 
     groups: int = attribute(default=1, ge=1, doc="Number of groups of channels, which are convolved independently.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role
 from interposer.core.types import DataLayout, TensorInfo, differ
 from interposer.ops.volume import VOLUMES, Windows, spatial_axes, volume_shape, window_problems
 from interposer.ops.window import Window
@@ -35,8 +36,8 @@ class Convolution3d(Op):
     """
 
     input = operand(rank=5)
-    weights = operand(rank=5)
-    bias = operand(rank=1, optional=True)
+    weights = operand(role=Role.WEIGHTS, rank=5)
+    bias = operand(role=Role.BIAS, rank=1, optional=True)
     output = result(rank=5, dtype_of="input")
 
     pad_left: int = attribute(default=0, ge=0, doc="Number of zero columns added on the left.")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role
 from interposer.core.types import DataType, TensorInfo, differ
 from interposer.ops.window import Window
 
@@ -42,10 +43,10 @@ class DeformableConvolution2d(Op):
     """
 
     input = operand(rank=4, dtypes=_FLOATS)
-    weights = operand(rank=4, same_dtype_as="input")
-    offset = operand(rank=4, same_dtype_as="input")
-    bias = operand(rank=1, same_dtype_as="input", optional=True)
-    mask = operand(rank=4, same_dtype_as="input", optional=True)
+    weights = operand(role=Role.WEIGHTS, rank=4, same_dtype_as="input")
+    offset = operand(role=Role.PARAMETER, rank=4, same_dtype_as="input")
+    bias = operand(role=Role.BIAS, rank=1, same_dtype_as="input", optional=True)
+    mask = operand(role=Role.PARAMETER, rank=4, same_dtype_as="input", optional=True)
     output = result(rank=4, dtype_of="input")
 
     pad_left: int = attribute(default=0, ge=0, doc="Number of zero columns added on the left.")

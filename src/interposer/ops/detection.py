@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import UNKNOWN, DataLayout, DataType, TensorInfo, differ
 from interposer.ops.named_sizes import dimension_problems
 
@@ -84,7 +85,7 @@ def _pairs(boxes: TensorInfo | None, times: int = 1) -> int:
     return 16 * times * count * count
 
 
-@op
+@op(traits=Trait.DISCONTINUOUS)
 class DetectionPostProcess(Op):
     """Decode boxes relative to anchors, and select the best ones by non-maximum suppression.
 
@@ -122,7 +123,7 @@ class DetectionPostProcess(Op):
 
     box_encodings = operand(rank=3)
     scores = operand(rank=3)
-    anchors = operand(rank=2)
+    anchors = operand(role=Role.PARAMETER, rank=2)
     boxes = result(rank=3)
     classes = result(rank=2)
     box_scores = result(rank=2)
@@ -177,7 +178,7 @@ class DetectionPostProcess(Op):
         return _pairs(inputs[2], self.num_classes if self.use_regular_nms else 1)
 
 
-@op
+@op(traits=Trait.DISCONTINUOUS)
 class NonMaxSuppression(Op):
     """Select the best boxes of every class and image; boxes that overlap a better selected box are dropped.
 
@@ -239,7 +240,7 @@ class BoxCode(Enum):
     """Offsets of the corners, relative to the prior box's size."""
 
 
-@op
+@op(traits=Trait.DISCONTINUOUS)
 class DetectionOutput(Op):
     """Decode boxes relative to prior boxes, select the best ones of each class, and list them (the end of SSD).
 
@@ -267,7 +268,7 @@ class DetectionOutput(Op):
 
     locations = operand(rank=2)
     confidences = operand(rank=2, same_dtype_as="locations")
-    priors = operand(rank=3, same_dtype_as="locations")
+    priors = operand(role=Role.PARAMETER, rank=3, same_dtype_as="locations")
     detections = result(rank=4, dtype_of="locations", dynamic=True)
 
     num_classes: int = attribute(ge=1, doc="Number of classes, with the background.")
@@ -307,7 +308,7 @@ class DetectionOutput(Op):
         return 64 * int(confidences.num_elements)
 
 
-@op
+@op(traits=Trait.DISCONTINUOUS)
 class PaddedNonMaxSuppression(Op):
     """Select the best boxes of one image by hard or soft suppression, and fill the results up with zeros.
 
@@ -337,10 +338,10 @@ class PaddedNonMaxSuppression(Op):
 
     boxes = operand(rank=2, dtypes=_FLOAT32)
     scores = operand(rank=1, dtypes=_FLOAT32)
-    max_output_size = operand(rank=(0, 1), dtypes=_INT32)
-    iou_threshold = operand(rank=(0, 1), dtypes=_FLOAT32)
-    score_threshold = operand(rank=(0, 1), dtypes=_FLOAT32)
-    soft_nms_sigma = operand(rank=(0, 1), dtypes=_FLOAT32, optional=True)
+    max_output_size = operand(role=Role.SIZES, rank=(0, 1), dtypes=_INT32)
+    iou_threshold = operand(role=Role.PARAMETER, rank=(0, 1), dtypes=_FLOAT32)
+    score_threshold = operand(role=Role.PARAMETER, rank=(0, 1), dtypes=_FLOAT32)
+    soft_nms_sigma = operand(role=Role.PARAMETER, rank=(0, 1), dtypes=_FLOAT32, optional=True)
     selected_indices = result(rank=1, dtypes=_INT32, dynamic=True)
     selected_scores = result(rank=1, dtypes=_FLOAT32, dynamic=True)
     num_selected = result(rank=0, dtypes=_INT32)
@@ -367,7 +368,7 @@ class PaddedNonMaxSuppression(Op):
         return _pairs(inputs[0])
 
 
-@op
+@op(traits=Trait.DISCONTINUOUS)
 class BoxWithNmsLimit(Op):
     """Keep the best boxes of every class but class 0 (the background) by soft or hard non-maximum suppression.
 
@@ -399,7 +400,7 @@ class BoxWithNmsLimit(Op):
 
     scores = operand(rank=2)
     boxes = operand(rank=2)
-    batches = operand(rank=1, dtypes=_INT32)
+    batches = operand(role=Role.INDICES, rank=1, dtypes=_INT32)
     box_scores = result(rank=1, dtype_of="scores", dynamic=True)
     kept_boxes = result(rank=2, dtype_of="boxes", dynamic=True)
     classes = result(rank=1, dtypes=_INT32, dynamic=True)
@@ -458,8 +459,8 @@ class AxisAlignedBboxTransform(Op):
 
     boxes = operand(rank=2)
     deltas = operand(rank=2)
-    batches = operand(rank=1, dtypes=_INT32)
-    image_info = operand(rank=2)
+    batches = operand(role=Role.INDICES, rank=1, dtypes=_INT32)
+    image_info = operand(role=Role.PARAMETER, rank=2)
     output = result(rank=2, dtype_of="boxes")
 
     def check(
@@ -478,7 +479,7 @@ class AxisAlignedBboxTransform(Op):
         return 8 * int(outputs[0].num_elements)
 
 
-@op
+@op(traits=Trait.DISCONTINUOUS)
 class GenerateProposals(Op):
     """Propose boxes: place anchors over an image, transform them by deltas, and select by non-maximum suppression.
 
@@ -508,8 +509,8 @@ class GenerateProposals(Op):
 
     scores = operand(rank=4)
     deltas = operand(rank=4)
-    anchors = operand(rank=2)
-    image_info = operand(rank=2)
+    anchors = operand(role=Role.PARAMETER, rank=2)
+    image_info = operand(role=Role.PARAMETER, rank=2)
     box_scores = result(rank=1, dtype_of="scores", dynamic=True)
     boxes = result(rank=2, dtype_of="image_info", dynamic=True)
     batches = result(rank=1, dtypes=_INT32, dynamic=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import MAX_RANK, UNKNOWN, Array, DataType, Dim, TensorInfo, TensorShape
 from interposer.ops.axes import axes_problems, broadcast_shapes, normal_axis, quantized_axis_problems
 from interposer.ops.choice import TopK
@@ -100,7 +101,7 @@ def _moved(input: TensorInfo, rank: int, axes: Sequence[int] = ()) -> TensorInfo
     return TensorInfo(sizes, input.dtype, None if per_axis else input.quantization)
 
 
-@op
+@op(traits=Trait.MOVES)
 class DynamicReshape(DynamicOp):
     """Reshape to a shape that is a tensor; the order of the elements stays the same.
 
@@ -120,7 +121,7 @@ class DynamicReshape(DynamicOp):
     """
 
     input = operand()
-    shape = operand(rank=1, dtypes=_INDEX_TYPES)
+    shape = operand(role=Role.SIZES, rank=1, dtypes=_INDEX_TYPES)
     output = result(dtype_of="input", dynamic=True)
 
     copy_zeros: bool = attribute(default=False, doc="A dimension of 0 copies the input's dimension at the same index.")
@@ -139,7 +140,7 @@ class DynamicReshape(DynamicOp):
         return _moved(input, shape.shape[0])
 
 
-@op
+@op(traits=Trait.MOVES)
 class DynamicBroadcastTo(DynamicOp):
     """Broadcast to a shape that is a tensor, along axes of size 1 and along new axes at the front.
 
@@ -161,7 +162,7 @@ class DynamicBroadcastTo(DynamicOp):
     """
 
     input = operand()
-    shape = operand(rank=1, dtypes=_INDEX_TYPES)
+    shape = operand(role=Role.SIZES, rank=1, dtypes=_INDEX_TYPES)
     output = result(dtype_of="input", dynamic=True)
 
     def settled(self, *infos: TensorInfo | None) -> Op | None:
@@ -190,7 +191,7 @@ class DynamicBroadcastTo(DynamicOp):
         )
 
 
-@op
+@op(traits=Trait.MOVES)
 class DynamicSlice(DynamicOp):
     """Slice a tensor along axes, with starts, ends and steps that are tensors.
 
@@ -213,9 +214,9 @@ class DynamicSlice(DynamicOp):
     """
 
     input = operand(rank=(1, MAX_RANK))
-    starts = operand(rank=1, dtypes=_INDEX_TYPES)
-    ends = operand(rank=1, dtypes=_INDEX_TYPES)
-    steps = operand(rank=1, dtypes=_INDEX_TYPES, optional=True)
+    starts = operand(role=Role.SIZES, rank=1, dtypes=_INDEX_TYPES)
+    ends = operand(role=Role.SIZES, rank=1, dtypes=_INDEX_TYPES)
+    steps = operand(role=Role.SIZES, rank=1, dtypes=_INDEX_TYPES, optional=True)
     output = result(dtype_of="input", dynamic=True)
 
     axes: tuple[int, ...] = attribute(doc="The axes that are sliced; negative ones count from the end.")
@@ -261,7 +262,7 @@ def _near(number: int) -> int:
     return max(-_FARTHEST, min(number, _FARTHEST))
 
 
-@op
+@op(traits=Trait.MOVES)
 class DynamicTile(DynamicOp):
     """Repeat a tensor along each axis; the counts are a tensor.
 
@@ -279,7 +280,7 @@ class DynamicTile(DynamicOp):
     """
 
     input = operand(rank=(1, MAX_RANK))
-    multiples = operand(rank=1, dtypes=_INDEX_TYPES)
+    multiples = operand(role=Role.SIZES, rank=1, dtypes=_INDEX_TYPES)
     output = result(dtype_of="input", dynamic=True)
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
@@ -313,11 +314,15 @@ class DynamicPad(DynamicOp):
     """
 
     input = operand(rank=(1, MAX_RANK))
-    pads = operand(rank=2, dtypes=_INDEX_TYPES)
+    pads = operand(role=Role.SIZES, rank=2, dtypes=_INDEX_TYPES)
     output = result(dtype_of="input", dynamic=True)
 
     pad_value: float = attribute(default=0.0, doc="Value of the border: a float value, also for quantized tensors.")
     padding_mode: PaddingMode = attribute(default=PaddingMode.CONSTANT, doc="How the border is filled.")
+
+    @property
+    def traits(self) -> Trait:
+        return Trait.MOVES | (Trait.FILLS if self.padding_mode is PaddingMode.CONSTANT else Trait.NONE)
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
         [pads] = values
@@ -332,7 +337,7 @@ class DynamicPad(DynamicOp):
         yield from self._problems(input, pads)
 
 
-@op
+@op(traits=Trait.CHOOSES)
 class DynamicTopK(DynamicOp):
     """The k largest (or smallest) elements along an axis and their indices, where k is a tensor.
 
@@ -353,7 +358,7 @@ class DynamicTopK(DynamicOp):
     """
 
     input = operand(rank=(1, MAX_RANK))
-    k = operand(rank=(0, 1), dtypes=_INDEX_TYPES)
+    k = operand(role=Role.SIZES, rank=(0, 1), dtypes=_INDEX_TYPES)
     values = result(dtype_of="input", dynamic=True)
     indices = result(dtypes=_INDEX_TYPES, dynamic=True)
 

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import ResultQuantization, Role, Trait
 from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.ops.axes import broadcast_shapes
 
@@ -116,6 +117,14 @@ _PREDICATES: Final = frozenset(
         UnaryOperation.IS_NEGATIVE_INF,
     }
 )
+_CHOOSING: Final = frozenset({BinaryOperation.MAXIMUM, BinaryOperation.MINIMUM})
+_SUMS_AND_PRODUCTS: Final = frozenset({BinaryOperation.ADD, BinaryOperation.SUB, BinaryOperation.MUL})
+_COMMUTATIVE: Final = _CHOOSING | {
+    BinaryOperation.ADD, BinaryOperation.MUL, BinaryOperation.SQ_DIFF, BinaryOperation.BITWISE_AND,
+    BinaryOperation.BITWISE_OR, BinaryOperation.BITWISE_XOR,
+}  # fmt: skip
+_JUMPS: Final = frozenset({BinaryOperation.FLOOR_DIV, BinaryOperation.MOD, BinaryOperation.FMOD})
+_ROUNDINGS: Final = frozenset({UnaryOperation.CEIL, UnaryOperation.FLOOR, UnaryOperation.ROUND, UnaryOperation.SIGN})
 
 
 def _broadcast(*shapes: TensorShape) -> TensorShape:
@@ -181,6 +190,22 @@ class ElementwiseBinary(Op):
     output = result(dtype_of="a")
 
     operation: BinaryOperation = attribute(default=BinaryOperation.ADD, doc="The operation.")
+
+    @property
+    def traits(self) -> Trait:
+        known = Trait.POINTWISE
+        if self.operation in _COMMUTATIVE:
+            known |= Trait.COMMUTATIVE
+        if self.operation in _CHOOSING:
+            known |= Trait.CHOOSES
+        return known | Trait.DISCONTINUOUS if self.operation in _JUMPS else known
+
+    def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
+        if self.operation in _CHOOSING:
+            return ResultQuantization.SAME
+        if self.operation in _SUMS_AND_PRODUCTS:
+            return ResultQuantization.OBSERVED
+        return f"{self.operation.name} loses too much precision in integers"
 
     def canonical(self) -> Op:
         """Return the equivalent operator with its own class, such as `Addition` for ADD, else the operator itself."""
@@ -374,6 +399,15 @@ class ElementwiseUnary(Op):
 
     operation: UnaryOperation = attribute(default=UnaryOperation.ABS, doc="The operation.")
 
+    @property
+    def traits(self) -> Trait:
+        return Trait.POINTWISE | (Trait.DISCONTINUOUS if self.operation in _ROUNDINGS else Trait.NONE)
+
+    def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
+        if self.operation in (UnaryOperation.ABS, UnaryOperation.NEG):
+            return ResultQuantization.OBSERVED
+        return f"{self.operation.name} loses too much precision in integers"
+
     def check(self, input: TensorInfo) -> Iterator[str]:
         if self.operation is UnaryOperation.LOGICAL_NOT and input.dtype is not DataType.BOOL:
             yield f"input is {input.dtype}; expected bool for LOGICAL_NOT"
@@ -383,7 +417,7 @@ class ElementwiseUnary(Op):
         return input.with_constant(None).with_dtype(dtype)
 
 
-@op
+@op(traits=Trait.POINTWISE | Trait.DISCONTINUOUS)
 class Floor(Op):
     """Round every element down to an integer.
 
@@ -429,6 +463,14 @@ class Comparison(Op):
 
     operation: ComparisonOperation = attribute(default=ComparisonOperation.EQUAL, doc="The comparison.")
 
+    @property
+    def traits(self) -> Trait:
+        symmetric = self.operation in (ComparisonOperation.EQUAL, ComparisonOperation.NOT_EQUAL)
+        return Trait.POINTWISE | (Trait.COMMUTATIVE if symmetric else Trait.NONE)
+
+    def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
+        return "equal numbers may become different ones in integers"
+
     def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
         yield from _broadcast_problems(a=a, b=b)
 
@@ -436,7 +478,7 @@ class Comparison(Op):
         return TensorInfo(_broadcast(a.shape, b.shape), DataType.BOOL)
 
 
-@op
+@op(traits=Trait.POINTWISE | Trait.COMMUTATIVE)
 class LogicalBinary(Op):
     """Combine two boolean tensors, element by element.
 
@@ -469,7 +511,7 @@ class LogicalBinary(Op):
         return TensorInfo(_broadcast(a.shape, b.shape), DataType.BOOL)
 
 
-@op
+@op(traits=Trait.MOVES | Trait.POINTWISE)
 class Where(Op):
     """Select the element of a where the condition is true, of b where it is false.
 
@@ -487,7 +529,7 @@ class Where(Op):
         ONNX Where-16; TFLite SELECT_V2, SELECT; NNAPI SELECT.
     """
 
-    condition = operand(dtypes=[DataType.BOOL])
+    condition = operand(role=Role.CONDITION, dtypes=[DataType.BOOL])
     a = operand()
     b = operand(same_dtype_as="a")
     output = result(dtype_of="a")
@@ -499,7 +541,7 @@ class Where(Op):
         return a.with_shape(_broadcast(condition.shape, a.shape, b.shape))
 
 
-@op
+@op(traits=Trait.POINTWISE, quantized=ResultQuantization.OBSERVED)
 class Prelu(Op):
     """Parametric ReLU, whose slope is a tensor: x where x >= 0, else alpha * x.
 

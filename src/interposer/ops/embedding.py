@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import ANY_TYPE, INTEGERS, MAX_RANK, DataType, TensorInfo, differ
 from interposer.ops.axes import quantized_axis_problems
 
@@ -17,7 +18,7 @@ _HASH_BITS: Final = 32
 _FILLABLE: Final = tuple(sorted(ANY_TYPE - {DataType.STRING}, key=str))
 
 
-@op
+@op(traits=Trait.MOVES)
 class EmbeddingLookup(Op):
     """Select rows of a table by their index; an index out of range is an error, and so is a negative one.
 
@@ -34,7 +35,7 @@ class EmbeddingLookup(Op):
         TFLite EMBEDDING_LOOKUP; NNAPI EMBEDDING_LOOKUP.
     """
 
-    lookups = operand(rank=1, dtypes=_INDEX_TYPES)
+    lookups = operand(role=Role.INDICES, rank=1, dtypes=_INDEX_TYPES)
     values = operand(rank=(1, MAX_RANK))
     output = result(dtype_of="values")
 
@@ -48,7 +49,7 @@ class EmbeddingLookup(Op):
         return values.with_shape((lookups.shape[0], *values.shape[1:]))
 
 
-@op
+@op(traits=Trait.MOVES | Trait.FILLS)
 class HashtableLookup(Op):
     """Select rows of a table by their keys; a missing key gives a row of zeros and no hit.
 
@@ -70,8 +71,8 @@ class HashtableLookup(Op):
         TFLite HASHTABLE_LOOKUP; NNAPI HASHTABLE_LOOKUP.
     """
 
-    lookups = operand(rank=1, dtypes=_INDEX_TYPES)
-    keys = operand(rank=1, same_dtype_as="lookups")
+    lookups = operand(role=Role.INDICES, rank=1, dtypes=_INDEX_TYPES)
+    keys = operand(role=Role.INDICES, rank=1, same_dtype_as="lookups")
     values = operand(rank=(1, MAX_RANK))
     output = result(dtype_of="values")
     hits = result(rank=1, dtypes=[DataType.UINT8])
@@ -122,9 +123,9 @@ class LshProjection(Op):
         TFLite LSH_PROJECTION; NNAPI LSH_PROJECTION.
     """
 
-    seeds = operand(rank=2, dtypes=[DataType.FLOAT32, DataType.FLOAT16])
+    seeds = operand(role=Role.PARAMETER, rank=2, dtypes=[DataType.FLOAT32, DataType.FLOAT16])
     input = operand(rank=(1, MAX_RANK))
-    weights = operand(rank=1, dtypes=[DataType.FLOAT32, DataType.FLOAT16], optional=True)
+    weights = operand(role=Role.WEIGHTS, rank=1, dtypes=[DataType.FLOAT32, DataType.FLOAT16], optional=True)
     output = result(rank=1, dtypes=[DataType.INT32])
 
     type: LshProjectionType = attribute(default=LshProjectionType.SPARSE, doc="How the bits are returned.")
@@ -146,7 +147,7 @@ class LshProjection(Op):
         return int(seeds.num_elements) * int(input.num_elements)
 
 
-@op
+@op(traits=Trait.EXACT)
 class OneHot(Op):
     """One-hot encoding: for every index a row of ``off_value``, with ``on_value`` at the index.
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Trait
 from interposer.core.types import ANY_TYPE, Array, DataType, TensorInfo
 
 __all__ = ["LabelEncoder", "TermWeighting", "TfIdfVectorizer"]
@@ -16,7 +17,7 @@ __all__ = ["LabelEncoder", "TermWeighting", "TfIdfVectorizer"]
 _WORDS: Final = (DataType.INT32, DataType.INT64, DataType.STRING)
 
 
-@op
+@op(traits=Trait.POINTWISE)
 class LabelEncoder(Op):
     """Replace every element that is a key by the value of that key, and all other elements by a default.
 

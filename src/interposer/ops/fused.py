@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role
 from interposer.core.types import TensorInfo, TensorShape
 from interposer.ops.axes import broadcast_shapes
 
@@ -42,8 +43,8 @@ class Fused(Op):
 
     a = operand()
     b = operand(same_dtype_as="a")
-    multiplier = operand(same_dtype_as="a")
-    addend = operand(same_dtype_as="a")
+    multiplier = operand(role=Role.PARAMETER, same_dtype_as="a")
+    addend = operand(role=Role.PARAMETER, same_dtype_as="a")
     outputs = result(dtype_of="a", variadic=True)
 
     kernel_type: FusedKernelType = attribute(default=FusedKernelType.ADD_MUL_ADD, doc="The fused operators.")

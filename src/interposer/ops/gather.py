@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import MAX_RANK, DataType, Dim, TensorInfo, TensorShape
 from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems, same_shapes
 
@@ -13,7 +14,7 @@ __all__ = ["Gather", "GatherElements", "GatherNd"]
 _INDEX_TYPES = (DataType.INT32, DataType.INT64)
 
 
-@op
+@op(traits=Trait.MOVES)
 class Gather(Op):
     """Select slices of a tensor along an axis: ``params[..., indices, ...]``.
 
@@ -37,7 +38,7 @@ class Gather(Op):
     """
 
     params = operand(rank=(1, MAX_RANK))
-    indices = operand(dtypes=_INDEX_TYPES)
+    indices = operand(role=Role.INDICES, dtypes=_INDEX_TYPES)
     output = result(dtype_of="params")
 
     axis: int = attribute(default=0, doc="The axis along which slices are selected; negative ones count from the end.")
@@ -59,7 +60,7 @@ class Gather(Op):
         return _gathered(params, shape)
 
 
-@op
+@op(traits=Trait.MOVES)
 class GatherNd(Op):
     """Select slices of a tensor by index tuples, which are stored along the last axis of ``indices``.
 
@@ -83,7 +84,7 @@ class GatherNd(Op):
     """
 
     params = operand(rank=(1, MAX_RANK))
-    indices = operand(rank=(1, MAX_RANK), dtypes=_INDEX_TYPES)
+    indices = operand(role=Role.INDICES, rank=(1, MAX_RANK), dtypes=_INDEX_TYPES)
     output = result(dtype_of="params")
 
     batch_dims: int = attribute(default=0, ge=0, doc="Number of leading batch axes of params and indices.")
@@ -108,7 +109,7 @@ class GatherNd(Op):
         return _gathered(params, shape)
 
 
-@op
+@op(traits=Trait.MOVES)
 class GatherElements(Op):
     """Select single elements along an axis; the result has the shape of ``indices``.
 
@@ -129,7 +130,7 @@ class GatherElements(Op):
     """
 
     params = operand(rank=(1, MAX_RANK))
-    indices = operand(rank=(1, MAX_RANK), dtypes=_INDEX_TYPES)
+    indices = operand(role=Role.INDICES, rank=(1, MAX_RANK), dtypes=_INDEX_TYPES)
     output = result(dtype_of="params")
 
     axis: int = attribute(

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import DataType, Dim, TensorInfo, differ
 from interposer.ops.axes import quantized_axis_problems
 
@@ -64,7 +65,7 @@ class GridSample(Op):
     """
 
     input = operand(rank=(3, 8))
-    grid = operand(rank=(3, 8), dtypes=_FLOATS)
+    grid = operand(role=Role.PARAMETER, rank=(3, 8), dtypes=_FLOATS)
     output = result(dtype_of="input")
 
     mode: GridSampleMode = attribute(default=GridSampleMode.LINEAR, doc="How pixels are interpolated.")
@@ -72,6 +73,10 @@ class GridSample(Op):
     align_corners: bool = attribute(
         default=False, doc="The coordinates -1 and 1 are the centers of the outer pixels, not their edges."
     )
+
+    @property
+    def traits(self) -> Trait:
+        return Trait.DISCONTINUOUS if self.mode is GridSampleMode.NEAREST else Trait.NONE
 
     def check(self, input: TensorInfo, grid: TensorInfo) -> Iterator[str]:
         axes = input.rank - 2

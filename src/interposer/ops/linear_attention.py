@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role
 from interposer.core.types import DataType, TensorInfo, TensorShape, differ
 from interposer.ops.attention import by_heads
 from interposer.ops.named_sizes import Infos, by_name, dimension_problems, shape_of, sizes_by_letter
@@ -55,8 +56,14 @@ class LinearAttention(Op):
     key = operand(rank=3, dtypes=_FLOATS)
     value = operand(rank=3, dtypes=_FLOATS)
     past_state = operand(rank=4, dtypes=_FLOATS, optional=True)
-    decay = operand(rank=3, dtypes=_FLOATS, optional=True, doc="Logarithm of the factor by which the state decays.")
-    beta = operand(rank=3, dtypes=_FLOATS, optional=True, doc="Factor on the update of the state.")
+    decay = operand(
+        role=Role.PARAMETER,
+        rank=3,
+        dtypes=_FLOATS,
+        optional=True,
+        doc="Logarithm of the factor by which the state decays.",
+    )
+    beta = operand(role=Role.PARAMETER, rank=3, dtypes=_FLOATS, optional=True, doc="Factor on the update of the state.")
     output = result(rank=3, dtype_of="query")
     present_state = result(rank=4, dtypes=_FLOATS)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import ResultQuantization, Role
 from interposer.core.types import MAX_RANK, DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import broadcast_shapes, zero_point_problems
 
@@ -15,7 +16,7 @@ __all__ = ["BatchMatMul", "FullyConnected", "IntegerMatMul"]
 _BYTES: Final = [DataType.INT8, DataType.UINT8]
 
 
-@op
+@op(quantized=ResultQuantization.OBSERVED)
 class FullyConnected(Op):
     """Fully connected (dense) layer: multiply a batch of vectors with a weight matrix and add a bias.
 
@@ -39,8 +40,8 @@ class FullyConnected(Op):
     """
 
     input = operand(rank=(1, MAX_RANK))
-    weights = operand(rank=2)
-    bias = operand(rank=1, optional=True)
+    weights = operand(role=Role.WEIGHTS, rank=2)
+    bias = operand(role=Role.BIAS, rank=1, optional=True)
     output = result(dtype_of="input")
 
     transpose_weight_matrix: bool = attribute(default=False, doc="Each row of the weights belongs to one output.")
@@ -117,6 +118,11 @@ class BatchMatMul(Op):
     adjoint_x: bool = attribute(default=False, doc="Take the adjugates of the matrices of a.")
     adjoint_y: bool = attribute(default=False, doc="Take the adjugates of the matrices of b.")
 
+    def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
+        if self.adjoint_x or self.adjoint_y:
+            return "adjugate matrices have no form in integers"
+        return ResultQuantization.OBSERVED
+
     def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
         yield from _product_problems(a, b, *self._matrices(a, b))
         for name, info, expected in (("a", a, self.adjoint_x), ("b", b, self.adjoint_y)):
@@ -191,8 +197,8 @@ class IntegerMatMul(Op):
 
     a = operand(rank=(1, MAX_RANK), dtypes=_BYTES)
     b = operand(rank=(1, MAX_RANK), dtypes=_BYTES)
-    a_zero_point = operand(dtypes=_BYTES, optional=True)
-    b_zero_point = operand(dtypes=_BYTES, optional=True)
+    a_zero_point = operand(role=Role.PARAMETER, dtypes=_BYTES, optional=True)
+    b_zero_point = operand(role=Role.PARAMETER, dtypes=_BYTES, optional=True)
     output = result(dtypes=[DataType.INT32])
 
     def check(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Trait
 from interposer.core.types import FLOATS, MAX_RANK, DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import quantized_axis_problems
 
 __all__ = ["Det", "EyeLike", "MatrixDiag", "MatrixSetDiag", "Trilu"]
 
 
-@op
+@op(traits=Trait.MOVES | Trait.FILLS)
 class Trilu(Op):
     """Keep the upper or lower triangle of every matrix, and set the other elements to zero.
 
@@ -75,7 +76,7 @@ class EyeLike(Op):
         return TensorInfo(input.shape, self.dtype or input.dtype)
 
 
-@op
+@op(traits=Trait.MOVES | Trait.FILLS)
 class MatrixDiag(Op):
     """Diagonal matrices, whose main diagonals are the rows of the input.
 
@@ -103,7 +104,7 @@ class MatrixDiag(Op):
         return input.with_shape((*input.shape, input.shape[-1]))
 
 
-@op
+@op(traits=Trait.MOVES)
 class MatrixSetDiag(Op):
     """Replace the main diagonal of every matrix.
 

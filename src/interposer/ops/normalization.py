@@ -7,6 +7,7 @@ from enum import Enum
 from typing import ClassVar
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import ResultQuantization, Role
 from interposer.core.types import MAX_RANK, DataLayout, TensorInfo, differ
 from interposer.ops.axes import axes_problems, broadcast_shapes, normal_axis
 
@@ -73,10 +74,10 @@ class BatchNormalization(Op):
 
     in_place: ClassVar = ("input",)
     input = operand(rank=(2, MAX_RANK))
-    mean = operand()
-    variance = operand()
-    beta = operand()
-    gamma = operand()
+    mean = operand(role=Role.PARAMETER)
+    variance = operand(role=Role.PARAMETER)
+    beta = operand(role=Role.PARAMETER)
+    gamma = operand(role=Role.PARAMETER)
     output = result(like="input")
 
     eps: float = attribute(default=1e-4, ge=0, doc="Added to the variance.")
@@ -111,8 +112,8 @@ class InstanceNormalization(Op):
     """
 
     input = operand(rank=(3, MAX_RANK))
-    gamma = operand(optional=True)
-    beta = operand(optional=True)
+    gamma = operand(role=Role.PARAMETER, optional=True)
+    beta = operand(role=Role.PARAMETER, optional=True)
     output = result(like="input")
 
     eps: float = attribute(default=1e-12, ge=0, doc="Added to the variance.")
@@ -124,7 +125,7 @@ class InstanceNormalization(Op):
         yield from _per_channel_problems("beta", beta, channels, or_one=True)
 
 
-@op
+@op(quantized=ResultQuantization.PRESCRIBED)
 class L2Normalization(Op):
     """Divide by the Euclidean length along an axis: x / sqrt(max(sum of x**2, eps)).
 
@@ -224,8 +225,8 @@ class LayerNormalization(Op):
     """
 
     input = operand(rank=(1, MAX_RANK))
-    gamma = operand(optional=True)
-    beta = operand(optional=True)
+    gamma = operand(role=Role.PARAMETER, optional=True)
+    beta = operand(role=Role.PARAMETER, optional=True)
     output = result(like="input")
 
     axis: int = attribute(default=-1, doc="The first axis that is normalized.")
@@ -262,7 +263,7 @@ class RmsNormalization(Op):
     """
 
     input = operand(rank=(1, MAX_RANK))
-    gamma = operand(optional=True)
+    gamma = operand(role=Role.PARAMETER, optional=True)
     output = result(like="input")
 
     axis: int = attribute(default=-1, doc="The first axis that is normalized.")
@@ -292,8 +293,8 @@ class GroupNormalization(Op):
     """
 
     input = operand(rank=(2, MAX_RANK))
-    gamma = operand(optional=True)
-    beta = operand(optional=True)
+    gamma = operand(role=Role.PARAMETER, optional=True)
+    beta = operand(role=Role.PARAMETER, optional=True)
     output = result(like="input")
 
     num_groups: int = attribute(ge=1, doc="Number of groups that the channels are divided into.")

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from interposer.core.schema import Op, attribute, op, operand, result
-from interposer.core.types import DataLayout, TensorInfo
+from interposer.core.traits import ResultQuantization, Trait
+from interposer.core.types import DataLayout, DataType, TensorInfo
 from interposer.ops.window import Window
 
 __all__ = ["OutputShapeRounding", "PaddingMethod", "Pooling2d", "PoolingAlgorithm"]
@@ -90,6 +91,15 @@ class Pooling2d(Op):
     )
     dilation_x: int = attribute(default=1, ge=1, doc="Dilation along the width.")
     dilation_y: int = attribute(default=1, ge=1, doc="Dilation along the height.")
+
+    @property
+    def traits(self) -> Trait:
+        return Trait.CHOOSES if self.pool_type is PoolingAlgorithm.MAX else Trait.NONE
+
+    def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
+        if self.pool_type is PoolingAlgorithm.L2:
+            return "the L2 pool loses too much precision in integers"
+        return ResultQuantization.SAME
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if (self.stride_x == 0) != (self.stride_y == 0):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Trait
 from interposer.core.types import DataLayout, TensorInfo
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, PoolingAlgorithm, places_of_pool, pool_window
 from interposer.ops.volume import VOLUMES, Windows, spatial_axes, window_problems
@@ -64,6 +65,10 @@ class Pooling3d(Op):
     dilation_x: int = attribute(default=1, ge=1, doc="Dilation along the width.")
     dilation_y: int = attribute(default=1, ge=1, doc="Dilation along the height.")
     dilation_z: int = attribute(default=1, ge=1, doc="Dilation along the depth.")
+
+    @property
+    def traits(self) -> Trait:
+        return Trait.CHOOSES if self.pool_type is PoolingAlgorithm.MAX else Trait.NONE
 
     def windows(self, depth: int, height: int, width: int) -> Windows:
         """Return the sliding windows along depth, height and width for a volume of this size."""

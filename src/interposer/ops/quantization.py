@@ -7,6 +7,7 @@ from enum import Enum
 from typing import ClassVar
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import FLOATS, MAX_RANK, QUANTIZABLE, DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import axes_problems
 
@@ -34,7 +35,7 @@ class RoundingMethod(Enum):
     HALF_TO_EVEN = "half_to_even"
 
 
-@op
+@op(traits=Trait.POINTWISE | Trait.CONVERTS)
 class Quantize(Op):
     """Quantize float values: ``clamp(round(input / scale) + zero_point)``.
 
@@ -75,7 +76,7 @@ class Quantize(Op):
         return TensorInfo(input.shape, self.dtype)
 
 
-@op
+@op(traits=Trait.POINTWISE | Trait.CONVERTS)
 class Dequantize(Op):
     """Dequantize integers to float values: ``scale * (input - zero_point)``.
 
@@ -107,7 +108,7 @@ class Dequantize(Op):
         return TensorInfo(input.shape, self.dtype)
 
 
-@op
+@op(traits=Trait.CONVERTS)
 class BlockDequantize(Op):
     """Dequantize integers with a scale for every block along an axis: ``scale * (input - zero_point)``.
 
@@ -131,8 +132,10 @@ class BlockDequantize(Op):
     """
 
     input = operand(rank=(1, MAX_RANK), dtypes=QUANTIZABLE)
-    scale = operand(rank=(1, MAX_RANK), dtypes=FLOATS)
-    zero_point = operand(rank=(1, MAX_RANK), dtypes=QUANTIZABLE, optional=True, same_dtype_as="input")
+    scale = operand(role=Role.PARAMETER, rank=(1, MAX_RANK), dtypes=FLOATS)
+    zero_point = operand(
+        role=Role.PARAMETER, rank=(1, MAX_RANK), dtypes=QUANTIZABLE, optional=True, same_dtype_as="input"
+    )
     output = result(dtypes=FLOATS)
 
     block_size: int = attribute(ge=1, doc="The number of elements of a block.")
@@ -196,7 +199,7 @@ class DynamicQuantize(Op):
         )
 
 
-@op
+@op(traits=Trait.DISCONTINUOUS)
 class DynamicFakeQuantization(Op):
     """Simulate dynamic quantization: round float values as quantizing them to 8 bits and dequantizing them would.
 
@@ -227,7 +230,7 @@ class DynamicFakeQuantization(Op):
         yield from axes_problems(self.axes, input.rank, "axes")
 
 
-@op
+@op(traits=Trait.POINTWISE | Trait.DISCONTINUOUS)
 class FakeQuantization(Op):
     """Simulate quantization: round float values as quantizing and dequantizing would.
 
@@ -259,7 +262,7 @@ class FakeQuantization(Op):
             yield f"the range is {self.min:g} to {self.max:g}; expected a range that contains zero"
 
 
-@op
+@op(traits=Trait.POINTWISE | Trait.CONVERTS)
 class Cast(Op):
     """Convert to another type; quantized values are converted as plain integers, without their scale.
 
@@ -291,7 +294,7 @@ class Cast(Op):
         return TensorInfo(input.shape, self.dtype)
 
 
-@op
+@op(traits=Trait.POINTWISE | Trait.CONVERTS)
 class ConvertFp16ToFp32(Op):
     """Convert float16 to float32.
 
@@ -313,7 +316,7 @@ class ConvertFp16ToFp32(Op):
         return input.with_dtype(DataType.FLOAT32)
 
 
-@op
+@op(traits=Trait.POINTWISE | Trait.CONVERTS)
 class ConvertFp32ToFp16(Op):
     """Convert float32 to float16, rounding half to even.
 
@@ -335,7 +338,7 @@ class ConvertFp32ToFp16(Op):
         return input.with_dtype(DataType.FLOAT16)
 
 
-@op
+@op(traits=Trait.POINTWISE | Trait.CONVERTS)
 class ConvertBf16ToFp32(Op):
     """Convert bfloat16 to float32.
 
@@ -358,7 +361,7 @@ class ConvertBf16ToFp32(Op):
         return input.with_dtype(DataType.FLOAT32)
 
 
-@op
+@op(traits=Trait.POINTWISE | Trait.CONVERTS)
 class ConvertFp32ToBf16(Op):
     """Convert float32 to bfloat16, rounding half to even.
 

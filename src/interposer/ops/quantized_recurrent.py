@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role
 from interposer.core.types import TensorInfo
 from interposer.ops.lstm import LstmOperands
 from interposer.ops.named_sizes import by_name, dimension_problems, matrix_operations, shape_of, sizes_by_letter
@@ -118,18 +119,18 @@ class QuantizedLstm(Op):
     input = operand(rank=2)
     cell_state_in = operand(rank=2)
     output_state_in = operand(rank=2)
-    input_to_input_weights = operand(rank=2)
-    input_to_forget_weights = operand(rank=2)
-    input_to_cell_weights = operand(rank=2)
-    input_to_output_weights = operand(rank=2)
-    recurrent_to_input_weights = operand(rank=2)
-    recurrent_to_forget_weights = operand(rank=2)
-    recurrent_to_cell_weights = operand(rank=2)
-    recurrent_to_output_weights = operand(rank=2)
-    input_gate_bias = operand(rank=1)
-    forget_gate_bias = operand(rank=1)
-    cell_bias = operand(rank=1)
-    output_gate_bias = operand(rank=1)
+    input_to_input_weights = operand(role=Role.WEIGHTS, rank=2)
+    input_to_forget_weights = operand(role=Role.WEIGHTS, rank=2)
+    input_to_cell_weights = operand(role=Role.WEIGHTS, rank=2)
+    input_to_output_weights = operand(role=Role.WEIGHTS, rank=2)
+    recurrent_to_input_weights = operand(role=Role.WEIGHTS, rank=2)
+    recurrent_to_forget_weights = operand(role=Role.WEIGHTS, rank=2)
+    recurrent_to_cell_weights = operand(role=Role.WEIGHTS, rank=2)
+    recurrent_to_output_weights = operand(role=Role.WEIGHTS, rank=2)
+    input_gate_bias = operand(role=Role.BIAS, rank=1)
+    forget_gate_bias = operand(role=Role.BIAS, rank=1)
+    cell_bias = operand(role=Role.BIAS, rank=1)
+    output_gate_bias = operand(role=Role.BIAS, rank=1)
     cell_state_out = result(rank=2)
     output = result(rank=2)
 

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, differ
 
 __all__ = ["BitGenerator", "Distribution", "RandomBits", "RandomFill", "RandomGenerator"]
@@ -43,7 +44,7 @@ class BitGenerator(Enum):
     """Philox 4x32 with 10 rounds."""
 
 
-@op(pure=False)
+@op(pure=False, traits=Trait.RANDOM)
 class RandomFill(Op):
     """A tensor of random numbers; an operand holds the tensor's shape.
 
@@ -66,7 +67,7 @@ class RandomFill(Op):
         TFLite RANDOM_UNIFORM, RANDOM_STANDARD_NORMAL.
     """
 
-    dims = operand(rank=1, dtypes=_INDEX_TYPES)
+    dims = operand(role=Role.SIZES, rank=1, dtypes=_INDEX_TYPES)
     output = result(dtypes=_FLOATS, dynamic=True)
 
     distribution: Distribution = attribute(default=Distribution.UNIFORM, doc="The probability distribution.")

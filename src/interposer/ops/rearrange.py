@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Trait
 from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
 from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems, same_shapes, transposed
 
@@ -45,7 +46,7 @@ def _permutation_problems(axes: tuple[int, ...], rank: int, name: str) -> Iterat
         yield f"{name} is {axes}; expected every axis of the input, 0 to {rank - 1}, once"
 
 
-@op
+@op(traits=Trait.MOVES)
 class Transpose(Op):
     """Permute the axes: axis i of the result is axis ``permutation[i]`` of the input.
 
@@ -75,7 +76,7 @@ class Transpose(Op):
         return transposed(input, self.permutation)
 
 
-@op
+@op(traits=Trait.MOVES)
 class Permute(Op):
     """Permute the axes: axis i of the input becomes axis ``dim_mappings[i]`` of the result.
 
@@ -110,7 +111,7 @@ class Permute(Op):
         return transposed(input, self.permutation)
 
 
-@op
+@op(traits=Trait.MOVES)
 class Concat(Op):
     """Concatenate tensors along an axis; quantized inputs are requantized to the output's quantization if it differs.
 
@@ -154,7 +155,7 @@ def _known(dims: tuple[int, ...]) -> int:
     return next((dim for dim in dims if not isinstance(dim, Dim)), dims[0])
 
 
-@op
+@op(traits=Trait.MOVES)
 class Splitter(Op):
     """Split a tensor along an axis into pieces of given sizes.
 
@@ -194,7 +195,7 @@ class Splitter(Op):
         return tuple(input.with_shape((*before, size, *after)) for size in self.sizes)
 
 
-@op
+@op(traits=Trait.MOVES)
 class Stack(Op):
     """Stack tensors of the same shape along a new axis.
 
@@ -232,7 +233,7 @@ class Stack(Op):
         return inputs[0].with_shape(shape)
 
 
-@op
+@op(traits=Trait.MOVES)
 class Slice(Op):
     """Extract a rectangular slice of a tensor.
 
@@ -281,7 +282,7 @@ class Slice(Op):
 Index: TypeAlias = "slice | int | None"
 
 
-@op
+@op(traits=Trait.MOVES)
 class StridedSlice(Op):
     """Extract a strided slice of a tensor, as Python's ``x[begin:end:stride, ...]`` does.
 
@@ -420,6 +421,10 @@ class Pad(Op):
     pad_value: float = attribute(default=0.0, doc="Value of the border: a float value, also for quantized tensors.")
     padding_mode: PaddingMode = attribute(default=PaddingMode.CONSTANT, doc="How the border is filled.")
 
+    @property
+    def traits(self) -> Trait:
+        return Trait.MOVES | (Trait.FILLS if self.padding_mode is PaddingMode.CONSTANT else Trait.NONE)
+
     def check(self, input: TensorInfo) -> Iterator[str]:
         if len(self.pad_list) != input.rank:
             yield f"pad_list has {len(self.pad_list)} pairs, but the input has rank {input.rank}"
@@ -445,7 +450,7 @@ class Pad(Op):
         return input.with_shape([dim + pad if pad else dim for dim, pad in zip(input.shape, pads, strict=True)])
 
 
-@op
+@op(traits=Trait.MOVES)
 class Tile(Op):
     """Repeat a tensor along its axes.
 
@@ -476,7 +481,7 @@ class Tile(Op):
         return input.with_shape([dim if many == 1 else dim * many for dim, many in pairs])
 
 
-@op
+@op(traits=Trait.MOVES)
 class ReverseV2(Op):
     """Reverse the order of the elements along some axes.
 

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role
 from interposer.core.types import TensorInfo, TensorShape
 from interposer.ops.named_sizes import Infos, by_name, dimension_problems, matrix_operations, shape_of, sizes_by_letter
 
@@ -110,9 +111,9 @@ class _OneDirection(Op):
     """Base class of `Rnn` and `UnidirectionalSequenceRnn`, with the operands, attributes and checks that both have."""
 
     input = operand()
-    weights = operand(rank=2)
-    recurrent_weights = operand(rank=2)
-    bias = operand(rank=1)
+    weights = operand(role=Role.WEIGHTS, rank=2)
+    recurrent_weights = operand(role=Role.WEIGHTS, rank=2)
+    bias = operand(role=Role.BIAS, rank=1)
     hidden_state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
 
     activation_func: FusedActivation = attribute(
@@ -243,17 +244,17 @@ class BidirectionalSequenceRnn(Op):
     """
 
     input = operand(rank=3)
-    forward_weights = operand(rank=2)
-    forward_recurrent_weights = operand(rank=2)
-    forward_bias = operand(rank=1)
+    forward_weights = operand(role=Role.WEIGHTS, rank=2)
+    forward_recurrent_weights = operand(role=Role.WEIGHTS, rank=2)
+    forward_bias = operand(role=Role.BIAS, rank=1)
     forward_hidden_state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
-    backward_weights = operand(rank=2)
-    backward_recurrent_weights = operand(rank=2)
-    backward_bias = operand(rank=1)
+    backward_weights = operand(role=Role.WEIGHTS, rank=2)
+    backward_recurrent_weights = operand(role=Role.WEIGHTS, rank=2)
+    backward_bias = operand(role=Role.BIAS, rank=1)
     backward_hidden_state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
     aux_input = operand(rank=3, optional=True)
-    forward_aux_weights = operand(rank=2, optional=True)
-    backward_aux_weights = operand(rank=2, optional=True)
+    forward_aux_weights = operand(role=Role.WEIGHTS, rank=2, optional=True)
+    backward_aux_weights = operand(role=Role.WEIGHTS, rank=2, optional=True)
     output = result(rank=3, doc="The forward direction's output, or both along the last axis.")
     forward_hidden_state_out = result(rank=2, doc="The state after the last step.")
     backward_hidden_state_out = result(rank=2, doc="The state after the first step, which is processed last.")
@@ -334,9 +335,9 @@ class Svdf(Op):
     """
 
     input = operand(rank=2)
-    weights_feature = operand(rank=2)
-    weights_time = operand(rank=2)
-    bias = operand(rank=1, optional=True)
+    weights_feature = operand(role=Role.WEIGHTS, rank=2)
+    weights_time = operand(role=Role.WEIGHTS, rank=2)
+    bias = operand(role=Role.BIAS, rank=1, optional=True)
     state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
     state_out = result(rank=2)
     output = result(rank=2)

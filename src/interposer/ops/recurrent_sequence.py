@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role
 from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.ops.activation import ActivationFunction
 from interposer.ops.named_sizes import by_name, dimension_problems, matrix_operations, shape_of, sizes_by_letter
@@ -39,10 +40,11 @@ class _Sequence(Op):
     defaults: ClassVar[tuple[ActivationFunction, ...]]
 
     input = operand(rank=3)
-    weights = operand(rank=3)
-    recurrent_weights = operand(rank=3)
-    bias = operand(rank=2, optional=True)
+    weights = operand(role=Role.WEIGHTS, rank=3)
+    recurrent_weights = operand(role=Role.WEIGHTS, rank=3)
+    bias = operand(role=Role.BIAS, rank=2, optional=True)
     sequence_lengths = operand(
+        role=Role.SIZES,
         rank=1,
         dtypes={DataType.INT32, DataType.INT64},
         optional=True,
@@ -230,7 +232,7 @@ class LstmSequence(_Sequence):
     )
 
     cell_state_in = operand(rank=3, optional=True, doc="Zeros if absent.")
-    peephole_weights = operand(rank=2, optional=True)
+    peephole_weights = operand(role=Role.WEIGHTS, rank=2, optional=True)
     cell_state_out = result(rank=3, doc="The cell state after the last step of every sequence.")
 
     input_forget: bool = attribute(default=False, doc="Couple input and forget gate.")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import ResultQuantization, Trait
 from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.ops.axes import axes_problems, normal_axes, quantized_axis_problems
 
@@ -70,7 +71,7 @@ class _Reduction(Op):
         return input.with_shape(_reduced_shape(input.shape, axes, self.keep_dims))
 
 
-@op
+@op(quantized=ResultQuantization.OBSERVED)
 class Mean(_Reduction):
     """The arithmetic mean over axes; an axis that is listed twice counts once.
 
@@ -132,13 +133,25 @@ class Reduce(_Reduction):
     keep_dims: bool = attribute(default=False, doc="Keep every reduced axis with size 1.")
     operation: ReduceOperation = attribute(default=ReduceOperation.SUM, doc="The reduction.")
 
+    @property
+    def traits(self) -> Trait:
+        chooses = self.operation in (ReduceOperation.MAX, ReduceOperation.MIN)
+        return Trait.CHOOSES if chooses else Trait.NONE
+
+    def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
+        if self.operation in (ReduceOperation.MEAN, ReduceOperation.SUM):
+            return ResultQuantization.OBSERVED
+        if self.operation in (ReduceOperation.MAX, ReduceOperation.MIN):
+            return ResultQuantization.SAME
+        return f"{self.operation.name} loses too much precision in integers"
+
     def check(self, input: TensorInfo) -> Iterator[str]:
         if self.operation in (ReduceOperation.ALL, ReduceOperation.ANY) and input.dtype is not DataType.BOOL:
             yield f"input is {input.dtype}; expected bool for {self.operation.name}"
         yield from super().check(input)
 
 
-@op
+@op(traits=Trait.EXACT, quantized=ResultQuantization.NONE)
 class ArgMinMax(Op):
     """The index of the smallest or greatest element along an axis.
 

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import DataLayout, DataType, TensorInfo, differ
 from interposer.ops.named_sizes import dimension_problems
 
@@ -30,8 +31,8 @@ class _OfRegions(Op):
     """Base class of `RoiAlign` and `RoiPooling`, which extract regions of images: operands, attributes and checks."""
 
     input = operand(rank=4)
-    regions = operand(rank=2)
-    batches = operand(rank=1, dtypes=_INDEX_TYPES)
+    regions = operand(role=Role.PARAMETER, rank=2)
+    batches = operand(role=Role.INDICES, rank=1, dtypes=_INDEX_TYPES)
     output = result(rank=4, dtype_of="input")
 
     output_height: int = attribute(ge=1, doc="Height of every extracted region.")
@@ -103,7 +104,7 @@ class RoiAlign(_OfRegions):
         return 8 * samples * int(outputs[0].num_elements) + int(outputs[0].shape[0]) * int(first.num_elements)
 
 
-@op
+@op(traits=Trait.DISCONTINUOUS)
 class RoiPooling(_OfRegions):
     """Extract regions of images at a fixed size: each region is divided into bins, of which the maximum is taken.
 
@@ -127,7 +128,7 @@ class RoiPooling(_OfRegions):
     """
 
 
-@op
+@op(traits=Trait.DISCONTINUOUS)
 class HeatmapMaxKeypoint(Op):
     """Find the maximum of every heatmap with sub-cell precision, and its position in the image.
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
 from interposer.ops.axes import broadcast_shapes
 
@@ -17,7 +18,7 @@ __all__ = ["BroadcastTo", "Fill", "Rank", "Reshape", "Shape"]
 _INDEX_TYPES = (DataType.INT32, DataType.INT64)
 
 
-@op
+@op(traits=Trait.MOVES)
 class Reshape(Op):
     """Reshape a tensor; the elements and their order are unchanged.
 
@@ -115,7 +116,7 @@ def _axis_stays(before: TensorShape, after: TensorShape, axis: int) -> bool:
     return bool(math.prod(before[:axis]) == math.prod(after[:axis]))
 
 
-@op
+@op(traits=Trait.MOVES)
 class BroadcastTo(Op):
     """Broadcast a tensor to a shape, along its axes of size 1 and along new axes at the front.
 
@@ -151,7 +152,7 @@ class BroadcastTo(Op):
         return TensorInfo(self.shape, input.dtype, None if per_axis else input.quantization)
 
 
-@op
+@op(traits=Trait.EXACT)
 class Shape(Op):
     """The shape of a tensor, as a tensor.
 
@@ -177,7 +178,7 @@ class Shape(Op):
         return TensorInfo((input.rank,), self.dtype, constant=value)
 
 
-@op
+@op(traits=Trait.EXACT)
 class Rank(Op):
     """The number of axes of a tensor, as a scalar.
 
@@ -218,7 +219,7 @@ class Fill(Op):
         ONNX ConstantOfShape-21; TFLite FILL; NNAPI FILL; Arm NN FillDescriptor.
     """
 
-    dims = operand(rank=1, dtypes=_INDEX_TYPES)
+    dims = operand(role=Role.SIZES, rank=1, dtypes=_INDEX_TYPES)
     output = result(dynamic=True)
 
     value: float = attribute(default=0.0, doc="Value of every element: a float value, also for quantized tensors.")

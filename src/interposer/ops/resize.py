@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from enum import Enum
 
 from interposer.core.schema import Op, attribute, op, operand, result
-from interposer.core.types import DataLayout, TensorInfo
+from interposer.core.traits import ResultQuantization, Trait
+from interposer.core.types import DataLayout, DataType, TensorInfo
 from interposer.ops.axes import quantized_axis_problems
 
 __all__ = ["Resize", "ResizeMethod"]
@@ -61,6 +62,15 @@ class Resize(Op):
     half_pixel_centers: bool = attribute(
         default=False, doc="Coordinates refer to the centers of pixels, not to their corners."
     )
+
+    @property
+    def traits(self) -> Trait:
+        return Trait.MOVES if self.method is ResizeMethod.NEAREST_NEIGHBOR else Trait.NONE
+
+    def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
+        if self.method not in (ResizeMethod.NEAREST_NEIGHBOR, ResizeMethod.BILINEAR):
+            return f"{self.method.name} has no form in integers"
+        return ResultQuantization.SAME
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if self.align_corners and self.half_pixel_centers:

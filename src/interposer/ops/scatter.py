@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
 from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems, same_shapes
 from interposer.ops.gather import elements_problems
@@ -60,12 +61,21 @@ class ScatterNd(Op):
     """
 
     input = operand(rank=(1, MAX_RANK))
-    indices = operand(rank=(1, MAX_RANK), dtypes=_INDEX_TYPES)
+    indices = operand(role=Role.INDICES, rank=(1, MAX_RANK), dtypes=_INDEX_TYPES)
     updates = operand(rank=(0, MAX_RANK))
     output = result(rank=(1, MAX_RANK), dtype_of="updates", dynamic=True)
 
     function: ScatterFunction = attribute(default=ScatterFunction.UPDATE, doc="How updates and elements are combined.")
     input_enabled: bool = attribute(default=True, doc="The first operand is a tensor, not a shape.")
+
+    @property
+    def traits(self) -> Trait:
+        if self.function is not ScatterFunction.UPDATE:
+            return Trait.NONE
+        return Trait.MOVES if self.input_enabled else Trait.MOVES | Trait.FILLS
+
+    def role(self, index: int) -> Role:
+        return Role.SIZES if index == 0 and not self.input_enabled else super().role(index)
 
     def check(self, input: TensorInfo, indices: TensorInfo, updates: TensorInfo) -> Iterator[str]:
         errors = list(self._base_problems(input, updates))
@@ -144,12 +154,16 @@ class ScatterElements(Op):
     """
 
     input = operand(rank=(1, MAX_RANK))
-    indices = operand(rank=(1, MAX_RANK), dtypes=_INDEX_TYPES)
+    indices = operand(role=Role.INDICES, rank=(1, MAX_RANK), dtypes=_INDEX_TYPES)
     updates = operand(rank=(1, MAX_RANK), same_dtype_as="input")
     output = result(like="input")
 
     axis: int = attribute(default=0, doc="The axis along which indices point; negative ones count from the end.")
     function: ScatterFunction = attribute(default=ScatterFunction.UPDATE, doc="How updates and elements are combined.")
+
+    @property
+    def traits(self) -> Trait:
+        return Trait.MOVES if self.function is ScatterFunction.UPDATE else Trait.NONE
 
     def check(self, input: TensorInfo, indices: TensorInfo, updates: TensorInfo) -> Iterator[str]:
         errors = list(axes_problems((self.axis,), input.rank))
@@ -163,7 +177,7 @@ class ScatterElements(Op):
             yield from _range_problems(indices, input.shape[axis : axis + 1])
 
 
-@op
+@op(traits=Trait.MOVES)
 class TensorScatter(Op):
     """Write new steps of sequences into a cache, at a separate start position for every sample.
 
@@ -182,7 +196,7 @@ class TensorScatter(Op):
 
     input = operand(rank=(2, MAX_RANK))
     updates = operand(rank=(2, MAX_RANK), same_dtype_as="input")
-    start = operand(rank=1, dtypes=_INDEX_TYPES, optional=True)
+    start = operand(role=Role.SIZES, rank=1, dtypes=_INDEX_TYPES, optional=True)
     output = result(like="input")
 
     axis: int = attribute(default=-2, doc="The axis of the steps, which is not the first one.")
@@ -204,7 +218,7 @@ class TensorScatter(Op):
         yield from _other_quantization(input, updates)
 
 
-@op
+@op(traits=Trait.MOVES)
 class DynamicUpdateSlice(Op):
     """Overwrite a rectangular slice of a tensor at a position that is data; the position is clamped to fit.
 
@@ -225,7 +239,7 @@ class DynamicUpdateSlice(Op):
 
     input = operand(rank=(1, MAX_RANK))
     update = operand(rank=(1, MAX_RANK), same_dtype_as="input")
-    start = operand(rank=1, dtypes=_INDEX_TYPES)
+    start = operand(role=Role.SIZES, rank=1, dtypes=_INDEX_TYPES)
     output = result(like="input")
 
     def check(self, input: TensorInfo, update: TensorInfo, start: TensorInfo) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import MAX_RANK, UNKNOWN, DataType, TensorInfo, TensorShape
 from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems
 
@@ -14,7 +15,7 @@ __all__ = ["Compress", "NonZero", "Unique"]
 _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
 
 
-@op
+@op(traits=Trait.EXACT)
 class NonZero(Op):
     """The indices of all non-zero elements, in row-major order.
 
@@ -41,7 +42,7 @@ class NonZero(Op):
         return TensorInfo((input.rank, UNKNOWN), DataType.INT64)
 
 
-@op
+@op(traits=Trait.MOVES)
 class Compress(Op):
     """Keep the slices along an axis, or without ``axis`` the elements, where a condition is true.
 
@@ -63,7 +64,7 @@ class Compress(Op):
     """
 
     input = operand(rank=(1, MAX_RANK))
-    condition = operand(rank=1, dtypes=[DataType.BOOL])
+    condition = operand(role=Role.CONDITION, rank=1, dtypes=[DataType.BOOL])
     output = result(dtype_of="input", dynamic=True)
 
     axis: int | None = attribute(
@@ -86,7 +87,7 @@ class Compress(Op):
         return input.with_shape(_replaced(input.shape, self.axis, count))
 
 
-@op
+@op(traits=Trait.CHOOSES)
 class Unique(Op):
     """The distinct elements (with ``axis``: the distinct slices along this axis) and their indices.
 

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import MAX_RANK, UNKNOWN, Array, DataType, TensorInfo, differ
 from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems
 
@@ -75,7 +76,7 @@ class CumProd(_Accumulation):
     reverse: bool = attribute(default=False, doc="Accumulate from the end of the axis.")
 
 
-@op
+@op(traits=Trait.MOVES)
 class ReverseSequence(Op):
     """Reverse the first elements along an axis, with a separate length for every sample; the others are unchanged.
 
@@ -93,7 +94,7 @@ class ReverseSequence(Op):
     """
 
     input = operand(rank=(2, MAX_RANK))
-    lengths = operand(rank=1, dtypes=_INDEX_TYPES)
+    lengths = operand(role=Role.SIZES, rank=1, dtypes=_INDEX_TYPES)
     output = result(like="input")
 
     time_axis: int = attribute(default=0, doc="The axis that is reversed.")

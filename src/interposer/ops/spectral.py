@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role
 from interposer.core.types import INTEGERS, MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, differ
 from interposer.ops.axes import axes_problems, normal_axis
 
@@ -117,7 +118,7 @@ class Stft(Op):
     """
 
     signal = operand(rank=3, dtypes=_FLOATS)
-    window = operand(rank=1, dtypes=_FLOATS, optional=True)
+    window = operand(role=Role.PARAMETER, rank=1, dtypes=_FLOATS, optional=True)
     output = result(rank=4, dtype_of="signal")
 
     frame_step: int = attribute(ge=1, doc="Distance between the starts of consecutive frames.")
@@ -160,7 +161,7 @@ class SignalWindow(Op):
         ONNX HannWindow-17, HammingWindow-17, BlackmanWindow-17.
     """
 
-    size = operand(rank=(0, 1), dtypes=(DataType.INT32, DataType.INT64))
+    size = operand(role=Role.SIZES, rank=(0, 1), dtypes=(DataType.INT32, DataType.INT64))
     output = result(rank=1, dtypes=_FLOATS, dynamic=True)
 
     function: WindowFunction = attribute(default=WindowFunction.HANN, doc="The window function.")
@@ -197,11 +198,11 @@ class MelWeightMatrix(Op):
         ONNX MelWeightMatrix-17.
     """
 
-    num_mel_bins = operand(rank=(0, 1), dtypes=INTEGERS)
-    dft_length = operand(rank=(0, 1), dtypes=INTEGERS)
-    sample_rate = operand(rank=(0, 1), dtypes=INTEGERS)
-    lower_edge_hertz = operand(rank=(0, 1), dtypes=_FLOATS)
-    upper_edge_hertz = operand(rank=(0, 1), dtypes=_FLOATS)
+    num_mel_bins = operand(role=Role.SIZES, rank=(0, 1), dtypes=INTEGERS)
+    dft_length = operand(role=Role.SIZES, rank=(0, 1), dtypes=INTEGERS)
+    sample_rate = operand(role=Role.PARAMETER, rank=(0, 1), dtypes=INTEGERS)
+    lower_edge_hertz = operand(role=Role.PARAMETER, rank=(0, 1), dtypes=_FLOATS)
+    upper_edge_hertz = operand(role=Role.PARAMETER, rank=(0, 1), dtypes=_FLOATS)
     output = result(rank=2, dtypes=_FLOATS, dynamic=True)
 
     dtype: DataType = attribute(default=DataType.FLOAT32, choices=_FLOATS, doc="The type of the result.")

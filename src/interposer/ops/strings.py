@@ -8,6 +8,7 @@ from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Trait
 from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, differ
 from interposer.ops.axes import broadcast_shapes
 from interposer.ops.regex import Pattern
@@ -17,7 +18,7 @@ __all__ = ["CaseChange", "RegexFullMatch", "SkipGrams", "StringConcat", "StringN
 _STRING: Final = (DataType.STRING,)
 
 
-@op
+@op(traits=Trait.POINTWISE)
 class StringConcat(Op):
     """Concatenate strings, element by element.
 
@@ -124,7 +125,7 @@ class StringNormalizer(Op):
         return input.with_shape((*input.shape[:-1], count if isinstance(count, Dim) else max(count, 1)))
 
 
-@op
+@op(traits=Trait.POINTWISE)
 class RegexFullMatch(Op):
     """True for strings that a regular expression matches completely.
 

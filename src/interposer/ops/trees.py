@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Trait
 from interposer.core.types import Array, DataType, TensorInfo
 
 __all__ = ["TreeAggregation", "TreeComparison", "TreeEnsemble"]
@@ -43,7 +44,7 @@ class TreeAggregation(Enum):
     """The maximum; the least number of the type if there are no weights."""
 
 
-@op
+@op(traits=Trait.DISCONTINUOUS)
 class TreeEnsemble(Op):
     """A decision tree ensemble: find the leaf of every tree for each row, and aggregate the leaves' weights.
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.traits import Role, Trait
 from interposer.core.types import MAX_RANK, DataType, TensorInfo, differ
 from interposer.ops.pooling import OutputShapeRounding
 from interposer.ops.window import Window
@@ -69,7 +70,7 @@ class _Pooling(_Windowed):
         return int(outputs[0].num_elements) * math.prod(self.window_shape)
 
 
-@op
+@op(traits=Trait.CHOOSES)
 class MaxPoolingWithIndices(_Pooling):
     """Max pooling that also returns the index of each maximum.
 
@@ -126,7 +127,7 @@ class LpPooling(_Pooling):
         return input.with_shape(self._shape(input))
 
 
-@op
+@op(traits=Trait.MOVES | Trait.FILLS)
 class MaxUnpooling(Op):
     """Write elements to the indices that `MaxPoolingWithIndices` returned, and zeros everywhere else.
 
@@ -144,7 +145,7 @@ class MaxUnpooling(Op):
     """
 
     input = operand(rank=(3, MAX_RANK))
-    indices = operand(rank=(3, MAX_RANK), dtypes=[DataType.INT64])
+    indices = operand(role=Role.INDICES, rank=(3, MAX_RANK), dtypes=[DataType.INT64])
     output = result(dtype_of="input")
 
     extents: tuple[int, ...] = attribute(ge=0, doc="The spatial sizes of the result.")

@@ -10,7 +10,7 @@ from interposer.ir.network import Network
 from interposer.ops import Dequantize, Quantize
 from interposer.optimizer.passes import INVERSE_CONVERSIONS, RewritePass, run_passes
 from interposer.optimizer.rewrites.conversions import INVERSES
-from interposer.optimizer.rewrites.pattern import INSERTED
+from interposer.rewriting.pattern import INSERTED
 from tests.optimizer.rewriting import assert_becomes, assert_stays, evaluate_graph, graph_of, lines
 
 

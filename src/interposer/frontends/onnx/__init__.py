@@ -6,7 +6,7 @@ operator, add a function with the decorator of `onnx_converters`; users register
 
     @operator("LeakyRelu", since=6)
     def leaky_relu(node: Node) -> Value:
-        return node.add(Activation(ActivationFunction.LEAKY_RELU, a=node.number("alpha", 0.01)), node.value(0))
+        return node.result(Activation(ActivationFunction.LEAKY_RELU, a=node.number("alpha", 0.01)), node.value(0))
 """
 
 from interposer.frontends.onnx.custom import operator

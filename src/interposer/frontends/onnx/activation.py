@@ -41,7 +41,7 @@ _PARAMETERS: Final[dict[str, tuple[ActivationFunction, dict[str, float]]]] = {
 
 def _function(op: Activation) -> Converter:
     def convert(node: Node) -> Value:
-        return node.add(op, node.value(0))
+        return node.result(op, node.value(0))
 
     return convert
 
@@ -49,7 +49,7 @@ def _function(op: Activation) -> Converter:
 def _parametric(function: ActivationFunction, parameters: dict[str, float]) -> Converter:
     def convert(node: Node) -> Value:
         values = [node.number(name, default) for name, default in parameters.items()]
-        return node.add(Activation(function, *values), node.value(0))
+        return node.result(Activation(function, *values), node.value(0))
 
     return convert
 
@@ -74,7 +74,7 @@ def selu(node: Node) -> Value:
 
 def _selu(node: Node, alpha: float, gamma: float) -> Value:
     op = Activation(ActivationFunction.SELU, node.number("alpha", alpha), node.number("gamma", gamma))
-    return node.add(op, node.value(0))
+    return node.result(op, node.value(0))
 
 
 @operator("Gelu", since=20)
@@ -84,7 +84,7 @@ def gelu(node: Node) -> Value:
     functions = {"none": ActivationFunction.GELU, "tanh": ActivationFunction.GELU_TANH}
     if approximate not in functions:
         raise ParseError(f"approximate is {approximate!r}; expected none or tanh")
-    return node.add(Activation(functions[approximate]), node.value(0))
+    return node.result(Activation(functions[approximate]), node.value(0))
 
 
 @operator("Clip")
@@ -102,22 +102,22 @@ def clip(node: Node) -> Value:
     fixed = all(bound is None or bound.constant is not None for bound in (low, high))
     if fixed and node.info(0).dtype.is_float and node.info(0).dtype is not DataType.FLOAT64:
         return _clipped(
-            node, *(None if node.optional(i) is None else float(node.array_scalar(i, "bound")) for i in (1, 2))
+            node, *(None if node.optional(i) is None else float(node.number_of(i, "bound")) for i in (1, 2))
         )
     raised = node.value(0) if low is None else _bounded(node, Maximum(), node.value(0), low, last=high is None)
     return raised if high is None else _bounded(node, Minimum(), raised, high, last=True)
 
 
 def _bounded(node: Node, op: Maximum | Minimum, value: Value, bound: Value, last: bool) -> Value:
-    return (node.add if last else node.step)(op, value, bound)
+    return (node.result if last else node.step)(op, value, bound)
 
 
 def _clipped(node: Node, low: float | None, high: float | None) -> Value:
     x = node.value(0)
     if low == 0 and high is None:
-        return node.add(Activation(ActivationFunction.RELU), x)
+        return node.result(Activation(ActivationFunction.RELU), x)
     if low is not None and high is not None and low <= high and math.isfinite(low) and math.isfinite(high):
-        return node.add(Activation(ActivationFunction.BOUNDED_RELU, a=high, b=low), x)
+        return node.result(Activation(ActivationFunction.BOUNDED_RELU, a=high, b=low), x)
     if low is not None:
         x = _bounded(node, Maximum(), x, node.scalar_like(low, x), last=high is None)
     return x if high is None else _bounded(node, Minimum(), x, node.scalar_like(high, x), last=True)
@@ -132,12 +132,12 @@ def prelu(node: Node) -> Value:
     x, slope = node.value(0), node.value(1)
     if node.version < 7 and slope.known.num_elements != 1:
         slope = reshaped(node, slope, [-1, *[1] * (x.known.rank - 2)])
-    return node.add(Prelu(), x, slope)
+    return node.result(Prelu(), x, slope)
 
 
 def _softmax(op: type[Softmax | LogSoftmax | Hardmax]) -> Converter:
     def convert(node: Node) -> Value:
-        return node.add(op(axis=node.integer("axis", -1)), node.value(0))
+        return node.result(op(axis=node.integer("axis", -1)), node.value(0))
 
     return convert
 
@@ -152,7 +152,7 @@ def _flat_softmax(op: type[Softmax | LogSoftmax | Hardmax]) -> Converter:
         x, shape = node.value(0), node.info(0).shape
         axis = checked_axis(node.integer("axis", 1), len(shape)) if len(shape) > 1 else 0
         if all(dim == 1 for dim in shape[axis + 1 :]):
-            return node.add(op(axis=axis), x)
+            return node.result(op(axis=axis), x)
         flat = reshaped(node, x, [*shape[:axis], product(shape[axis:])], axis)
         return final_reshape_like(node, node.step(op(axis=-1), flat), x)
 
@@ -168,4 +168,4 @@ for _name, _kind in {"Softmax": Softmax, "LogSoftmax": LogSoftmax, "Hardmax": Ha
 def gated_swish(node: Node) -> Value:
     """Convert a gated activation: Swish of the first operand (with the factor alpha) times the second operand."""
     gate = node.step(Activation(ActivationFunction.SWISH, node.number("alpha", 1.0)), node.value(0))
-    return node.add(Multiplication(), gate, node.value(1))
+    return node.result(Multiplication(), gate, node.value(1))

@@ -56,7 +56,7 @@ def attention(node: Node) -> Sequence[Value]:
         softmax_precision=data_type(precision) if precision else None,
     )
     others = (node.optional(i) for i in (4, 5, 6))
-    return node.add_many(op, node.value(0), node.value(1), node.value(2), _mask(node), *others)
+    return node.results(op, node.value(0), node.value(1), node.value(2), _mask(node), *others)
 
 
 def _scores(node: Node) -> AttentionScores:
@@ -85,7 +85,7 @@ def rotary_embedding(node: Node) -> Value:
         num_heads=node.integer("num_heads") if node.info(0).rank == 3 else 0,
         rotary_embedding_dim=node.integer("rotary_embedding_dim", 0),
     )
-    return node.add(op, node.value(0), node.value(1), node.value(2), node.optional(3))
+    return node.result(op, node.value(0), node.value(1), node.value(2), node.optional(3))
 
 
 @operator("LinearAttention", since=27)
@@ -97,7 +97,7 @@ def linear_attention(node: Node) -> Sequence[Value]:
     if (node.has(4), node.has(5)) != UPDATE_RULES[rule]:
         raise ParseError(f"its update_rule is {rule!r}, which does not go with the operands decay and beta that it has")
     op = LinearAttention(node.integer("q_num_heads"), node.integer("kv_num_heads"), node.number("scale", 0.0) or None)
-    return node.add_many(op, *(node.value(i) for i in range(3)), *(node.optional(i) for i in (3, 4, 5)))
+    return node.results(op, *(node.value(i) for i in range(3)), *(node.optional(i) for i in (3, 4, 5)))
 
 
 @operator("CausalConvWithState", since=27)
@@ -127,7 +127,7 @@ def convolved_with_state(node: Node, x: Value, past: Value | None, dilation: int
         result = final_reshape_like(node, convolved, x)
     else:
         swish = Activation(ActivationFunction.SWISH, 1.0)
-        result = node.add(swish, final_reshape_like(node, convolved, x))
+        result = node.result(swish, final_reshape_like(node, convolved, x))
     return [result, node.step(_last(before), whole)]
 
 

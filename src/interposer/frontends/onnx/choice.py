@@ -37,13 +37,13 @@ def top_k(node: Node) -> Sequence[Value]:
     """Convert TopK; the results are always sorted best first, whatever the attribute sorted says."""
     if node.is_computed(1):
         op = DynamicTopK(node.integer("axis", -1), node.flag("largest", True), DataType.INT64)
-        return node.add_many(op, node.value(0), node.value(1))
-    return _top_k(node, int(node.array_scalar(1, "k")))
+        return node.results(op, node.value(0), node.value(1))
+    return _top_k(node, int(node.number_of(1, "k")))
 
 
 def _top_k(node: Node, k: int) -> Sequence[Value]:
     op = TopK(k, node.integer("axis", -1), node.flag("largest", True), DataType.INT64)
-    return node.add_many(op, node.value(0))
+    return node.results(op, node.value(0))
 
 
 @operator("OneHot", since=9)
@@ -56,14 +56,14 @@ def one_hot(node: Node) -> Value:
         indices = node.step(Cast(DataType.INT64), indices)
     off, on = values.astype(float).tolist()
     op = OneHot(
-        depth=int(node.array_scalar(1, "depth")),
+        depth=int(node.number_of(1, "depth")),
         axis=node.integer("axis", -1),
         on_value=on,
         off_value=off,
         dtype=DataType.of(values.dtype),
         from_end=node.version >= 11,
     )
-    return node.add(op, indices)
+    return node.result(op, indices)
 
 
 @operator("NonMaxSuppression", since=10)
@@ -75,11 +75,11 @@ def non_max_suppression(node: Node) -> Value:
         score_threshold=_scalar(node, 4, "score_threshold"),
         center_point_box=node.flag("center_point_box"),
     )
-    return node.add(op, node.value(0), node.value(1))
+    return node.result(op, node.value(0), node.value(1))
 
 
 def _scalar(node: Node, index: int, title: str) -> float | None:
-    return float(node.array_scalar(index, title)) if node.has(index) else None
+    return float(node.number_of(index, title)) if node.has(index) else None
 
 
 @operator("RoiAlign", since=10)
@@ -108,7 +108,7 @@ def max_roi_pool(node: Node) -> Value:
     images = reshaped(node, node.step(Slice((0, 0), (-1, 1)), regions), [-1])
     boxes = node.step(Slice((0, 1), (-1, 4)), regions)
     op = RoiPooling(output_height=shape[0], output_width=shape[1], height_stride=1 / scale, width_stride=1 / scale)
-    return node.add(op, node.value(0), boxes, node.step(Cast(DataType.INT32), images))
+    return node.result(op, node.value(0), boxes, node.step(Cast(DataType.INT32), images))
 
 
 def _roi_align(node: Node, half_pixel: bool) -> Value:
@@ -125,4 +125,4 @@ def _roi_align(node: Node, half_pixel: bool) -> Value:
         mode=_ROI_MODES[mode],
         half_pixel=half_pixel,
     )
-    return node.add(op, node.value(0), node.value(1), node.value(2))
+    return node.result(op, node.value(0), node.value(1), node.value(2))

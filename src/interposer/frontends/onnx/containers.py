@@ -55,10 +55,10 @@ def _tensors(sequence: Value) -> list[Value] | None:
 def _made_of(node: Node, tensors: Sequence[Value], like: Value) -> Value:
     """Return a sequence of `tensors` as the node's result; `like` is a sequence whose type an empty one gets."""
     if tensors:
-        return node.add(SequenceConstruct(), *tensors)
+        return node.result(SequenceConstruct(), *tensors)
     element = like.known.element
     assert element is not None
-    return node.add(SequenceEmpty(element.dtype))
+    return node.result(SequenceEmpty(element.dtype))
 
 
 def _place(node: Node, index: int, low: int, high: int, default: int) -> int | None:
@@ -78,12 +78,12 @@ def _place(node: Node, index: int, low: int, high: int, default: int) -> int | N
 
 @operator("SequenceEmpty", since=11)
 def sequence_empty(node: Node) -> Value:
-    return node.add(SequenceEmpty(data_type(node.integer("dtype", 1))))
+    return node.result(SequenceEmpty(data_type(node.integer("dtype", 1))))
 
 
 @operator("SequenceConstruct", since=11)
 def sequence_construct(node: Node) -> Value:
-    return node.add(SequenceConstruct(), *node.values())
+    return node.result(SequenceConstruct(), *node.values())
 
 
 @operator("SequenceInsert", since=11)
@@ -94,7 +94,7 @@ def sequence_insert(node: Node) -> Value:
         place = _place(node, 2, -len(tensors), len(tensors), len(tensors))
         if place is not None:
             return _made_of(node, [*tensors[:place], tensor, *tensors[place:]], sequence)
-    return node.add(SequenceInsert(), sequence, tensor, node.optional(2))
+    return node.result(SequenceInsert(), sequence, tensor, node.optional(2))
 
 
 @operator("SequenceErase", since=11)
@@ -105,7 +105,7 @@ def sequence_erase(node: Node) -> Value:
         place = _place(node, 1, -len(tensors), len(tensors) - 1, len(tensors) - 1)
         if place is not None:
             return _made_of(node, [*tensors[:place], *tensors[place + 1 :]], sequence)
-    return node.add(SequenceErase(), sequence, node.optional(1))
+    return node.result(SequenceErase(), sequence, node.optional(1))
 
 
 @operator("SequenceAt", since=11)
@@ -115,12 +115,12 @@ def sequence_at(node: Node) -> Value:
         place = _place(node, 1, -len(tensors), len(tensors) - 1, 0)
         if place is not None:
             return tensors[place]
-    return node.add(SequenceAt(), sequence, position)
+    return node.result(SequenceAt(), sequence, position)
 
 
 @operator("SequenceLength", since=11)
 def sequence_length(node: Node) -> Value:
-    return node.add(SequenceLength(), node.value(0))
+    return node.result(SequenceLength(), node.value(0))
 
 
 @operator("ConcatFromSequence", since=11)
@@ -128,8 +128,8 @@ def concat_from_sequence(node: Node) -> Value:
     axis, new_axis = node.integer("axis"), node.flag("new_axis")
     tensors = _tensors(node.value(0))
     if not tensors or not all(value.known.is_ranked for value in tensors):
-        return node.add(ConcatFromSequence(axis, new_axis), node.value(0))
-    return node.add(Stack(axis) if new_axis else Concat(axis), *tensors)
+        return node.result(ConcatFromSequence(axis, new_axis), node.value(0))
+    return node.result(Stack(axis) if new_axis else Concat(axis), *tensors)
 
 
 @operator("SplitToSequence", since=11)
@@ -139,14 +139,14 @@ def split_to_sequence(node: Node) -> Value:
     x, split = node.value(0), node.optional(1)
     sizes = _dimensions(op, x, split)
     if not sizes:
-        return node.add(op, x, split)
+        return node.result(op, x, split)
     if split is not None or op.keepdims:
-        return node.step(SequenceConstruct(), *node.add_many(Splitter(op.axis, tuple(sizes)), x))
+        return node.step(SequenceConstruct(), *node.results(Splitter(op.axis, tuple(sizes)), x))
     axis, shape = normal_axis(op.axis, x.known.rank), x.known.shape
     cached = [-1 if isinstance(dim, Dim) else dim for dim in (*shape[:axis], *shape[axis + 1 :])]
     if cached.count(-1) > 1:
-        return node.add(op, x, split)
-    pieces = node.add_many(Splitter(op.axis, tuple(sizes)), x)
+        return node.result(op, x, split)
+    pieces = node.results(Splitter(op.axis, tuple(sizes)), x)
     return node.step(SequenceConstruct(), *(node.step(Reshape(tuple(cached)), piece) for piece in pieces))
 
 
@@ -173,13 +173,13 @@ def _dimensions(op: SplitToSequence, x: Value, split: Value | None) -> list[int]
 def optional(node: Node) -> Value:
     """Convert Optional; without an input, the attribute type gives the type of the empty optional."""
     if node.has(0):
-        return node.add(OptionalConstruct(), node.value(0))
+        return node.result(OptionalConstruct(), node.value(0))
     held = element_info(node.type_proto("type"))
     if held.dtype is DataType.OPTIONAL:
         raise ParseError("an optional cannot hold an optional")
     if held.element is not None:
-        return node.add(OptionalEmpty(held.element.dtype, of_sequence=True))
-    return node.add(OptionalEmpty(held.dtype))
+        return node.result(OptionalEmpty(held.element.dtype, of_sequence=True))
+    return node.result(OptionalEmpty(held.dtype))
 
 
 @operator("OptionalHasElement", since=15)
@@ -190,7 +190,7 @@ def optional_has_element(node: Node) -> Value:
     x = node.value(0)
     if x.known.dtype is not DataType.OPTIONAL:
         return node.constant(np.array(True))
-    return node.add(OptionalHasElement(), x)
+    return node.result(OptionalHasElement(), x)
 
 
 @operator("OptionalGetElement", since=15)
@@ -200,4 +200,4 @@ def optional_get_element(node: Node) -> Value:
     if x.known.dtype is not DataType.OPTIONAL:
         return x
     held = x.producer
-    return held.values[0] if isinstance(held.op, OptionalConstruct) else node.add(OptionalGetElement(), x)
+    return held.values[0] if isinstance(held.op, OptionalConstruct) else node.result(OptionalGetElement(), x)

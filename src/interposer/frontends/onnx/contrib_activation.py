@@ -43,20 +43,20 @@ _GELU_TANH: Final = Activation(ActivationFunction.GELU_TANH)
 @operator("Gelu", domain=MICROSOFT)
 def gelu(node: Node) -> Value:
     """Convert Gelu, the exact function."""
-    return node.add(_GELU, node.value(0))
+    return node.result(_GELU, node.value(0))
 
 
 @operator("BiasGelu", domain=MICROSOFT)
 def bias_gelu(node: Node) -> Value:
     """Convert BiasGelu: the exact Gelu of the sum of the input and a vector along the last axis."""
-    return node.add(_GELU, _biased(node, node.value(1)))
+    return node.result(_GELU, _biased(node, node.value(1)))
 
 
 @operator("FastGelu", domain=MICROSOFT)
 def fast_gelu(node: Node) -> Value:
     """Convert FastGelu: Gelu with the tanh approximation, of the input or of its sum with a vector."""
     bias = node.optional(1)
-    return node.add(_GELU_TANH, node.value(0) if bias is None else _biased(node, bias))
+    return node.result(_GELU_TANH, node.value(0) if bias is None else _biased(node, bias))
 
 
 def _biased(node: Node, bias: Value) -> Value:
@@ -70,7 +70,7 @@ def _biased(node: Node, bias: Value) -> Value:
 @operator("QuickGelu", domain=MICROSOFT)
 def quick_gelu(node: Node) -> Value:
     """Convert QuickGelu: x * sigmoid(alpha * x)."""
-    return node.add(Activation(ActivationFunction.SWISH, node.number("alpha", 1.702)), node.value(0))
+    return node.result(Activation(ActivationFunction.SWISH, node.number("alpha", 1.702)), node.value(0))
 
 
 def fused_activation(node: Node, value: Value) -> Value:
@@ -118,7 +118,7 @@ def scaled_silu(node: Node) -> Value:
     else:
         factor = reshaped(node, as_type(node, scale, DataType.FLOAT32), [])
     z = as_type(node, node.step(Multiplication(), wide, factor), x.known.dtype)
-    return node.add(Activation(ActivationFunction.SWISH, 1.0), z)
+    return node.result(Activation(ActivationFunction.SWISH, 1.0), z)
 
 
 @operator("BiasSplitGelu", domain=MICROSOFT)
@@ -128,11 +128,11 @@ def bias_split_gelu(node: Node) -> Value:
     if total.known.shape[-1] % 2:
         raise ParseError(f"its input has shape {total.known.shape}, which cannot be divided into two halves")
     size = node.known(total.known.shape[-1], "last dimension") // 2
-    left, right = node.add_many(Splitter(axis=-1, sizes=(size, size)), total)
-    return node.add(Multiplication(), left, node.step(_GELU, right))
+    left, right = node.results(Splitter(axis=-1, sizes=(size, size)), total)
+    return node.result(Multiplication(), left, node.step(_GELU, right))
 
 
 @operator("BiasAdd", domain=MICROSOFT)
 def bias_add(node: Node) -> Value:
     """Convert BiasAdd: the sum of the input, a vector along the last axis, and a tensor of the input's shape."""
-    return node.add(Addition(), node.step(Addition(), node.value(0), node.value(1)), node.value(2))
+    return node.result(Addition(), node.step(Addition(), node.value(0), node.value(1)), node.value(2))

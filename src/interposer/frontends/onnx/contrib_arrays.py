@@ -57,7 +57,7 @@ def grid_sample(node: Node) -> Value:
 @operator("ExpandDims", domain=MICROSOFT)
 def expand_dims(node: Node) -> Value:
     """Convert ExpandDims: insert a dimension of 1; the axis must be constant."""
-    shape, axis = list(node.info(0).shape), int(node.array_scalar(1, "axis"))
+    shape, axis = list(node.info(0).shape), int(node.number_of(1, "axis"))
     place = checked_axis(axis, len(shape) + 1)
     return inserted_axes(node, node.value(0), [place])
 
@@ -75,13 +75,13 @@ def unfold(node: Node) -> Value:
     slices = node.step(Gather(axis), x, places)
     rank = slices.known.rank
     order = [i for i in range(rank) if i != axis + 1]
-    return node.add(Transpose((*order, axis + 1)), slices)
+    return node.result(Transpose((*order, axis + 1)), slices)
 
 
 @operator("Unique", domain=MICROSOFT)
 def unique(node: Node) -> Sequence[Value]:
     """Convert Unique of a vector: the values in the order of their first occurrence, their places and their counts."""
-    values, _, inverse, counts = node.add_many(Unique(None, sorted=False), node.value(0))
+    values, _, inverse, counts = node.results(Unique(None, sorted=False), node.value(0))
     return [values, inverse, counts]
 
 
@@ -101,7 +101,7 @@ def pad(node: Node) -> Value:
     pads = node.array(1, "pads")
     if pads.dtype.kind != "i" or pads.ndim > 2 or (pads.ndim == 2 and pads.shape[0] != 1):
         raise ParseError(f"its pads are {pads.dtype}{list(pads.shape)}; expected a list of integers")
-    value = float(node.array_scalar(2, "value")) if node.has(2) else 0.0
+    value = float(node.number_of(2, "value")) if node.has(2) else 0.0
     return padded(node, pads.reshape(-1).tolist(), range(node.info(0).rank), value)
 
 
@@ -142,7 +142,7 @@ def bias_softmax(node: Node) -> Value:
     x, bias, axis = node.value(0), node.value(1), checked_axis(node.integer("axis", 1), node.info(0).rank)
     if axis != x.known.rank - 1 or not node.flag("is_inner_broadcast") or bias.known.rank != x.known.rank:
         node.unsupported("it takes several axes for one, or repeats the bias for blocks of rows")
-    return node.add(Softmax(axis=-1), node.step(Addition(), x, bias))
+    return node.result(Softmax(axis=-1), node.step(Addition(), x, bias))
 
 
 @operator("SampleOp", domain=MICROSOFT)

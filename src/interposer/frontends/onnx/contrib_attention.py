@@ -99,7 +99,7 @@ def _attend(
     )
     mask = added(node, *masks)
     past = (cache.key, cache.value) if lengths is None else (None, None)
-    results = node.add_many(op, *operands, mask, *past, lengths)
+    results = node.results(op, *operands, mask, *past, lengths)
     if lengths is not None:
         results = [results[0], operands.key, operands.value, *results[3:]]
     return results if flat else [merged_heads(node, results[0]), *results[1:]]

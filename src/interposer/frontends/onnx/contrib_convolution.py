@@ -89,5 +89,5 @@ def max_pool_with_channels_last(node: Node) -> Value:
 @operator("ConvTransposeWithDynamicPads", domain=MICROSOFT)
 def transpose_convolution_with_pads(node: Node) -> Value:
     """Convert ConvTransposeWithDynamicPads: ConvTranspose with pads as an operand, which must be constant."""
-    pads = node.array_integers(2, "pads") if node.has(2) else ()
+    pads = node.integers_of(2, "pads") if node.has(2) else ()
     return transposed(node.rewritten((0, 1, 3), {"pads": pads} if pads else {}))

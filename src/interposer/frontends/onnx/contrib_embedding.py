@@ -35,7 +35,7 @@ def embed_layer_normalization(node: Node) -> Sequence[Value]:
     tables = [node.value(2), node.value(3), node.optional(4)]
     total = _embedded(node, tables, node.optional(8))
     op = LayerNormalization(-1, node.number("epsilon", 1e-12))
-    return [node.add(op, total, node.value(5), node.value(6)), _mask_index(node, node.optional(7)), total]
+    return [node.result(op, total, node.value(5), node.value(6)), _mask_index(node, node.optional(7)), total]
 
 
 @operator("QEmbedLayerNormalization", domain=MICROSOFT)
@@ -51,7 +51,7 @@ def quantized_embed_layer_normalization(node: Node) -> Sequence[Value]:
     total = _embedded(node, tables, None, [_dequantizer(node, n) for n in range(3)])
     gamma, beta = (_dequantizer(node, n)(node.value(n + 2)) for n in (3, 4))
     op = LayerNormalization(-1, node.number("epsilon", 1e-12))
-    return [node.add(op, total, gamma, beta), _mask_index(node, node.optional(7))]
+    return [node.result(op, total, gamma, beta), _mask_index(node, node.optional(7))]
 
 
 def _dequantizer(node: Node, number: int) -> Callable[[Value], Value]:

@@ -90,10 +90,7 @@ def _swiglu(node: Node, x: Value) -> Value:
     if node.integer("swiglu_fusion", 0) != 1:
         node.unsupported("its gates are not next to what they gate (swiglu_fusion is not 1)")
     experts, tokens, width = x.known.shape
-    split = Splitter(3, (1, 1))
-    pair = node.importer.add(
-        split, [reshaped(node, x, [experts, tokens, width // 2, 2])], f"{node.name}/Splitter", node.source
-    )
+    pair = node.steps(Splitter(3, (1, 1)), reshaped(node, x, [experts, tokens, width // 2, 2]))
     gate, linear = (reshaped(node, part, [experts, tokens, width // 2]) for part in pair)
     limit = node.number("swiglu_limit", math.inf)
     if limit < math.inf:
@@ -109,7 +106,7 @@ def _shares(node: Node, router: Value) -> Value:
     experts = node.known(router.known.shape[1], "number of experts")
     shares = node.step(Softmax(), router)
     top = TopK(node.integer("k", 1))
-    values, indices = node.importer.add(top, [shares], f"{node.name}/TopK", node.source)
+    values, indices = node.steps(top, shares)
     if node.flag("normalize_routing_weights"):
         values = node.step(Division(), values, node.step(Reduce((1,), keep_dims=True), values))
     return _spread(node, values, indices, experts)
@@ -121,7 +118,7 @@ def routed_shares(node: Node, router: Value, weights: Value | None) -> Value:
     If there are `weights`, (tokens, experts), those of the chosen experts are their shares.
     """
     experts, top = node.known(router.known.shape[1], "number of experts"), TopK(node.integer("k", 1))
-    values, indices = node.importer.add(top, [router], f"{node.name}/TopK", node.source)
+    values, indices = node.steps(top, router)
     if weights is None:
         return _spread(node, node.step(Softmax(), values), indices, experts)
     values = node.step(GatherElements(1), weights, indices)

@@ -37,7 +37,7 @@ def gated_add(node: Node) -> Value:
         raise ParseError(
             f"its gate has shape {gate.known.shape}, and its input {x.known.shape}; expected one for each row"
         )
-    return node.add(Addition(), x, node.step(Multiplication(), y, gate))
+    return node.result(Addition(), x, node.step(Multiplication(), y, gate))
 
 
 @operator("GatedRMSNorm", domain=MICROSOFT)

@@ -160,7 +160,7 @@ def _phase(node: Node, query: Value) -> _Phase:
 
 
 def _check_total(node: Node, batch: int, steps: int, past: int, total: int | None) -> None:
-    total_known = node.importer.extents(node.value(6))
+    total_known = node.importer.dimensions_of(node.value(6))
     if past == 0 and total_known is not None and differ(total_known.reshape(-1)[0], steps):
         raise ParseError(f"its total_sequence_length is {total_known.reshape(-1)[0]} for {steps} steps without a past")
     if total is not None and total > past and total != past + steps:
@@ -175,12 +175,12 @@ def _total(node: Node) -> int | None:
     total = node.value(6)
     if differ(total.known.shape.num_elements, 1):
         raise ParseError(f"its total_sequence_length has shape {total.known.shape}; expected one number")
-    known = node.importer.extents(total)
+    known = node.importer.dimensions_of(total)
     if known is not None:
         return node.known(known.reshape(-1)[0], "total_sequence_length")
     if node.importer.needs(total) is None or node.keeps_size(3, 1, axis=2):
         return None
-    return int(node.array_scalar(6, "total_sequence_length"))
+    return int(node.number_of(6, "total_sequence_length"))
 
 
 def _positions(node: Node, phase: _Phase) -> Value:
@@ -257,7 +257,7 @@ def _prompt(node: Node, phase: _Phase, query: Value, key: Value, value: Value) -
     stores, rows = _stores(node), [by_heads(node, fresh, _groups(node)) for fresh in (key, value)]
     if stores is None:
         op, rest = _operator(node, _heads(node), _groups(node)), (_mask(node, phase), None, None, lengths, _sink(node))
-        output = node.add(op, query, key, value, *rest)
+        output = node.result(op, query, key, value, *rest)
     else:
         rows = [store.stored(x) for store, x in zip(stores, rows, strict=True)]
         output = _over(node, phase, query, [store.loaded(x) for store, x in zip(stores, rows, strict=True)], lengths)

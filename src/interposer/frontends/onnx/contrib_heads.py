@@ -62,7 +62,7 @@ def _sequence_of(x: Value) -> tuple[int, ...]:
 
 def pieces(node: Node, x: Value, sizes: Sequence[int], axis: int = -1) -> list[Value]:
     """Return pieces of these sizes along an axis."""
-    return node.importer.add(Splitter(axis, tuple(sizes)), [x], f"{node.name}/Splitter", node.source)
+    return node.steps(Splitter(axis, tuple(sizes)), x)
 
 
 def split_bias(node: Node, bias: Value | None, sizes: Sequence[int]) -> list[Value | None]:

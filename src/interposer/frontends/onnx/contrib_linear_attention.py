@@ -36,7 +36,7 @@ def contrib_linear_attention(node: Node) -> Sequence[Value]:
     if 0 < heads < groups:
         query, heads = _repeated(node, query, heads, groups), groups
     op = LinearAttention(heads, groups, node.number("scale", 0.0) or None)
-    return node.add_many(op, query, node.value(1), node.value(2), node.optional(3), *gates)
+    return node.results(op, query, node.value(1), node.value(2), node.optional(3), *gates)
 
 
 def _repeated(node: Node, query: Value, heads: int, groups: int) -> Value:
@@ -88,7 +88,7 @@ def linear_attention_gate(node: Node) -> Sequence[Value]:
     dtype = node.info(0).dtype
     results = [decay if dtype is DataType.FLOAT32 else node.step(Cast(dtype), decay)]
     if node.has(3):
-        results.append(node.add(Activation(ActivationFunction.SIGMOID), node.value(3)))
+        results.append(node.result(Activation(ActivationFunction.SIGMOID), node.value(3)))
     return results
 
 

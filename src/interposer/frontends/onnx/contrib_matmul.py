@@ -45,7 +45,7 @@ def _fused(node: Node) -> Value:
     if turned == [False, False]:
         result = product(node, a, scaled)
     else:
-        result = node.add(BatchMatMul(transpose_x=turned[0], transpose_y=turned[1]), a, scaled)
+        result = node.result(BatchMatMul(transpose_x=turned[0], transpose_y=turned[1]), a, scaled)
     return result if alpha == 1 else node.step(Multiplication(), result, node.scalar_like(alpha, result))
 
 
@@ -68,13 +68,13 @@ def integer_matmul_of_16_bits(node: Node) -> Value:
     """Convert MatMulInteger16: the product of 16-bit integers, whose sums have 32 bits."""
     dtype = DataType.UINT32 if node.info(0).dtype is DataType.UINT16 else DataType.INT32
     a, b = (as_type(node, node.value(index), dtype) for index in (0, 1))
-    return node.add(BatchMatMul(), a, b)
+    return node.result(BatchMatMul(), a, b)
 
 
 @operator("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_quantize_matmul(node: Node) -> Value:
     """Convert DynamicQuantizeMatMul: A is quantized to uint8 with the range of its values, and multiplied with B."""
-    a, scale, point = node.add_many(DynamicQuantize(), node.value(0))
+    a, scale, point = node.results(DynamicQuantize(), node.value(0))
     b, b_scale, b_point, bias = node.value(1), node.value(2), node.optional(3), node.optional(4)
     return _scaled_product(node, (a, b), (point, b_point), (scale, b_scale), bias)
 

@@ -66,7 +66,7 @@ def reorder_input(node: Node) -> Value:
     x, size = _image(node), node.importer.block_size
     x = node.step(_FIRST, x) if node.flag("channels_last") else x
     missing = -node.known(x.known.shape[1], "number of channels") % size
-    return node.add(Pad(((0, 0), (0, missing), (0, 0), (0, 0))), x) if missing else x
+    return node.result(Pad(((0, 0), (0, missing), (0, 0), (0, 0))), x) if missing else x
 
 
 @operator("ReorderOutput", domain=NCHWC)
@@ -77,7 +77,7 @@ def reorder_output(node: Node) -> Value:
         raise ParseError(f"channels is {channels}, but its input has shape {x.known.shape}")
     if channels != x.known.shape[1]:
         x = node.step(Slice((0, 0, 0, 0), (-1, channels, -1, -1)), x)
-    return node.add(_LAST, x) if node.flag("channels_last") else x
+    return node.result(_LAST, x) if node.flag("channels_last") else x
 
 
 def _image(node: Node) -> Value:
@@ -97,8 +97,9 @@ def blocked_upsample(node: Node) -> Value:
     sizes = (node.known(size, "image's size") for size in x.known.shape[2:])
     height, width = (size * scale for size, scale in zip(sizes, scales[-2:], strict=True))
     if mode == "nearest" and kind == "asymmetric":
-        return node.add(Resize(width, height, ResizeMethod.NEAREST_NEIGHBOR), x)
+        return node.result(Resize(width, height, ResizeMethod.NEAREST_NEIGHBOR), x)
     if mode != "linear" or kind not in ("asymmetric", "align_corners", "half_pixel"):
         node.unsupported(f"its mode is {mode} with {kind}")
     corners, centers = kind == "align_corners", kind == "half_pixel"
-    return node.add(Resize(width, height, ResizeMethod.BILINEAR, align_corners=corners, half_pixel_centers=centers), x)
+    op = Resize(width, height, ResizeMethod.BILINEAR, align_corners=corners, half_pixel_centers=centers)
+    return node.result(op, x)

@@ -37,7 +37,7 @@ def simplified_layer_normalization(node: Node) -> Sequence[Value]:
     """
     x, axis, epsilon = node.value(0), node.integer("axis", -1), node.number("epsilon", 1e-5)
     scale = as_type(node, node.value(1), x.known.dtype)
-    result = node.add(RmsNormalization(axis, epsilon), x, scale)
+    result = node.result(RmsNormalization(axis, epsilon), x, scale)
     if not node.wants(1):
         return [result]
     axes = tuple(range(checked_axis(axis, x.known.rank), x.known.rank))
@@ -60,7 +60,7 @@ def skip_layer_normalization(node: Node) -> Sequence[Value | None]:
     """
     total = _skipped(node, node.optional(4))
     op = LayerNormalization(-1, node.number("epsilon", 1e-12))
-    return [node.add(op, total, node.value(2), node.optional(3)), None, None, total]
+    return [node.result(op, total, node.value(2), node.optional(3)), None, None, total]
 
 
 @operator("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
@@ -68,7 +68,7 @@ def skip_simplified_layer_normalization(node: Node) -> Sequence[Value | None]:
     """Convert SkipSimplifiedLayerNormalization: as SkipLayerNormalization, but divide by the root mean square."""
     total = _skipped(node, node.optional(3))
     op = RmsNormalization(-1, node.number("epsilon", 1e-12))
-    return [node.add(op, total, node.value(2)), None, None, total]
+    return [node.result(op, total, node.value(2)), None, None, total]
 
 
 def _skipped(node: Node, bias: Value | None) -> Value:

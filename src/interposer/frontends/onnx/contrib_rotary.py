@@ -37,7 +37,7 @@ def rotary_embedding(node: Node) -> Value:
         num_heads=_heads(node, x, cos) if x.known.rank == 3 else 0,
         rotary_embedding_dim=size,
     )
-    return node.add(op, x, cos, node.value(3), _positions(node, x))
+    return node.result(op, x, cos, node.value(3), _positions(node, x))
 
 
 def _heads(node: Node, x: Value, cos: Value) -> int:
@@ -81,7 +81,7 @@ def multimodal_rotary_embedding(node: Node) -> Value:
         num_heads=_heads(node, x, cos) if x.known.rank == 3 else 0,
         rotary_embedding_dim=size,
     )
-    return node.add(op, x, *(_of_streams(node, node.value(index), streams) for index in (2, 3)))
+    return node.result(op, x, *(_of_streams(node, node.value(index), streams) for index in (2, 3)))
 
 
 def _streams(node: Node, pairs: int) -> list[int]:
@@ -106,7 +106,7 @@ def _of_streams(node: Node, cache: Value, streams: Sequence[int]) -> Value:
     batch, steps = ids.known.shape[1:]
     flat = node.step(EmbeddingLookup(), reshaped(node, ids, [-1]), cache)
     rows = reshaped(node, flat, [3, batch, steps, cache.known.shape[1]])
-    parts = node.importer.add(Splitter(0, (1, 1, 1)), [rows], f"{node.name}/Splitter", node.source)
+    parts = node.steps(Splitter(0, (1, 1, 1)), rows)
     time, height, width = (removed_axes(node, part, [0]) for part in parts)
     others = node.step(Where(), node.constant(np.array(streams) == 1), height, width)
     return node.step(Where(), node.constant(np.array(streams) == 0), time, others)

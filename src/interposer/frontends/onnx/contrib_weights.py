@@ -201,8 +201,8 @@ def _product(node: Node, a: Value, weights: Value, *, transposed: bool) -> Value
     """Return the product of `a` and a matrix, which is transposed before if `transposed`."""
     weights = as_type(node, weights, a.known.dtype)
     if a.known.rank < 2:
-        return node.add(BatchMatMul(transpose_y=transposed), a, weights)
-    return node.add(FullyConnected(transpose_weight_matrix=transposed, keep_dims=a.known.rank > 2), a, weights)
+        return node.result(BatchMatMul(transpose_y=transposed), a, weights)
+    return node.result(FullyConnected(transpose_weight_matrix=transposed, keep_dims=a.known.rank > 2), a, weights)
 
 
 def _with_bias(node: Node, result: Value, bias: Value | None, n: int) -> Value:
@@ -264,7 +264,7 @@ def matmul_of_packed_blocks(node: Node) -> Value:
 
 
 def _matrix_shape(node: Node) -> tuple[int, int]:
-    shape = node.array_integers(2, "B_shape")
+    shape = node.integers_of(2, "B_shape")
     if len(shape) != 2 or not all(0 < size <= _LARGEST for size in shape):
         raise ParseError(f"its B_shape is {list(shape)}; expected the two dimensions of a matrix")
     return shape[0], shape[1]
@@ -346,7 +346,7 @@ def _gathered_or_zero(node: Node, table: Value, indices: Value, axis: int) -> Va
     """Return slices of `table` along `axis`; indices out of range select zeros."""
     size = node.known(table.known.shape[axis], "data's dimension")
     if indices.constant is not None and bool(((indices.constant >= -size) & (indices.constant < size)).all()):
-        return node.add(Gather(axis), table, indices)
+        return node.result(Gather(axis), table, indices)
     low = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), indices, node.scalar_like(-size, indices))
     high = node.step(Comparison(ComparisonOperation.LESS), indices, node.scalar_like(size, indices))
     valid = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), low, high)
@@ -354,4 +354,4 @@ def _gathered_or_zero(node: Node, table: Value, indices: Value, axis: int) -> Va
     slices = node.step(Gather(axis), table, places)
     trailing = [1] * (table.known.rank - 1 - axis)
     mask = reshaped(node, valid, [*indices.known.shape, *trailing], indices.known.rank) if trailing else valid
-    return node.add(Where(), mask, slices, node.scalar_like(0, slices))
+    return node.result(Where(), mask, slices, node.scalar_like(0, slices))

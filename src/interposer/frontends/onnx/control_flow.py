@@ -9,6 +9,7 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, Dim, TensorInfo
+from interposer.frontends.importer import input_of_region
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.proto import Message
@@ -18,7 +19,6 @@ from interposer.frontends.onnx.subgraphs import (
     count_nodes,
     in_place,
     initializers,
-    new_input,
     rebound,
     region,
     spent,
@@ -292,7 +292,8 @@ def scan_of_batches(node: Node) -> Sequence[Value]:
     inner = Scan(states, scanned, collected, reverse_inputs=_flags(node, "directions"))
     network = Network(node.name)
     scope = Scope(node.importer, type(body)(), network)
-    slices = [new_input(network.graph, i, info, f"slice_{i}") for i, info in enumerate(_slices(each, _infos(values)))]
+    infos = _slices(each, _infos(values))
+    slices = [input_of_region(network.graph, i, info, f"slice_{i}") for i, info in enumerate(infos)]
     result = _settled(node.inside(scope), body, _infos(slices[:states]), (), _slices(inner, _infos(slices)), skip=0)
     if result is None:
         return node.give_up()

@@ -115,7 +115,7 @@ def _finished(
     quantization: Quantization | None = None,
 ) -> Value:
     if rank != 3:
-        return node.add(op, *operands, quantization=quantization)
+        return node.result(op, *operands, quantization=quantization)
     image = node.step(op, *operands, quantization=quantization)
     batch, channels, _, width = image.known.shape
     return final_reshape(node, image, (batch, channels, width), 2)
@@ -145,7 +145,7 @@ def deformable_convolution(node: Node) -> Value:
     result = windows(node, _kernel(node, x, weights), x.known.shape[2:])
     groups = {"groups": node.integer("group", 1), "offset_groups": node.integer("offset_group", 1)}
     op = DeformableConvolution2d(**result.pads(), **result.steps(), **groups)
-    return node.add(op, x, weights, node.value(2), node.optional(3), node.optional(4))
+    return node.result(op, x, weights, node.value(2), node.optional(3), node.optional(4))
 
 
 @operator("ConvTranspose")
@@ -190,8 +190,8 @@ def _transposed_volume(node: Node, result: Windows) -> Value:
     covered = result._replace(before=_not_less(result.before), after=_not_less(result.after))
     op = Col2Im(**covered.lists(), image_shape=sizes)
     if bias is None:
-        return node.add(op, columns)
-    return node.add(Addition(), node.step(op, columns), reshaped(node, bias, [-1, 1, 1, 1]))
+        return node.result(op, columns)
+    return node.result(Addition(), node.step(op, columns), reshaped(node, bias, [-1, 1, 1, 1]))
 
 
 def _not_less(pads: Sequence[int]) -> tuple[int, ...]:

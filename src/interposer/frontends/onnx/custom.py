@@ -32,7 +32,7 @@ def operator(name: str, *, domain: str = "", since: int = 1) -> Callable[[Conver
     >>> @operator("SiLU", domain="com.example")
     ... def silu(node):
     ...     scaled = node.step(ops.Activation(ops.ActivationFunction.SIGMOID), node.value(0))
-    ...     return node.add(ops.ElementwiseBinary(ops.BinaryOperation.MUL), node.value(0), scaled)
+    ...     return node.result(ops.ElementwiseBinary(ops.BinaryOperation.MUL), node.value(0), scaled)
     """
     import interposer.frontends.onnx.onnx_families  # noqa: F401, PLC0415 - what is known must be known
 

@@ -79,14 +79,14 @@ _BINARY: Final[dict[str, Op]] = {
 
 def _unary(op: Op) -> Converter:
     def convert(node: Node) -> Value:
-        return node.add(op, node.value(0))
+        return node.result(op, node.value(0))
 
     return convert
 
 
 def _binary(op: Op) -> Converter:
     def convert(node: Node) -> Value:
-        return node.add(op, *binary_operands(node))
+        return node.result(op, *binary_operands(node))
 
     return convert
 
@@ -119,7 +119,7 @@ def _chain(op: Op) -> Converter:
 
     def convert(node: Node) -> Value:
         *first, last = node.values()
-        return node.add(op, reduce(lambda a, b: node.step(op, a, b), first), last) if first else last
+        return node.result(op, reduce(lambda a, b: node.step(op, a, b), first), last) if first else last
 
     return convert
 
@@ -134,14 +134,14 @@ def mean(node: Node) -> Value:
     """Convert Mean: the sum of the operands divided by their number."""
     values = node.values()
     total = reduce(lambda a, b: node.step(Addition(), a, b), values)
-    return node.add(Division(), total, node.scalar_like(len(values), total))
+    return node.result(Division(), total, node.scalar_like(len(values), total))
 
 
 @operator("Mod", since=10)
 def modulo(node: Node) -> Value:
     """Convert Mod: the remainder has the sign of the divisor, or with fmod that of the dividend."""
     operation = BinaryOperation.FMOD if node.flag("fmod") else BinaryOperation.MOD
-    return node.add(ElementwiseBinary(operation), *binary_operands(node))
+    return node.result(ElementwiseBinary(operation), *binary_operands(node))
 
 
 @operator("BitShift", since=11)
@@ -150,7 +150,7 @@ def bit_shift(node: Node) -> Value:
     direction = node.text("direction")
     if direction not in {"LEFT", "RIGHT"}:
         raise ParseError(f"its direction is {direction!r}; expected LEFT or RIGHT")
-    return node.add(ElementwiseBinary(BinaryOperation[f"SHIFT_{direction}"]), *binary_operands(node))
+    return node.result(ElementwiseBinary(BinaryOperation[f"SHIFT_{direction}"]), *binary_operands(node))
 
 
 @operator("IsInf", since=10)
@@ -164,10 +164,10 @@ def is_infinite(node: Node) -> Value:
     }.get((positive, negative))
     if operation is None:
         node.unsupported("it looks for infinities of no sign")
-    return node.add(ElementwiseUnary(operation), node.value(0))
+    return node.result(ElementwiseUnary(operation), node.value(0))
 
 
 @operator("Where", since=9)
 def where(node: Node) -> Value:
     """Convert Where: the condition selects elements of the second operand if true, of the third if false."""
-    return node.add(Where(), node.value(0), node.value(1), node.value(2))
+    return node.result(Where(), node.value(0), node.value(1), node.value(2))

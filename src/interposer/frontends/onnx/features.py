@@ -41,7 +41,7 @@ def tf_idf_vectorizer(node: Node) -> Value:
         mode=TermWeighting[mode],
         weights=node.numbers("weights", ()),
     )
-    return node.add(op, node.value(0))
+    return node.result(op, node.value(0))
 
 
 # --- ai.onnx.ml -------------------------------------------------------------------------------------------------------
@@ -62,8 +62,8 @@ def label_encoder_of_classes(node: Node) -> Value:
     classes = _list(node, "classes_strings")
     places = np.arange(len(classes), dtype=np.int64)
     if node.info(0).dtype is DataType.STRING:
-        return node.add(LabelEncoder(classes, places, _default(node, "values_int64s")), node.value(0))
-    return node.add(LabelEncoder(places, classes, _default(node, "values_strings")), node.value(0))
+        return node.result(LabelEncoder(classes, places, _default(node, "values_int64s")), node.value(0))
+    return node.result(LabelEncoder(places, classes, _default(node, "values_strings")), node.value(0))
 
 
 @operator("LabelEncoder", since=2, domain=_ML)
@@ -71,7 +71,7 @@ def label_encoder(node: Node) -> Value:
     """Convert LabelEncoder; keys and values are lists of numbers or strings, and since 4 also tensors."""
     keys, values = _given(node, "keys"), _given(node, "values")
     op = LabelEncoder(_list(node, keys).reshape(-1), _list(node, values).reshape(-1), _default(node, values))
-    return node.add(op, node.value(0))
+    return node.result(op, node.value(0))
 
 
 def _given(node: Node, title: str) -> str:
@@ -104,7 +104,7 @@ def array_feature_extractor(node: Node) -> Value:
     """Convert ArrayFeatureExtractor: elements along the last axis; a vector counts as one row."""
     x, places = node.value(0), reshaped(node, node.value(1), (-1,))
     if x.known.rank > 1:
-        return node.add(Gather(-1), x, places)
+        return node.result(Gather(-1), x, places)
     result = node.step(Gather(-1), x, places)
     return inserted_axes(node, result, [0])
 
@@ -118,6 +118,6 @@ def binarizer(node: Node) -> Value:
         low, high = integer_range(dtype)
         threshold = high if math.isnan(threshold) else math.floor(min(max(threshold, low - 1), high))
         if threshold < low:
-            return node.add(Cast(dtype), node.step(Comparison(ComparisonOperation.EQUAL), x, x))
+            return node.result(Cast(dtype), node.step(Comparison(ComparisonOperation.EQUAL), x, x))
     limit = node.constant(np.array(threshold, dtype.numpy))
-    return node.add(Cast(dtype), node.step(Comparison(ComparisonOperation.GREATER), x, limit))
+    return node.result(Cast(dtype), node.step(Comparison(ComparisonOperation.GREATER), x, limit))

@@ -38,11 +38,11 @@ def sampled(node: Node, default: str) -> Value:
     if mode not in _MODES or padding not in _PADDINGS:
         raise ParseError(f"its mode is {mode!r} and its padding_mode {padding!r}")
     op = GridSample(_MODES[mode], _PADDINGS[padding], node.flag("align_corners"))
-    return node.add(op, node.value(0), node.value(1))
+    return node.result(op, node.value(0), node.value(1))
 
 
 @operator("AffineGrid", since=20)
 def affine_grid(node: Node) -> Value:
     """Convert AffineGrid; the operand size is the shape of the whole sampled result, batch and channels included."""
-    size = node.array_integers(1, "size")
-    return node.add(AffineGrid(size[2:], node.flag("align_corners")), node.value(0))
+    size = node.integers_of(1, "size")
+    return node.result(AffineGrid(size[2:], node.flag("align_corners")), node.value(0))

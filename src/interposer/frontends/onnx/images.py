@@ -17,4 +17,4 @@ def image_decoder(node: Node) -> Value:
     value, formats = node.text("pixel_format", "RGB"), {item.value: item for item in PixelFormat}
     if value not in formats:
         raise ParseError(f"its pixel_format is {value!r}; expected {', '.join(formats)}")
-    return node.add(ImageDecoder(formats[value]), node.value(0))
+    return node.result(ImageDecoder(formats[value]), node.value(0))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import partial
 
 import numpy as np
 
-from interposer.core.errors import InterposerError, ParseError, UnknownRankError
 from interposer.frontends.onnx.channel_blocks import block_size
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, Refusal, find
@@ -16,16 +15,13 @@ from interposer.frontends.onnx.order import graphs_of, names_in
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.schemas import has_function, standard_function
 from interposer.frontends.onnx.state import ImportState
-from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
+from interposer.frontends.unsupported import UnsupportedFormError
 from interposer.ir.graph import Value
 
-__all__ = ["Importer"]
-
-# The Python exceptions that a converter raises for a malformed node.
-_SLIPS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
+__all__ = ["GraphImporter"]
 
 
-class Importer(ImportState):
+class GraphImporter(ImportState):
     """Converts the nodes of an ONNX graph to layers; the base class keeps the values and names of the import so far."""
 
     def convert(self, nodes: Sequence[Message]) -> None:
@@ -40,7 +36,7 @@ class Importer(ImportState):
         with np.errstate(all="ignore"):
             for message in nodes:
                 self._convert_node(message, self._node_name(message))
-        self._refusals.check()
+        self.refusals.check()
 
     def _node_name(self, message: Message) -> str:
         if message.name:
@@ -54,7 +50,7 @@ class Importer(ImportState):
         version = self._opsets.get(domain)
         function = self._functions.find(message)
         converter = None if function is not None else self._converter(message, version)
-        try:
+        with self.conversion(f"node {name!r} ({message.op_type})", partial(self._refuse, message, name, domain)):
             if self._missing and any(name in self._missing for name in names_in(message)):
                 self._survey(message, name)
                 self._missing.update(output for output in message.output if output)
@@ -62,19 +58,6 @@ class Importer(ImportState):
                 self._run(converter, Node(self, message, name, version), message.output)
             else:
                 self._inline(function or self._standard_function(message, version), message, name, self._convert_node)
-        except UnsupportedFormError as error:
-            self._refuse(message, name, domain, error)
-        except UnknownRankError:
-            reason = "the rank of a tensor is not known before running"
-            self._refuse(message, name, domain, UnsupportedFormError(reason))
-        except InterposerError as error:
-            if isinstance(error, ParseError) and error.where:
-                raise
-            text = error.message if isinstance(error, ParseError) else str(error)
-            raise ParseError(text, where=f"node {name!r} ({message.op_type})") from error
-        except _SLIPS as error:
-            text = f"it cannot be converted ({type(error).__name__}: {error})"
-            raise ParseError(text, where=f"node {name!r} ({message.op_type})") from error
 
     def _converter(self, message: Message, version: int | None) -> Converter | None:
         """Return the converter for a node whose opset has this version, or None if its operator is not known.
@@ -154,16 +137,7 @@ class Importer(ImportState):
         """
         version = self._opsets.get(domain)
         opset = f"opset {version}" if version is not None else "whose opset the model does not import"
-        place = f"node {name!r}"
         self._missing.update(output for output in message.output if output)
-        if isinstance(error, UnboundFormError) and (error.needs.values or self._has_open_inputs):
-            self._refusals.defer(title(domain, message.op_type), place, str(error), error.needs, detail=opset)
-            return
-        reason = error.reason if isinstance(error, UnboundFormError) else str(error)
-        if version is not None and not reason and not domain.startswith("ai.onnx") and domain:
-            reason = "map it with interposer.frontends.onnx.operator"
-        self._refusals.refuse(title(domain, message.op_type), place, reason, detail=opset)
-
-    @property
-    def _has_open_inputs(self) -> bool:
-        return any(not layer.output.known.is_concrete for layer in self._inputs)
+        is_foreign = version is not None and not domain.startswith("ai.onnx") and bool(domain)
+        hint = "map it with interposer.frontends.onnx.operator" if is_foreign else ""
+        self.refuse(title(domain, message.op_type), f"node {name!r}", error, detail=opset, hint=hint)

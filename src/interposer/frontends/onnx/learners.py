@@ -93,7 +93,7 @@ def support_vector_regressor(node: Node) -> Value:
     score = node.step(FullyConnected(), known, weights, offset)
     if node.flag("one_class"):
         above = node.step(Comparison(ComparisonOperation.GREATER), score, node.scalar_like(0, score))
-        return node.add(Where(), above, node.scalar_like(1, score), node.scalar_like(-1, score))
+        return node.result(Where(), above, node.scalar_like(1, score), node.scalar_like(-1, score))
     return transformed(node, score, node.text("post_transform", "NONE"))
 
 
@@ -136,7 +136,7 @@ def scaler(node: Node) -> Value:
     x = node.value(0) if node.info(0).dtype is DataType.FLOAT32 else node.step(Cast(DataType.FLOAT32), node.value(0))
     if node.has_attribute("offset"):
         x = node.step(Subtraction(), x, node.constant(np.array(node.numbers("offset"), np.float32)))
-    return node.add(Multiplication(), x, node.constant(np.array(node.numbers("scale", (1.0,)), np.float32)))
+    return node.result(Multiplication(), x, node.constant(np.array(node.numbers("scale", (1.0,)), np.float32)))
 
 
 @operator("Normalizer", domain=_ML)
@@ -149,7 +149,7 @@ def normalizer(node: Node) -> Value:
     x = node.value(0) if node.info(0).dtype is DataType.FLOAT32 else node.step(Cast(DataType.FLOAT32), node.value(0))
     size = node.step(ElementwiseUnary(UnaryOperation.ABS), x) if kind == "MAX" else x
     norm = node.step(Reduce((-1,), keep_dims=True, operation=norms[kind]), size)
-    return node.add(Division(), x, node.step(Maximum(), norm, node.scalar_like(1e-30, x)))
+    return node.result(Division(), x, node.step(Maximum(), norm, node.scalar_like(1e-30, x)))
 
 
 @operator("Imputer", domain=_ML)
@@ -164,7 +164,7 @@ def imputer(node: Node) -> Value:
         result = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), x)
     else:
         result = node.step(Comparison(ComparisonOperation.EQUAL), x, node.scalar_like(missing, x))
-    return node.add(Where(), result, node.constant(np.array(values, x.known.dtype.numpy)), x)
+    return node.result(Where(), result, node.constant(np.array(values, x.known.dtype.numpy)), x)
 
 
 @operator("OneHotEncoder", domain=_ML)
@@ -180,7 +180,7 @@ def one_hot_encoder(node: Node) -> Value:
         x = x if x.known.dtype is DataType.INT64 else node.step(Cast(DataType.INT64), x)
     column = reshaped(node, x, [*x.known.shape, 1], x.known.rank)
     result = node.step(Comparison(ComparisonOperation.EQUAL), column, node.constant(categories))
-    return node.add(Cast(DataType.FLOAT32), result)
+    return node.result(Cast(DataType.FLOAT32), result)
 
 
 @operator("FeatureVectorizer", domain=_ML)
@@ -188,7 +188,7 @@ def feature_vectorizer(node: Node) -> Value:
     """Convert FeatureVectorizer: concatenate the columns of all tensors."""
     parts = [node.step(Cast(DataType.FLOAT32), value) for value in node.values()]
     parts = [value if value.known.rank == 2 else reshaped(node, value, [-1, 1]) for value in parts]
-    return node.add(Concat(1), *parts)
+    return node.result(Concat(1), *parts)
 
 
 operator("ZipMap", domain=_ML)(

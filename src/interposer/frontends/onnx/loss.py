@@ -57,10 +57,10 @@ def _loss(node: Node, logarithms: Value) -> Value:
     if reduction == "none":
         return losses
     if reduction == "sum":
-        return node.add(Reduce(), losses)
+        return node.result(Reduce(), losses)
     if weights is None:
-        return node.add(Mean(), losses)
-    return node.add(Division(), node.step(Reduce(), losses), node.step(Reduce(), weights))
+        return node.result(Mean(), losses)
+    return node.result(Division(), node.step(Reduce(), losses), node.step(Reduce(), weights))
 
 
 def _losses(node: Node, logarithms: Value, target: Value) -> Value:

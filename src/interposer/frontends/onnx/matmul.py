@@ -28,9 +28,9 @@ def product(node: Node, a: Value, b: Value, quantization: Quantization | None = 
     `quantization` is that of the result, if any.
     """
     if not _is_layer(a, b):
-        return node.add(BatchMatMul(), a, b, quantization=quantization)
+        return node.result(BatchMatMul(), a, b, quantization=quantization)
     _check_rows(a, b.known.shape[0])
-    return node.add(FullyConnected(keep_dims=a.known.rank > 2), a, b, quantization=quantization)
+    return node.result(FullyConnected(keep_dims=a.known.rank > 2), a, b, quantization=quantization)
 
 
 def _check_rows(a: Value, size: int) -> None:
@@ -55,7 +55,7 @@ def integer_matmul(node: Node) -> Value:
     """Convert MatMulInteger; zero points of rank 1 are those of the rows of a and of the columns of b."""
     a, b = node.value(0), node.value(1)
     a_points = along(node, node.optional(2), a, axis=-2)
-    return node.add(IntegerMatMul(), a, b, a_points, along(node, node.optional(3), b, axis=-1))
+    return node.result(IntegerMatMul(), a, b, a_points, along(node, node.optional(3), b, axis=-1))
 
 
 @operator("QLinearMatMul", since=10)
@@ -98,11 +98,12 @@ def gemm_of(node: Node) -> Value:
     _check_rows(a, rows)
     if rows == 0:  # a sum of nothing, for which there is no fully connected layer
         product = BatchMatMul(transpose_y=op.transpose_weight_matrix)
-        return node.add(product, a, b) if c is None or beta == 0 else node.add(Addition(), node.step(product, a, b), c)
+        without_c = c is None or beta == 0
+        return node.result(product, a, b) if without_c else node.result(Addition(), node.step(product, a, b), c)
     if c is None or beta == 0:
-        return node.add(op, a, b)
+        return node.result(op, a, b)
     bias = _bias(node, c, b.known.shape[op.output_axis])
-    return node.add(Addition(), node.step(op, a, b), c) if bias is None else node.add(op, a, b, bias)
+    return node.result(Addition(), node.step(op, a, b), c) if bias is None else node.result(op, a, b, bias)
 
 
 def _bias(node: Node, c: Value, outputs: int) -> Value | None:

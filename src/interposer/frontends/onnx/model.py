@@ -16,7 +16,7 @@ from interposer.frontends.onnx.custom import overrides
 from interposer.frontends.onnx.cutting import cut
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.functions import Functions, opsets_of
-from interposer.frontends.onnx.importer import Importer
+from interposer.frontends.onnx.importer import GraphImporter
 from interposer.frontends.onnx.onnx_converters import Converter
 from interposer.frontends.onnx.order import in_running_order, names_in
 from interposer.frontends.onnx.proto import Document, Message, Source, onnx_package, read_model
@@ -162,7 +162,7 @@ def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[st
     network = Network(_name(graph))
     opsets, functions = opsets_of(model.message.opset_import), Functions(model.message)
     _check_opset(opsets.get("", 0))
-    importer = Importer(network, opsets, model.files, functions, operators)
+    importer = GraphImporter(network, opsets, model.files, functions, operators)
     importer.define_constants(model.arrays(values))
     importer.annotate(annotated_quantizations(graph, importer.arrays))
     importer.reserve({output.name for output in graph.output})
@@ -195,7 +195,7 @@ def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, 
         yield name, _quantized(info, claims.get(name))
 
 
-def _add_inputs(importer: Importer, model: _Read, shapes: Shapes, values: Values) -> None:
+def _add_inputs(importer: GraphImporter, model: _Read, shapes: Shapes, values: Values) -> None:
     """Add an input layer for each input of the model to the importer's network, and define its name.
 
     An input in `values` becomes a constant instead. `shapes` are the caller's.

@@ -48,7 +48,7 @@ def batch_normalization(node: Node) -> Value | Sequence[Value]:
     if node.version < 9 and not node.flag("spatial", True):
         node.unsupported("it has statistics for each element (spatial = 0)")
     x, gamma, beta, mean, variance = (node.value(i) for i in range(5))
-    return node.add(BatchNormalization(node.number("epsilon", 1e-5)), x, mean, variance, beta, gamma)
+    return node.result(BatchNormalization(node.number("epsilon", 1e-5)), x, mean, variance, beta, gamma)
 
 
 def _normalized_by_batch(node: Node) -> Sequence[Value]:
@@ -61,7 +61,7 @@ def _normalized_by_batch(node: Node) -> Sequence[Value]:
     mean = node.step(reduce, x)
     spread = reshaped(node, mean, [1, -1, *[1] * (x.known.rank - 2)])
     variance = node.step(reduce, node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), x, spread))
-    result = node.add(BatchNormalization(node.number("epsilon", 1e-5)), x, mean, variance, beta, gamma)
+    result = node.result(BatchNormalization(node.number("epsilon", 1e-5)), x, mean, variance, beta, gamma)
     return [result, *(_mixed(node, old, new) for old, new in zip(running, (mean, variance), strict=True))]
 
 
@@ -76,7 +76,7 @@ def _mixed(node: Node, old: Value, new: Value) -> Value:
 def instance_normalization(node: Node) -> Value:
     """Convert InstanceNormalization, with the mean and variance of each sample and channel."""
     op = InstanceNormalization(node.number("epsilon", 1e-5))
-    return node.add(op, node.value(0), node.value(1), node.value(2))
+    return node.result(op, node.value(0), node.value(1), node.value(2))
 
 
 @operator("LayerNormalization", since=17)
@@ -107,7 +107,7 @@ def _stashed(node: Node, op: Op, scale: Value, *bias: Value | None) -> Value:
     x, stash = node.value(0), _stash_type(node)
     own = x.known.dtype
     if stash is own or (stash is DataType.FLOAT32 and own.bits < 32):  # the kernels use this precision anyway
-        return node.add(op, x, scale, *bias)
+        return node.result(op, x, scale, *bias)
     factors = [_filled(node, 1, scale, stash), *(element and _filled(node, 0, element, stash) for element in bias)]
     result = node.step(Cast(own), node.step(op, node.step(Cast(stash), x), *factors))
     scaled = node.step(Multiplication(), result, _by_channel(node, op, scale))
@@ -163,7 +163,7 @@ def _groups(node: Node) -> int:
 @operator("MeanVarianceNormalization", since=9)
 def mean_variance_normalization(node: Node) -> Value:
     """Convert MeanVarianceNormalization; the default axes are those of the batch and the image."""
-    return node.add(MeanVarianceNormalization(node.integers("axes", (0, 2, 3))), node.value(0))
+    return node.result(MeanVarianceNormalization(node.integers("axes", (0, 2, 3))), node.value(0))
 
 
 @operator("LRN")
@@ -181,7 +181,7 @@ def local_response_normalization(node: Node) -> Value:
         beta=node.number("beta", 0.75),
         k=node.number("bias", 1.0),
     )
-    return node.add(op, node.value(0))
+    return node.result(op, node.value(0))
 
 
 @operator("LpNormalization")
@@ -189,8 +189,8 @@ def lp_normalization(node: Node) -> Value:
     """Convert LpNormalization: divide by the L1 or L2 norm."""
     axis, p = node.integer("axis", -1), node.integer("p", 2)
     if p == 2:
-        return node.add(L2Normalization(1e-30, axis=axis), node.value(0))
+        return node.result(L2Normalization(1e-30, axis=axis), node.value(0))
     if p != 1:
         raise ParseError(f"p is {p}; expected 1 or 2")
     norm = node.step(Reduce((axis,), keep_dims=True, operation=ReduceOperation.L1), node.value(0))
-    return node.add(Division(), node.value(0), norm)
+    return node.result(Division(), node.value(0), norm)

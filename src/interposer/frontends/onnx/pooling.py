@@ -30,7 +30,7 @@ def max_pool(node: Node) -> Value | Sequence[Value]:
     op = MaxPoolingWithIndices(
         **result.lists(), output_shape_rounding=_rounding(node), column_major=node.flag("storage_order")
     )
-    return node.add_many(op, node.value(0))
+    return node.results(op, node.value(0))
 
 
 @operator("AveragePool")
@@ -46,7 +46,7 @@ def lp_pool(node: Node) -> Value:
     """Convert LpPool: the norm of the elements in the window."""
     result = _clipped(node, windows_along(node, node.integers("kernel_shape"), _spatial(node)), _spatial(node))
     op = LpPooling(**result.lists(), output_shape_rounding=_rounding(node), p=node.integer("p", 2))
-    return node.add(op, node.value(0))
+    return node.result(op, node.value(0))
 
 
 def _rounding(node: Node) -> OutputShapeRounding:
@@ -73,7 +73,7 @@ def pooled(node: Node, x: Value, algorithm: PoolingAlgorithm, padding: PaddingMe
         padding_method=padding,
     )
     if len(size) != 1:
-        return node.add(op, x)
+        return node.result(op, x)
     result_image = node.step(op, as_image(node, x))
     batch, channels, _, width = result_image.known.shape
     return final_reshape(node, result_image, (batch, channels, width), 2)
@@ -93,16 +93,16 @@ def _bordered(node: Node, x: Value, result: Windows) -> Value:
 def global_max_pool(node: Node) -> Value:
     """Convert GlobalMaxPool: the maximum of each channel."""
     if node.info(0).rank == 4:
-        return node.add(Pooling2d(PoolingAlgorithm.MAX), node.value(0))
-    return node.add(Reduce(_spatial_axes(node), keep_dims=True, operation=ReduceOperation.MAX), node.value(0))
+        return node.result(Pooling2d(PoolingAlgorithm.MAX), node.value(0))
+    return node.result(Reduce(_spatial_axes(node), keep_dims=True, operation=ReduceOperation.MAX), node.value(0))
 
 
 @operator("GlobalAveragePool")
 def global_average_pool(node: Node) -> Value:
     """Convert GlobalAveragePool: the mean of each channel."""
     if node.info(0).rank == 4:
-        return node.add(Pooling2d(PoolingAlgorithm.AVERAGE), node.value(0))
-    return node.add(Mean(_spatial_axes(node), keep_dims=True), node.value(0))
+        return node.result(Pooling2d(PoolingAlgorithm.AVERAGE), node.value(0))
+    return node.result(Mean(_spatial_axes(node), keep_dims=True), node.value(0))
 
 
 @operator("GlobalLpPool", since=2)
@@ -110,9 +110,9 @@ def global_lp_pool(node: Node) -> Value:
     """Convert GlobalLpPool: the norm of each channel."""
     operation = {1: ReduceOperation.L1, 2: ReduceOperation.L2}.get(node.integer("p", 2))
     if operation is not None:
-        return node.add(Reduce(_spatial_axes(node), keep_dims=True, operation=operation), node.value(0))
+        return node.result(Reduce(_spatial_axes(node), keep_dims=True, operation=operation), node.value(0))
     image = node.concrete(_spatial(node), "image")
-    return node.add(LpPooling(image, p=node.integer("p", 2)), node.value(0))
+    return node.result(LpPooling(image, p=node.integer("p", 2)), node.value(0))
 
 
 @operator("MaxUnpool", since=9)
@@ -123,19 +123,19 @@ def max_unpool(node: Node) -> Value:
     columns = zip(image, result.kernel, result.strides, result.before, result.after, strict=True)
     op = MaxUnpooling(tuple((n - 1) * stride + size - first - last for n, size, stride, first, last in columns))
     if not node.has(2):
-        return node.add(op, node.value(0), node.value(1))
+        return node.result(op, node.value(0), node.value(1))
     small = node.step(op, node.value(0), node.value(1))
     more = [
-        (0, requested - n) for requested, n in zip(node.array_integers(2, "output_shape")[2:], op.extents, strict=True)
+        (0, requested - n) for requested, n in zip(node.integers_of(2, "output_shape")[2:], op.extents, strict=True)
     ]
-    return node.add(Pad(((0, 0), (0, 0), *more)), small)
+    return node.result(Pad(((0, 0), (0, 0), *more)), small)
 
 
 @operator("Col2Im", since=18)
 def col2im(node: Node) -> Value:
     """Convert Col2Im; the shapes of image and block must be constant operands."""
-    image, block = node.array_integers(1, "image_shape"), node.array_integers(2, "block_shape")
-    return node.add(Col2Im(**windows_along(node, block, image).lists(), image_shape=image), node.value(0))
+    image, block = node.integers_of(1, "image_shape"), node.integers_of(2, "block_shape")
+    return node.result(Col2Im(**windows_along(node, block, image).lists(), image_shape=image), node.value(0))
 
 
 def _clipped(node: Node, result: Windows, image: Sequence[int]) -> Windows:

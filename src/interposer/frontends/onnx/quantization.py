@@ -68,7 +68,7 @@ _OLD_NAMES: Final = {"FLOAT": "float32", "DOUBLE": "float64"}
 def cast_by_name(node: Node) -> Value:
     """Convert Cast before opset 6, with the type as a name."""
     name = node.text("to").upper()
-    return node.add(Cast(DataType.of(_OLD_NAMES.get(name, name.lower()))), node.value(0))
+    return node.result(Cast(DataType.of(_OLD_NAMES.get(name, name.lower()))), node.value(0))
 
 
 @operator("Cast", since=6)
@@ -95,7 +95,7 @@ def _cast(node: Node, dtype: DataType) -> Value:
         x = _clamped(node, x if own in FLOATS else as_type(node, x, DataType.FLOAT32), dtype)
     elif dtype.is_integer and dtype.bits < 8 and own.is_float:  # out of range, only the lowest bits count
         x = node.step(Cast(DataType.INT32), x)
-    return node.add(Cast(dtype), x)
+    return node.result(Cast(dtype), x)
 
 
 def _clamped(node: Node, x: Value, dtype: DataType) -> Value:
@@ -125,7 +125,7 @@ def _powers_of_two(node: Node, x: Value) -> Value:
 @operator("BitCast", since=26)
 def bitcast(node: Node) -> Value:
     """Convert BitCast, between types of the same width."""
-    return node.add(Bitcast(data_type(node.integer("to"))), node.value(0))
+    return node.result(Bitcast(data_type(node.integer("to"))), node.value(0))
 
 
 @operator("QuantizeLinear", since=10)
@@ -149,7 +149,7 @@ def dequantize_linear(node: Node) -> Value:
         return dequantized(node, node.value(0), quantization(node, 1, node.info(0).rank), dtype)
     blocks = _blocks(node, dtype)
     if blocks is not None and not blocks.violations(*_integers_with_scales(node)):
-        return node.add(blocks, node.plain(node.value(0)), node.value(1), node.optional(2))
+        return node.result(blocks, node.plain(node.value(0)), node.value(1), node.optional(2))
     return _dequantized_by_arithmetic(node, dtype)
 
 
@@ -246,7 +246,7 @@ def _merged(node: Node, op: Op, *operands: Value) -> Value:
     If the operands have an additional axis for blocks of a block scale, it is merged into the axis before it.
     """
     if operands[0].known.rank == node.info(0).rank:
-        return node.add(op, *operands)
+        return node.result(op, *operands)
     return final_reshape(node, node.step(op, *operands), node.info(0).shape)
 
 
@@ -296,7 +296,7 @@ def requantized(node: Node, real: Value, dtype: DataType, q: Quantization) -> Va
     """Return float values quantized to `dtype` with the quantization `q`, ties to even, as the node's own result."""
     if not real.known.dtype.is_float:
         real = node.step(Cast(DataType.FLOAT32), real)
-    return node.add(Quantize(dtype, RoundingMethod.HALF_TO_EVEN), real, quantization=q)
+    return node.result(Quantize(dtype, RoundingMethod.HALF_TO_EVEN), real, quantization=q)
 
 
 def with_quantization(node: Node, stored: Value, q: Quantization) -> Value:
@@ -311,7 +311,7 @@ def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, 
     A constant, or a tensor that is known to have the quantization `q`, needs one operator. Other integers are converted
     with arithmetic, as their producer may use other scales.
     """
-    make = node.add if final else node.step
+    make = node.result if final else node.step
     if stored.constant is not None and stored.known.dtype in QUANTIZABLE:
         stored = with_quantization(node, stored, q)
     if stored.known.quantization == q:
@@ -361,4 +361,4 @@ def _along(axis: int | None, numbers: Array, value: Value) -> Array:
 @operator("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(node: Node) -> Sequence[Value]:
     """Convert DynamicQuantizeLinear: the range of the data, zero included, is divided into 255 steps."""
-    return node.add_many(DynamicQuantize(), node.value(0))
+    return node.results(DynamicQuantize(), node.value(0))

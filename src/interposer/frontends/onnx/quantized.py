@@ -180,7 +180,7 @@ def quantized_gemm(node: Node) -> Value:
 def _with_bias(node: Node, op: FullyConnected, operands: tuple[Value, Value], scales: list[float]) -> Value:
     """Return the product of two matrices, and the bias of QGemm, whose int32 numbers have these scales."""
     if not node.has(6):
-        return node.add(op, *operands)
+        return node.result(op, *operands)
     stored, columns = node.value(6), len(scales) > 1
     shape = stored.known.shape
     if columns and not differ(shape[-1] if shape else 1, 1):
@@ -189,5 +189,5 @@ def _with_bias(node: Node, op: FullyConnected, operands: tuple[Value, Value], sc
     else:
         bias = real(node, stored, Quantization(scales, 0, stored.known.rank - 1 if columns else None))
     if len(shape) == 1 and not differ(shape[0], operands[1].known.shape[op.output_axis]):
-        return node.add(op, *operands, bias)
-    return node.add(Addition(), node.step(op, *operands), bias)
+        return node.result(op, *operands, bias)
+    return node.result(Addition(), node.step(op, *operands), bias)

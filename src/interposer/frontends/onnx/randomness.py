@@ -65,7 +65,7 @@ def bernoulli(node: Node) -> Value:
     p, asked = node.value(0), node.integer("dtype", 0)
     drawn = node.step(RandomFill(seed=_seed(node), dtype=DataType.FLOAT64), _shape_of(node, p))
     result = node.step(Comparison(ComparisonOperation.LESS), drawn, _as(node, p, DataType.FLOAT64))
-    return node.add(Cast(data_type(asked) if asked else p.known.dtype), result)
+    return node.result(Cast(data_type(asked) if asked else p.known.dtype), result)
 
 
 @operator("Multinomial", since=7)
@@ -74,7 +74,7 @@ def multinomial(node: Node) -> Value:
     asked = node.integer("dtype", 6)
     seed = _seed(node)
     seeds = None if seed is None else node.constant(np.array([seed, 1], np.int64))
-    return node.add(RandomMultinomial(node.integer("sample_size", 1), data_type(asked)), node.value(0), seeds)
+    return node.result(RandomMultinomial(node.integer("sample_size", 1), data_type(asked)), node.value(0), seeds)
 
 
 @operator("Dropout")
@@ -88,7 +88,7 @@ def _undropped(node: Node) -> Sequence[Value | None]:
     if not node.wants(1):
         return [node.value(0)]
     shape = node.concrete(node.info(0).shape, "input")
-    return [node.value(0), node.add(BroadcastTo(shape), node.constant(np.array(True)))]
+    return [node.value(0), node.result(BroadcastTo(shape), node.constant(np.array(True)))]
 
 
 @operator("Dropout", since=12)
@@ -97,7 +97,7 @@ def dropout(node: Node) -> Sequence[Value | None]:
 
     In training mode, an element remains if its random number is at least the ratio, and is scaled by 1 / (1 - ratio).
     """
-    if not (node.has(2) and node.array_scalar(2, "training_mode")):
+    if not (node.has(2) and node.number_of(2, "training_mode")):
         return _undropped(node)
     x = node.value(0)
     ratio = node.value(1) if node.has(1) else node.constant(np.array(0.5, np.float32))
@@ -106,7 +106,7 @@ def dropout(node: Node) -> Sequence[Value | None]:
     cached = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), drawn, _as(node, ratio, DataType.FLOAT64))
     left = node.step(Subtraction(), node.scalar_like(1, x), _as(node, ratio, x.known.dtype))
     some = node.step(Multiplication(), _as(node, cached, x.known.dtype), x)
-    return [node.add(Division(), some, left), cached]
+    return [node.result(Division(), some, left), cached]
 
 
 def _filled(node: Node, distribution: Distribution, dims: Value, dtype: DataType) -> Value:
@@ -114,7 +114,7 @@ def _filled(node: Node, distribution: Distribution, dims: Value, dtype: DataType
     if distribution is Distribution.NORMAL and b < 0:
         raise ParseError(f"its scale is {b:g}; expected 0 or more")
     asked = node.integer("dtype", 0)
-    return node.add(RandomFill(distribution, a, b, _seed(node), data_type(asked) if asked else dtype), dims)
+    return node.result(RandomFill(distribution, a, b, _seed(node), data_type(asked) if asked else dtype), dims)
 
 
 def _given_shape(node: Node) -> Value:

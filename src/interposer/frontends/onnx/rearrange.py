@@ -31,7 +31,7 @@ _FARTHEST: Final = 2**31 - 1
 def transpose(node: Node) -> Value:
     """Convert Transpose; without a permutation the axes are reversed."""
     rank = node.info(0).rank
-    return node.add(Transpose(node.integers("perm", range(rank)[::-1])), node.value(0))
+    return node.result(Transpose(node.integers("perm", range(rank)[::-1])), node.value(0))
 
 
 @operator("Concat")
@@ -41,19 +41,19 @@ def concat(node: Node) -> Value:
     if len({value.known.quantization for value in values}) > 1:
         values = [node.plain(value) for value in values]
     axis = node.integer("axis", 1 if node.version < 4 else None)
-    return values[0] if len(values) == 1 else node.add(Concat(axis), *values)
+    return values[0] if len(values) == 1 else node.result(Concat(axis), *values)
 
 
 @operator("Split")
 def split(node: Node) -> Sequence[Value]:
     """Convert Split; sizes are an attribute or an operand (opset 1 and since 13), or else equal."""
     axis = checked_axis(node.integer("axis", 0), node.info(0).rank)
-    return node.add_many(Splitter(axis, _sizes(node, axis)), node.value(0))
+    return node.results(Splitter(axis, _sizes(node, axis)), node.value(0))
 
 
 def _sizes(node: Node, axis: int) -> tuple[int, ...]:
     if node.has(1):
-        return _agreeing(node, node.array_integers(1, "split"))
+        return _agreeing(node, node.integers_of(1, "split"))
     if node.has_attribute("split"):
         return _agreeing(node, node.integers("split"))
     dimension: int = node.known(node.info(0).shape[axis], f"input's dimension along axis {axis}")
@@ -83,11 +83,11 @@ def slice_by_operands(node: Node) -> Value:
     """Convert Slice with starts, ends, axes and steps as operands."""
     if node.is_computed(1, 2, 4):
         count = node.info(1).shape[0]
-        cut = node.array_integers(3, "axes") if node.has(3) else range(count)
-        return node.add(DynamicSlice(tuple(cut)), node.value(0), node.value(1), node.value(2), node.optional(4))
-    starts, ends = node.array_integers(1, "starts"), node.array_integers(2, "ends")
-    axes = node.array_integers(3, "axes") if node.has(3) else range(len(starts))
-    steps = node.array_integers(4, "steps") if node.has(4) else [1] * len(starts)
+        cut = node.integers_of(3, "axes") if node.has(3) else range(count)
+        return node.result(DynamicSlice(tuple(cut)), node.value(0), node.value(1), node.value(2), node.optional(4))
+    starts, ends = node.integers_of(1, "starts"), node.integers_of(2, "ends")
+    axes = node.integers_of(3, "axes") if node.has(3) else range(len(starts))
+    steps = node.integers_of(4, "steps") if node.has(4) else [1] * len(starts)
     return _sliced(node, starts, ends, axes, steps)
 
 
@@ -101,8 +101,8 @@ def _sliced(node: Node, starts: Sequence[int], ends: Sequence[int], axes: Sequen
     if shape.is_concrete and all(step == 1 for step in steps):
         bounds = [index.indices(dim) for index, dim in zip(indices, shape, strict=True)]
         begin, size = tuple(b for b, _, _ in bounds), tuple(max(0, e - b) for b, e, _ in bounds)
-        return node.add(Slice(begin, size), node.value(0))
-    return node.add(_strided(indices), node.value(0))
+        return node.result(Slice(begin, size), node.value(0))
+    return node.result(_strided(indices), node.value(0))
 
 
 def _strided(indices: Sequence[slice]) -> StridedSlice:
@@ -140,9 +140,9 @@ def pad_by_attributes(node: Node) -> Value:
 def pad_by_operands(node: Node) -> Value:
     """Convert Pad with pads, value and axes as operands."""
     rank = node.info(0).rank
-    value = node.array_scalar(2, "constant_value") if node.has(2) and node.array(2, "constant_value").size else 0
-    axes = node.array_integers(3, "axes") if node.has(3) else range(rank)
-    return padded(node, node.array_integers(1, "pads"), checked_axes(axes, rank), float(value))
+    value = node.number_of(2, "constant_value") if node.has(2) and node.array(2, "constant_value").size else 0
+    axes = node.integers_of(3, "axes") if node.has(3) else range(rank)
+    return padded(node, node.integers_of(1, "pads"), checked_axes(axes, rank), float(value))
 
 
 def padded(node: Node, pads: Sequence[int], axes: Sequence[int], value: float) -> Value:
@@ -158,7 +158,7 @@ def padded(node: Node, pads: Sequence[int], axes: Sequence[int], value: float) -
         pairs[axis] = (before, after)
     added = tuple((max(0, before), max(0, after)) for before, after in pairs)
     data = node.value(0) if min(pads, default=0) >= 0 else _cut(node, pairs)
-    return node.add(Pad(added, value, _PADDING_MODES[mode]), data)
+    return node.result(Pad(added, value, _PADDING_MODES[mode]), data)
 
 
 def _cut(node: Node, pairs: Sequence[tuple[int, int]]) -> Value:
@@ -173,19 +173,19 @@ def _cut(node: Node, pairs: Sequence[tuple[int, int]]) -> Value:
 @operator("Gather")
 def gather(node: Node) -> Value:
     """Convert Gather: slices along an axis."""
-    return node.add(Gather(node.integer("axis", 0)), node.value(0), node.value(1))
+    return node.result(Gather(node.integer("axis", 0)), node.value(0), node.value(1))
 
 
 @operator("GatherElements", since=11)
 def gather_elements(node: Node) -> Value:
     """Convert GatherElements: single elements along an axis."""
-    return node.add(GatherElements(node.integer("axis", 0)), node.value(0), node.value(1))
+    return node.result(GatherElements(node.integer("axis", 0)), node.value(0), node.value(1))
 
 
 @operator("GatherND", since=11)
 def gather_nd(node: Node) -> Value:
     """Convert GatherND; batch axes exist since opset 12."""
-    return node.add(GatherNd(node.integer("batch_dims", 0)), node.value(0), node.value(1))
+    return node.result(GatherNd(node.integer("batch_dims", 0)), node.value(0), node.value(1))
 
 
 @operator("DepthToSpace")
@@ -195,7 +195,7 @@ def depth_to_space(node: Node) -> Value:
     if mode not in DepthToSpaceMode.__members__:
         raise ParseError(f"its mode is {mode!r}; expected DCR or CRD")
     op = DepthToSpace(node.integer("blocksize"), DataLayout.NCHW, DepthToSpaceMode[mode])
-    return node.add(op, node.value(0))
+    return node.result(op, node.value(0))
 
 
 @operator("SpaceToDepth")
@@ -208,18 +208,18 @@ def space_to_depth(node: Node) -> Value:
     mode, block = node.text("mode", "DCR"), node.integer("blocksize")
     op = SpaceToDepth(block, DataLayout.NCHW)
     if mode == "DCR":
-        return node.add(op, node.value(0))
+        return node.result(op, node.value(0))
     if mode != "CRD":
         raise ParseError(f"its mode is {mode!r}; expected DCR or CRD")
     channels = node.known(node.info(0).shape[1], "input's number of channels")
     order = np.arange(block**2 * channels).reshape(block**2, channels).T.ravel()
-    return node.add(Gather(1), node.step(op, node.value(0)), node.constant(order))
+    return node.result(Gather(1), node.step(op, node.value(0)), node.constant(order))
 
 
 @operator("CenterCropPad", since=18)
 def center_crop_pad(node: Node) -> Value:
     """Convert CenterCropPad: crop or zero-pad each axis around its middle; an odd element is at the end."""
-    shape, requested = node.info(0).shape, node.array_integers(1, "shape")
+    shape, requested = node.info(0).shape, node.integers_of(1, "shape")
     axes = checked_axes(node.integers("axes", range(len(shape))), len(shape))
     if len(axes) != len(requested) or min(requested, default=0) < 0:
         raise ParseError(
@@ -233,4 +233,4 @@ def center_crop_pad(node: Node) -> Value:
         else:
             pads[axis] = (more // 2, more - more // 2)
     cut = node.step(Slice(tuple(begin), tuple(size)), node.value(0))
-    return node.add(Pad(tuple(pads)), cut)
+    return node.result(Pad(tuple(pads)), cut)

@@ -52,7 +52,7 @@ def lstm(node: Node) -> Sequence[Value]:
 
 
 def _layer(node: Node, op: Op, operands: int) -> Sequence[Value]:
-    return node.add_many(op, *(node.optional(i) for i in range(operands)))
+    return node.results(op, *(node.optional(i) for i in range(operands)))
 
 
 def _common(node: Node) -> dict[str, Any]:

@@ -41,8 +41,8 @@ def _reduction(operation: ReduceOperation) -> Converter:
             return node.value(0)
         axes = checked_axes(axes or (), node.info(0).rank)
         if operation is ReduceOperation.MEAN:
-            return node.add(Mean(axes, keep), node.value(0))
-        return node.add(Reduce(axes, keep, operation), node.value(0))
+            return node.result(Mean(axes, keep), node.value(0))
+        return node.result(Reduce(axes, keep, operation), node.value(0))
 
     return convert
 
@@ -60,7 +60,7 @@ def _arg(function: ArgMinMaxFunction) -> Converter:
             DataType.INT64,
             node.flag("select_last_index"),
         )
-        return node.add(op, node.value(0))
+        return node.result(op, node.value(0))
 
     return convert
 

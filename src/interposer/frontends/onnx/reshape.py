@@ -37,8 +37,8 @@ def reshape(node: Node) -> Value:
     """Convert Reshape; the shape may contain dimensions of the input that are known by name only."""
     allow_zero = node.version >= 14 and node.flag("allowzero")
     if node.is_computed(1):
-        return node.add(DynamicReshape(copy_zeros=not allow_zero), node.value(0), node.value(1))
-    return _reshaped(node, node.extents(1, "shape"), allow_zero)
+        return node.result(DynamicReshape(copy_zeros=not allow_zero), node.value(0), node.value(1))
+    return _reshaped(node, node.dimensions_of(1, "shape"), allow_zero)
 
 
 def _reshaped(node: Node, requested: Sequence[int], allow_zero: bool = False) -> Value:
@@ -55,9 +55,9 @@ def _reshaped(node: Node, requested: Sequence[int], allow_zero: bool = False) ->
         sizes[rest[0]] = math.prod(shape) // math.prod(map(int, known))
     op = reshape_to(shape, sizes, next((i for i in range(len(sizes)) if i not in copies), len(sizes)))
     if op is not None:
-        return node.add(op, node.value(0))
+        return node.result(op, node.value(0))
     if not any(isinstance(dim, Dim) for dim in requested):
-        return node.add(Reshape(tuple(requested), copy_zeros=bool(copies)), node.value(0))
+        return node.result(Reshape(tuple(requested), copy_zeros=bool(copies)), node.value(0))
     return final_reshape_by(node, node.value(0), node.value(1), sizes, copy_zeros=bool(copies))
 
 
@@ -71,11 +71,11 @@ def flatten(node: Node) -> Value:
     axis += len(shape) if axis < 0 else 0
     op = reshape_to(shape, [product(shape[:axis]), product(shape[axis:])], int(axis == 1))
     if op is not None:
-        return node.add(op, node.value(0))
+        return node.result(op, node.value(0))
     dims = node.step(Shape(DataType.INT64), node.value(0))
     halves = pieces(node, dims, (axis, len(shape) - axis), 0)
     products = [node.step(Reduce((0,), keep_dims=True, operation=ReduceOperation.PROD), half) for half in halves]
-    return node.add(DynamicReshape(), node.value(0), node.step(Concat(0), *products))
+    return node.result(DynamicReshape(), node.value(0), node.step(Concat(0), *products))
 
 
 @operator("Squeeze")
@@ -106,21 +106,21 @@ def unsqueeze(node: Node) -> Value:
 def shape_of(node: Node) -> Value:
     """Convert Shape; since opset 15, the attributes start and end select a part."""
     if not node.has_attribute("start") and not node.has_attribute("end"):
-        return node.add(Shape(DataType.INT64), node.value(0))
+        return node.result(Shape(DataType.INT64), node.value(0))
     rank = node.info(0).rank
     start, end = node.integer("start", 0), node.integer("end", rank)
     first, last, _ = slice(start, end).indices(rank)
     if (first, last) == (0, rank):
-        return node.add(Shape(DataType.INT64), node.value(0))
+        return node.result(Shape(DataType.INT64), node.value(0))
     whole = node.step(Shape(DataType.INT64), node.value(0))
-    return node.add(Slice((first,), (max(0, last - first),)), whole)
+    return node.result(Slice((first,), (max(0, last - first),)), whole)
 
 
 @operator("Size")
 def size_of(node: Node) -> Value:
     """Convert Size: the product of the dimensions."""
     shape = node.step(Shape(DataType.INT64), node.value(0))
-    return node.add(Reduce(operation=ReduceOperation.PROD), shape)
+    return node.result(Reduce(operation=ReduceOperation.PROD), shape)
 
 
 @operator("Identity")
@@ -136,8 +136,8 @@ def expand(node: Node) -> Value:
     Unknown dimensions of the input are assumed to be greater than 1, unless the shape has the same dimension.
     """
     if node.is_computed(1):
-        return node.add(DynamicBroadcastTo(), node.value(0), node.value(1))
-    shape, requested = node.info(0).shape, node.extents(1, "shape")
+        return node.result(DynamicBroadcastTo(), node.value(0), node.value(1))
+    shape, requested = node.info(0).shape, node.dimensions_of(1, "shape")
     if any(dim < 0 for dim in requested) or len(requested) > MAX_RANK:
         raise ParseError(f"its shape is {list(requested)}; expected up to {MAX_RANK} dimensions of 0 or more")
     common = broadcast_shapes(shape, TensorShape(requested))
@@ -145,15 +145,15 @@ def expand(node: Node) -> Value:
         raise ParseError(f"its input of shape {shape} cannot be broadcast to {TensorShape(requested)}")
     if common == shape:
         return node.value(0)
-    return node.add(BroadcastTo(node.concrete(common, "result")), node.value(0))
+    return node.result(BroadcastTo(node.concrete(common, "result")), node.value(0))
 
 
 @operator("Tile", since=6)
 def tile(node: Node) -> Value:
     """Convert Tile; the operand says how often to repeat along each axis."""
     if node.is_computed(1):
-        return node.add(DynamicTile(), node.value(0), node.value(1))
-    return node.add(Tile(node.array_integers(1, "repeats")), node.value(0))
+        return node.result(DynamicTile(), node.value(0), node.value(1))
+    return node.result(Tile(node.integers_of(1, "repeats")), node.value(0))
 
 
 @operator("Constant")
@@ -188,10 +188,10 @@ def constant_of_shape(node: Node) -> Value:
         raise ParseError(f"its value has shape {list(value.shape)}; expected one element")
     shape = node.value(0)
     if shape.constant is not None:
-        return node.add(BroadcastTo(node.array_integers(0, "shape")), node.constant(value.reshape(())))
+        return node.result(BroadcastTo(node.integers_of(0, "shape")), node.constant(value.reshape(())))
     if value.dtype.kind == "O":
         node.unsupported("it fills a shape that is computed from data with a text")
-    return node.add(Fill(float(value.item()), DataType.of(value.dtype)), shape)
+    return node.result(Fill(float(value.item()), DataType.of(value.dtype)), shape)
 
 
 @operator("Range", since=11)
@@ -199,7 +199,7 @@ def number_range(node: Node) -> Value:
     """Convert Range; constant operands make a constant, other operands a result whose length is known at run time."""
     operands = [node.value(i) for i in range(3)]
     if any(value.constant is None for value in operands):
-        return node.add(Range(), *operands)
+        return node.result(Range(), *operands)
     start, limit, delta = (node.array(i, title).reshape(-1) for i, title in enumerate(("start", "limit", "delta")))
     if not start.size == limit.size == delta.size == 1 or start.dtype.kind == "O" or not delta[0]:
         raise ParseError("its start, limit and delta are not one number each, or delta is 0")

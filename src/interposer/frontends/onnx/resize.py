@@ -145,7 +145,7 @@ def _cropped(node: Node, axes: Sequence[_Axis], numbers: Sequence[int]) -> list[
 
 
 def _axes_by_sizes(node: Node, numbers: Sequence[int]) -> list[_Axis]:
-    shape, sizes = node.info(0).shape, node.extents(3, "sizes")
+    shape, sizes = node.info(0).shape, node.dimensions_of(3, "sizes")
     if len(sizes) != len(numbers):
         raise ParseError(f"it has {len(sizes)} sizes for {len(numbers)} axes")
     pairs = [(axis, size) for axis, size in zip(numbers, sizes, strict=True) if size is not shape[axis]]
@@ -194,7 +194,7 @@ def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
         node.unsupported("it smooths (antialias) in mode nearest")
     op = _same_operator(node, axes, style)
     if op is not None:
-        return node.add(op, node.value(0))
+        return node.result(op, node.value(0))
     outside = _outside(node, axes) if style.crops else None
     *first, last = axes
     value = node.value(0)
@@ -204,7 +204,7 @@ def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
     if outside is None:
         return value
     beyond = node.scalar_like(node.number("extrapolation_value", 0.0), value)
-    return node.add(Where(), node.constant(outside), beyond, value)
+    return node.result(Where(), node.constant(outside), beyond, value)
 
 
 def _outside(node: Node, axes: Sequence[_Axis]) -> NDArray[np.bool_] | None:
@@ -251,7 +251,7 @@ def _agrees(op: Resize, axis: _Axis, style: _Style) -> bool:
 
 
 def _along(node: Node, value: Value, axis: _Axis, style: _Style, last: bool) -> Value:
-    make = node.add if last else node.step
+    make = node.result if last else node.step
     if style.mode == "nearest":
         return make(Gather(axis.number), value, node.constant(_nearest(axis, style)))
     rank = value.known.rank

@@ -33,13 +33,13 @@ def _function(node: Node) -> ScatterFunction:
 def scatter_elements(node: Node) -> Value:
     """Convert ScatterElements; since opset 16, updates may be combined with the elements."""
     op = ScatterElements(node.integer("axis", 0), _function(node))
-    return node.add(op, node.value(0), node.value(1), node.value(2))
+    return node.result(op, node.value(0), node.value(1), node.value(2))
 
 
 @operator("ScatterND", since=11)
 def scatter_nd(node: Node) -> Value:
     """Convert ScatterND; since opset 16, updates may be combined with the elements."""
-    return node.add(ScatterNd(_function(node)), node.value(0), node.value(1), node.value(2))
+    return node.result(ScatterNd(_function(node)), node.value(0), node.value(1), node.value(2))
 
 
 @operator("TensorScatter", since=24)
@@ -49,4 +49,4 @@ def tensor_scatter(node: Node) -> Value:
     if mode not in {"linear", "circular"}:
         raise ParseError(f"its mode is {mode!r}; expected linear or circular")
     op = TensorScatter(node.integer("axis", -2), mode == "circular")
-    return node.add(op, node.value(0), node.value(1), node.optional(2))
+    return node.result(op, node.value(0), node.value(1), node.optional(2))

@@ -128,7 +128,7 @@ def labels(node: Node) -> Array:
 def label(node: Node, names: Array, scores: Value) -> Value:
     """Return the label of the highest score in each row; `names` has the label of each column of `scores`."""
     best = node.step(ArgMinMax(ArgMinMaxFunction.MAX, axis=1), scores)
-    return node.add(Gather(0), node.constant(names), best)
+    return node.result(Gather(0), node.constant(names), best)
 
 
 def label_above(node: Node, names: Array, score: Value, threshold: float) -> Value:
@@ -140,7 +140,7 @@ def label_above(node: Node, names: Array, score: Value, threshold: float) -> Val
     place = reshaped(node, node.step(Cast(DataType.INT64), above), [-1])
     if len(names) < 2:
         names = np.concatenate([np.array([""], object) if names.dtype == object else np.zeros(1, np.int64), names])
-    return node.add(Gather(0), node.constant(names), place)
+    return node.result(Gather(0), node.constant(names), place)
 
 
 def opposites(node: Node, score: Value) -> Value:

@@ -15,19 +15,19 @@ __all__: list[str] = []
 @operator("NonZero", since=9)
 def non_zero(node: Node) -> Value:
     """Convert NonZero: a row of indices for each axis."""
-    return node.add(NonZero(), node.value(0))
+    return node.result(NonZero(), node.value(0))
 
 
 @operator("Compress", since=9)
 def compress(node: Node) -> Value:
     """Convert Compress; without an axis, the input is flattened."""
-    return node.add(Compress(_axis(node)), node.value(0), node.value(1))
+    return node.result(Compress(_axis(node)), node.value(0), node.value(1))
 
 
 @operator("Unique", since=11)
 def unique(node: Node) -> Sequence[Value]:
     """Convert Unique; the result is sorted by default."""
-    return node.add_many(Unique(_axis(node), node.flag("sorted", True)), node.value(0))
+    return node.results(Unique(_axis(node), node.flag("sorted", True)), node.value(0))
 
 
 def _axis(node: Node) -> int | None:

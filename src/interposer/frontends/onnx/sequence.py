@@ -14,8 +14,8 @@ def _accumulation(op: type[CumSum | CumProd]) -> Converter:
     """Return the converter of CumSum or CumProd, which adds a layer of type `op`; the axis is a constant operand."""
 
     def convert(node: Node) -> Value:
-        created = op(int(node.array_scalar(1, "axis")), node.flag("exclusive"), node.flag("reverse"))
-        return node.add(created, node.value(0))
+        created = op(int(node.number_of(1, "axis")), node.flag("exclusive"), node.flag("reverse"))
+        return node.result(created, node.value(0))
 
     return convert
 
@@ -28,4 +28,4 @@ operator("CumProd", since=26)(_accumulation(CumProd))
 def reverse_sequence(node: Node) -> Value:
     """Convert ReverseSequence; by default the time axis is the first one."""
     op = ReverseSequence(node.integer("time_axis", 0), node.integer("batch_axis", 1))
-    return node.add(op, node.value(0), node.value(1))
+    return node.result(op, node.value(0), node.value(1))

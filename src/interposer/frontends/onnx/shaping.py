@@ -26,4 +26,4 @@ def axes_of(node: Node, since: int, index: int = 1) -> tuple[int, ...] | None:
     """
     if node.version < since:
         return node.integers("axes") if node.has_attribute("axes") else None
-    return node.array_integers(index, "axes") if node.has(index) else None
+    return node.integers_of(index, "axes") if node.has(index) else None

@@ -28,12 +28,12 @@ def dft_along_attribute(node: Node) -> Value:
 @operator("DFT", since=20)
 def dft(node: Node) -> Value:
     """Convert DFT with the axis as an operand."""
-    return _dft(node, int(node.array_scalar(2, "axis")) if node.has(2) else -2)
+    return _dft(node, int(node.number_of(2, "axis")) if node.has(2) else -2)
 
 
 def _dft(node: Node, axis: int) -> Value:
-    length = int(node.array_scalar(1, "dft_length")) if node.has(1) else None
-    return node.add(Dft(axis, length, node.flag("inverse"), node.flag("onesided")), node.value(0))
+    length = int(node.number_of(1, "dft_length")) if node.has(1) else None
+    return node.result(Dft(axis, length, node.flag("inverse"), node.flag("onesided")), node.value(0))
 
 
 @operator("STFT", since=17)
@@ -41,18 +41,18 @@ def stft(node: Node) -> Value:
     """Convert STFT; the default frame length is that of the window, or else of the signal."""
     window = node.optional(2)
     if node.has(3):
-        length = int(node.array_scalar(3, "frame_length"))
+        length = int(node.number_of(3, "frame_length"))
     else:
         shape = node.info(0).shape[1:] if window is None else window.known.shape
         length = node.known(shape[0], "frame's length")
-    op = Stft(int(node.array_scalar(1, "frame_step")), length, node.flag("onesided", True))
-    return node.add(op, node.value(0), window)
+    op = Stft(int(node.number_of(1, "frame_step")), length, node.flag("onesided", True))
+    return node.result(op, node.value(0), window)
 
 
 def _window(function: WindowFunction) -> Converter:
     def convert(node: Node) -> Value:
         op = SignalWindow(function, node.flag("periodic", True), data_type(node.integer("output_datatype", 1)))
-        return node.add(op, node.value(0))
+        return node.result(op, node.value(0))
 
     return convert
 
@@ -65,4 +65,4 @@ for _name, _function in _WINDOWS.items():
 def mel_weight_matrix(node: Node) -> Value:
     """Convert MelWeightMatrix; all parameters are operands."""
     op = MelWeightMatrix(data_type(node.integer("output_datatype", 1)))
-    return node.add(op, *(node.value(i) for i in range(5)))
+    return node.result(op, *(node.value(i) for i in range(5)))

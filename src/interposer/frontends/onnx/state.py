@@ -7,14 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.types import Array, Quantization, TensorInfo, TensorShape
-from interposer.frontends.folding import Folder
-from interposer.frontends.importing import NetworkImport
+from interposer.frontends.importer import Importer
 from interposer.frontends.naming import keep_names
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.functions import Functions
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.tensors import array_of
-from interposer.frontends.refusals import Refusals
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
 from interposer.ops.quantization import Cast
@@ -22,7 +20,7 @@ from interposer.ops.quantization import Cast
 __all__ = ["ImportState"]
 
 
-class ImportState(NetworkImport):
+class ImportState(Importer):
     """What is known during the import of a graph: the network, the value of every name, and unsupported operators.
 
     `operators` has the caller's converters by the name of the operator; they precede those of Interposer.
@@ -35,8 +33,9 @@ class ImportState(NetworkImport):
         files: ExternalFiles,
         functions: Functions,
         operators: Mapping[str, Callable[..., Value | Sequence[Value | None]]],
+        outer: ImportState | None = None,
     ) -> None:
-        super().__init__(network)
+        super().__init__(network, outer)
         self._opsets = opsets
         self._files = files
         self._functions = functions
@@ -45,7 +44,6 @@ class ImportState(NetworkImport):
         self._arrays: dict[str, Array] = {}
         self._notes_of_scales: dict[str, Quantization] = {}
         self._missing: set[str] = set()
-        self._refusals = Refusals()
         self._numbers: Counter[str] = Counter()
         self.converted_inside = 0
         self.block_size = 0
@@ -56,7 +54,7 @@ class ImportState(NetworkImport):
     def define_constants(self, arrays: Mapping[str, Array]) -> None:
         """Define the initializers by name; an initializer becomes a constant of the network when it is first used."""
         self._arrays.update(arrays)
-        self._folder = Folder(sum(array.nbytes for array in self._arrays.values()))
+        self.fold_within(sum(array.nbytes for array in self._arrays.values()))
 
     def annotate(self, notes: Mapping[str, Quantization]) -> None:
         """Record quantization annotations by the name of the tensor; they apply to constants and outputs."""
@@ -68,7 +66,7 @@ class ImportState(NetworkImport):
 
     def define_input(self, name: str, value: Value) -> None:
         """Record which value of the network the name of a model's input stands for."""
-        self._inputs.add(value.producer)
+        self.add_input(value)
         self.define(name, value)
 
     def array(self, tensor: Message) -> Array:

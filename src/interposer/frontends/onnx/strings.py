@@ -19,14 +19,14 @@ _OF_THEIR_OWN: Final = frozenset({"az", "lt", "tr"})
 
 @operator("StringConcat", since=20)
 def string_concat(node: Node) -> Value:
-    return node.add(StringConcat(), node.value(0), node.value(1))
+    return node.result(StringConcat(), node.value(0), node.value(1))
 
 
 @operator("StringSplit", since=20)
 def string_split(node: Node) -> Sequence[Value]:
     """Convert StringSplit; without maxsplit, a string is split at every separator."""
     most = node.integer("maxsplit") if node.has_attribute("maxsplit") else None
-    return node.add_many(StringSplit(node.text("delimiter", ""), most), node.value(0))
+    return node.results(StringSplit(node.text("delimiter", ""), most), node.value(0))
 
 
 @operator("StringNormalizer", since=10)
@@ -39,9 +39,9 @@ def string_normalizer(node: Node) -> Value:
         node.unsupported(f"the locale {node.text('locale')!r} has rules of its own for the case of letters")
     words = node.texts("stopwords") if node.has_attribute("stopwords") else ()
     op = StringNormalizer(CaseChange[action], node.flag("is_case_sensitive"), words)
-    return node.add(op, node.value(0))
+    return node.result(op, node.value(0))
 
 
 @operator("RegexFullMatch", since=20)
 def regex_full_match(node: Node) -> Value:
-    return node.add(RegexFullMatch(node.text("pattern", "")), node.value(0))
+    return node.result(RegexFullMatch(node.text("pattern", "")), node.value(0))

@@ -7,17 +7,18 @@ from typing import Final, NamedTuple, TypeAlias
 
 from interposer.core.errors import ParseError
 from interposer.core.types import Array, TensorInfo
-from interposer.frontends.onnx.importer import Importer
+from interposer.frontends.importer import input_of_region
+from interposer.frontends.onnx.importer import GraphImporter
 from interposer.frontends.onnx.order import graphs_of, in_running_order
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.state import ImportState
 from interposer.frontends.unsupported import UnsupportedFormError
 from interposer.ir.graph import Graph, Value
 from interposer.ir.network import Network
-from interposer.ops.control import Constant, Input
+from interposer.ops.control import Input
 from interposer.ops.quantization import Cast
 
-__all__ = ["Region", "Scope", "count_nodes", "in_place", "initializers", "new_input", "rebound", "region", "spent"]
+__all__ = ["Region", "Scope", "count_nodes", "in_place", "initializers", "rebound", "region", "spent"]
 
 Arrays: TypeAlias = Mapping[str, Array]
 
@@ -26,28 +27,28 @@ _MOST_NODES: Final = 1 << 18
 """Limits of nesting depth and of subgraph nodes per import; nodes that are converted twice count twice."""
 
 
-class Scope(Importer):
+class Scope(GraphImporter):
     """Converts a subgraph of a node; names that the subgraph does not define are looked up in the outer importer.
 
     Without a separate `network`, layers are added to the outer network. With one, a value from outside becomes an input
     and is listed in `captured`; a constant is added again, without a copy of its array.
     """
 
+    outer: ImportState
+
     def __init__(
         self, outer: ImportState, graph: Message, network: Network | None = None, arrays: Arrays | None = None
     ) -> None:
-        network_of_layers = outer.network if network is None else network
-        super().__init__(network_of_layers, outer._opsets, outer._files, outer._functions, outer._operators)
-        self.outer, self.graph = outer, graph
+        self._is_region = network is not None
+        super().__init__(
+            outer.network if network is None else network,
+            outer._opsets, outer._files, outer._functions, outer._operators, outer,
+        )  # fmt: skip
+        self.graph = graph
         self.depth: int = 1 + (outer.depth if isinstance(outer, Scope) else 0)
-        self.captured: dict[Value, Value] = {}
-        self._apart = network is not None
-        self._refusals, self._folder = outer._refusals, outer._folder
-        self._inputs, self._around = outer._inputs, outer._around
         self._missing = set(outer._missing)
-        if not self._apart:
-            self._dimensions = outer._dimensions
-            self._numbers, self._used, self._reserved = outer._numbers, outer._used, outer._reserved
+        if not self._is_region:
+            self._numbers = outer._numbers
         _spend(outer, graph)
         for error in _problems(graph, self.depth):
             raise ParseError(error)
@@ -68,21 +69,9 @@ class Scope(Importer):
     def value(self, name: str) -> Value:
         """Return the network value of a name that is defined in the subgraph or in an outer scope."""
         if name not in self._values and name not in self._arrays:
-            result = self.outer.value(name)
-            self._values[name] = self._brought_in(result) if self._apart else result
+            value = self.outer.value(name)
+            self._values[name] = self.capture(value) if self._is_region else value
         return super().value(name)
-
-    def _brought_in(self, value: Value) -> Value:
-        if isinstance(value.producer.op, Constant):
-            return self.constant(value.producer.op.value, value.name, value.producer.source, value.known.quantization)
-        if value not in self.captured:
-            number = len(self.network.graph.inputs)
-            self.captured[value] = inner = new_input(self.network.graph, number, value.known, value.name)
-            self._around[inner.producer] = value
-            sizes = self.outer.extents(value)
-            if sizes is not None:
-                self._dimensions[inner] = sizes
-        return self.captured[value]
 
 
 class Region(NamedTuple):
@@ -121,7 +110,7 @@ def region(
     scope = Scope(outer, graph, network, arrays)
     names = [value.name for value in graph.input]
     scope.reserve({output.name for output in graph.output})
-    scope.bind([new_input(network.graph, i, *pair) for i, pair in enumerate(zip(infos, names, strict=True))])
+    scope.bind([input_of_region(network.graph, i, *pair) for i, pair in enumerate(zip(infos, names, strict=True))])
     result = scope.converted()
     if result is None:
         return None
@@ -169,18 +158,8 @@ def rebound(result: Region, captured: Sequence[Value]) -> Graph:
         if value in mine:
             mine[value].op = Input(number)
         else:
-            new_input(result.graph, number, value.known, value.name)
+            input_of_region(result.graph, number, value.known, value.name)
     return result.graph
-
-
-def new_input(graph: Graph, number: int, info: TensorInfo, name: str) -> Value:
-    """Return an input of a region, with the binding id `number` and the info of the value that it receives.
-
-    This info may be more precise than what the model declares.
-    """
-    layer = graph.add(Input(number), name=name)
-    layer.output.info = info
-    return layer.output
 
 
 def count_nodes(graph: Message) -> int:

@@ -104,6 +104,6 @@ def category_mapper(node: Node) -> Value:
         raise ParseError(f"it has {len(texts)} strings and {len(numbers)} integers; expected as many")
     if node.info(0).dtype is DataType.STRING:
         default = np.array(node.integer("default_int64", -1))
-        return node.add(LabelEncoder(texts, numbers.astype(np.int64), default), node.value(0))
+        return node.result(LabelEncoder(texts, numbers.astype(np.int64), default), node.value(0))
     default = np.array(node.text("default_string", "_Unused"), object)
-    return node.add(LabelEncoder(numbers.astype(np.int64), texts, default), node.value(0))
+    return node.result(LabelEncoder(numbers.astype(np.int64), texts, default), node.value(0))

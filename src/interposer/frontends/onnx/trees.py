@@ -89,7 +89,7 @@ def tree_ensemble(node: Node) -> Value:
         num_targets=node.integer("n_targets"),
         aggregation=TreeAggregation(aggregation),
     )
-    return transformed(node, node.add(op, node.value(0)), TRANSFORMS[transform])
+    return transformed(node, node.result(op, node.value(0)), TRANSFORMS[transform])
 
 
 def _branches(node: Node, side: str) -> Array:

@@ -74,7 +74,7 @@ def transpose_convolution_3d(node: Node) -> Value:
     Each product of a weight and an input element is added at the position of the weight in the element's window.
     """
     layout, weights, x = layout_of(node, 3), _weights(node, 5), node.value(2)
-    target = [node.known(size, "result's size") for size in node.extents(0, "input_sizes")]
+    target = [node.known(size, "result's size") for size in node.dimensions_of(0, "input_sizes")]
     if len(target) != 5 or x.known.rank != 5:
         raise ParseError(f"its input_sizes are {target} and its input has the shape {x.known.shape}; expected rank 5")
     volume = tuple(target[axis] for axis in spatial_axes(layout))
@@ -105,7 +105,7 @@ def _groups(x: Value, weights: Value, layout: DataLayout) -> int:
 
 def _sizes(node: Node, layout: DataLayout) -> tuple[int, ...]:
     """Return the spatial sizes of a transposed convolution's result; refuse the node if they are not known."""
-    target = node.extents(0, "input_sizes")
+    target = node.dimensions_of(0, "input_sizes")
     if len(target) == 2:
         return tuple(node.known(size, "result's size") for size in target)
     if len(target) != 4:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from interposer.core.errors import InterposerError, ParseError, UnknownRankError
+from interposer.core.errors import ParseError
 from interposer.core.types import Array
-from interposer.frontends.folding import Folder
-from interposer.frontends.importing import NetworkImport
+from interposer.frontends.importer import Importer
 from interposer.frontends.naming import keep_names
 from interposer.frontends.needs import Needs
-from interposer.frontends.refusals import Refusals
 from interposer.frontends.tensorflow.loops import Loops
 from interposer.frontends.tensorflow.messages import FunctionDef, NodeDef
 from interposer.frontends.tensorflow.node import Node
@@ -31,18 +30,15 @@ from interposer.frontends.tensorflow.references import (
 )
 from interposer.frontends.tensorflow.results import Absent, Complex, Result, TensorList, Variable
 from interposer.frontends.tensorflow.tensorflow_converters import Converter, find
-from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
+from interposer.frontends.unsupported import UnsupportedFormError
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
-from interposer.ops.control import Constant, Input
 
 __all__ = ["Guards", "Scope", "Shared", "returned"]
 
 Guards: TypeAlias = "frozenset[tuple[Value, bool]]"
 """The conditions under which a value is used: predicates of the model, and whether each is true or false."""
 
-# The Python exceptions that a converter raises for a malformed node.
-_SLIPS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
 _DEPTH: Final = 32
 _MOST_NODES: Final = 1 << 18
 """Limits of nested calls, and of converted nodes per import; those of a function count once per call."""
@@ -61,24 +57,25 @@ class Shared:
     variable: Callable[[str], Array]
     folder: Path | None = None
     assets: Mapping[str, str] = field(default_factory=dict)
-    refusals: Refusals = field(default_factory=Refusals)
     spent: int = 0
     named: set[str] = field(default_factory=set)
     surveyed: set[str] = field(default_factory=set)
 
 
-class Scope(NetworkImport):
+class Scope(Importer):
     """Converts the nodes of the graph, or those of a function applied to arguments.
 
     Layers are added to `network`. A scope with an `outer` scope continues its import: in the same network, unless the
     function becomes the region of a layer.
     """
 
+    outer: Scope | None
+
     def __init__(
         self, network: Network, shared: Shared, nodes: Sequence[NodeDef], outer: Scope | None = None, *, function: bool
     ) -> None:
-        super().__init__(network)
-        self.shared, self.outer = shared, outer
+        super().__init__(network, outer)
+        self.shared = shared
         self.depth: int = 1 + (outer.depth if outer is not None else 0)
         self._nodes = {node.name: node for node in nodes}
         self._is_function = function
@@ -86,24 +83,12 @@ class Scope(NetworkImport):
         self._has_switches = any(node.op in {"Switch", "RefSwitch"} for node in nodes)
         self._results: dict[str, Sequence[Result] | Absent] = {}
         self._guards: dict[Reference, Guards] = {}
-        self.captured: dict[Value, Value] = {}
         self._readers: Counter[Reference] = Counter()
         self._reads: dict[Value, int] = {}
-        if outer is not None:
-            self._continue(outer)
         if self.depth > _DEPTH:
             raise ParseError(f"functions call each other in more than {_DEPTH} levels, which is not supported")
         if len(self._nodes) < len(nodes):
             raise ParseError("two nodes have one name")
-
-    def _continue(self, outer: Scope) -> None:
-        self._folder, self._inputs, self._around = outer._folder, outer._inputs, outer._around
-        if self.network is outer.network:
-            self._dimensions, self._used, self._reserved = outer._dimensions, outer._used, outer._reserved
-
-    def budget(self, file_bytes: int) -> None:
-        """Set the size of the file, which limits how much is folded."""
-        self._folder = Folder(file_bytes)
 
     def define(self, name: str, *results: Result) -> None:
         """Record what the outputs of a node, or an argument of a function, stand for."""
@@ -111,7 +96,7 @@ class Scope(NetworkImport):
 
     def define_input(self, name: str, value: Value) -> None:
         """Record the value that an input of the model stands for: a node, or another output such as ``split:1``."""
-        self._inputs.add(value.producer)
+        self.add_input(value)
         self.define_output(in_graph(name), value)
 
     def define_output(self, reference: Reference, value: Value) -> None:
@@ -136,18 +121,8 @@ class Scope(NetworkImport):
         if value.producer in self.network.graph:
             return value
         assert self.outer is not None
-        value = self.outer.within(value)
-        if isinstance(value.producer.op, Constant):
-            return self.constant(value.producer.op.value, value.name, value.producer.source)
-        if value not in self.captured:
-            layer = self.network.graph.add(Input(len(self.network.graph.inputs)), name=value.name)
-            layer.output.info = value.known
-            self.captured[value] = layer.output
-            self._around[layer] = value
-            sizes = self.outer.extents(value)
-            if sizes is not None:
-                self._dimensions[layer.output] = sizes
-        return self.captured[value]
+        outer = self.outer.within(value)
+        return outer if outer.producer in self.network.graph else self.capture(outer)
 
     def variable(self, name: str) -> Array:
         """Return the value of a variable; `ParseError` if the model does not have it."""
@@ -257,20 +232,8 @@ class Scope(NetworkImport):
         return results[reference.number]
 
     def _convert(self, node: NodeDef) -> None:
-        try:
+        with self.conversion(f"node {node.name!r} ({node.op})", partial(self._refuse, node)):
             self._results[node.name] = self._converted(node)
-        except UnsupportedFormError as error:
-            self._refuse(node, error)
-        except UnknownRankError:
-            self._refuse(node, UnsupportedFormError("the rank of a tensor is not known before running"))
-        except InterposerError as error:
-            if isinstance(error, ParseError) and error.where:
-                raise
-            text, path = (error.message, error.path) if isinstance(error, ParseError) else (str(error), None)
-            raise ParseError(text, where=f"node {node.name!r} ({node.op})", path=path) from error
-        except _SLIPS as error:
-            text = f"it cannot be converted ({type(error).__name__}: {error})"
-            raise ParseError(text, where=f"node {node.name!r} ({node.op})") from error
 
     def _converted(self, node: NodeDef) -> Sequence[Result] | Absent:
         loop = self.loops.of(node)
@@ -305,7 +268,7 @@ class Scope(NetworkImport):
         inputs = [layer.output.known for layer in self._inputs if layer.name in needs.values]
         if any(not info.dtype.is_integer for info in inputs):
             return True
-        return not needs.values and not self._has_open_inputs
+        return not needs.values and not self.has_open_inputs
 
     def is_read_once(self, value: Value) -> bool:
         """Return True if a value is read by one node only, under all names that it has."""
@@ -391,16 +354,7 @@ class Scope(NetworkImport):
 
     def _refuse(self, node: NodeDef, error: UnsupportedFormError) -> None:
         self._results[node.name] = Absent.MISSING
-        place = f"node {node.name!r}"
-        if isinstance(error, UnboundFormError) and (error.needs.values or self._has_open_inputs):
-            self.shared.refusals.defer(node.op, place, str(error), error.needs)
-            return
-        reason = error.reason if isinstance(error, UnboundFormError) else str(error)
-        self.shared.refusals.refuse(node.op, place, reason)
-
-    @property
-    def _has_open_inputs(self) -> bool:
-        return any(not layer.output.known.is_concrete for layer in self._inputs)
+        self.refuse(node.op, f"node {node.name!r}", error)
 
     # --- functions ----------------------------------------------------------------------------------------------------
 

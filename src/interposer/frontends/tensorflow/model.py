@@ -413,12 +413,12 @@ def _network(model: _Model, shapes: Shapes, values: Values) -> Network:
     network = Network(model.name)
     shared = Shared(model.functions, model.variable, model.folder, model.assets)
     scope = Scope(network, shared, model.graph.node, function=False)
-    scope.budget(model.size)
+    scope.fold_within(model.size)
     scope.reserve(set(model.outputs))
     values = {_known_name(name, model.inputs): value for name, value in values.items()}
     _add_inputs(scope, model, shapes, values)
     results = scope.converted(list(model.outputs.values()))
-    shared.refusals.check()
+    scope.refusals.check()
     for number, (name, result) in enumerate(zip(model.outputs, results, strict=True)):
         if not isinstance(result, Value):
             reason = "is in a branch that is not taken" if isinstance(result, Absent) else "is no tensor"

@@ -10,7 +10,7 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, Dim, TensorInfo, TensorShape
-from interposer.frontends.importing import NetworkImport
+from interposer.frontends.importer import Importer
 from interposer.frontends.needs import Needs
 from interposer.frontends.tensorflow.dtypes import data_type
 from interposer.frontends.tensorflow.messages import AttrValue, NodeDef
@@ -38,7 +38,7 @@ class Node:
         self.name, self.kind = message.name, message.op
         self.importer = importer
         self.inputs: tuple[Result, ...] = tuple(inputs)
-        self._layers: NetworkImport = importer
+        self._layers: Importer = importer
         self._attr = message.attr
         self.guards: list[Any] = []
         """For each input, the conditions under which it is used; see `importer.Guards`."""
@@ -191,7 +191,7 @@ class Node:
         Data are also inputs that have other elements than integers. Integers, such as a size, can be given by the
         caller, and so can the shapes of inputs that are not known.
         """
-        if value.constant is not None or self._layers.extents(value) is not None:
+        if value.constant is not None or self._layers.dimensions_of(value) is not None:
             return False
         return bool(self.importer.is_from_data(self._layers.needs(value)))
 
@@ -199,15 +199,15 @@ class Node:
         """Return True if a value is computed from data, or holds unknown dimensions."""
         if value.constant is not None:
             return False
-        return self._layers.extents(value) is not None or self.is_from_data(value)
+        return self._layers.dimensions_of(value) is not None or self.is_from_data(value)
 
-    def extents(self, index: int, title: str) -> tuple[int, ...]:
+    def dimensions_of(self, index: int, title: str) -> tuple[int, ...]:
         """Return the elements of an input that holds dimensions; unknown ones are `Dim` objects.
 
         `title` names the input in messages.
         """
         value = self.value(index)
-        array = self._layers.extents(value)
+        array = self._layers.dimensions_of(value)
         if array is None:
             return self.integers_of(index, title)
         return tuple(item if isinstance(item, Dim) else int(item) for item in array.reshape(-1).tolist())

@@ -114,7 +114,7 @@ def slice_(node: Node) -> Value:
     x = node.value(0)
     if node.is_computed(1, 2):
         return _computed_slice(node)
-    begin, size = node.extents(1, "begin"), node.extents(2, "size")
+    begin, size = node.dimensions_of(1, "begin"), node.dimensions_of(2, "size")
     if any(isinstance(item, Dim) for item in begin):
         node.integers_of(1, "begin")
     if len(begin) != x.known.rank or len(size) != x.known.rank:
@@ -148,7 +148,7 @@ def strided_slice(node: Node) -> Value:
     strides = node.integers_of(3, "strides")
     if node.is_computed(1, 2):
         return _computed_strided_slice(node, masks, strides)
-    begin, end = node.extents(1, "begin"), node.extents(2, "end")
+    begin, end = node.dimensions_of(1, "begin"), node.dimensions_of(2, "end")
     if not len(begin) == len(end) == len(strides):
         raise ParseError(f"it has {len(begin)} starts, {len(end)} ends and {len(strides)} strides")
     if any(isinstance(item, Dim) for item in (*begin, *end)):

@@ -32,7 +32,7 @@ def reshape(node: Node) -> Value:
     x = node.value(0)
     if node.is_computed(1):
         return node.add(DynamicReshape(), x, node.value(1))
-    sizes = list(node.extents(1, "shape"))
+    sizes = list(node.dimensions_of(1, "shape"))
     if len(sizes) > MAX_RANK:
         raise ParseError(f"its shape has rank {len(sizes)}; ranks 0 to {MAX_RANK} are supported")
     shape = x.known.shape
@@ -102,7 +102,7 @@ def rank_of(node: Node) -> Value:
 def fill(node: Node) -> Value:
     """Convert Fill: a tensor of the shape in the first operand, with the value in the second."""
     value = node.value(1)
-    shape = node.extents(0, "dims") if not node.is_computed(0) else None
+    shape = node.dimensions_of(0, "dims") if not node.is_computed(0) else None
     if shape is not None and TensorShape(shape).is_concrete:
         return node.add(BroadcastTo(tuple(shape)), value)
     if value.constant is not None and value.constant.size == 1 and value.constant.dtype.kind != "O":
@@ -125,7 +125,7 @@ def broadcast_to(node: Node) -> Value:
     x = node.value(0)
     if node.is_computed(1):
         return node.add(DynamicBroadcastTo(), x, node.value(1))
-    requested = node.extents(1, "shape")
+    requested = node.dimensions_of(1, "shape")
     common = broadcast_shapes(x.known.shape, TensorShape(requested))
     if common is None:
         raise ParseError(f"its input of shape {x.known.shape} cannot be broadcast to {TensorShape(requested)}")

@@ -59,7 +59,7 @@ def _resized(node: Node, x: Value, bilinear: bool) -> Value:
 
 
 def _size(node: Node) -> tuple[int, int]:
-    size = [node.known(item, "size") for item in node.extents(1, "size")]
+    size = [node.known(item, "size") for item in node.dimensions_of(1, "size")]
     if len(size) != 2 or not all(0 < item <= _LARGEST for item in size):
         raise ParseError(f"its size is {size}; expected height and width")
     return size[0], size[1]

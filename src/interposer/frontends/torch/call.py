@@ -11,7 +11,7 @@ import numpy as np
 
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
-from interposer.frontends.importing import NetworkImport
+from interposer.frontends.importer import Importer
 from interposer.frontends.needs import Needs
 from interposer.frontends.reshaping import reshape_to
 from interposer.frontends.torch.package import torch
@@ -45,7 +45,7 @@ Size: TypeAlias = "int | Value"
 """A size: an integer, an unknown dimension, or a tensor of rank 0 that holds it at run time."""
 
 
-class SubgraphImport(NetworkImport, ABC):
+class SubgraphImport(Importer, ABC):
     """An import that can convert the graph modules of control flow; `known` are the values of symbols by name."""
 
     known: dict[str, int]

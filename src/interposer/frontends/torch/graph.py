@@ -12,16 +12,11 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.errors import (
-    InterposerError,
     InvalidArgumentError,
-    ParseError,
     UnboundInputError,
-    UnknownRankError,
 )
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo
-from interposer.frontends.folding import Folder
 from interposer.frontends.naming import keep_names
-from interposer.frontends.refusals import Refusals
 from interposer.frontends.torch import torch_families  # noqa: F401 - its modules register the converters
 from interposer.frontends.torch.call import Call, SubgraphImport
 from interposer.frontends.torch.computed import computed, constant_nodes, is_computable
@@ -50,8 +45,6 @@ from interposer.ops.quantization import Cast
 
 __all__ = ["GraphImport", "import_graph", "is_functional", "is_missing", "missing_operators", "title_of"]
 
-# The Python exceptions that a converter raises for a malformed node.
-_SLIPS: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 _IGNORED: Final = frozenset({"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"})
 _WITHOUT_RESULT: Final = frozenset(
     {
@@ -120,13 +113,14 @@ def import_graph(
 class GraphImport(SubgraphImport):
     """Converts the nodes of one fx graph; `sizes` are the known symbols by name."""
 
+    slips = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+
     def __init__(
         self, network: Network, module: Any, sizes: Mapping[str, int], outer: GraphImport | None = None
     ) -> None:
-        super().__init__(network)
+        super().__init__(network, outer)
         self.module, self.graph, self.known = module, module.graph, dict(sizes)
         self.values: dict[Any, Any] = {}
-        self.refusals: Refusals = Refusals() if outer is None else outer.refusals
         self._weights: dict[tuple[Any, ...], Value] = {}
 
     def constant(self, array: Array, name: str, source: str = "", quantization: Quantization | None = None) -> Value:
@@ -144,7 +138,7 @@ class GraphImport(SubgraphImport):
         """Define the placeholders of the graph from what they stand for."""
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
         budget = sum(_bytes(source) for source in sources.values())
-        self._folder = Folder(budget)
+        self.fold_within(budget)
         self.reserve({source.name for source in sources.values() if isinstance(source, UserInput)})
         for node in placeholders:
             source = sources.get(node.name)
@@ -170,7 +164,7 @@ class GraphImport(SubgraphImport):
             kinds = {torch.SymFloat: DataType.FLOAT64, torch.SymBool: DataType.BOOL}
             info = TensorInfo((), kinds.get(type(value), DataType.INT64))
         layer = self.network.add_input_layer(len(self.network.graph.inputs), info, source.name)
-        self._inputs.add(layer)
+        self.add_input(layer.output)
         return layer.output
 
     def weight(self, tensor: Any, name: str) -> Value:
@@ -240,24 +234,16 @@ class GraphImport(SubgraphImport):
         if number is not None:
             self.values[node] = number
             return
-        try:
+        with self.conversion(place_of(node), partial(self._compute_or_refuse, node, title)):
             self.values[node] = self._converted(node, title)
-        except UnsupportedFormError as error:
-            result = computed(node, self.values, place_of(node))
-            if result is None:
-                self._refuse(node, title, error)
-            else:
-                self.values[node] = self._constants(result, node)
-        except UnknownRankError:
-            self._refuse(node, title, UnsupportedFormError("the rank of a tensor is not known before running"))
-        except InterposerError as error:
-            if isinstance(error, ParseError) and error.where:
-                raise
-            text = error.message if isinstance(error, ParseError) else str(error)
-            raise ParseError(text, where=place_of(node)) from error
-        except _SLIPS as error:
-            text = f"it cannot be converted ({type(error).__name__}: {error})"
-            raise ParseError(text, where=place_of(node)) from error
+
+    def _compute_or_refuse(self, node: Any, title: str, error: UnsupportedFormError) -> None:
+        """Let PyTorch compute a node whose form is not supported, if its operands are constants; else refuse it."""
+        computation = computed(node, self.values, place_of(node))
+        if computation is None:
+            self._refuse(node, title, error)
+        else:
+            self.values[node] = self._constants(computation, node)
 
     def _constants(self, result: Any, node: Any) -> Any:
         """Return arrays, numbers or lists of these, with a constant of the network for each array."""
@@ -383,9 +369,7 @@ class GraphImport(SubgraphImport):
     def _inner(self, network: Network, module: Any) -> GraphImport:
         """Return an import of a graph module of control flow into a network: this one, or that of a region."""
         inner = GraphImport(network, module, self.known, self)
-        inner._folder, inner._inputs, inner._around = self._folder, self._inputs, self._around
         if network is self.network:
-            inner._used, inner._reserved, inner._dimensions = self._used, self._reserved, self._dimensions
             inner._weights = self._weights
         return inner
 

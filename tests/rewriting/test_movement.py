@@ -4,7 +4,7 @@ import pytest
 
 from interposer.optimizer.rewrites.constants import fold_constants
 from interposer.optimizer.rewrites.identities import IDENTITIES
-from interposer.optimizer.rewrites.movement import RESHAPES, TRANSPOSES, transpose_as_reshape
+from interposer.rewriting.movement import RESHAPES, TRANSPOSES, transpose_as_reshape
 from tests.optimizer.rewriting import assert_becomes, assert_stays
 
 MOVES = (fold_constants, *IDENTITIES, *TRANSPOSES)

@@ -1,0 +1,181 @@
+"""Declarations of the operands, results and attributes of an operator, as they stand in the body of its class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from interposer.core.traits import Role
+from interposer.core.types import COLLECTIONS, DataType, TensorInfo
+
+__all__ = ["MISSING", "Attribute", "Operand", "Result", "Slot", "attribute", "operand", "result"]
+
+MISSING: Final = object()
+"""The default of an attribute that must be given."""
+Rank = int | tuple[int, int] | None
+
+
+class Slot:
+    """The declaration of an operand or a result of an operator: its name, and the ranks and types that it may have."""
+
+    name: str = ""
+
+    def __init__(self, rank: Rank, dtypes: Iterable[DataType] | None, optional: bool, variadic: bool, doc: str) -> None:
+        self.rank, self.optional, self.variadic, self.doc = rank, optional, variadic, doc
+        self.dtypes = None if dtypes is None else frozenset(dtypes)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def problems(self, info: TensorInfo, label: str) -> Iterator[str]:
+        """Yield an error message, which begins with `label`, if the rank or the type of `info` is not allowed."""
+        if self.dtypes is None and info.dtype in COLLECTIONS:
+            yield f"{label} is {info}; expected a tensor"
+            return
+        low, high = self.rank if isinstance(self.rank, tuple) else (self.rank, self.rank)
+        if low is not None and high is not None and not low <= info.rank <= high:
+            ranks = f"{low}" if low == high else f"{low} to {high}"
+            yield f"{label} has rank {info.rank}, shape {info.shape}; expected rank {ranks}"
+        if self.dtypes is not None and info.dtype not in self.dtypes:
+            yield f"{label} is {info.dtype}; expected one of {', '.join(sorted(map(str, self.dtypes)))}"
+
+
+class Operand(Slot):
+    """The declaration of an input of an operator: its role, rank and types, and whether it is optional or variadic.
+
+    `same_dtype_as` names another operand that must have the same type.
+    """
+
+    def __init__(self, *, role: Role, same_dtype_as: str | None, **common: Any) -> None:
+        super().__init__(**common)
+        self.role, self.same_dtype_as = role, same_dtype_as
+
+
+class Result(Slot):
+    """The declaration of an output of an operator: its rank and types, and whether it is optional or variadic.
+
+    `like` names the operand whose info the output has, unless `Op.infer` returns another info.
+    """
+
+    def __init__(self, *, like: str | None, dtype_of: str | None, dynamic: bool, **common: Any) -> None:
+        super().__init__(**common)
+        self.like, self.dtype_of, self.dynamic = like, dtype_of or like, dynamic
+
+
+class Attribute:
+    """The declaration of an attribute of an operator: its default, bounds, allowed values and documentation.
+
+    Its type comes from the annotation.
+    """
+
+    def __init__(self, default: Any, bounds: Mapping[str, float], choices: Sequence[Any] | None, doc: str) -> None:
+        self.default, self.bounds, self.doc = default, dict(bounds), doc
+        self.choices = None if choices is None else tuple(choices)
+        self.name = ""
+
+    @property
+    def required(self) -> bool:
+        """True if there is no default."""
+        return self.default is MISSING
+
+    def problems(self, value: Any) -> Iterator[str]:
+        """Yield an error message for each bound or choice that a value of the right type violates."""
+        yield from self._bound_problems(value)
+        if self.choices is not None and value not in self.choices:
+            yield f"{self.name} is {value}; expected one of {', '.join(map(str, self.choices))}"
+
+    def _bound_problems(self, value: Any) -> Iterator[str]:
+        if isinstance(value, tuple):
+            yield from (error for element in value for error in self._bound_problems(element))
+        for comparison, bound in self.bounds.items() if isinstance(value, (int, float)) else ():
+            if not _COMPARE[comparison](value, bound):
+                yield f"{self.name} is {value}; expected {_SIGNS[comparison]} {bound:g}"
+
+
+_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "ge": lambda a, b: a >= b,
+    "gt": lambda a, b: a > b,
+    "le": lambda a, b: a <= b,
+    "lt": lambda a, b: a < b,
+}
+_SIGNS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+
+def operand(
+    *,
+    rank: Rank = None,
+    dtypes: Iterable[DataType] | None = None,
+    optional: bool = False,
+    variadic: bool = False,
+    same_dtype_as: str | None = None,
+    role: Role = Role.DATA,
+    doc: str = "",
+) -> Operand:
+    """Declare an input of an operator.
+
+    Args:
+        rank: one rank, or (lowest, highest); None for any.
+        dtypes: the allowed types; None for all types of tensors.
+        optional: whether the operand may be absent.
+        variadic: whether the operand takes all remaining values; such an operand must come last.
+        same_dtype_as: name of another operand that must have the same type.
+        role: what the operand is for; the operands with `Role.DATA` are those that the operator works on.
+        doc: a line for the reference.
+    """
+    return Operand(
+        rank=rank, dtypes=dtypes, optional=optional, variadic=variadic, role=role, same_dtype_as=same_dtype_as, doc=doc
+    )
+
+
+def result(
+    *,
+    rank: Rank = None,
+    dtypes: Iterable[DataType] | None = None,
+    like: str | None = None,
+    dtype_of: str | None = None,
+    variadic: bool = False,
+    optional: bool = False,
+    dynamic: bool = False,
+    doc: str = "",
+) -> Result:
+    """Declare an output of an operator.
+
+    Args:
+        rank: one rank, or (lowest, highest); None for any.
+        dtypes: the allowed types; None for all types of tensors.
+        like: name of the operand whose info the output has, without its constant.
+        dtype_of: name of the operand whose type the output has.
+        variadic: whether the result stands for several outputs; `Op.num_results` returns the number of all outputs.
+        optional: whether the output may be absent.
+        dynamic: whether the output's shape depends on data.
+        doc: a line for the reference.
+    """
+    return Result(
+        rank=rank, dtypes=dtypes, like=like, dtype_of=dtype_of, variadic=variadic, optional=optional,
+        dynamic=dynamic, doc=doc,
+    )  # fmt: skip
+
+
+def attribute(
+    *,
+    default: Any = MISSING,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+    choices: Sequence[Any] | None = None,
+    doc: str = "",
+) -> Any:
+    """Declare an attribute of an operator; without `default`, it must be given.
+
+    Args:
+        default: the value if none is given.
+        ge: the value must be greater than or equal to this bound; bounds apply to every element of a tuple.
+        gt: the value must be greater than this bound.
+        le: the value must be less than or equal to this bound.
+        lt: the value must be less than this bound.
+        choices: the allowed values; None for all.
+        doc: a line for the reference.
+    """
+    bounds = {name: bound for name, bound in (("ge", ge), ("gt", gt), ("le", le), ("lt", lt)) if bound is not None}
+    return Attribute(default, bounds, choices, doc)

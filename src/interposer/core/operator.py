@@ -1,0 +1,397 @@
+"""The base class of operators, and the registry of their names."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+import sys
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar, Final, TypeVar, cast
+
+from interposer.core.codec import Codec, codec_of
+from interposer.core.declarations import MISSING, Attribute, Operand, Result
+from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.ranks import is_ranked, of_every_rank, true_of_all
+from interposer.core.traits import ResultQuantization, Role, Trait
+from interposer.core.types import DataType, TensorInfo
+
+__all__ = ["Op", "annotation", "op_class", "register_op", "registered_ops"]
+
+_T = TypeVar("_T")
+
+
+class _Signature:
+    """A descriptor that computes `inspect.signature` of an operator class on access."""
+
+    def __get__(self, instance: Op | None, owner: type[Op]) -> inspect.Signature:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature(
+            [
+                inspect.Parameter(name, kind, default=inspect.Parameter.empty if a.required else a.default)
+                for name, a in owner.attributes.items()
+            ]
+        )
+
+
+class Op:
+    """The base class of all operators. Instances are immutable; they are equal if class and attributes are equal.
+
+    Raises:
+        InvalidArgumentError: an attribute that is missing, unknown, of the wrong type, or out of its bounds.
+    """
+
+    operands: ClassVar[tuple[Operand, ...]] = ()
+    results: ClassVar[tuple[Result, ...]] = ()
+    attributes: ClassVar[dict[str, Attribute]] = {}
+    executable: ClassVar[bool] = True
+    """False if there is no kernel: for inputs, outputs, placeholders, compiled subgraphs, and control flow."""
+    pure: ClassVar[bool] = True
+    """False if two runs on equal inputs may differ or have side effects; such a layer is never folded or merged."""
+    in_place: ClassVar[tuple[str, ...]] = ()
+    """Names of operands with the output's shape and size whose memory the output may overwrite, element by element."""
+    declared_traits: ClassVar[Trait] = Trait.NONE
+    """The traits that `@op(traits=...)` declares for all instances; ask an instance for its `traits`."""
+    declared_quantization: ClassVar[ResultQuantization | None] = None
+    """What `@op(quantized=...)` declares for all instances; ask an instance for its `result_quantization`."""
+    family: ClassVar[str] = ""
+    """Name of the module that declares the operator; the modules of its kernels and samples have the same name."""
+    __signature__: ClassVar[_Signature] = _Signature()
+    _codecs: ClassVar[dict[str, Codec] | None] = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        for name, value in self._bound(args, kwargs).items():
+            object.__setattr__(self, name, value)
+        for error in self._attribute_problems():
+            raise InvalidArgumentError(f"{type(self).__name__}: {error}")
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        class_name, names = type(self).__name__, tuple(self.attributes)
+        if len(args) > len(names):
+            raise InvalidArgumentError(f"{class_name} has {len(names)} attributes, but {len(args)} were given")
+        arguments = dict(zip(names, args, strict=False))
+        for name in kwargs:
+            if name in arguments:
+                raise InvalidArgumentError(f"{class_name}: {name} is given twice")
+            if name not in names:
+                raise InvalidArgumentError(f"{class_name} has no attribute {name!r}{did_you_mean(name, names)}")
+        arguments |= kwargs
+        codecs = self.codecs()
+        return {name: self._coerced(name, arguments, codecs[name]) for name in names}
+
+    def _coerced(self, name: str, arguments: dict[str, Any], codec: Codec) -> Any:
+        value = arguments.get(name, self.attributes[name].default)
+        if value is MISSING:
+            raise InvalidArgumentError(f"{type(self).__name__} needs the attribute {name!r}")
+        try:
+            return codec.coerce(value)
+        except (TypeError, ValueError) as error:
+            shown = reprlib.repr(value)
+            raise InvalidArgumentError(f"{type(self).__name__}: {name} must be {codec.title}, not {shown}") from error
+
+    def _attribute_problems(self) -> Iterator[str]:
+        for name, declared in self.attributes.items():
+            if declared.bounds or declared.choices is not None:
+                yield from declared.problems(getattr(self, name))
+
+    @classmethod
+    def codecs(cls) -> dict[str, Codec]:
+        """Return the codec of each attribute, by name; derived from the annotations on first use."""
+        if cls.__dict__.get("_codecs") is None:
+            cls._codecs = {name: _codec(cls, name) for name in cls.attributes}
+        return cast("dict[str, Codec]", cls._codecs)
+
+    @classmethod
+    def op_name(cls) -> str:
+        """Return the operator's name in the text format, in messages and in files."""
+        return cls.__name__
+
+    def attribute_values(self) -> dict[str, Any]:
+        """Return all attributes by name, defaults included."""
+        return {name: getattr(self, name) for name in self.attributes}
+
+    def changed_attributes(self) -> dict[str, Any]:
+        """Return the attributes whose values differ from their defaults, by name."""
+        codecs = self.codecs()
+        return {
+            name: value
+            for name, value in self.attribute_values().items()
+            if self.attributes[name].required or not codecs[name].equal(value, self._default(name))
+        }
+
+    def _default(self, name: str) -> Any:
+        return self.codecs()[name].coerce(self.attributes[name].default)
+
+    def replace(self, **changes: Any) -> typing.Self:
+        """Return a copy with some attributes changed."""
+        return type(self)(**(self.attribute_values() | changes))
+
+    def canonical(self) -> Op:
+        """Return the form in which a network stores this operator: `self`, or an operator of a more specific class."""
+        return self
+
+    def num_results(self) -> int:
+        """Return how many outputs there are; operators with a variadic result override this."""
+        return len(self.results)
+
+    def result_name(self, index: int) -> str:
+        """Return the declared name of the output at `index`; outputs of a variadic result are numbered."""
+        declared = self.results[min(index, len(self.results) - 1)]
+        return f"{declared.name}_{index - len(self.results) + 1}" if declared.variadic else declared.name
+
+    def check(self, *operands: Any) -> Iterator[str]:
+        """Yield error messages for the operands; called only if their ranks and types are valid."""
+        return iter(())
+
+    def infer(self, *operands: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
+        """Return the infos of the results; by default, each result is like the operand that its declaration names.
+
+        None stands for a result that cannot be inferred; its info must be passed when the layer is added.
+        """
+        by_name = self._by_name(operands)
+        return tuple(_like(declared, by_name) for declared in self.results for _ in range(self._output_count(declared)))
+
+    def _output_count(self, declared: Result) -> int:
+        return self.num_results() - len(self.results) + 1 if declared.variadic else 1
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        """Return an estimate of the arithmetic operations of one run: by default, one per input and output element.
+
+        Operators that do more override this method. The limits of a network are compared to the sum over its layers.
+        """
+        return sum(int(info.num_elements) for info in (*inputs, *outputs) if info is not None)
+
+    @property
+    def traits(self) -> Trait:
+        """The traits of this operator: by default those of `@op(traits=...)`.
+
+        Operators whose traits depend on their attributes override this property.
+        """
+        return self.declared_traits
+
+    @classmethod
+    def may_have(cls, traits: Trait) -> bool:
+        """Return True if an instance of this class may have one of these traits."""
+        return bool(cls.declared_traits & traits) or cls.traits is not Op.traits
+
+    def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
+        """Return how the results are quantized if the data operands are integers of type `dtype`, or why they cannot.
+
+        This is what `@op(quantized=...)` declares. Without it, operators that move or choose elements keep the
+        quantization of the data, and others have no form in integers. Operators for which it depends on attributes
+        override this method. The reference kernel must support the types.
+        """
+        if self.declared_quantization is not None:
+            return self.declared_quantization
+        if self.traits & (Trait.MOVES | Trait.CHOOSES):
+            return ResultQuantization.SAME
+        return f"{self.op_name()} has no form in integers"
+
+    def role(self, index: int) -> Role:
+        """Return the role of the operand that takes the input at `index`."""
+        return self.operands[min(index, len(self.operands) - 1)].role
+
+    def inputs_of(self, role: Role, count: int) -> tuple[int, ...]:
+        """Return the indices, below `count`, of the inputs that are operands with this role."""
+        return tuple(index for index in range(count) if self.role(index) is role)
+
+    def arguments(self, inputs: Sequence[_T | None]) -> list[Any]:
+        """Assign a flat list of inputs to the operator's operands, and return one argument per operand.
+
+        The argument is None if an optional operand is absent, and a tuple of all remaining inputs for a variadic one.
+        """
+        fixed = [o for o in self.operands if not o.variadic]
+        padded = [*inputs, *[None] * (len(fixed) - len(inputs))]
+        if len(fixed) < len(self.operands):
+            return [*padded[: len(fixed)], tuple(inputs[len(fixed) :])]
+        return padded
+
+    def operand_name(self, index: int) -> str:
+        """Return the name of the operand that takes the input at `index`.
+
+        The inputs of a variadic operand are numbered, as in ``inputs[1]``.
+        """
+        declared = self.operands[min(index, len(self.operands) - 1)]
+        return f"{declared.name}[{index - len(self.operands) + 1}]" if declared.variadic else declared.name
+
+    def arity_problem(self, count: int) -> str | None:
+        """Return an error message if `count` inputs are more than the operator has operands, else None."""
+        variadic = bool(self.operands) and self.operands[-1].variadic
+        if variadic or count <= len(self.operands):
+            return None
+        return f"{self.op_name()} takes at most {len(self.operands)} inputs, but {count} were given"
+
+    def violations(self, *infos: TensorInfo | None) -> list[str]:
+        """Return error messages for operands with these infos; empty if the operator is valid for them.
+
+        Operands of unknown rank are valid if there is a rank for which the operator is valid.
+        """
+        error = self.arity_problem(len(infos))
+        if error:
+            return [error]
+        if not all(map(is_ranked, infos)):
+            return min((self.violations(*ranked) for ranked in of_every_rank(infos)), key=len)
+        arguments = self.arguments(infos)
+        by_operand = zip(self.operands, arguments, strict=True)
+        problems = [problem for declared, argument in by_operand for problem in _operand_problems(declared, argument)]
+        problems += () if problems else self._dtype_problems(arguments)
+        return problems or list(self.check(*arguments))
+
+    def _by_name(self, arguments: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip((declared.name for declared in self.operands), arguments, strict=True))
+
+    def _dtype_problems(self, arguments: list[Any]) -> Iterator[str]:
+        by_name = self._by_name(arguments)
+        for declared in self.operands:
+            for model in _present_infos(by_name.get(declared.same_dtype_as or ""))[:1]:
+                for info in _present_infos(by_name[declared.name]):
+                    if info.dtype is not model.dtype:
+                        expected = f"{model.dtype}, the type of {declared.same_dtype_as}"
+                        yield f"{declared.name} is {info.dtype}; expected {expected}"
+
+    def infer_infos(self, *infos: TensorInfo | None) -> tuple[TensorInfo | None, ...]:
+        """Return the infos of all results for valid operands; None for a result whose info must be declared.
+
+        If the rank of an operand is unknown, each info is what the results for all valid ranks have in common.
+        """
+        if not all(map(is_ranked, infos)):
+            return true_of_all(self._inferred_for(ranked) for ranked in of_every_rank(infos))
+        inferred = self.infer(*self.arguments(infos))
+        results = inferred if isinstance(inferred, tuple) else (inferred,)
+        if len(results) != self.num_results():
+            raise InvalidArgumentError(f"{self.op_name()} infers {len(results)} infos for {self.num_results()} results")
+        return results
+
+    def _inferred_for(self, infos: Sequence[TensorInfo | None]) -> tuple[TensorInfo | None, ...] | None:
+        """Return the infos of all results; None if the operator is not valid for the operands."""
+        if self.violations(*infos):
+            return None
+        try:
+            return self.infer_infos(*infos)
+        except InvalidArgumentError:
+            return None
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the operator as JSON-compatible data: its name, and the attributes that differ from their defaults."""
+        codecs = self.codecs()
+        return {"op": self.op_name()} | {
+            name: codecs[name].to_plain(value) for name, value in self.changed_attributes().items()
+        }
+
+    @staticmethod
+    def from_plain(plain: Mapping[str, Any]) -> Op:
+        """Return the operator that `to_plain` wrote; raise `InvalidArgumentError` if the data is not valid."""
+        if not isinstance(plain, Mapping):
+            raise InvalidArgumentError(f"an operator is described by a mapping, not {reprlib.repr(plain)}")
+        if "op" not in plain:
+            raise InvalidArgumentError("the description of an operator has no name ('op')")
+        cls = op_class(str(plain["op"]))
+        codecs, arguments = cls.codecs(), {name: value for name, value in plain.items() if name != "op"}
+        for name in arguments.keys() - codecs.keys():
+            raise InvalidArgumentError(f"{cls.__name__} has no attribute {name!r}{did_you_mean(name, codecs)}")
+        try:
+            return cls(**{name: codecs[name].from_plain(value) for name, value in arguments.items()})
+        except InvalidArgumentError:
+            raise
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
+            raise InvalidArgumentError(f"{cls.__name__} cannot be read: {error}") from error
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable; use replace({name}=...)")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def __reduce__(self) -> tuple[Callable[..., Op], tuple[Any, ...]]:
+        return _rebuilt, (type(self), self.attribute_values())
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        codecs = self.codecs()
+        return all(codecs[name].equal(getattr(self, name), getattr(other, name)) for name in self.attributes)
+
+    def __hash__(self) -> int:
+        cached: int | None = self.__dict__.get("_hash")
+        if cached is None:
+            codecs = self.codecs()
+            cached = hash((type(self), *(codecs[name].hash(getattr(self, name)) for name in self.attributes)))
+            object.__setattr__(self, "_hash", cached)  # attributes never change
+        return cached
+
+    def __repr__(self) -> str:
+        attributes = ", ".join(f"{name}={value!r}" for name, value in self.changed_attributes().items())
+        return f"{type(self).__name__}({attributes})"
+
+
+def _codec(cls: type[Op], name: str) -> Codec:
+    try:
+        return codec_of(annotation(cls, name))
+    except (InvalidArgumentError, NameError, TypeError) as error:
+        raise InvalidArgumentError(f"{cls.__name__}.{name}: {error}") from error
+
+
+def annotation(cls: type[Op], name: str) -> Any:
+    """Return the annotated type of the attribute `name` of an operator."""
+    owner = next(base for base in cls.__mro__ if name in base.__dict__.get("__annotations__", {}))
+    hint = owner.__dict__["__annotations__"][name]
+    if not isinstance(hint, str):
+        return hint
+    if not owner.__module__.startswith("interposer."):  # a cell of a notebook may define other classes of these names
+        return eval(hint, vars(sys.modules[owner.__module__]))
+    return _evaluated(hint, owner.__module__)
+
+
+@cache
+def _evaluated(hint: str, module: str) -> Any:
+    return eval(hint, vars(sys.modules[module]))
+
+
+def _rebuilt(cls: type[Op], values: dict[str, Any]) -> Op:
+    return cls(**values)
+
+
+def _present_infos(argument: TensorInfo | tuple[TensorInfo | None, ...] | None) -> tuple[TensorInfo, ...]:
+    return tuple(info for info in (argument if isinstance(argument, tuple) else (argument,)) if info is not None)
+
+
+def _operand_problems(declared: Operand, argument: Any) -> Iterator[str]:
+    labeled = [(declared.name, argument)]
+    if declared.variadic:
+        if not argument and not declared.optional:
+            yield f"{declared.name} needs at least one value"
+        labeled = [(f"{declared.name}[{index}]", info) for index, info in enumerate(argument)]
+    for label, info in labeled:
+        if info is not None:
+            yield from declared.problems(info, label)
+        elif not declared.optional:
+            yield f"{label} is not connected"
+
+
+def _like(declared: Result, by_name: Mapping[str, Any]) -> TensorInfo | None:
+    return None if declared.like is None else _present_infos(by_name[declared.like])[0].with_constant(None)
+
+
+_REGISTRY: Final[dict[str, type[Op]]] = {}
+
+
+def register_op(cls: type[Op]) -> None:
+    """Let files and `op_class` name the operator; raise `InvalidArgumentError` if another module took its name."""
+    namesake = _REGISTRY.get(cls.op_name())
+    if namesake is not None and namesake.__module__ != cls.__module__:
+        raise InvalidArgumentError(f"an operator {cls.op_name()!r} is declared in {namesake.__module__} already")
+    _REGISTRY[cls.op_name()] = cls
+
+
+def registered_ops() -> dict[str, type[Op]]:
+    """Return all operators declared so far, sorted by name (import `interposer.ops` for the built-in operators)."""
+    return dict(sorted(_REGISTRY.items()))
+
+
+def op_class(name: str) -> type[Op]:
+    """Return the operator with this name; raise `InvalidArgumentError` with the most similar name if there is none."""
+    cls = _REGISTRY.get(name)
+    if cls is None:
+        raise InvalidArgumentError(f"unknown operator {name!r}{did_you_mean(name, _REGISTRY)}")
+    return cls

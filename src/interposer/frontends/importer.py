@@ -1,0 +1,296 @@
+"""The importer of all formats: it adds layers to a network, folds what is known, and reports what is not supported.
+
+A format derives its importer from `Importer`, and adds how values are found by the names or numbers of the file. It
+converts each node inside `Importer.conversion`, which gives errors their place in the file and collects refusals.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import ClassVar, NoReturn
+
+import numpy as np
+
+from interposer.core.constants import share
+from interposer.core.errors import InterposerError, ParseError, UnknownRankError
+from interposer.core.schema import Op
+from interposer.core.types import Array, Quantization, TensorInfo
+from interposer.frontends.folding import Folder, fold_dimensions
+from interposer.frontends.needs import Needs, needs_of
+from interposer.frontends.refusals import Refusals
+from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import infer_layer
+from interposer.ir.network import Network
+from interposer.ops.control import Constant, Input
+from interposer.ops.control_flow import ControlFlow
+from interposer.ops.reshape import Shape
+
+__all__ = ["Importer", "input_of_region"]
+
+
+class Importer:
+    """Adds layers to the network of an import; results that follow from constants or shapes become constants.
+
+    The importer of a subgraph has an `outer` importer, whose inputs and refusals it shares. It adds layers to the outer
+    network, or to a network of its own, which becomes a region of a layer. In the latter case, values of the outer
+    network that the subgraph uses are inputs of the region; `captured` lists them.
+    """
+
+    slips: ClassVar[tuple[type[Exception], ...]] = (ArithmeticError, LookupError, TypeError, ValueError)
+    """The Python exceptions that a converter raises for a malformed node."""
+
+    def __init__(self, network: Network, outer: Importer | None = None) -> None:
+        self.network = network
+        self.outer = outer
+        self.captured: dict[Value, Value] = {}
+        self.refusals: Refusals = Refusals() if outer is None else outer.refusals
+        self._folder: Folder = Folder(0) if outer is None else outer._folder
+        self._inputs: set[Layer] = set() if outer is None else outer._inputs
+        self._captured_by_input: dict[Layer, Value] = {} if outer is None else outer._captured_by_input
+        inside = outer if outer is not None and outer.network is network else None
+        self._dimensions: dict[Value, Array] = {} if inside is None else inside._dimensions
+        self._reserved: set[str] = set() if inside is None else inside._reserved
+        self._used: Counter[str] = Counter() if inside is None else inside._used
+
+    def reserve(self, names: set[str]) -> None:
+        """Reserve names for layers that are added later; another layer that asks for one of them gets a suffix."""
+        self._reserved = names
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    def fold_within(self, file_bytes: int) -> None:
+        """Limit the memory of folded constants in proportion to the size of the file's own tensors."""
+        self._folder = Folder(file_bytes)
+
+    def add_input(self, value: Value) -> None:
+        """Record that a value is an input of the model, whose shape or value the caller may give."""
+        self._inputs.add(value.producer)
+
+    @property
+    def has_open_inputs(self) -> bool:
+        """True if the shape of an input of the model is not known."""
+        return any(not layer.output.known.is_concrete for layer in self._inputs)
+
+    def dimensions_of(self, value: Value) -> Array | None:
+        """Return the elements of a tensor that holds dimensions, such as a Reshape's shape; None if they are not known.
+
+        Each element is an integer, or a `Dim` for an unknown dimension.
+        """
+        if value.constant is not None:
+            return value.constant.astype(object) if value.constant.dtype.kind in "iu" else None
+        return self._dimensions.get(value)
+
+    def ask_for(self, value: Value, title: str) -> NoReturn:
+        """Refuse a node, as its operand `title` is not known; the error names the inputs that determine it.
+
+        Raises:
+            UnboundFormError: the value is known once some inputs have values or shapes.
+            UnsupportedFormError: it is computed from data at run time.
+        """
+        needs = needs_of(value, self._inputs, self._folder.takes, self._captured_by_input)
+        if needs is None:
+            raise UnsupportedFormError(f"its operand {title!r} is computed from data")
+        raise UnboundFormError(f"its operand {title!r} is no constant", needs)
+
+    def needs(self, value: Value) -> Needs | None:
+        """Return which inputs must have known values or shapes so that a value is known during the import.
+
+        The result is None if the value is always computed at run time.
+        """
+        return needs_of(value, self._inputs, self._folder.takes)
+
+    def mark(self) -> int:
+        """Return the number of layers so far, which `forget` takes to remove the layers that were added later."""
+        return len(self.network.graph)
+
+    def forget(self, mark: int) -> None:
+        """Remove the unused layers that were added since `mark` was called.
+
+        Constants and captured values of a region are not removed, as names refer to them.
+        """
+        for layer in reversed(list(self.network.graph)[mark:]):
+            if not isinstance(layer.op, Constant | Input) and not any(value.uses for value in layer.outputs):
+                self.network.graph.erase(layer)
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def conversion(self, where: str, refuse: Callable[[UnsupportedFormError], None]) -> Iterator[None]:
+        """Convert a node in the body of this context: `refuse` is called if its form is not supported.
+
+        Raises:
+            ParseError: the node violates the format; `where` says in the error which node it is.
+        """
+        try:
+            yield
+        except UnsupportedFormError as error:
+            refuse(error)
+        except UnknownRankError:
+            refuse(UnsupportedFormError("the rank of a tensor is not known before running"))
+        except InterposerError as error:
+            if isinstance(error, ParseError) and error.where:
+                raise
+            text, path = (error.message, error.path) if isinstance(error, ParseError) else (str(error), None)
+            raise ParseError(text, where=where, path=path) from error
+        except self.slips as error:
+            raise ParseError(f"it cannot be converted ({type(error).__name__}: {error})", where=where) from error
+
+    def refuse(self, title: str, place: str, error: UnsupportedFormError, *, detail: str = "", hint: str = "") -> None:
+        """Record that an operator cannot be converted, so that the final error lists it.
+
+        It is listed as missing shapes or values of inputs if `error` says that these would make it supported.
+
+        Args:
+            title: the name of the operator.
+            place: which node it is.
+            error: why it is not supported; without a text, the operator is unknown.
+            detail: more about the operator, such as its version.
+            hint: what the user can do about an unknown operator.
+        """
+        if isinstance(error, UnboundFormError) and (error.needs.values or self.has_open_inputs):
+            self.refusals.defer(title, place, str(error), error.needs, detail=detail)
+            return
+        reason = error.reason if isinstance(error, UnboundFormError) else str(error)
+        self.refusals.refuse(title, place, reason or hint, detail=detail)
+
+    # --- subgraphs ----------------------------------------------------------------------------------------------------
+
+    def capture(self, value: Value) -> Value:
+        """Return what a value of the outer network is in this network, which is that of a region.
+
+        A constant is added again, without a copy of its array. Any other value becomes an input of the region.
+        """
+        assert self.outer is not None
+        if isinstance(value.producer.op, Constant):
+            return self.constant(value.producer.op.value, value.name, value.producer.source, value.known.quantization)
+        if value not in self.captured:
+            graph = self.network.graph
+            self.captured[value] = inner = input_of_region(graph, len(graph.inputs), value.known, value.name)
+            self._captured_by_input[inner.producer] = value
+            sizes = self.outer.dimensions_of(value)
+            if sizes is not None:
+                self._dimensions[inner] = sizes
+        return self.captured[value]
+
+    # --- layers -------------------------------------------------------------------------------------------------------
+
+    def constant(self, array: Array, name: str, source: str = "", quantization: Quantization | None = None) -> Value:
+        """Add a constant with this array and quantization to the network, and return its value.
+
+        `name` may get a number appended; `source` says in messages where the constant comes from.
+        """
+        return self.network.add_layer(Constant(share(array), quantization), name=self._name(name), source=source).output
+
+    def add(
+        self,
+        op: Op,
+        operands: Sequence[Value | None],
+        name: str,
+        source: str,
+        quantization: Quantization | None = None,
+    ) -> list[Value]:
+        """Add a layer to the network, and return its outputs; results that are known already become constants instead.
+
+        `source` says in messages where the layer comes from, and `quantization` is that of the outputs. `ParseError` is
+        raised if the operator does not accept the operands.
+        """
+        op = op.canonical()
+        folded = None if quantization else self._folder.fold(op, operands)
+        if folded is not None and all(info.is_tensor for info, _ in folded):
+            return [self.constant(array, name, source, info.quantization) for info, array in folded]
+        layer = self.add_layer(op, operands, name, source, self._declared(op, operands, quantization))
+        self._note_dimensions(layer)
+        for value, (info, array) in zip(layer.outputs, folded or (), strict=False):
+            self._note_collection(value, info, array)
+        return [self._settled(value) for value in layer.outputs]
+
+    def add_layer(
+        self,
+        op: Op,
+        operands: Sequence[Value | None],
+        name: str,
+        source: str,
+        declared: Sequence[TensorInfo | None] = (),
+    ) -> Layer:
+        """Add a layer to the network without folding, and return it.
+
+        `declared` are the infos of outputs that the file declares, None for those that are inferred. `ParseError` is
+        raised if the operator does not accept the operands, or infers other infos.
+        """
+        layer = self.network.add_layer(op, *operands, name=self._name(name), outputs=declared, source=source)
+        for error in () if layer.inferred is not None else infer_layer(layer):
+            raise ParseError(error)
+        return layer
+
+    def add_control(
+        self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph], name: str, source: str
+    ) -> list[Value]:
+        """Add a control-flow layer with the regions `graphs` to the network, and return its outputs.
+
+        `source` says in messages where the layer comes from.
+        """
+        layer = self.network.graph.add(op, operands, name=self._name(name), source=source, regions=graphs)
+        for error in infer_layer(layer):
+            raise ParseError(error)
+        return list(layer.outputs)
+
+    def _note_collection(self, value: Value, info: TensorInfo, array: Array) -> None:
+        """Record the known contents of a sequence or an optional, whose layer was added since it cannot be a constant.
+
+        Later operators can then be folded; the layer stays unused if all its consumers are.
+        """
+        value.info = info
+        self._folder.note(value, array)
+
+    def _declared(
+        self, op: Op, operands: Sequence[Value | None], quantization: Quantization | None
+    ) -> list[TensorInfo | None]:
+        """Return the infos to declare for the outputs of a layer, so that the first one has this quantization."""
+        if quantization is None:
+            return []
+        infos = [value.info if value is not None else None for value in operands]
+        for error in op.violations(*infos):
+            raise ParseError(error)
+        inferred = op.infer_infos(*infos)[0]
+        return [None if inferred is None else TensorInfo(inferred.shape, inferred.dtype, quantization)]
+
+    def _name(self, requested: str) -> str:
+        """Return the requested name of a layer, with a number appended from its second use on.
+
+        A reserved name gets the suffix ``/layer``.
+        """
+        name = f"{requested}/layer" if requested in self._reserved else requested
+        self._used[name] += 1
+        return name if self._used[name] == 1 else f"{name}_{self._used[name] - 1}"
+
+    def _settled(self, value: Value) -> Value:
+        """Return a new constant for a value that inference determines (such as a shape), else the value itself."""
+        if value.constant is None or value.is_constant:
+            return value
+        return self._constant(value.known, value.producer.name, value.producer.source)
+
+    def _constant(self, info: TensorInfo, name: str, source: str) -> Value:
+        assert info.constant is not None
+        return self.constant(info.constant, name, source, info.quantization)
+
+    def _note_dimensions(self, layer: Layer) -> None:
+        if isinstance(layer.op, Shape) and layer.values[0].known.is_ranked:
+            dims = np.empty(layer.values[0].known.rank, object)
+            dims[:] = layer.values[0].known.shape
+            self._dimensions[layer.output] = dims
+        elif self._dimensions and any(value in self._dimensions for value in layer.values):
+            dimensions = fold_dimensions(layer.op, [self.dimensions_of(value) for value in layer.values])
+            self._dimensions.update(zip(layer.outputs, dimensions or (), strict=False))
+
+
+def input_of_region(graph: Graph, number: int, info: TensorInfo, name: str) -> Value:
+    """Return a new input of a region, with the binding id `number` and the info of the value that it receives.
+
+    This info may be more precise than what the model declares.
+    """
+    layer = graph.add(Input(number), name=name)
+    layer.output.info = info
+    return layer.output

@@ -1,0 +1,238 @@
+"""The driver of rewrites: applies them to a graph until none of them matches any more.
+
+All rewrites are applied in the same way. The new layers are created and their infos inferred. Each replacement value
+must have the info of the value that it replaces. Then all uses are replaced, and unused layers are removed. The names
+of removed layers are stored in `Layer.replaced` of the layers that replace them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from interposer.core.errors import UnknownRankError, VerificationError
+from interposer.core.schema import Op
+from interposer.core.types import Dim, TensorInfo
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import infer_layer
+from interposer.ir.merged_names import NO_NAMES, MergedNames
+from interposer.ops import Constant
+from interposer.rewriting.pattern import INSERTED, New, Replacement, Rewrite
+
+__all__ = ["Rewritten", "apply_rewrites", "replace"]
+
+_log = logging.getLogger("interposer.optimizer")
+_PER_LAYER: Final = 16
+"""The maximum number of rewrites per layer; a pass that applies more is assumed to run in a cycle."""
+
+
+@dataclass
+class Rewritten:
+    """What a pass did to a graph: how often each rewrite was applied, by name.
+
+    `finished` is False if the rewrites were stopped because they did not come to an end.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    finished: bool = True
+
+
+def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite]) -> Rewritten:
+    """Try every rewrite on every layer in running order, and repeat this until nothing changes.
+
+    Returns how often each rewrite was applied. They are stopped, with a warning, after a number of applications that
+    only an endless sequence can reach.
+
+    Raises:
+        VerificationError: a rewrite returned an invalid replacement; the graph may be partly changed then.
+    """
+    done = Rewritten()
+    bound = _PER_LAYER * (len(graph) + 1)
+    by_op: dict[type[Op], tuple[Rewrite, ...]] = {}
+    while _sweep(graph, rewrites, by_op, done, bound):
+        pass
+    if not done.finished:
+        _log.warning("rewrites stopped after %d applications: %s", done.counts.total(), dict(done.counts))
+    return done
+
+
+def _sweep(
+    graph: Graph, rewrites: Sequence[Rewrite], by_op: dict[type[Op], tuple[Rewrite, ...]], done: Rewritten, bound: int
+) -> bool:
+    """Try the rewrites once on all layers, and on the layers that this creates; return True if another round is needed.
+
+    Args:
+        graph: the graph to change.
+        rewrites: the rewrites in the order in which they are tried.
+        by_op: caches the rewrites that apply to each operator.
+        done: counts the applications.
+        bound: the number of applications after which to stop.
+    """
+    before = done.counts.total()
+    order = graph.topological()
+    affected = {kind for kind in {type(layer.op) for layer in order} if _rules(kind, rewrites, by_op)}
+    pending = deque([layer for layer in order if type(layer.op) in affected] if affected else ())
+    while pending:
+        layer = pending.popleft()
+        if not layer.op.pure or layer not in graph:
+            continue
+        result = _first_match(layer, _rules(type(layer.op), rewrites, by_op))
+        if result is None:
+            continue
+        name, replacement = result
+        created = replace(graph, layer, replacement, by=name)
+        done.counts[name] += 1
+        pending.extendleft(created)
+        if done.counts.total() >= bound:
+            done.finished = False
+            return False
+    return done.counts.total() > before
+
+
+def _rules(
+    kind: type[Op], rewrites: Sequence[Rewrite], by_op: dict[type[Op], tuple[Rewrite, ...]]
+) -> tuple[Rewrite, ...]:
+    rules = by_op.get(kind)
+    if rules is None:
+        rules = by_op[kind] = tuple(rule for rule in rewrites if issubclass(kind, rule.ops))
+    return rules
+
+
+def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replacement] | None:
+    op = layer.op
+    for rule in rules:
+        try:
+            result = rule.function(op, layer)
+        except UnknownRankError:
+            continue
+        if result is not None:
+            return rule.name, result
+    return None
+
+
+def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) -> list[Layer]:
+    """Replace the outputs of `layer` by `replacement` and erase the layer.
+
+    Layers that are not used any more are erased too. Returns the layers to examine again: the new ones, and the users
+    of the outputs. `by` is the name of the rewrite.
+
+    Raises:
+        VerificationError: the replacement is invalid; names the rewrite and the errors.
+    """
+    requested = replacement if isinstance(replacement, tuple) else (replacement,)
+    maker = _Maker(graph, layer, by)
+    stand_ins = [maker.stand_in(item, old) for item, old in zip(requested, layer.outputs, strict=True)]
+    users = [use.layer for old in layer.outputs for use in old.uses]
+    for old, new in zip(layer.outputs, stand_ins, strict=True):
+        graph.replace_uses(old, new)
+    gone = graph.erase_dead([layer])
+    if layer in graph:
+        graph.erase(layer)
+        gone.append(layer)
+    maker.name_layers()
+    _remember(maker.made, stand_ins, gone)
+    _log.debug("%s: %s -> %s", by, layer, ", ".join(value.name for value in stand_ins))
+    return [*maker.made, *dict.fromkeys(users)]
+
+
+def _remember(created: Mapping[Layer, New], stand_ins: Iterable[Value], gone: Sequence[Layer]) -> None:
+    """Record the names of erased layers in the layers that replace them, for explanations.
+
+    These are the new layers with `like` set to the erased layer, else the other new layers, else the producers of the
+    values that replace the outputs.
+
+    Args:
+        created: the new layers, each with its description.
+        stand_ins: the values that replace the outputs of the rewritten layer.
+        gone: the erased layers.
+    """
+    for layer, new in created.items():
+        _note(layer, _stood_for(new.like) if new.like else NO_NAMES)
+    claimed = {new.like for new in created.values()}
+    names = [_stood_for(layer) for layer in reversed(gone) if layer not in claimed]
+    fresh = [layer for layer, new in created.items() if not new.like and not isinstance(layer.op, Constant)]
+    for heir in fresh or dict.fromkeys(value.producer for value in stand_ins):
+        unnamed = heir in created and not created[heir].like
+        _note(heir, MergedNames((*(() if unnamed else (_stood_for(heir),)), *names)))
+
+
+def _note(layer: Layer, names: MergedNames) -> None:
+    """Set the names of the layers that a layer has replaced; none if it only stands for itself."""
+    layer.merged = NO_NAMES if names.is_only(layer.name) and not isinstance(layer.op, Constant) else names
+
+
+def _stood_for(layer: Layer) -> MergedNames:
+    """Return the names of the layers of the original network that a layer stands for.
+
+    This is its own name if it has replaced no other layer. Inserted layers and constants stand for none.
+    """
+    original = not isinstance(layer.op, Constant) and layer.source != INSERTED
+    return layer.merged or (MergedNames([layer.name]) if original else NO_NAMES)
+
+
+class _Maker:
+    """Creates the new layers that the replacement of one layer describes, for the rewrite named `by`.
+
+    They get their names last, when the names of the replaced layers are free.
+    """
+
+    def __init__(self, graph: Graph, replaced: Layer, by: str) -> None:
+        self.graph, self.replaced, self.by = graph, replaced, by
+        self.made: dict[Layer, New] = {}
+        self._known: dict[int, Layer] = {}
+        self._names: dict[Layer, str] = {}
+
+    def stand_in(self, item: Value | New | None, old: Value) -> Value:
+        """Return the value that replaces the output `old` of the rewritten layer: `item`, or the output of a new layer.
+
+        Raises:
+            VerificationError: the replacement is missing or has another info than `old`.
+        """
+        if item is None:
+            raise VerificationError([f"no stand-in for {old!r}"], after=self._title())
+        value = item if isinstance(item, Value) else self._root(item, old)
+        if not _same(value.info, old.known):
+            raise VerificationError([f"{old.name}, {old.info}, would become {value.info}"], after=self._title())
+        return value
+
+    def _root(self, new: New, old: Value) -> Value:
+        return self._make(new, new.info or old.known.with_constant(None), self.replaced.name).output
+
+    def _make(self, new: New, info: TensorInfo | None, name: str) -> Layer:
+        if id(new) in self._known:
+            return self._known[id(new)]
+        inputs = [self._input(item) for item in new.inputs]
+        origin = new.like or self.replaced
+        layer = self.graph.add(new.op, inputs, outputs=[info], source=origin.source)
+        layer.hint, layer.backend = origin.hint, origin.backend
+        errors = infer_layer(layer)
+        if errors:
+            raise VerificationError([f"{new.op!r} does not fit: {error}" for error in errors], after=self._title())
+        self._known[id(new)], self.made[layer] = layer, new
+        self._names[layer] = new.like.name if new.like else new.name or name
+        return layer
+
+    def _input(self, item: Value | New | None) -> Value | None:
+        if not isinstance(item, New):
+            return item
+        return self._make(item, item.info, f"{item.op.op_name().lower()}-{self.replaced.name}").output
+
+    def name_layers(self) -> None:
+        """Give the new layers their names."""
+        for layer, name in self._names.items():
+            self.graph.rename(layer, name)
+
+    def _title(self) -> str:
+        return f"{self.by} on layer {self.replaced}"
+
+
+def _same(new: TensorInfo | None, old: TensorInfo) -> bool:
+    """Return True if both infos are the same, except that the new one may have more known dimensions."""
+    if new is None or (new.dtype, new.quantization) != (old.dtype, old.quantization):
+        return False
+    if not (new.is_ranked and old.is_ranked) or not new.is_tensor:
+        return old.joined(new) == old
+    return new.rank == old.rank and all(a == b or isinstance(b, Dim) for a, b in zip(new.shape, old.shape, strict=True))

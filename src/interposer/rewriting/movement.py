@@ -1,0 +1,162 @@
+"""Rewrites that remove or merge transposes and reshapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from interposer.core.types import DataLayout, Dim, TensorShape
+from interposer.ir.graph import Layer, Value
+from interposer.ops import (
+    Activation,
+    BatchToSpaceNd,
+    Cast,
+    Comparison,
+    DepthToSpace,
+    Dequantize,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    FakeQuantization,
+    Floor,
+    LogicalBinary,
+    Permute,
+    Prelu,
+    Quantize,
+    Reshape,
+    Transpose,
+    Where,
+)
+from interposer.rewriting.pattern import New, Replacement, above, keeps_codes, rewrite
+
+__all__ = ["POINTWISE", "RESHAPES", "TRANSPOSES", "transpose_as_reshape"]
+
+POINTWISE: Final = (
+    Activation,
+    Cast,
+    Comparison,
+    Dequantize,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    FakeQuantization,
+    Floor,
+    LogicalBinary,
+    Prelu,
+    Quantize,
+    Where,
+)
+"""Elementwise operators: after broadcasting, an output element depends on the input elements at its position only."""
+_FAR: Final = 16
+"""The number of layers within which another transpose is searched."""
+
+
+@rewrite(Transpose, Permute)
+def join_transposes(op: Transpose | Permute, layer: Layer) -> Replacement:
+    """Merge two consecutive transposes into one, or remove both if they undo each other."""
+    inner = above(layer.inputs[0], Transpose, Permute)
+    if inner is None or not keeps_codes(inner.layer) or not keeps_codes(layer):
+        return None
+    source = inner.layer.inputs[0]
+    axes = tuple(inner.op.permutation[axis] for axis in op.permutation)
+    return source if axes == tuple(range(len(axes))) else New(Transpose(axes), [source])
+
+
+@rewrite(Transpose, Permute)
+def move_transpose_up(op: Transpose | Permute, layer: Layer) -> Replacement:
+    """Move a Transpose from the output of an elementwise layer to its inputs, if it then meets another Transpose.
+
+    Both can be merged. Constant inputs are transposed immediately. At most one input gets a new Transpose that cannot
+    be merged.
+    """
+    inner = above(layer.inputs[0], *POINTWISE)
+    if inner is None or len(inner.layer.output.uses) > 1 or not keeps_codes(layer):
+        return None
+    if not _leads_to_transpose(inner.layer.output, _FAR):
+        return None
+    moved = [_transposed(value, op.permutation, layer.name) for value in inner.layer.values]
+    if None in moved or len(moved) < len(inner.layer.inputs):
+        return None
+    return New(inner.op, moved, like=inner.layer)
+
+
+def _leads_to_transpose(value: Value, far: int) -> bool:
+    """Return True if a Transpose of `value` can move to earlier layers until it meets another Transpose to merge with.
+
+    It must meet one at all inputs of an elementwise layer but one, or at the only input. At most `far` elementwise
+    layers are examined on a path.
+    """
+    if above(value, Transpose, Permute):
+        return True
+    inner = above(value, *POINTWISE)
+    if inner is None or len(value.uses) > 1 or not far:
+        return False
+    inputs = [value for value in inner.layer.values if not value.is_constant and value.known.num_elements != 1]
+    met = [_leads_to_transpose(item, far - 1) for item in inputs]
+    return any(met) and met.count(False) <= 1
+
+
+def _transposed(value: Value, axes: Sequence[int], below: str) -> Value | New | None:
+    """Return an elementwise operand transposed by `axes`, or None if its shape or quantization does not allow that.
+
+    An operand of lower rank first gets axes of size 1 in front, as broadcasting does; a single element needs nothing.
+    `below` is the name of the Transpose that moves, from which the new layer gets its name.
+    """
+    info, missing = value.known, len(axes) - value.known.rank
+    name = f"moved_up-{below.removeprefix('moved_up-')}"
+    if info.num_elements == 1:
+        return value
+    if not missing:
+        return New(Transpose(tuple(axes)), [value], name=name)
+    if not info.is_concrete or (info.quantization is not None and info.quantization.per_axis):
+        return None
+    widened = New(Reshape((1,) * missing + tuple(info.shape)), [value])
+    return New(Transpose(tuple(axes)), [widened], name=name)
+
+
+@rewrite(BatchToSpaceNd)
+def join_transpose_and_batch_to_space(op: BatchToSpaceNd, layer: Layer) -> Replacement:
+    """Replace Transpose(3, 1, 2, 0) and BatchToSpaceNd to one image of one channel by a DepthToSpace (NHWC)."""
+    inner = above(layer.inputs[0], Transpose, Permute)
+    if inner is None or inner.op.permutation != (3, 1, 2, 0) or not keeps_codes(inner.layer):
+        return None
+    size = op.block_shape[0]
+    square = op.block_shape == (size, size) and not any(map(any, op.crops))
+    shape = layer.output.known.shape
+    if not square or op.data_layout is not DataLayout.NHWC or (shape[0], shape[3]) != (1, 1):
+        return None
+    return New(DepthToSpace(size), [inner.layer.inputs[0]]) if keeps_codes(layer) else None
+
+
+@rewrite(Transpose, Permute)
+def transpose_as_reshape(op: Transpose | Permute, layer: Layer) -> Replacement:
+    """Replace a Transpose that moves only axes of size 1 by a Reshape."""
+    before = layer.values[0].known.shape
+    real = [axis for axis in op.permutation if before[axis] != 1]
+    target = _reshape_to(layer.output.known.shape)
+    if real != sorted(real) or target is None or not keeps_codes(layer):
+        return None
+    return New(target, layer.inputs)
+
+
+@rewrite(Reshape)
+def join_reshapes(op: Reshape, layer: Layer) -> Replacement:
+    """Remove a Reshape whose result is only reshaped again."""
+    inner = above(layer.inputs[0], Reshape)
+    target = _reshape_to(layer.output.known.shape) or (None if op.copy_zeros else op)
+    if inner is None or target is None or not keeps_codes(inner.layer) or not keeps_codes(layer):
+        return None
+    return New(target, inner.layer.inputs)
+
+
+def _reshape_to(shape: TensorShape) -> Reshape | None:
+    """Return a Reshape to this shape, which stays right for every value of an unknown dimension.
+
+    None if the shape has two unknown dimensions, or one and also a dimension of 0.
+    """
+    unknown = sum(isinstance(dim, Dim) for dim in shape)
+    if unknown > 1 or (unknown and 0 in shape):
+        return None
+    return Reshape(tuple(-1 if isinstance(dim, Dim) else dim for dim in shape))
+
+
+TRANSPOSES: Final = (join_transposes, move_transpose_up, join_transpose_and_batch_to_space)
+RESHAPES: Final = (join_reshapes,)

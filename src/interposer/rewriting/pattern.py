@@ -1,0 +1,158 @@
+"""The form of a rewrite: a pure function from a layer to a replacement for its output.
+
+The function returns an existing value, or a `New` that describes a layer on values and on other new layers; None means
+no replacement. The function changes nothing. The driver changes the graph, and checks that the replacement has exactly
+the info (shape, type, quantization) of the replaced value::
+
+    @rewrite(Transpose)
+    def drop_inverse_transposes(op: Transpose, layer: Layer) -> Replacement:
+        \"\"\"Replace a Transpose that undoes another one by the other one's input.\"\"\"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
+
+import numpy as np
+
+from interposer.core.constants import share
+from interposer.core.errors import UnknownRankError
+from interposer.core.schema import Op
+from interposer.core.types import Array, Quantization, TensorInfo
+from interposer.ir.graph import Layer, Value
+from interposer.ops.control import Constant
+
+__all__ = [
+    "INSERTED",
+    "New",
+    "Producer",
+    "Replacement",
+    "Rewrite",
+    "above",
+    "constant",
+    "gives",
+    "info_of",
+    "keeps_codes",
+    "rewrite",
+    "scalar",
+]
+
+INSERTED: Final = "inserted to convert between types"
+"""The `Layer.source` of conversions that the optimizer inserted, and that replace no layer of the original network."""
+_O_co = TypeVar("_O_co", bound=Op, covariant=True)
+_A = TypeVar("_A", bound=Op)
+_B = TypeVar("_B", bound=Op)
+_C = TypeVar("_C", bound=Op)
+
+
+@dataclass(frozen=True, eq=False)
+class New:
+    """The description of a layer with one output that a rewrite wants to create.
+
+    The layer that replaces the old one gets its info, and also its name unless `name` is set. With `like`, it gets the
+    name, source and hint of that layer instead. Other new layers get `info`, or an inferred info.
+    """
+
+    op: Op
+    inputs: Sequence[Value | New | None] = ()
+    name: str = ""
+    like: Layer | None = None
+    info: TensorInfo | None = None
+
+
+Replacement: TypeAlias = "Value | New | tuple[Value | New, ...] | None"
+"""The replacement of a layer's only output, or of each of its outputs; None for no replacement."""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A rewrite rule: a function that returns the replacement of a layer if a pattern matches, else None.
+
+    `ops` are the operators whose layers it is tried on, and `name` is its name in records.
+    """
+
+    name: str
+    ops: tuple[type[Op], ...]
+    function: Callable[[Any, Layer], Replacement]
+
+    def __call__(self, layer: Layer) -> Replacement:
+        """Return the replacement of the layer's outputs, or None; also None if the rewrite needs an unknown rank."""
+        if not isinstance(layer.op, self.ops):
+            return None
+        try:
+            return self.function(layer.op, layer)
+        except UnknownRankError:
+            return None
+
+
+def rewrite(*ops: type[Op]) -> Callable[[Callable[[Any, Layer], Replacement]], Rewrite]:
+    """Return a decorator that makes a function a rewrite of layers of these operators and their subclasses."""
+
+    def made(function: Callable[[Any, Layer], Replacement]) -> Rewrite:
+        return Rewrite(function.__name__, ops, function)
+
+    return made
+
+
+class Producer(NamedTuple, Generic[_O_co]):
+    """The result of matching the producer of a value: its operator and its layer."""
+
+    op: _O_co
+    layer: Layer
+
+
+@overload
+def above(value: Value | None, a: type[_A], /) -> Producer[_A] | None: ...
+@overload
+def above(value: Value | None, a: type[_A], b: type[_B], /) -> Producer[_A | _B] | None: ...
+@overload
+def above(value: Value | None, a: type[_A], b: type[_B], c: type[_C], /) -> Producer[_A | _B | _C] | None: ...
+@overload
+def above(value: Value | None, *kinds: type[Op]) -> Producer[Op] | None: ...
+def above(value: Value | None, *kinds: type[Op]) -> Producer[Any] | None:
+    """Return the producer of a value if its operator is of one of these classes, else None."""
+    if value is None or not isinstance(value.producer.op, kinds):
+        return None
+    return Producer(value.producer.op, value.producer)
+
+
+def info_of(item: Value | New | None) -> TensorInfo | None:
+    """Return the info of a value or of a new layer."""
+    if isinstance(item, Value):
+        return item.info
+    return None if item is None else item.info or gives(item.op, item.inputs)
+
+
+def gives(op: Op, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
+    """Return the info of the operator's only output for these inputs; None if it does not accept them."""
+    infos = [info_of(item) for item in inputs]
+    if any(info is None and item is not None for info, item in zip(infos, inputs, strict=True)):
+        return None
+    return None if op.violations(*infos) else op.infer_infos(*infos)[0]
+
+
+def keeps_codes(layer: Layer) -> bool:
+    """Return True if a layer that moves elements, such as a Transpose, leaves quantized values as they are.
+
+    That is the case if its output has the quantization that follows from its input.
+    """
+    moved = layer.op.infer_infos(*layer.input_infos)[0]
+    return moved is not None and moved.quantization == layer.output.known.quantization
+
+
+def scalar(value: Value | None) -> float | None:
+    """Return the float value of a constant with a single element; None for any other value."""
+    if value is None or not value.is_constant or value.known.num_elements != 1:
+        return None
+    info = value.known
+    if not (info.dtype.is_float or info.dtype.is_integer):
+        return None
+    number = float(np.asarray(value.constant).astype(np.float64).item())
+    return (number - info.zero_point) * info.scale if info.is_quantized else number
+
+
+def constant(value: Array, quantization: Quantization | None = None, name: str = "") -> New:
+    """Return the description of a new Constant layer with this array, quantization and name."""
+    return New(Constant(share(value) if value.base is None else value, quantization), name=name)
