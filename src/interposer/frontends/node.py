@@ -3,21 +3,21 @@
 A converter is a function that takes a node and returns its outputs as values of the network. It reads *operands* by
 their index, and *attributes* by their name; what the two give has the same nouns:
 
-======================  ==================================================================================
-``value(i)``            the network value of operand `i`; `optional` where it may be absent; `values`: all
-``info(i)``             the type and shape of operand `i`
-``array(i, title)``     the elements of operand `i`, which must be constant; `title` names it in messages
-``integers_of(i, t)``   its elements, which must be integers; `integer_of`, `number_of`, `pairs_of` likewise
-``extents(i, title)``   its elements, which are dimensions; they may be unknown ones
-``is_computed(i)``      whether it is only known at run time
-``integer(name)``       an attribute of the node; `integers`, `number`, `flag`, `text` likewise
-``result(op, ...)``     add the layer that gives the node's output, and return it; `results`: several outputs
-``step(op, ...)``       add a layer for an intermediate value, and return it; `steps`: several values
-``constant(array)``     a constant that is not in the file; `scalar_like` has the type of another value
-``unsupported(why)``    refuse the form of the node: the import goes on, and reports all refusals together
-``fail(what)``          raise `ParseError`: the node violates the format
-``open_shape(why)``     refuse the node until the caller gives the shapes of the inputs
-======================  ==================================================================================
+=======================  ==================================================================================
+``value(i)``             the network value of operand `i`; `optional` where it may be absent; `values`: all
+``info(i)``              the type and shape of operand `i`
+``array(i, title)``      the elements of operand `i`, which must be constant; `title` names it in messages
+``integers_of(i, t)``    its elements, which must be integers; `integer_of`, `number_of`, `pairs_of` likewise
+``dimensions_of(i, t)``  its elements, which are dimensions; they may be unknown ones
+``is_computed(i)``       whether it is only known at run time
+``integer(name)``        an attribute of the node; `integers`, `number`, `flag`, `text` likewise
+``result(op, ...)``      add the layer that gives the node's output, and return it; `results`: several outputs
+``step(op, ...)``        add a layer for an intermediate value, and return it; `steps`: several values
+``constant(array)``      a constant that is not in the file; `scalar_like` has the type of another value
+``unsupported(why)``     refuse the form of the node: the import goes on, and reports all refusals together
+``fail(what)``           raise `ParseError`: the node violates the format
+``open_shape(why)``      refuse the node until the caller gives the shapes of the inputs
+=======================  ==================================================================================
 
 A format derives its node class from `Node`. It provides `optional` and `num_inputs`; how messages call an operand, if
 they differ; and its attributes, whose forms differ: a table of options or a descriptor may stand for them. Words of

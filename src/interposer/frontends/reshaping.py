@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
 
 import numpy as np
 
-from interposer.core.schema import Op
-from interposer.core.types import Array, DataType, Dim, TensorShape
+from interposer.core.types import DataType, Dim, TensorShape
+from interposer.frontends.node import Node
 from interposer.ir.graph import Value
 from interposer.ops.dynamic import DynamicReshape
 from interposer.ops.gather import Gather
@@ -16,7 +15,6 @@ from interposer.ops.rearrange import Stack
 from interposer.ops.reshape import Reshape, Shape
 
 __all__ = [
-    "ReshapingNode",
     "final_reshape",
     "final_reshape_by",
     "final_reshape_like",
@@ -25,26 +23,6 @@ __all__ = [
     "reshape_to",
     "reshaped",
 ]
-
-
-class ReshapingNode(Protocol):
-    """What the functions of this module need of the node of a front end that they add layers for."""
-
-    def add(self, op: Op, /, *operands: Value | None) -> Value:
-        """Add a layer for a result of the node, and return its first output."""
-        ...
-
-    def step(self, op: Op, /, *operands: Value | None) -> Value:
-        """Add a layer for an intermediate result of the node, and return its first output."""
-        ...
-
-    def constant(self, array: Array, /) -> Value:
-        """Return a new constant with this array."""
-        ...
-
-    def open_shape(self, reason: str, /) -> NoReturn:
-        """Refuse the node with a reason; the error asks the caller for the shapes of the model's inputs."""
-        ...
 
 
 def reshape_to(shape: TensorShape, sizes: Sequence[int], leading: int = 0) -> Reshape | None:
@@ -64,39 +42,39 @@ def reshape_to(shape: TensorShape, sizes: Sequence[int], leading: int = 0) -> Re
     return Reshape(tuple(target), copy_zeros=bool(copied))
 
 
-def final_reshape(node: ReshapingNode, value: Value, sizes: Sequence[int], leading: int = 0) -> Value:
+def final_reshape(node: Node, value: Value, sizes: Sequence[int], leading: int = 0) -> Value:
     """Return the value reshaped to `sizes`, as the node's own result; one size may be -1 and some an unknown `Dim`.
 
     The first `leading` sizes are the value's own dimensions.
     """
-    return node.add(_reshape(node, value.known.shape, sizes, leading), value)
+    return node.result(_reshape(node, value.known.shape, sizes, leading), value)
 
 
-def reshaped(node: ReshapingNode, value: Value, sizes: Sequence[int], leading: int = 0) -> Value:
+def reshaped(node: Node, value: Value, sizes: Sequence[int], leading: int = 0) -> Value:
     """Return the value reshaped to `sizes`, like `final_reshape`, as an intermediate result of the node."""
     return node.step(_reshape(node, value.known.shape, sizes, leading), value)
 
 
-def final_reshape_like(node: ReshapingNode, value: Value, like: Value) -> Value:
+def final_reshape_like(node: Node, value: Value, like: Value) -> Value:
     """Return the value reshaped to the shape of `like`, which may be unknown until the network runs."""
     sizes = like.known.shape
     op = reshape_to(value.known.shape, sizes)
     if op is not None:
-        return node.add(op, value)
+        return node.result(op, value)
     return final_reshape_by(node, value, node.step(Shape(DataType.INT64), like), sizes)
 
 
 def final_reshape_by(
-    node: ReshapingNode, value: Value, shape: Value, sizes: Sequence[int], *, copy_zeros: bool = False
+    node: Node, value: Value, shape: Value, sizes: Sequence[int], *, copy_zeros: bool = False
 ) -> Value:
     """Return the value reshaped to the elements of the tensor `shape`; `sizes` says what is known of them."""
     known = _known_sizes(sizes)
     if known is None:
-        return node.add(DynamicReshape(copy_zeros), value, shape)
-    return node.add(known, node.step(DynamicReshape(copy_zeros), value, shape))
+        return node.result(DynamicReshape(copy_zeros), value, shape)
+    return node.result(known, node.step(DynamicReshape(copy_zeros), value, shape))
 
 
-def removed_axes(node: ReshapingNode, value: Value, axes: Sequence[int]) -> Value:
+def removed_axes(node: Node, value: Value, axes: Sequence[int]) -> Value:
     """Return the value without `axes`, which must have size 1, as the node's own result."""
     shape = value.known.shape
     unknown = [axis for axis in axes if isinstance(shape[axis], Dim)]
@@ -104,25 +82,25 @@ def removed_axes(node: ReshapingNode, value: Value, axes: Sequence[int]) -> Valu
     checked = reshaped(node, value, ones, len(ones)) if unknown else value
     op = reshape_to(TensorShape(ones), [dim for axis, dim in enumerate(ones) if axis not in axes], min(axes, default=0))
     if op is not None:
-        return node.add(op, checked)
+        return node.result(op, checked)
     for axis in sorted(axes, reverse=True):
         checked = node.step(Gather(axis), checked, node.constant(np.array(0)))
     return checked
 
 
-def inserted_axes(node: ReshapingNode, value: Value, axes: Sequence[int]) -> Value:
+def inserted_axes(node: Node, value: Value, axes: Sequence[int]) -> Value:
     """Return the value with new axes of size 1, counted in the result, as the node's own result."""
     dims = iter(value.known.shape)
     sizes = [1 if axis in axes else next(dims) for axis in range(value.known.rank + len(axes))]
     op = reshape_to(value.known.shape, sizes, min(axes, default=len(sizes)))
     if op is not None:
-        return node.add(op, value)
+        return node.result(op, value)
     for axis in sorted(axes):
         value = node.step(Stack(axis), value)
     return value
 
 
-def _reshape(node: ReshapingNode, shape: TensorShape, sizes: Sequence[int], leading: int) -> Reshape:
+def _reshape(node: Node, shape: TensorShape, sizes: Sequence[int], leading: int) -> Reshape:
     op = reshape_to(shape, sizes, leading)
     if op is None:
         node.open_shape("the dimensions of its result depend on several unknown ones")

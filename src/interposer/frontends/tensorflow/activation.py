@@ -31,10 +31,10 @@ _PLAIN: Final = {
 @operator(*_PLAIN)
 def activation(node: Node) -> Value:
     """Convert activation functions without attributes."""
-    return node.add(_PLAIN[node.kind], node.value(0))
+    return node.result(_PLAIN[node.kind], node.value(0))
 
 
 @operator("LeakyRelu")
 def leaky_relu(node: Node) -> Value:
     """Convert LeakyRelu; the slope is the attribute alpha."""
-    return node.add(Activation(F.LEAKY_RELU, a=node.number("alpha", float(np.float32(0.2)))), node.value(0))
+    return node.result(Activation(F.LEAKY_RELU, a=node.number("alpha", float(np.float32(0.2)))), node.value(0))

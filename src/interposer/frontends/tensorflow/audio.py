@@ -42,7 +42,7 @@ def audio_spectrogram(node: Node) -> Value:
     spectrum = node.step(Stft(frame_step=stride, frame_length=length), signal, node.constant(hann(window, length)))
     squared = node.flag("magnitude_squared", False)
     operation = ReduceOperation.SUM_SQUARE if squared else ReduceOperation.L2
-    return node.add(Reduce((-1,), operation=operation), spectrum)
+    return node.result(Reduce((-1,), operation=operation), spectrum)
 
 
 @operator("Mfcc")
@@ -62,4 +62,4 @@ def mel_frequency_cepstrum(node: Node) -> Value:
     energies = node.step(BatchMatMul(), magnitudes, node.constant(mel_bands(bins, rate, bands, low, high)))
     floored = node.step(Maximum(), energies, node.constant(np.full((1, 1, 1), LEAST_ENERGY)))
     logarithms = node.step(ElementwiseUnary(UnaryOperation.LOG), floored)
-    return node.add(BatchMatMul(), logarithms, node.constant(cosines(bands, count)))
+    return node.result(BatchMatMul(), logarithms, node.constant(cosines(bands, count)))

@@ -97,7 +97,7 @@ def switch(node: Node) -> list[Result]:
 @operator("Merge", "RefMerge", outputs=("output", "value_index"))
 def merge(node: Node) -> list[Result]:
     """Convert Merge: the input from the branch that is taken; the condition selects one if it is data."""
-    texts = data_inputs(node.importer.message_of(node.name))
+    texts = data_inputs(node.message)
     alive = [item for item in zip(node.inputs, node.guards, texts, strict=True) if item[0] is not Absent.DEAD]
     if len(alive) == 1:
         node.decided = [alive[0][1], alive[0][1]]
@@ -128,7 +128,7 @@ def _selected(node: Node, predicate: Value, branches: Mapping[bool, tuple[Value,
     is_empty = not any(scope.is_guarded(text, (predicate, truth)) for truth, (_, text) in branches.items())
     is_same = if_true.known.with_constant(None) == if_false.known.with_constant(None)
     if is_empty and is_same and if_true.known.is_ranked:
-        return node.add(Where(), predicate, if_true, if_false)
+        return node.result(Where(), predicate, if_true, if_false)
     regions = [_branch(scope, branches[truth][1], predicate, truth) for truth in (True, False)]
     created = [item for item in regions if item is not None]
     if len(created) < len(regions):

@@ -33,7 +33,7 @@ def convolution(node: Node) -> Value:
     windows = sliding(node, spatial_sizes(node, x, layout), weights.known.shape[:2], layout)
     order = (3, 0, 1, 2) if layout.channels_last else (3, 2, 0, 1)
     op = Convolution2d(**attributes(windows, layout), groups=_groups(x, weights, layout))
-    return node.add(op, x, node.step(Transpose(order), weights))
+    return node.result(op, x, node.step(Transpose(order), weights))
 
 
 @operator("Conv3D")
@@ -42,7 +42,7 @@ def convolution_3d(node: Node) -> Value:
     layout, x, weights = layout_of(node, 3), node.value(0), _weights(node, 5)
     windows = sliding(node, spatial_sizes(node, x, layout), weights.known.shape[:3], layout)
     op = Convolution3d(**attributes(windows, layout), groups=_groups(x, weights, layout))
-    return node.add(op, x, weights)
+    return node.result(op, x, weights)
 
 
 @operator("DepthwiseConv2dNative")
@@ -52,7 +52,7 @@ def depthwise_convolution(node: Node) -> Value:
     height, width, channels, multiplier = node.concrete(weights.known.shape, "weights")
     windows = sliding(node, spatial_sizes(node, x, layout), (height, width), layout)
     flat = reshaped(node, weights, (1, height, width, channels * multiplier))
-    return node.add(DepthwiseConvolution2d(**attributes(windows, layout)), x, flat)
+    return node.result(DepthwiseConvolution2d(**attributes(windows, layout)), x, flat)
 
 
 @operator("Conv2DBackpropInput")
@@ -64,7 +64,7 @@ def transpose_convolution(node: Node) -> Value:
     windows = sliding(node, sizes, weights.known.shape[:2], layout)
     order = (2, 0, 1, 3) if layout.channels_last else (2, 3, 0, 1)
     op = _transposed(node, windows, layout, sizes, x)
-    return node.add(op, x, node.step(Transpose(order), weights))
+    return node.result(op, x, node.step(Transpose(order), weights))
 
 
 @operator("Conv3DBackpropInput", "Conv3DBackpropInputV2")
@@ -85,8 +85,8 @@ def transpose_convolution_3d(node: Node) -> Value:
     shape = (batch, math.prod(rest), channels) if layout.channels_last else (batch, channels, math.prod(rest))
     rows = reshaped(node, x, shape)
     columns = node.step(BatchMatMul(transpose_y=layout.channels_last), kernels, rows)
-    image = node.add(Col2Im(**windows.lists(), image_shape=volume), columns)
-    return node.add(Transpose((0, 2, 3, 4, 1)), image) if layout.channels_last else image
+    image = node.result(Col2Im(**windows.lists(), image_shape=volume), columns)
+    return node.result(Transpose((0, 2, 3, 4, 1)), image) if layout.channels_last else image
 
 
 def _weights(node: Node, rank: int) -> Value:
@@ -147,7 +147,7 @@ def bias_add(node: Node) -> Value:
         return fused
     if not last and x.known.rank > 2:
         bias = reshaped(node, bias, [bias.known.shape[0], *[1] * (x.known.rank - 2)])
-    return node.add(Addition(), x, bias)
+    return node.result(Addition(), x, bias)
 
 
 def _is_channels_first(x: Value) -> bool:
@@ -170,4 +170,4 @@ def biased(node: Node, x: Value, bias: Value) -> Value | None:
     channels = x.known.shape[-1 if layout.channels_last else 1]
     if isinstance(channels, Dim) or bias.known.shape[0] != channels:
         return None
-    return node.add(layer.op, *layer.values, bias)
+    return node.result(layer.op, *layer.values, bias)

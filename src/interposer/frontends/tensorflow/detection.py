@@ -33,7 +33,7 @@ _MOST: Final = 1 << 16
 @operator("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3")
 def non_max_suppression(node: Node) -> Value:
     """Convert NonMaxSuppression: the indices of the selected boxes, best ones first."""
-    return node.add(Cast(DataType.INT32), _selected(node))
+    return node.result(Cast(DataType.INT32), _selected(node))
 
 
 @operator("NonMaxSuppressionV4", outputs=("selected_indices", "valid_outputs"))
@@ -83,7 +83,7 @@ def _selected(node: Node) -> Value:
 def _padded(node: Node, value: Value, count: int) -> Value:
     """Return the first `count` elements of a vector with zeros appended."""
     zeros = node.constant(np.zeros(count, value.known.dtype.numpy))
-    return node.add(Slice((0,), (count,)), node.step(Concat(0), value, zeros))
+    return node.result(Slice((0,), (count,)), node.step(Concat(0), value, zeros))
 
 
 @operator(
@@ -105,7 +105,7 @@ def combined_non_max_suppression(node: Node) -> list[Value]:
     if node.flag("pad_per_class", False):
         most = min(most, each * classes)
     rows = [_best(node, image, each, most) for image in range(images)]
-    return [node.add(Stack(0), *column) for column in zip(*rows, strict=True)]
+    return [node.result(Stack(0), *column) for column in zip(*rows, strict=True)]
 
 
 def _best(node: Node, image: int, each: int, most: int) -> list[Value]:

@@ -50,13 +50,13 @@ _LOGICAL: Final = {"LogicalAnd": L.LOGICAL_AND, "LogicalOr": L.LOGICAL_OR}
 @operator(*_UNARY)
 def unary(node: Node) -> Value:
     """Convert operators with one operand."""
-    return node.add(ElementwiseUnary(_UNARY[node.kind]), node.value(0))
+    return node.result(ElementwiseUnary(_UNARY[node.kind]), node.value(0))
 
 
 @operator(*_BINARY)
 def binary(node: Node) -> Value:
     """Convert arithmetic with two operands."""
-    return node.add(ElementwiseBinary(_BINARY[node.kind]), node.value(0), node.value(1))
+    return node.result(ElementwiseBinary(_BINARY[node.kind]), node.value(0), node.value(1))
 
 
 @operator("Add", "AddV2")
@@ -68,19 +68,19 @@ def addition(node: Node) -> Value:
         result = biased(node, x, bias) if last else None
         if result is not None:
             return result
-    return node.add(Addition(), a, b)
+    return node.result(Addition(), a, b)
 
 
 @operator(*_COMPARISONS)
 def comparison(node: Node) -> Value:
     """Convert comparisons."""
-    return node.add(Comparison(_COMPARISONS[node.kind]), node.value(0), node.value(1))
+    return node.result(Comparison(_COMPARISONS[node.kind]), node.value(0), node.value(1))
 
 
 @operator(*_LOGICAL)
 def logical(node: Node) -> Value:
     """Convert LogicalAnd and LogicalOr."""
-    return node.add(LogicalBinary(_LOGICAL[node.kind]), node.value(0), node.value(1))
+    return node.result(LogicalBinary(_LOGICAL[node.kind]), node.value(0), node.value(1))
 
 
 @operator("AddN", "AccumulateNV2")
@@ -89,7 +89,7 @@ def sum_of_all(node: Node) -> Value:
     *first, last = node.values()
     if not first:
         return last
-    return node.add(Addition(), reduce(lambda a, b: node.step(Addition(), a, b), first), last)
+    return node.result(Addition(), reduce(lambda a, b: node.step(Addition(), a, b), first), last)
 
 
 @operator("DivNoNan", "MulNoNan", "Xdivy", "Xlogy")
@@ -100,7 +100,7 @@ def safe_product(node: Node) -> Value:
     is_zero = node.step(Comparison(C.EQUAL), x if node.kind.startswith("X") else y, zero)
     second = node.step(ElementwiseUnary(U.LOG), y) if node.kind == "Xlogy" else y
     op: Op = ElementwiseBinary(B.DIV if node.kind in {"DivNoNan", "Xdivy"} else B.MUL)
-    return node.add(Where(), is_zero, zero, node.step(op, x, second))
+    return node.result(Where(), is_zero, zero, node.step(op, x, second))
 
 
 @operator("Log1p")
@@ -109,7 +109,7 @@ def log_of_one_more(node: Node) -> Value:
     x = node.value(0)
     quotient = node.step(ElementwiseBinary(B.DIV), x, node.step(Addition(), x, node.scalar_like(2, x)))
     half = node.step(ElementwiseUnary(U.ATANH), quotient)
-    return node.add(Addition(), half, half)
+    return node.result(Addition(), half, half)
 
 
 @operator("Expm1")
@@ -120,14 +120,14 @@ def exponential_less_one(node: Node) -> Value:
     product = node.step(
         ElementwiseBinary(B.MUL), node.step(ElementwiseUnary(U.SINH), half), node.step(ElementwiseUnary(U.EXP), half)
     )
-    return node.add(Addition(), product, product)
+    return node.result(Addition(), product, product)
 
 
 @operator("Erfc")
 def complementary_error_function(node: Node) -> Value:
     """Convert Erfc: 1 - erf(x)."""
     unit = node.scalar_like(1, node.value(0))
-    return node.add(ElementwiseBinary(B.SUB), unit, node.step(ElementwiseUnary(U.ERF), node.value(0)))
+    return node.result(ElementwiseBinary(B.SUB), unit, node.step(ElementwiseUnary(U.ERF), node.value(0)))
 
 
 @operator("IsFinite")
@@ -136,13 +136,13 @@ def is_finite(node: Node) -> Value:
     x = node.value(0)
     odd = LogicalBinary(L.LOGICAL_OR)
     either = node.step(odd, node.step(ElementwiseUnary(U.IS_INF), x), node.step(ElementwiseUnary(U.IS_NAN), x))
-    return node.add(ElementwiseUnary(U.LOGICAL_NOT), either)
+    return node.result(ElementwiseUnary(U.LOGICAL_NOT), either)
 
 
 @operator("SelectV2")
 def select(node: Node) -> Value:
     """Convert SelectV2: the second operand where the condition is true, else the third."""
-    return node.add(Where(), node.value(0), node.value(1), node.value(2))
+    return node.result(Where(), node.value(0), node.value(1), node.value(2))
 
 
 @operator("Select")
@@ -151,14 +151,14 @@ def select_rows(node: Node) -> Value:
     condition, x = node.value(0), node.value(1)
     if condition.known.rank == 1 and x.known.rank > 1:
         condition = reshaped(node, condition, [condition.known.shape[0], *[1] * (x.known.rank - 1)])
-    return node.add(Where(), condition, x, node.value(2))
+    return node.result(Where(), condition, x, node.value(2))
 
 
 @operator("ClipByValue")
 def clip(node: Node) -> Value:
     """Convert ClipByValue: the operand, at least the lower and at most the upper bound."""
     upper = node.step(ElementwiseBinary(B.MINIMUM), node.value(0), node.value(2))
-    return node.add(ElementwiseBinary(B.MAXIMUM), upper, node.value(1))
+    return node.result(ElementwiseBinary(B.MAXIMUM), upper, node.value(1))
 
 
 @operator("ApproximateEqual")
@@ -166,4 +166,4 @@ def approximately_equal(node: Node) -> Value:
     """Convert ApproximateEqual: the difference is smaller than the attribute tolerance."""
     a = node.value(0)
     difference = node.step(ElementwiseUnary(U.ABS), node.step(ElementwiseBinary(B.SUB), a, node.value(1)))
-    return node.add(Comparison(C.LESS), difference, node.scalar_like(node.number("tolerance", 1e-5), a))
+    return node.result(Comparison(C.LESS), difference, node.scalar_like(node.number("tolerance", 1e-5), a))

@@ -15,7 +15,7 @@ __all__: list[str] = []
 @operator("Gather")
 def gather(node: Node) -> Value:
     """Convert Gather along the first axis."""
-    return node.add(Gather(0), node.value(0), node.value(1))
+    return node.result(Gather(0), node.value(0), node.value(1))
 
 
 @operator("GatherV2")
@@ -26,17 +26,17 @@ def gather_along(node: Node) -> Value:
     batches += node.info(1).rank if batches < 0 else 0
     if batches < 0:
         raise ParseError(f"its batch_dims is {batches - node.info(1).rank}")
-    return node.add(Gather(axis, batches), node.value(0), node.value(1))
+    return node.result(Gather(axis, batches), node.value(0), node.value(1))
 
 
 @operator("GatherNd")
 def gather_nd(node: Node) -> Value:
     """Convert GatherNd: the last axis of the indices has one index for each axis."""
-    return node.add(GatherNd(node.integer("batch_dims", 0)), node.value(0), node.value(1))
+    return node.result(GatherNd(node.integer("batch_dims", 0)), node.value(0), node.value(1))
 
 
 @operator("ResourceGather")
 def gather_from_variable(node: Node) -> Value:
     """Convert ResourceGather, which gathers from a variable."""
     table = node.constant(node.importer.variable(node.variable(0).name))
-    return node.add(Gather(node.integer("batch_dims", 0), node.integer("batch_dims", 0)), table, node.value(1))
+    return node.result(Gather(node.integer("batch_dims", 0), node.integer("batch_dims", 0)), table, node.value(1))

@@ -106,7 +106,7 @@ def _length(node: Node, result: Result) -> Value:
         return _size(node, result)
     if not isinstance(result, Value):
         raise ParseError("its input is no list")
-    return node.add(Gather(0), node.step(Shape(), result), node.constant(np.array(0)))
+    return node.result(Gather(0), node.step(Shape(), result), node.constant(np.array(0)))
 
 
 def _stacked(node: Node, result: Result) -> Value:
@@ -116,7 +116,7 @@ def _stacked(node: Node, result: Result) -> Value:
     size = result.size.constant if isinstance(result, TensorList) else None
     if not isinstance(result, TensorList) or size is None or not _is_whole(result, int(size.reshape(-1)[0])):
         raise ParseError("its input is no list, or has elements that were not written")
-    return node.add(Stack(0), *(result.items[index] for index in sorted(result.items)))
+    return node.result(Stack(0), *(result.items[index] for index in sorted(result.items)))
 
 
 def _is_whole(value: TensorList, size: int) -> bool:
@@ -127,7 +127,7 @@ def _is_whole(value: TensorList, size: int) -> bool:
 
 def _item(node: Node, result: Result, index: Value) -> Value:
     if not isinstance(result, TensorList):
-        return node.add(Gather(0), _stacked(node, result), index)
+        return node.result(Gather(0), _stacked(node, result), index)
     place = -1 if index.constant is None else int(index.constant.reshape(-1)[0])
     if place not in result.items:
         raise ParseError("it reads an element that was not written")
@@ -141,7 +141,7 @@ def _written(node: Node, result: Result, index: Value, item: Value) -> Result:
     if not isinstance(result, Value):
         raise ParseError("its input is no list")
     place = reshaped(node, index, [1, 1])
-    return node.add(ScatterNd(), result, place, reshaped(node, item, [1, *item.known.shape]))
+    return node.result(ScatterNd(), result, place, reshaped(node, item, [1, *item.known.shape]))
 
 
 # --- TensorArray ------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def array_with_item(node: Node) -> Result:
 @operator("TensorArrayGatherV3")
 def tensor_from_array(node: Node) -> Value:
     """Convert TensorArrayGatherV3: elements along a new first axis."""
-    return node.add(Gather(0), _stacked(node, node.inputs[2]), node.value(1))
+    return node.result(Gather(0), _stacked(node, node.inputs[2]), node.value(1))
 
 
 @operator("TensorArraySizeV3")

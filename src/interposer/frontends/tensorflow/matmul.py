@@ -31,13 +31,13 @@ def batch_matmul(node: Node) -> Value:
 def _product(node: Node, a: Value, b: Value, transpose_a: bool, transpose_b: bool) -> Value:
     rows = b.known.shape[1 if transpose_b else 0] if b.known.rank == 2 else 0
     if b.constant is None or b.known.rank != 2 or transpose_a or rows == 0 or a.known.rank < 2:
-        return node.add(BatchMatMul(transpose_a, transpose_b), a, b)
+        return node.result(BatchMatMul(transpose_a, transpose_b), a, b)
     if differ(a.known.shape[-1], rows):
         raise ParseError(f"a of shape {a.known.shape} has rows of {a.known.shape[-1]} elements, but b takes {rows}")
-    return node.add(FullyConnected(transpose_b, keep_dims=a.known.rank > 2), a, b)
+    return node.result(FullyConnected(transpose_b, keep_dims=a.known.rank > 2), a, b)
 
 
 @operator("Einsum")
 def einsum(node: Node) -> Value:
     """Convert Einsum; the equation is an attribute."""
-    return node.add(Einsum(node.text("equation")), *node.values())
+    return node.result(Einsum(node.text("equation")), *node.values())

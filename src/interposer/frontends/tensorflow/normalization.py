@@ -51,7 +51,7 @@ def batch_norm(node: Node) -> list[Value]:
     mean, variance = _moments(node, x, layout) if is_training else (node.value(3), node.value(4))
     op = BatchNormalization(node.number("epsilon", float(np.float32(1e-4))), layout)
     x = node.cast(x, gamma.known.dtype)
-    normal = node.add(op, x, mean, variance, beta, gamma)
+    normal = node.result(op, x, mean, variance, beta, gamma)
     moments = (mean, variance)
     if is_training:
         moments = _running(node, 3, mean), _running(node, 4, _unbiased(node, node.value(0), variance))
@@ -93,7 +93,7 @@ def batch_norm_of_old_graphs(node: Node) -> Value:
     if not node.flag("scale_after_normalization"):
         gamma = node.constant(np.ones(beta.known.shape, beta.known.dtype.numpy))
     op = BatchNormalization(node.number("variance_epsilon"), DataLayout.NHWC)
-    return node.add(op, x, mean, variance, beta, gamma)
+    return node.result(op, x, mean, variance, beta, gamma)
 
 
 @operator("LRN")
@@ -106,4 +106,4 @@ def local_response_normalization(node: Node) -> Value:
         k=node.number("bias", 1.0),
         data_layout=DataLayout.NHWC,
     )
-    return node.add(op, node.value(0))
+    return node.result(op, node.value(0))

@@ -32,7 +32,7 @@ _TO_CHANNELS: Final = (0, 2, 3, 1)
 def extract_image_patches(node: Node) -> Value:
     """Convert ExtractImagePatches: the elements of each window, beside each other in the channels."""
     windows = _windows(node, window_size(node, node.integers("ksizes"), DataLayout.NHWC), node.integers("rates"))
-    return node.add(Concat(3), *_cells(node, node.value(0), windows, 0.0))
+    return node.result(Concat(3), *_cells(node, node.value(0), windows, 0.0))
 
 
 @operator("Dilation2D")
@@ -99,7 +99,7 @@ def max_pool_with_argmax(node: Node) -> list[Value]:
     if node.flag("include_batch_in_index", False):
         result = _sum(node, result, _scaled(node, _divided(node, places, batch), batch))
     dtype = node.dtype("Targmax", DataType.INT64)
-    moved = [node.add(Transpose(_TO_CHANNELS), maxima), node.step(Transpose(_TO_CHANNELS), result)]
+    moved = [node.result(Transpose(_TO_CHANNELS), maxima), node.step(Transpose(_TO_CHANNELS), result)]
     return [moved[0], moved[1] if dtype is DataType.INT64 else node.step(Cast(dtype), moved[1])]
 
 

@@ -41,4 +41,4 @@ def _pooled(
     windows = sliding(node, spatial_sizes(node, x, layout), window_size(node, sizes, layout), layout, strides)
     kind = Pooling2d if axes == 2 else Pooling3d
     op = kind(algorithm, **attributes(windows, layout), **windows.sizes(), padding_method=PaddingMethod.EXCLUDE)
-    return node.add(op, x)
+    return node.result(op, x)

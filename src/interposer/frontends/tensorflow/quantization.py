@@ -21,25 +21,25 @@ def cast(node: Node) -> Value:
         return x
     if DataType.STRING in (dtype, x.known.dtype):
         node.unsupported("it converts to or from texts")
-    return node.add(Cast(dtype), x)
+    return node.result(Cast(dtype), x)
 
 
 @operator("Bitcast")
 def bitcast(node: Node) -> Value:
     """Convert Bitcast, between types of the same width."""
-    return node.add(Bitcast(node.dtype("type")), node.value(0))
+    return node.result(Bitcast(node.dtype("type")), node.value(0))
 
 
 @operator("FakeQuantWithMinMaxVars")
 def fake_quantization(node: Node) -> Value:
     """Convert FakeQuantWithMinMaxVars; the bounds of the range must be constants."""
-    return node.add(_fake(node, node.number_of(1, "min"), node.number_of(2, "max")), node.value(0))
+    return node.result(_fake(node, node.number_of(1, "min"), node.number_of(2, "max")), node.value(0))
 
 
 @operator("FakeQuantWithMinMaxArgs")
 def fake_quantization_by_attributes(node: Node) -> Value:
     """Convert FakeQuantWithMinMaxArgs, whose bounds are attributes."""
-    return node.add(_fake(node, node.number("min", -6.0), node.number("max", 6.0)), node.value(0))
+    return node.result(_fake(node, node.number("min", -6.0), node.number("max", 6.0)), node.value(0))
 
 
 @operator("FakeQuantWithMinMaxVarsPerChannel")
@@ -50,7 +50,7 @@ def fake_quantization_of_channels(node: Node) -> Value:
         raise ParseError(f"it has {low.size} and {high.size} bounds for the shape {x.known.shape}")
     pieces = node.steps(Splitter(x.known.rank - 1, (1,) * low.size), x)
     done = [node.step(_fake(node, float(a), float(b)), p) for a, b, p in zip(low, high, pieces, strict=True)]
-    return node.add(Concat(x.known.rank - 1), *done)
+    return node.result(Concat(x.known.rank - 1), *done)
 
 
 def _fake(node: Node, low: float, high: float) -> FakeQuantization:

@@ -26,4 +26,4 @@ def random_fill(node: Node) -> Value:
         dtype=node.dtype("dtype", DataType.FLOAT32),
         generator=RandomGenerator.PHILOX,
     )
-    return node.add(op, node.value(0))
+    return node.result(op, node.value(0))

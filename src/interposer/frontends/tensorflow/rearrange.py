@@ -40,7 +40,7 @@ _FARTHEST: Final = 2**31 - 1
 def transpose(node: Node) -> Value:
     """Convert Transpose; the permutation is an operand."""
     permutation = checked_axes(node.integers_of(1, "permutation"), node.info(0).rank)
-    return node.add(Transpose(permutation), node.value(0))
+    return node.result(Transpose(permutation), node.value(0))
 
 
 @operator("Concat")
@@ -58,14 +58,14 @@ def concat(node: Node) -> Value:
 def _concat(node: Node, axis: int, values: Sequence[Value]) -> Value:
     if not values:
         raise ParseError("it has no tensors")
-    return values[0] if len(values) == 1 else node.add(Concat(checked_axis(axis, values[0].known.rank)), *values)
+    return values[0] if len(values) == 1 else node.result(Concat(checked_axis(axis, values[0].known.rank)), *values)
 
 
 @operator("Pack")
 def pack(node: Node) -> Value:
     """Convert Pack: stack tensors along a new axis."""
     values = node.values()
-    return node.add(Stack(checked_axis(node.integer("axis", 0), values[0].known.rank + 1)), *values)
+    return node.result(Stack(checked_axis(node.integer("axis", 0), values[0].known.rank + 1)), *values)
 
 
 @operator("Unpack")
@@ -94,7 +94,7 @@ def split(node: Node) -> list[Value]:
     size = node.known(x.known.shape[axis], "size along the axis")
     if not 0 < count < 1 << 16 or size % count:
         raise ParseError(f"an axis of size {size} cannot be cut into {count} equal pieces")
-    return [x] if count == 1 else node.add_many(Splitter(axis, (size // count,) * count), x)
+    return [x] if count == 1 else node.results(Splitter(axis, (size // count,) * count), x)
 
 
 @operator("SplitV")
@@ -105,7 +105,7 @@ def split_sizes(node: Node) -> list[Value]:
     if -1 in sizes:
         rest = node.known(x.known.shape[axis], "size along the axis") - sum(size for size in sizes if size != -1)
         sizes[sizes.index(-1)] = rest
-    return node.add_many(Splitter(axis, tuple(sizes)), x)
+    return node.results(Splitter(axis, tuple(sizes)), x)
 
 
 @operator("Slice")
@@ -123,7 +123,7 @@ def slice_(node: Node) -> Value:
     whole = [isinstance(count, Dim) and count is dim and first == 0 for count, first, dim in pairs]
     if any(isinstance(count, Dim) and not skip for count, skip in zip(size, whole, strict=True)):
         node.integers_of(2, "size")
-    return node.add(Slice(begin, tuple(-1 if skip else n for n, skip in zip(size, whole, strict=True))), x)
+    return node.result(Slice(begin, tuple(-1 if skip else n for n, skip in zip(size, whole, strict=True))), x)
 
 
 def _computed_slice(node: Node) -> Value:
@@ -133,7 +133,7 @@ def _computed_slice(node: Node) -> Value:
     if size.constant is not None and (size.constant < 0).any():
         far = node.constant(np.array(_FARTHEST, size.known.dtype.numpy))
         end = node.step(Where(), node.constant(size.constant < 0), far, end)
-    return node.add(DynamicSlice(tuple(range(x.known.rank))), x, begin, end)
+    return node.result(DynamicSlice(tuple(range(x.known.rank))), x, begin, end)
 
 
 @operator("StridedSlice")
@@ -154,7 +154,7 @@ def strided_slice(node: Node) -> Value:
     if any(isinstance(item, Dim) for item in (*begin, *end)):
         begin, end = _settled(node, masks, begin, end)
     op = StridedSlice(tuple(map(_near, begin)), tuple(map(_near, end)), tuple(map(_near, strides)), **masks)
-    return node.add(op, node.value(0))
+    return node.result(op, node.value(0))
 
 
 def _settled(
@@ -253,7 +253,7 @@ def _near(number: int) -> int:
 @operator("Tile")
 def tile(node: Node) -> Value:
     """Convert Tile; the multiples are an operand."""
-    return node.add(Tile(node.integers_of(1, "multiples")), node.value(0))
+    return node.result(Tile(node.integers_of(1, "multiples")), node.value(0))
 
 
 @operator("Pad")
@@ -265,7 +265,7 @@ def pad(node: Node) -> Value:
 @operator("PadV2")
 def pad_with(node: Node) -> Value:
     """Convert PadV2, whose third operand is the value."""
-    return _padded(node, node.number_of(2, "value"), PaddingMode.CONSTANT)
+    return _padded(node, float(node.number_of(2, "value")), PaddingMode.CONSTANT)
 
 
 @operator("MirrorPad")
@@ -279,14 +279,14 @@ def mirror_pad(node: Node) -> Value:
 
 def _padded(node: Node, value: float, mode: PaddingMode) -> Value:
     if node.is_unknown(node.value(1)):
-        return node.add(DynamicPad(value, mode), node.value(0), node.value(1))
-    return node.add(Pad(node.pairs_of(1, "paddings"), value, mode), node.value(0))
+        return node.result(DynamicPad(value, mode), node.value(0), node.value(1))
+    return node.result(Pad(node.pairs_of(1, "paddings"), value, mode), node.value(0))
 
 
 @operator("ReverseV2")
 def reverse(node: Node) -> Value:
     """Convert ReverseV2, which reverses the order of elements along constant axes."""
-    return node.add(ReverseV2(checked_axes(node.integers_of(1, "axes"), node.info(0).rank)), node.value(0))
+    return node.result(ReverseV2(checked_axes(node.integers_of(1, "axes"), node.info(0).rank)), node.value(0))
 
 
 @operator("Roll")

@@ -34,13 +34,13 @@ def reduction(node: Node) -> Value:
     x, axes = node.value(0), node.integers_of(1, "axes")
     rank, keep = x.known.rank, node.flag("keep_dims", False)
     if not axes:
-        return node.add(ElementwiseUnary(UnaryOperation.ABS), x) if node.kind == "EuclideanNorm" else x
+        return node.result(ElementwiseUnary(UnaryOperation.ABS), x) if node.kind == "EuclideanNorm" else x
     for axis in axes:
         checked_axis(axis, rank)
     op: Op = Reduce(axes, keep, _OPERATIONS[node.kind])
     if node.kind == "Mean" and x.known.dtype.is_float:
         op = Mean(axes, keep)
-    return node.add(op, x)
+    return node.result(op, x)
 
 
 @operator("ArgMax", "ArgMin")
@@ -51,7 +51,7 @@ def index_of_extreme(node: Node) -> Value:
     if dtype not in {DataType.INT32, DataType.INT64}:
         raise ParseError(f"its output_type is {dtype}; expected int32 or int64")
     function = ArgMinMaxFunction.MAX if node.kind == "ArgMax" else ArgMinMaxFunction.MIN
-    return node.add(ArgMinMax(function, axis, dtype=dtype), node.value(0))
+    return node.result(ArgMinMax(function, axis, dtype=dtype), node.value(0))
 
 
 @operator("L2Loss")
@@ -59,4 +59,4 @@ def half_sum_of_squares(node: Node) -> Value:
     """Convert L2Loss: half the sum of the squares."""
     x = node.value(0)
     total = node.step(Reduce(operation=ReduceOperation.SUM_SQUARE), x)
-    return node.add(ElementwiseBinary(BinaryOperation.DIV), total, node.scalar_like(2, total))
+    return node.result(ElementwiseBinary(BinaryOperation.DIV), total, node.scalar_like(2, total))

@@ -31,7 +31,7 @@ def reshape(node: Node) -> Value:
     """Convert Reshape; the shape may contain dimensions of the input that are known by name only."""
     x = node.value(0)
     if node.is_computed(1):
-        return node.add(DynamicReshape(), x, node.value(1))
+        return node.result(DynamicReshape(), x, node.value(1))
     sizes = list(node.dimensions_of(1, "shape"))
     if len(sizes) > MAX_RANK:
         raise ParseError(f"its shape has rank {len(sizes)}; ranks 0 to {MAX_RANK} are supported")
@@ -41,7 +41,7 @@ def reshape(node: Node) -> Value:
     if len(rest) == 1 and shape.is_concrete and TensorShape(known).is_concrete and 0 not in known:
         sizes[rest[0]] = math.prod(shape) // math.prod(map(int, known))
     op = reshape_to(shape, sizes)
-    return node.add(op, x) if op is not None else final_reshape_by(node, x, node.value(1), sizes)
+    return node.result(op, x) if op is not None else final_reshape_by(node, x, node.value(1), sizes)
 
 
 @operator("Squeeze")
@@ -68,14 +68,14 @@ def expand_dims(node: Node) -> Value:
 @operator("Shape")
 def shape_of(node: Node) -> Value:
     """Convert Shape."""
-    return node.add(Shape(_index_type(node)), node.value(0))
+    return node.result(Shape(_index_type(node)), node.value(0))
 
 
 @operator("ShapeN")
 def shapes_of(node: Node) -> list[Value]:
     """Convert ShapeN: the shapes of all inputs."""
     dtype = _index_type(node)
-    return [node.add(Shape(dtype), value) for value in node.values()]
+    return [node.result(Shape(dtype), value) for value in node.values()]
 
 
 def _index_type(node: Node) -> DataType:
@@ -89,13 +89,13 @@ def _index_type(node: Node) -> DataType:
 def size_of(node: Node) -> Value:
     """Convert Size: the product of the dimensions."""
     shape = node.step(Shape(_index_type(node)), node.value(0))
-    return node.add(Reduce(operation=ReduceOperation.PROD), shape)
+    return node.result(Reduce(operation=ReduceOperation.PROD), shape)
 
 
 @operator("Rank")
 def rank_of(node: Node) -> Value:
     """Convert Rank to a constant."""
-    return node.add(Rank(), node.value(0))
+    return node.result(Rank(), node.value(0))
 
 
 @operator("Fill")
@@ -104,10 +104,10 @@ def fill(node: Node) -> Value:
     value = node.value(1)
     shape = node.dimensions_of(0, "dims") if not node.is_computed(0) else None
     if shape is not None and TensorShape(shape).is_concrete:
-        return node.add(BroadcastTo(tuple(shape)), value)
+        return node.result(BroadcastTo(tuple(shape)), value)
     if value.constant is not None and value.constant.size == 1 and value.constant.dtype.kind != "O":
-        return node.add(Fill(float(value.constant.reshape(-1)[0]), value.known.dtype), node.value(0))
-    return node.add(DynamicBroadcastTo(), value, node.value(0))
+        return node.result(Fill(float(value.constant.reshape(-1)[0]), value.known.dtype), node.value(0))
+    return node.result(DynamicBroadcastTo(), value, node.value(0))
 
 
 @operator("ZerosLike", "OnesLike")
@@ -115,8 +115,8 @@ def filled_like(node: Node) -> Value:
     """Convert ZerosLike and OnesLike: zeros or ones in the shape of the input."""
     x, number = node.value(0), float(node.kind == "OnesLike")
     if x.known.is_concrete:
-        return node.add(BroadcastTo(tuple(x.known.shape)), node.scalar_like(number, x))
-    return node.add(Fill(number, x.known.dtype), node.step(Shape(), x))
+        return node.result(BroadcastTo(tuple(x.known.shape)), node.scalar_like(number, x))
+    return node.result(Fill(number, x.known.dtype), node.step(Shape(), x))
 
 
 @operator("BroadcastTo")
@@ -124,7 +124,7 @@ def broadcast_to(node: Node) -> Value:
     """Convert BroadcastTo; unknown dimensions of the input stay unknown."""
     x = node.value(0)
     if node.is_computed(1):
-        return node.add(DynamicBroadcastTo(), x, node.value(1))
+        return node.result(DynamicBroadcastTo(), x, node.value(1))
     requested = node.dimensions_of(1, "shape")
     common = broadcast_shapes(x.known.shape, TensorShape(requested))
     if common is None:
@@ -132,8 +132,8 @@ def broadcast_to(node: Node) -> Value:
     if len(common) == x.known.rank and all(map(_is_same, common, x.known.shape)):
         return x
     if not common.is_concrete:
-        return node.add(DynamicBroadcastTo(), x, node.value(1))
-    return node.add(BroadcastTo(tuple(common)), x)
+        return node.result(DynamicBroadcastTo(), x, node.value(1))
+    return node.result(BroadcastTo(tuple(common)), x)
 
 
 def _is_same(a: int, b: int) -> bool:
@@ -156,7 +156,7 @@ def number_range(node: Node) -> Value:
     """Convert Range; constant operands make a constant, other operands a result whose length is known at run time."""
     operands = [node.value(i) for i in range(3)]
     if any(value.constant is None for value in operands):
-        return node.add(Range(), *operands)
+        return node.result(Range(), *operands)
     start, limit, delta = (node.array(i, title).reshape(-1) for i, title in enumerate(("start", "limit", "delta")))
     if not start.size == limit.size == delta.size == 1 or start.dtype.kind == "O" or not delta[0]:
         raise ParseError("its start, limit and delta are not one number each, or delta is 0")

@@ -55,7 +55,7 @@ def _resized(node: Node, x: Value, bilinear: bool) -> Value:
     height, width = _size(node)
     corners, centers = node.flag("align_corners", False), node.flag("half_pixel_centers", False)
     method = ResizeMethod.BILINEAR if bilinear else ResizeMethod.NEAREST_NEIGHBOR
-    return node.add(Resize(width, height, method, DataLayout.NHWC, corners, centers), x)
+    return node.result(Resize(width, height, method, DataLayout.NHWC, corners, centers), x)
 
 
 def _size(node: Node) -> tuple[int, int]:
@@ -91,7 +91,7 @@ def _weighted(node: Node, weights: Callable[[int, int, bool], NDArray[np.float32
     rows, columns = (weights(size, target, corners) for size, target in zip((height, width), _size(node), strict=True))
     planes = node.step(Transpose((0, 3, 1, 2)), x)
     wide = node.step(BatchMatMul(transpose_y=True), planes, node.constant(columns))
-    return node.add(Transpose((0, 2, 3, 1)), node.step(BatchMatMul(), node.constant(rows), wide))
+    return node.result(Transpose((0, 2, 3, 1)), node.step(BatchMatMul(), node.constant(rows), wide))
 
 
 def _cubic(size: int, target: int, corners: bool, centers: bool) -> NDArray[np.float32]:
@@ -146,7 +146,7 @@ def crop_and_resize(node: Node) -> Value:
     sampled = _sampled(node, image, grid, height, width)
     inside = node.step(LogicalBinary(), *(_is_inside(node, part) for part in (rows, columns)))
     outside = node.constant(np.array(node.number("extrapolation_value", 0.0), np.float32))
-    return node.add(Where(), inside, sampled, outside)
+    return node.result(Where(), inside, sampled, outside)
 
 
 def _places(node: Node, boxes: Value, axis: int, count: int) -> Value:

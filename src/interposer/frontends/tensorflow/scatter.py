@@ -24,10 +24,10 @@ _FUNCTIONS: Final = {
 def scatter_nd(node: Node) -> Value:
     """Convert ScatterNd: add updates to zeros; the operands are indices, updates and the shape."""
     op = ScatterNd(ScatterFunction.ADD, input_enabled=False)
-    return node.add(op, node.value(2), node.value(0), node.value(1))
+    return node.result(op, node.value(2), node.value(0), node.value(1))
 
 
 @operator(*_FUNCTIONS)
 def scatter_to_tensor(node: Node) -> Value:
     """Convert operators that write updates to a tensor."""
-    return node.add(ScatterNd(_FUNCTIONS[node.kind]), node.value(0), node.value(1), node.value(2))
+    return node.result(ScatterNd(_FUNCTIONS[node.kind]), node.value(0), node.value(1), node.value(2))

@@ -52,7 +52,7 @@ def dynamic_partition(node: Node) -> list[Value]:
     result = []
     for number in range(count):
         chosen = node.step(Comparison(ComparisonOperation.EQUAL), flat, node.scalar_like(number, flat))
-        result.append(node.add(Compress(0), rows, chosen))
+        result.append(node.result(Compress(0), rows, chosen))
     return result
 
 
@@ -66,7 +66,7 @@ def dynamic_stitch(node: Node) -> Value:
     places = _joined(node, [reshaped(node, indices, [-1]) for indices, _ in pairs])
     rows = _joined(node, [_rows(node, data, indices) for indices, data in pairs])
     shape = _shape_of(node, places, rows)
-    return node.add(ScatterNd(ScatterFunction.UPDATE, input_enabled=False), shape, _column(node, places), rows)
+    return node.result(ScatterNd(ScatterFunction.UPDATE, input_enabled=False), shape, _column(node, places), rows)
 
 
 def _joined(node: Node, values: list[Value]) -> Value:
@@ -104,7 +104,7 @@ def segment_sum(node: Node) -> Value:
     if node.kind == "SegmentSum":
         return total
     ones = _summed(node, node.step(BroadcastTo((1,)), node.scalar_like(1, data)), numbers, like=data)
-    return node.add(Division(), total, node.step(Maximum(), ones, node.scalar_like(1, data)))
+    return node.result(Division(), total, node.step(Maximum(), ones, node.scalar_like(1, data)))
 
 
 def _summed(node: Node, rows: Value, numbers: Value, like: Value | None = None) -> Value:
@@ -115,7 +115,7 @@ def _summed(node: Node, rows: Value, numbers: Value, like: Value | None = None) 
         ones = node.step(DynamicBroadcastTo(), rows, length)
         rows = reshaped(node, ones, [-1, *sizes])
     shape = _shape_of(node, numbers, rows)
-    return node.add(ScatterNd(ScatterFunction.ADD, input_enabled=False), shape, _column(node, numbers), rows)
+    return node.result(ScatterNd(ScatterFunction.ADD, input_enabled=False), shape, _column(node, numbers), rows)
 
 
 @operator(*_UNSORTED)
@@ -135,7 +135,7 @@ def unsorted_segments(node: Node) -> Value:
     base = node.step(BroadcastTo((count + 1, *shape)), start)
     places = _column(node, _nonnegative(node, reshaped(node, numbers, [-1]), count))
     scattered = node.step(ScatterNd(function), base, places, _rows(node, data, numbers))
-    return node.add(Slice((0,) * (1 + len(shape)), (count, *shape)), scattered)
+    return node.result(Slice((0,) * (1 + len(shape)), (count, *shape)), scattered)
 
 
 def _nonnegative(node: Node, numbers: Value, count: int) -> Value:
@@ -164,7 +164,7 @@ def list_difference(node: Node) -> list[Value]:
     number = node.step(Reduce((1,), operation=ReduceOperation.SUM), counted)
     is_new = node.step(Comparison(ComparisonOperation.EQUAL), number, node.scalar_like(0, number))
     places = reshaped(node, node.step(NonZero(), is_new), [-1])
-    return [node.add(Compress(0), x, is_new), node.cast(places, node.dtype("out_idx", DataType.INT32))]
+    return [node.result(Compress(0), x, is_new), node.cast(places, node.dtype("out_idx", DataType.INT32))]
 
 
 @operator("Bincount", "DenseBincount")
@@ -189,7 +189,7 @@ def counters(node: Node) -> Value:
     if node.kind == "DenseBincount" and node.flag("binary_output", False):
         occurs = node.step(Reduce((-2,), operation=ReduceOperation.MAX), node.cast(is_equal, DataType.INT32))
         return node.cast(occurs, dtype)
-    return node.add(Reduce((-2,), operation=ReduceOperation.SUM), hits)
+    return node.result(Reduce((-2,), operation=ReduceOperation.SUM), hits)
 
 
 @operator("SparseToDense")
@@ -202,7 +202,7 @@ def sparse_to_dense(node: Node) -> Value:
     if values.known.rank == 0:
         count = node.step(Slice((0,), (1,)), node.step(Shape(DataType.INT64), rows))
         values = node.step(DynamicBroadcastTo(), values, count)
-    return node.add(ScatterNd(ScatterFunction.UPDATE), base, rows, values)
+    return node.result(ScatterNd(ScatterFunction.UPDATE), base, rows, values)
 
 
 @operator("Bucketize")
@@ -217,4 +217,4 @@ def bucketize(node: Node) -> Value:
     limits = node.constant(boundaries.astype(wide.known.dtype.numpy))
     is_less = node.step(Comparison(ComparisonOperation.LESS), column, limits)
     is_past = node.step(ElementwiseUnary(UnaryOperation.LOGICAL_NOT), is_less)
-    return node.add(Reduce((-1,), operation=ReduceOperation.SUM), node.cast(is_past, DataType.INT32))
+    return node.result(Reduce((-1,), operation=ReduceOperation.SUM), node.cast(is_past, DataType.INT32))

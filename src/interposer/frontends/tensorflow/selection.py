@@ -31,7 +31,7 @@ def matrix_diagonal(node: Node) -> Value:
             node.unsupported("its matrices have a size of their own")
         if node.number_of(4, "padding_value") != 0:
             node.unsupported("its padding_value is not 0")
-    return node.add(MatrixDiag(), node.value(0))
+    return node.result(MatrixDiag(), node.value(0))
 
 
 @operator("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
@@ -39,7 +39,7 @@ def set_diagonal(node: Node) -> Value:
     """Convert MatrixSetDiag: replace the main diagonals of matrices."""
     if node.num_inputs > 2:
         _check_main(node, 2)
-    return node.add(MatrixSetDiag(), node.value(0), node.value(1))
+    return node.result(MatrixSetDiag(), node.value(0), node.value(1))
 
 
 @operator("MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
@@ -52,7 +52,7 @@ def diagonal(node: Node) -> Value:
         raise ParseError(f"its input has the shape {x.known.shape}; expected matrices")
     rows, columns = (node.known(size, "matrices' size") for size in x.known.shape[-2:])
     flat = reshaped(node, x, [*x.known.shape[:-2], rows * columns], x.known.rank - 2)
-    return node.add(Gather(-1), flat, node.constant(np.arange(min(rows, columns)) * (columns + 1)))
+    return node.result(Gather(-1), flat, node.constant(np.arange(min(rows, columns)) * (columns + 1)))
 
 
 def _check_main(node: Node, index: int) -> None:
@@ -64,7 +64,7 @@ def _check_main(node: Node, index: int) -> None:
 @operator("Where")
 def where(node: Node) -> Value:
     """Convert Where: the indices of nonzero elements, one row each."""
-    return node.add(Transpose((1, 0)), node.step(NonZero(), node.value(0)))
+    return node.result(Transpose((1, 0)), node.step(NonZero(), node.value(0)))
 
 
 @operator("Unique", outputs=("y", "idx"))
@@ -83,7 +83,7 @@ def unique_with_counts(node: Node) -> list[Value]:
 
 def _unique(node: Node) -> list[Value]:
     op = Unique(sorted=False, index_dtype=node.dtype("out_idx", DataType.INT32))
-    return node.add_many(op, node.value(0))
+    return node.results(op, node.value(0))
 
 
 @operator("TopKV2", outputs=("values", "indices"))
@@ -91,14 +91,14 @@ def top_k(node: Node) -> list[Value]:
     """Convert TopKV2; k is an operand."""
     dtype = node.dtype("index_type", DataType.INT32)
     if node.is_unknown(node.value(1)):
-        return node.add_many(DynamicTopK(index_dtype=dtype), node.value(0), reshaped(node, node.value(1), [1]))
-    return node.add_many(TopK(node.integer_of(1, "k"), index_dtype=dtype), node.value(0))
+        return node.results(DynamicTopK(index_dtype=dtype), node.value(0), reshaped(node, node.value(1), [1]))
+    return node.results(TopK(node.integer_of(1, "k"), index_dtype=dtype), node.value(0))
 
 
 @operator("TopK", outputs=("values", "indices"))
 def top_k_by_attribute(node: Node) -> list[Value]:
     """Convert TopK, with k as an attribute."""
-    return node.add_many(TopK(node.integer("k"), index_dtype=DataType.INT32), node.value(0))
+    return node.results(TopK(node.integer("k"), index_dtype=DataType.INT32), node.value(0))
 
 
 @operator("OneHot")
@@ -110,9 +110,9 @@ def one_hot(node: Node) -> Value:
         raise ParseError(f"its depth is {depth}")
     if on.constant is not None and off.constant is not None and dtype is not DataType.STRING:
         high, low = float(on.constant.reshape(-1)[0]), float(off.constant.reshape(-1)[0])
-        return node.add(OneHot(depth, axis, high, low, dtype), node.value(0))
+        return node.result(OneHot(depth, axis, high, low, dtype), node.value(0))
     places = node.step(OneHot(depth, axis), node.value(0))
-    return node.add(Where(), node.step(Comparison(), places, node.scalar_like(1, places)), on, off)
+    return node.result(Where(), node.step(Comparison(), places, node.scalar_like(1, places)), on, off)
 
 
 @operator("MatrixBandPart")

@@ -26,20 +26,20 @@ def transform(node: Node) -> Result:
     if not 1 <= length <= _LONGEST or x.known.rank < 1:
         raise ParseError(f"its fft_length is {length} and its input has the shape {x.known.shape}")
     signal = reshaped(node, x, [*x.known.shape, 1], x.known.rank)
-    return Complex(node.add(Dft(axis=-2, length=length, onesided=True), signal))
+    return Complex(node.result(Dft(axis=-2, length=length, onesided=True), signal))
 
 
 @operator("ComplexAbs")
 def magnitude(node: Node) -> Value:
     """Convert ComplexAbs: the absolute values of complex numbers."""
-    return node.add(Reduce((-1,), operation=ReduceOperation.L2), _parts(node))
+    return node.result(Reduce((-1,), operation=ReduceOperation.L2), _parts(node))
 
 
 @operator("Real", "Imag")
 def part(node: Node) -> Value:
     """Convert Real and Imag: the real or the imaginary part of complex numbers."""
     index = node.constant(np.array(int(node.kind == "Imag")))
-    return node.add(Gather(-1), _parts(node), index)
+    return node.result(Gather(-1), _parts(node), index)
 
 
 def _parts(node: Node) -> Value:

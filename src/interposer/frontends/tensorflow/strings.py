@@ -18,7 +18,7 @@ def change_case(node: Node) -> Value:
     """Convert StringLower and StringUpper; without an encoding, only letters of ASCII may occur."""
     x, case = node.value(0), CaseChange.LOWER if node.kind == "StringLower" else CaseChange.UPPER
     if x.known.rank == 1:
-        return node.add(StringNormalizer(case), x)
+        return node.result(StringNormalizer(case), x)
     flat = node.step(StringNormalizer(case), reshaped(node, x, [-1]))
     return final_reshape_like(node, flat, x)
 
@@ -31,11 +31,11 @@ def join(node: Node) -> Value:
     between = node.constant(np.array(separator, object)) if separator else None
     for value in rest:
         first = first if between is None else node.step(StringConcat(), first, between)
-        first = node.add(StringConcat(), first, value)
+        first = node.result(StringConcat(), first, value)
     return first
 
 
 @operator("StaticRegexFullMatch")
 def full_match(node: Node) -> Value:
     """Convert StaticRegexFullMatch: whether the whole string matches a regular expression."""
-    return node.add(RegexFullMatch(node.text("pattern")), node.value(0))
+    return node.result(RegexFullMatch(node.text("pattern")), node.value(0))

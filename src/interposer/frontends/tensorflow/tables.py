@@ -47,7 +47,7 @@ def find(node: Node) -> Value:
     default = node.array(2, "default value").reshape(-1)
     if default.size != 1:
         raise ParseError(f"its default value has {default.size} elements; expected one")
-    return node.add(LabelEncoder(keys, values, default.reshape(())), node.value(1))
+    return node.result(LabelEncoder(keys, values, default.reshape(())), node.value(1))
 
 
 @operator("LookupTableSize", "LookupTableSizeV2")
