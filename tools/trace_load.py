@@ -58,7 +58,7 @@ class Trace:
         files = len({path for path, _ in self.functions})
         orders = self.functions["ir/graph.py", "Graph.schedule"]
         sorts = self.functions["ir/graph.py", "Graph._schedule"]
-        sweeps = self.functions["optimizer/rewrites/driver.py", "_sweep"]
+        sweeps = self.functions["rewriting/driver.py", "_sweep"]
         return (
             f"{self.functions.total():,} calls in {files} files, {self.moves:,} between packages; "
             f"the order of a graph taken {orders} times and sorted {sorts} times; {sweeps} sweeps of rewrites"

@@ -10,7 +10,7 @@ from interposer.ir.graph import Graph, Layer
 from interposer.ops.quantization import DynamicFakeQuantization
 from interposer.ops.recurrent import without_rounding
 from interposer.optimizer.preference import Preference
-from interposer.optimizer.rewrites.driver import Rewritten, replace
+from interposer.rewriting.driver import Rewritten, replace
 
 __all__ = ["DropActivationRounding"]
 

@@ -11,9 +11,9 @@ from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer
 from interposer.ops import Constant
 from interposer.optimizer.preference import Preference
-from interposer.optimizer.rewrites.driver import Rewritten, apply_rewrites
-from interposer.optimizer.rewrites.pattern import New, Replacement, Rewrite, info_of
 from interposer.optimizer.rewrites.quantized import INTEGERS, computing_layer
+from interposer.rewriting.driver import Rewritten, apply_rewrites
+from interposer.rewriting.pattern import New, Replacement, Rewrite, info_of
 
 __all__ = ["ComputeInIntegers"]
 

@@ -9,7 +9,7 @@ from typing import Final
 from interposer.ir.graph import Graph, Layer
 from interposer.optimizer.preference import Preference
 from interposer.optimizer.rewrites.constants import folded, is_packed_weight, products_of
-from interposer.optimizer.rewrites.driver import Rewritten, replace
+from interposer.rewriting.driver import Rewritten, replace
 
 __all__ = ["UnpackWeights"]
 

@@ -25,18 +25,18 @@ from interposer.optimizer.rewrites.clamps import CLAMPS
 from interposer.optimizer.rewrites.constants import fold_constants
 from interposer.optimizer.rewrites.containers import take_apart
 from interposer.optimizer.rewrites.conversions import INVERSES, drop_inserted_conversions
-from interposer.optimizer.rewrites.driver import Rewritten, Rules, apply_rewrites, replace
 from interposer.optimizer.rewrites.einsum import EINSUMS
 from interposer.optimizer.rewrites.identities import IDENTITIES
-from interposer.optimizer.rewrites.movement import RESHAPES, TRANSPOSES, transpose_as_reshape
 from interposer.optimizer.rewrites.pads import PADS
-from interposer.optimizer.rewrites.pattern import Rewrite
 from interposer.optimizer.rewrites.regions import tidy_regions
 from interposer.optimizer.rewrites.settling import settle_layers
 from interposer.optimizer.rewrites.siblings import equal_layers
 from interposer.optimizer.rewrites.unrolling import unroll
 from interposer.profiling import Category
 from interposer.profiling.recorder import interval
+from interposer.rewriting.driver import Rewritten, Rules, apply_rewrites, replace
+from interposer.rewriting.movement import RESHAPES, TRANSPOSES, transpose_as_reshape
+from interposer.rewriting.pattern import Rewrite
 
 __all__ = [
     "DEFAULT_PASSES",

@@ -28,9 +28,9 @@ from interposer.ops import (
     Output,
 )
 from interposer.optimizer.rewrites.conversions import INVERSES
-from interposer.optimizer.rewrites.driver import apply_rewrites
-from interposer.optimizer.rewrites.pattern import INSERTED
 from interposer.report.records import Message
+from interposer.rewriting.driver import apply_rewrites
+from interposer.rewriting.pattern import INSERTED
 
 __all__ = ["convert_layer_to_fp32", "has_half_types", "in_fp32", "reduce_precision"]
 

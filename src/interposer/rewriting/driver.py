@@ -22,7 +22,7 @@ from interposer.ir.merged_names import NO_NAMES, MergedNames
 from interposer.ops import Constant
 from interposer.rewriting.pattern import INSERTED, New, Replacement, Rewrite
 
-__all__ = ["Rewritten", "apply_rewrites", "replace"]
+__all__ = ["Rewritten", "Rules", "apply_rewrites", "replace"]
 
 _log = logging.getLogger("interposer.optimizer")
 _PER_LAYER: Final = 16
@@ -40,7 +40,19 @@ class Rewritten:
     finished: bool = True
 
 
-def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite]) -> Rewritten:
+class Rules(dict[type[Op], tuple[Rewrite, ...]]):
+    """The rewrites that apply to each type of operator, which are found when the type is first asked for."""
+
+    def __init__(self, rewrites: Iterable[Rewrite]) -> None:
+        super().__init__()
+        self._rewrites = tuple(rewrites)
+
+    def __missing__(self, op: type[Op]) -> tuple[Rewrite, ...]:
+        rules = self[op] = tuple([rewrite for rewrite in self._rewrites if issubclass(op, rewrite.ops)])
+        return rules
+
+
+def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite] | Rules) -> Rewritten:
     """Try every rewrite on every layer in running order, and repeat this until nothing changes.
 
     Returns how often each rewrite was applied. They are stopped, with a warning, after a number of applications that
@@ -51,38 +63,29 @@ def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite]) -> Rewritten:
     """
     done = Rewritten()
     bound = _PER_LAYER * (len(graph) + 1)
-    by_op: dict[type[Op], tuple[Rewrite, ...]] = {}
-    while _sweep(graph, rewrites, by_op, done, bound):
+    rules = rewrites if isinstance(rewrites, Rules) else Rules(rewrites)
+    while _sweep(graph, rules, done, bound):
         pass
     if not done.finished:
         _log.warning("rewrites stopped after %d applications: %s", done.counts.total(), dict(done.counts))
     return done
 
 
-def _sweep(
-    graph: Graph, rewrites: Sequence[Rewrite], by_op: dict[type[Op], tuple[Rewrite, ...]], done: Rewritten, bound: int
-) -> bool:
+def _sweep(graph: Graph, rules: Rules, done: Rewritten, bound: int) -> bool:
     """Try the rewrites once on all layers, and on the layers that this creates; return True if another round is needed.
 
-    Args:
-        graph: the graph to change.
-        rewrites: the rewrites in the order in which they are tried.
-        by_op: caches the rewrites that apply to each operator.
-        done: counts the applications.
-        bound: the number of applications after which to stop.
+    `done` counts the applications; `bound` is the number of them after which to stop.
     """
     before = done.counts.total()
-    order = graph.topological()
-    affected = {kind for kind in {type(layer.op) for layer in order} if _rules(kind, rewrites, by_op)}
-    pending = deque([layer for layer in order if type(layer.op) in affected] if affected else ())
+    pending = deque([layer for layer in graph.topological() if rules[type(layer.op)]])
     while pending:
         layer = pending.popleft()
         if not layer.op.pure or layer not in graph:
             continue
-        result = _first_match(layer, _rules(type(layer.op), rewrites, by_op))
-        if result is None:
+        match = _first_match(layer, rules[type(layer.op)])
+        if match is None:
             continue
-        name, replacement = result
+        name, replacement = match
         created = replace(graph, layer, replacement, by=name)
         done.counts[name] += 1
         pending.extendleft(created)
@@ -90,15 +93,6 @@ def _sweep(
             done.finished = False
             return False
     return done.counts.total() > before
-
-
-def _rules(
-    kind: type[Op], rewrites: Sequence[Rewrite], by_op: dict[type[Op], tuple[Rewrite, ...]]
-) -> tuple[Rewrite, ...]:
-    rules = by_op.get(kind)
-    if rules is None:
-        rules = by_op[kind] = tuple(rule for rule in rewrites if issubclass(kind, rule.ops))
-    return rules
 
 
 def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replacement] | None:

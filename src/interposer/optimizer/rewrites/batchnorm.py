@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer, Value
 from interposer.ops import BatchNormalization, Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
-from interposer.optimizer.rewrites.pattern import New, Producer, Replacement, above, constant, rewrite
+from interposer.rewriting.pattern import New, Producer, Replacement, above, constant, rewrite
 
 __all__ = ["BATCH_NORMALIZATIONS"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from interposer.core.types import MAX_RANK, QUANTIZABLE, Quantization, integer_range
 from interposer.ir.graph import Layer, Value
 from interposer.ops import BlockDequantize, Constant, Dequantize, Gather, Permute, Reshape, Transpose
-from interposer.optimizer.rewrites.pattern import New, Replacement, above, constant, rewrite
+from interposer.rewriting.pattern import New, Replacement, above, constant, rewrite
 
 __all__ = ["BLOCKS"]
 

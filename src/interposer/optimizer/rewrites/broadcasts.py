@@ -7,7 +7,7 @@ from typing import Final
 from interposer.core.schema import Op
 from interposer.ir.graph import Layer, Value
 from interposer.ops import BroadcastTo, Comparison, ElementwiseBinary, LogicalBinary, Prelu, Where
-from interposer.optimizer.rewrites.pattern import New, Replacement, above, gives, keeps_codes, rewrite
+from interposer.rewriting.pattern import New, Replacement, above, gives, keeps_codes, rewrite
 
 __all__ = ["BROADCASTS"]
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from interposer.ir.graph import Layer, Value
 from interposer.ops import Activation, ActivationFunction, Maximum, Minimum
-from interposer.optimizer.rewrites.pattern import New, Replacement, above, rewrite, scalar
+from interposer.rewriting.pattern import New, Replacement, above, rewrite, scalar
 
 __all__ = ["CLAMPS"]
 

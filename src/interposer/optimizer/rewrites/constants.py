@@ -21,7 +21,7 @@ from interposer.ops import (
     Permute,
     Transpose,
 )
-from interposer.optimizer.rewrites.pattern import Replacement, constant, rewrite
+from interposer.rewriting.pattern import Replacement, constant, rewrite
 
 __all__ = ["MAX_GROWTH", "MAX_REALS", "fold_constants", "folded", "is_packed_weight", "products_of"]
 

@@ -20,8 +20,8 @@ from interposer.ops import (
     SequenceInsert,
     Stack,
 )
-from interposer.optimizer.rewrites.driver import Rewritten, apply_rewrites
-from interposer.optimizer.rewrites.pattern import New, Replacement, above, rewrite
+from interposer.rewriting.driver import Rewritten, apply_rewrites
+from interposer.rewriting.pattern import New, Replacement, above, rewrite
 
 __all__ = ["CONTAINERS", "take_apart"]
 

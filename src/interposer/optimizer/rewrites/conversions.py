@@ -17,7 +17,7 @@ from interposer.ops import (
     Output,
     Quantize,
 )
-from interposer.optimizer.rewrites.pattern import INSERTED, Replacement, above, rewrite
+from interposer.rewriting.pattern import INSERTED, Replacement, above, rewrite
 
 __all__ = ["INVERSES", "drop_inserted_conversions"]
 

@@ -21,7 +21,7 @@ from interposer.ops import (
     StridedSlice,
     Transpose,
 )
-from interposer.optimizer.rewrites.pattern import New, Replacement, rewrite
+from interposer.rewriting.pattern import New, Replacement, rewrite
 
 __all__ = ["EINSUMS"]
 

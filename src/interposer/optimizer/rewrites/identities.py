@@ -24,7 +24,7 @@ from interposer.ops import (
     Tile,
     Transpose,
 )
-from interposer.optimizer.rewrites.pattern import Replacement, keeps_codes, rewrite
+from interposer.rewriting.pattern import Replacement, keeps_codes, rewrite
 
 __all__ = ["IDENTITIES"]
 

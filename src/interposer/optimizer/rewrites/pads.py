@@ -20,7 +20,7 @@ from interposer.ops import (
     Pooling2d,
     PoolingAlgorithm,
 )
-from interposer.optimizer.rewrites.pattern import New, Replacement, above, gives, keeps_codes, rewrite
+from interposer.rewriting.pattern import New, Replacement, above, gives, keeps_codes, rewrite
 
 __all__ = ["PADS"]
 

@@ -59,7 +59,7 @@ from interposer.ops.pooling import PoolingAlgorithm
 from interposer.ops.reduction import ReduceOperation
 from interposer.ops.resize import ResizeMethod
 from interposer.optimizer.rewrites.constants import fold_constants
-from interposer.optimizer.rewrites.pattern import New, Replacement, above, constant, gives, rewrite
+from interposer.rewriting.pattern import New, Replacement, above, constant, gives, rewrite
 
 __all__ = ["INTEGERS", "computing_layer"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops import Constant, Input, Loop, Output, While
 from interposer.ops.control_flow import ControlFlow
-from interposer.optimizer.rewrites.driver import Rewritten
+from interposer.rewriting.driver import Rewritten
 
 __all__ = ["tidy_regions"]
 

@@ -11,7 +11,7 @@ from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import infer_layer
 from interposer.ops import DynamicOp
 from interposer.optimizer.rewrites.constants import fold_constants
-from interposer.optimizer.rewrites.driver import Rewritten, replace
+from interposer.rewriting.driver import Rewritten, replace
 
 __all__ = ["settle_layers"]
 

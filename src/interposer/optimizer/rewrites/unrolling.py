@@ -15,8 +15,8 @@ from interposer.ir.inference import infer_layer
 from interposer.ir.regions import region_title
 from interposer.ops import Gather, If, Input, Loop, Output, Scan, Stack
 from interposer.ops.control_flow import ControlFlow
-from interposer.optimizer.rewrites.driver import Rewritten
-from interposer.optimizer.rewrites.pattern import INSERTED
+from interposer.rewriting.driver import Rewritten
+from interposer.rewriting.pattern import INSERTED
 
 __all__ = ["MOST_LAYERS", "unroll"]
 
