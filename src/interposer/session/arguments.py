@@ -24,9 +24,11 @@ def input_arrays(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mappin
     Raises:
         BindingError: the number, names, shapes or types of the inputs do not fit.
     """
-    value = inputs_by_name(infos, inputs)
+    by_name = inputs_by_name(infos, inputs)
     return {
-        name: value[name] if _fits(value[name], info) else as_stored(f"input {name!r}", info, value[name], _converted)
+        name: by_name[name]
+        if _fits(by_name[name], info)
+        else as_stored(f"input {name!r}", info, by_name[name], _converted)
         for name, info in infos.items()
     }
 
@@ -48,30 +50,30 @@ def inputs_by_name(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapp
 
 
 def named_inputs(
-    infos: Mapping[str, TensorInfo], inputs: Any, named: Mapping[str, Any], arguments: Sequence[str]
+    infos: Mapping[str, TensorInfo], inputs: Any, named: Mapping[str, Any], reserved: Sequence[str]
 ) -> Mapping[str, Any]:
     """Check the inputs that a call passes as keywords, `named`, and return them by name.
 
     `inputs` is what the call passes as an argument, and must be None. `infos` are the inputs of the model, and
-    `arguments` are the keywords that the called method reserves.
+    `reserved` are the keywords that the called method reserves.
 
     Raises:
         BindingError: inputs are given both ways, or a keyword is not the name of an input.
     """
     if inputs is None:
-        return _known(infos, named, arguments)
+        return _known(infos, named, reserved)
     first = next(iter(named))
     if first not in infos:
-        raise BindingError(_unknown_keyword(infos, first, arguments))
+        raise BindingError(_unknown_keyword(infos, first, reserved))
     mixed = f"inputs are given both as an argument and by keyword ({first!r}); use one way for all of them"
     raise BindingError(_hidden("inputs") if "inputs" in infos else mixed)
 
 
-def _known(infos: Mapping[str, TensorInfo], named: Mapping[str, Any], arguments: Sequence[str]) -> Mapping[str, Any]:
+def _known(infos: Mapping[str, TensorInfo], named: Mapping[str, Any], reserved: Sequence[str]) -> Mapping[str, Any]:
     for name in named:
         if name not in infos:
-            raise BindingError(_unknown_keyword(infos, name, arguments))
-    hidden = [name for name in infos if name in arguments and name not in named]
+            raise BindingError(_unknown_keyword(infos, name, reserved))
+    hidden = [name for name in infos if name in reserved and name not in named]
     if hidden and named:
         raise BindingError(_hidden(hidden[0]))
     return named
@@ -81,8 +83,8 @@ def _hidden(name: str) -> str:
     return f"the input {name!r} has the name of an argument; give all inputs in a mapping: {{{name!r}: ..., ...}}"
 
 
-def _unknown_keyword(infos: Mapping[str, TensorInfo], name: str, arguments: Sequence[str]) -> str:
-    return f"{name!r} is neither an input of the model nor an argument{did_you_mean(name, [*infos, *arguments])}"
+def _unknown_keyword(infos: Mapping[str, TensorInfo], name: str, reserved: Sequence[str]) -> str:
+    return f"{name!r} is neither an input of the model nor an argument{did_you_mean(name, [*infos, *reserved])}"
 
 
 def _in_order(infos: Mapping[str, TensorInfo], inputs: Mapping[str, Any]) -> list[Any]:
@@ -95,57 +97,57 @@ def _in_order(infos: Mapping[str, TensorInfo], inputs: Mapping[str, Any]) -> lis
     return [inputs[name] for name in infos]
 
 
-def outputs_by_number(numbers: Mapping[str, int], values: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
+def outputs_by_number(numbers: Mapping[str, int], outputs: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
     """Return the arrays to write outputs to, by binding id; `numbers` has the binding ids of the outputs by name.
 
-    `values` is a list with an array for each output in order, or a mapping with arrays for some of them by name.
+    `outputs` is a list with an array for each output in order, or a mapping with arrays for some of them by name.
 
     Raises:
         BindingError: there are too few or too many outputs, or a name is unknown.
     """
-    if isinstance(values, Mapping):
-        for name in values:
+    if isinstance(outputs, Mapping):
+        for name in outputs:
             if name not in numbers:
                 raise BindingError(f"the model has no output {name!r}{did_you_mean(str(name), numbers)}")
-        return {numbers[name]: item for name, item in values.items()}
-    if not isinstance(values, list | tuple):
-        raise BindingError(f"outputs are a list of arrays or a mapping by name, not {type(values).__name__}")
-    if len(values) != len(numbers):
+        return {numbers[name]: array for name, array in outputs.items()}
+    if not isinstance(outputs, list | tuple):
+        raise BindingError(f"outputs are a list of arrays or a mapping by name, not {type(outputs).__name__}")
+    if len(outputs) != len(numbers):
         names = ", ".join(map(repr, numbers))
-        raise BindingError(f"{len(values)} outputs were given; the model has {len(numbers)} ({names})")
-    return dict(zip(numbers.values(), values, strict=True))
+        raise BindingError(f"{len(outputs)} outputs were given; the model has {len(numbers)} ({names})")
+    return dict(zip(numbers.values(), outputs, strict=True))
 
 
-def _fits(value: Any, info: TensorInfo) -> TypeGuard[Array]:
+def _fits(tensor: Any, info: TensorInfo) -> TypeGuard[Array]:
     """Return True if a value is an array with the type and shape of `info`, so that it needs no conversion.
 
     Arrays of strings never fit, as their elements have to be checked.
     """
     return (
-        type(value) is np.ndarray
+        type(tensor) is np.ndarray
         and info.is_tensor
-        and value.shape == info.shape
-        and value.dtype == info.dtype.numpy
-        and value.dtype.kind != "O"
+        and tensor.shape == info.shape
+        and tensor.dtype == info.dtype.numpy
+        and tensor.dtype.kind != "O"
     )
 
 
-def _converted(title: str, info: TensorInfo, value: Any) -> Array:
-    if _fits(value, info):
-        return value
-    array = _typed(title, info, value)
+def _converted(title: str, info: TensorInfo, tensor: Any) -> Array:
+    if _fits(tensor, info):
+        return tensor
+    array = _typed(title, info, tensor)
     shape = TensorShape(array.shape)
     if not info.shape.accepts(shape):
         raise BindingError(f"{title} has shape {shape}; expected {info.shape}")
     return array
 
 
-def _typed(title: str, info: TensorInfo, value: Any) -> Array:
-    with memory_to(f"make an array of {title}, a {type(value).__name__}", BindingError):
-        array = as_array(value, title)
-    has_type = isinstance(value, np.ndarray | np.generic) or hasattr(value, "__dlpack__")
+def _typed(title: str, info: TensorInfo, tensor: Any) -> Array:
+    with memory_to(f"make an array of {title}, a {type(tensor).__name__}", BindingError):
+        array = as_array(tensor, title)
+    has_type = isinstance(tensor, np.ndarray | np.generic) or hasattr(tensor, "__dlpack__")
     try:
-        return converted(array, info.dtype, numbers=None if has_type else value)
+        return converted(array, info.dtype, numbers=None if has_type else tensor)
     except ValueError as error:
         raise BindingError(f"{title} {error}") from None
     except MemoryError as error:

@@ -86,13 +86,13 @@ class BoundRun:
         """
         if self.before_each is not None and self.before_each():
             self._quick = None
-        quick, before = self._quick, self._events
+        quick, events_before = self._quick, self._events
         if quick is not None:
             try:
                 if quick():
                     return self.outputs
             except (ExecutionError, UnknownNetworkError) as error:
-                if not self._is_replaced(error, before):
+                if not self._is_replaced(error, events_before):
                     raise
         return self._run_anew()
 
@@ -100,7 +100,7 @@ class BoundRun:
         """Run through `Model.run`, and bind the arrays to the current placement of the model."""
         if self._closed:
             raise InvalidArgumentError("this bound run is closed; bind the model again")
-        before = len(self._model.events)
+        events_before = len(self._model.events)
         try:
             self._model.run(*(self._imports or (self.inputs, self.outputs)))
         except BindingError:
@@ -108,14 +108,14 @@ class BoundRun:
                 raise
             self._drop_imports()
             self._model.run(self.inputs, self.outputs)
-        self._events, self._quick = before, self._bound()
+        self._events, self._quick = events_before, self._bound()
         return self.outputs
 
     def _drop_imports(self) -> None:
         """Give arrays to the following runs, which copy, because an output overlaps an input."""
         imports, self._imports = self._imports or (), None
-        for taken in imports:
-            taken.close()
+        for imported in imports:
+            imported.close()
 
     def _import(self) -> None:
         inputs = self._model.import_inputs(self.inputs)
@@ -134,15 +134,15 @@ class BoundRun:
         runtime, network_id = self._model.runtime, inputs.network_id
         with suppress(UnknownNetworkError):
             try:
-                prepared = runtime.prepare_run(network_id, inputs.ids, outputs.ids)
+                run_imported = runtime.prepare_run(network_id, inputs.ids, outputs.ids)
             except BindingError:
                 self._drop_imports()
                 return None
             direct = runtime.direct_call(network_id, tuple(runtime.bindings(network_id).inputs))
             if direct is None:
-                return prepared
+                return run_imported
             recorded = runtime.recorded(network_id, direct)
-            return partial(_run_directly, direct, recorded, inputs.arrays, outputs.arrays, prepared)
+            return partial(_run_directly, direct, recorded, inputs.arrays, outputs.arrays, run_imported)
         return None
 
     @property
@@ -153,8 +153,8 @@ class BoundRun:
     def close(self) -> None:
         """Release the arrays. Closing a closed bound run does nothing."""
         self._closed, self._quick = True, None
-        for taken in self._imports or ():
-            taken.close()
+        for imported in self._imports or ():
+            imported.close()
 
     def __enter__(self) -> BoundRun:
         return self

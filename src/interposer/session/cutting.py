@@ -39,10 +39,10 @@ def with_inputs(network: Network, names: Sequence[str]) -> Network:
     return Network(graph=graph)
 
 
-def _free(graph: Graph, owners: Mapping[str, Layer]) -> None:
+def _free(graph: Graph, inputs: Mapping[str, Layer]) -> None:
     """Rename all layers that have the name of an input but are not this input, such as an output that is an input."""
     for layer in list(graph):
-        if owners.get(layer.name, layer) is not layer:
+        if inputs.get(layer.name, layer) is not layer:
             graph.rename(layer, f"{layer.name}/{layer.kind.lower()}")
 
 
@@ -85,7 +85,7 @@ def _drop_unneeded(graph: Graph) -> None:
 
 def _check_needed(graph: Graph, layers: Sequence[Layer]) -> None:
     """Remove the inputs that are not in `layers`; raise `BindingError` if an output depends on one of them."""
-    for layer in [item for item in graph.inputs if item not in layers]:
+    for layer in [input_layer for input_layer in graph.inputs if input_layer not in layers]:
         users = layer.output.consumers
         if users:
             raise BindingError(

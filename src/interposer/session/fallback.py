@@ -40,7 +40,7 @@ def chosen_ids(backends: Iterable[str] | None) -> tuple[str, ...] | None:
     """
     if backends is None:
         return None
-    ids = tuple(AUTO if item.lower() == AUTO else item for item in listed_ids(backends))
+    ids = tuple(AUTO if backend.lower() == AUTO else backend for backend in listed_ids(backends))
     if not ids:
         raise InvalidArgumentError("no backends were given; name some, or give None for all that are available")
     if AUTO in ids and len(ids) > 1:
@@ -118,11 +118,11 @@ class Choice:
 
         It has the same backends disabled, follows a placement that was measured already, and does not measure again.
         """
-        created = copy(self)
-        created.plan = self.used_plan
-        created.events, created._quarantined, created._faulty = [], dict(self._quarantined), set(self._faulty)
-        created._is_fork = True
-        return created
+        forked = copy(self)
+        forked.plan = self.used_plan
+        forked.events, forked._quarantined, forked._faulty = [], dict(self._quarantined), set(self._faulty)
+        forked._is_fork = True
+        return forked
 
     def optimized(self, network: Network) -> OptimizedNetwork:
         """Return the network, divided among the backends that are not disabled.
@@ -132,11 +132,11 @@ class Choice:
                 other backends were disabled.
         """
         try:
-            result = self._divided(network)
+            optimized = self._divided(network)
         except (BackendUnavailableError, UnsupportedLayerError) as error:
             raise self.with_reasons(error) from error.__cause__
-        self._note_problems(result)
-        return result
+        self._note_problems(optimized)
+        return optimized
 
     def _divided(self, network: Network) -> OptimizedNetwork:
         options = OptimizerOptions() if self._options is None else self._options
@@ -169,17 +169,17 @@ class Choice:
                 self._report(BackendEvent(backend, REPLACED, text))
 
     def _left(self) -> list[str]:
-        default = list(self.runtime.device_spec.default_backends)
-        ids = list(default if self._backends is None else self._backends)
+        default_ids = list(self.runtime.device_spec.default_backends)
+        ids = list(default_ids if self._backends is None else self._backends)
         if self._backends is None and self.used_plan is not None:
-            ids = list(dict.fromkeys([*self.used_plan.backends, *default]))
+            ids = list(dict.fromkeys([*self.used_plan.backends, *default_ids]))
         return [backend for backend in ids if backend not in self._quarantined]
 
     def quarantine(self, error: InterposerError) -> str:
         """Disable the backend that caused the error; return its id, or an empty string if it must stay enabled."""
         failed = culprit(error)
-        late = isinstance(error, DeadlineExceededError)
-        if self.fallback is False or (late and self.fallback is None) or self._left() in ([failed], []):
+        is_late = isinstance(error, DeadlineExceededError)
+        if self.fallback is False or (is_late and self.fallback is None) or self._left() in ([failed], []):
             return ""
         if failed not in self._left():
             return ""
@@ -192,16 +192,16 @@ class Choice:
 
         An event is recorded for each.
         """
-        for item in ids:
-            del self._quarantined[item]
+        for backend in ids:
+            del self._quarantined[backend]
             self.disabled = frozenset(self._quarantined)
-            self._report(BackendEvent(item, ENABLED_AGAIN, "the other backends failed as well"))
+            self._report(BackendEvent(backend, ENABLED_AGAIN, "the other backends failed as well"))
 
     def with_reasons(self, error: InterposerError) -> InterposerError:
         """Return the error with a line for each backend that was disabled before, and the reason."""
         if self._quarantined:
-            said = [f"{backend} was disabled before: {reason}" for backend, reason in self._quarantined.items()]
-            error.args = ("\n  ".join([str(error), *said]),)
+            reasons = [f"{backend} was disabled before: {reason}" for backend, reason in self._quarantined.items()]
+            error.args = ("\n  ".join([str(error), *reasons]),)
         return error
 
     def note(self, failed: str, error: InterposerError, name: str) -> None:
@@ -219,13 +219,15 @@ class Choice:
         The optimizer has logged these exceptions already.
         """
         errors = [refusal for refusal in optimized.refusals if refusal.is_problem and refusal.stage == "optimize"]
-        for item in errors:
-            if item.backend not in self._faulty:
-                self._faulty.add(item.backend)
-                count = sum(other.backend == item.backend for other in errors)
-                layers = f"layer {item.layer!r}" if count == 1 else f"{count} layers, the first being {item.layer!r},"
-                text = f"the model {optimized.name!r} runs {layers} without it, as it failed: {item.reasons[0]}"
-                self._record(BackendEvent(item.backend, REPLACED, text, item.layer))
+        for failure in errors:
+            if failure.backend not in self._faulty:
+                self._faulty.add(failure.backend)
+                count = sum(other.backend == failure.backend for other in errors)
+                layers = (
+                    f"layer {failure.layer!r}" if count == 1 else f"{count} layers, the first being {failure.layer!r},"
+                )
+                text = f"the model {optimized.name!r} runs {layers} without it, as it failed: {failure.reasons[0]}"
+                self._record(BackendEvent(failure.backend, REPLACED, text, failure.layer))
 
     def _record(self, event: BackendEvent) -> None:
         self.events.append(event)

@@ -46,10 +46,10 @@ def read_image(path: str, name: str, info: TensorInfo, preprocessing: Preprocess
         OSError: the file cannot be opened.
     """
     label = f"input {name!r} {info}"
-    place = _place(label, info, preprocessing.layout)
-    codes = _pixels(path, place)
-    values = _values(label, codes, info, preprocessing)
-    if not place.channels_last:
+    size = _image_size(label, info, preprocessing.layout)
+    pixels = _pixels(path, size)
+    values = _values(label, pixels, info, preprocessing)
+    if not size.channels_last:
         values = values.transpose(2, 0, 1)
     return np.ascontiguousarray(values.reshape(values.shape if info.rank == 3 else (1, *values.shape)))
 
@@ -58,14 +58,14 @@ def read_image(path: str, name: str, info: TensorInfo, preprocessing: Preprocess
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ImageSize:
     height: int
     width: int
     channels: int
     channels_last: bool
 
 
-def _place(label: str, info: TensorInfo, layout: DataLayout | None) -> _Place:
+def _image_size(label: str, info: TensorInfo, layout: DataLayout | None) -> _ImageSize:
     if info.rank not in (3, 4):
         raise InvalidArgumentError(f"{label} is no image (rank 3 or 4); give its values in a .npy file")
     if info.rank == 4 and info.shape[0] not in (1, UNKNOWN) and not isinstance(info.shape[0], Dim):
@@ -77,7 +77,7 @@ def _place(label: str, info: TensorInfo, layout: DataLayout | None) -> _Place:
         raise InvalidArgumentError(
             f"{label} has {channels} channels as {'NHWC' if last else 'NCHW'}; an image has 1, 3 or 4"
         )
-    return _Place(height, width, channels, last)
+    return _ImageSize(height, width, channels, last)
 
 
 def _is_channels_last(label: str, sizes: Sequence[int]) -> bool:
@@ -95,20 +95,20 @@ def _is_channels_last(label: str, sizes: Sequence[int]) -> bool:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _pixels(path: str, place: _Place) -> Array:
-    """Return the pixel values (uint8) of an image file as [height, width, channels], resized to the size in `place`.
+def _pixels(path: str, size: _ImageSize) -> Array:
+    """Return the pixel values (uint8) of an image file as [height, width, channels], resized to `size`.
 
-    `place` has the height, width and number of channels that the input of the network requires.
+    `size` has the height, width and number of channels that the input of the network requires.
     """
     pillow = _pillow()
     with open(path, "rb") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", pillow.DecompressionBombWarning)
         try:
-            picture = _resized(pillow, pillow.open(file), place)
+            picture = _resized(pillow, pillow.open(file), size)
         except Exception as error:  # decoders raise exceptions of any type
             _refuse(pillow, path, error)
-    return np.asarray(picture, np.uint8).reshape(picture.height, picture.width, place.channels)
+    return np.asarray(picture, np.uint8).reshape(picture.height, picture.width, size.channels)
 
 
 def _pillow() -> ModuleType:
@@ -119,10 +119,10 @@ def _pillow() -> ModuleType:
     return Image
 
 
-def _resized(pillow: ModuleType, picture: Any, place: _Place) -> Any:
-    coloured = picture.convert(MODES[place.channels])
-    width = coloured.width if isinstance(place.width, Dim) else place.width
-    height = coloured.height if isinstance(place.height, Dim) else place.height
+def _resized(pillow: ModuleType, picture: Any, size: _ImageSize) -> Any:
+    coloured = picture.convert(MODES[size.channels])
+    width = coloured.width if isinstance(size.width, Dim) else size.width
+    height = coloured.height if isinstance(size.height, Dim) else size.height
     return coloured.resize((width, height), pillow.Resampling.BILINEAR)
 
 
@@ -141,41 +141,41 @@ def _refuse(pillow: ModuleType, path: str, error: Exception) -> NoReturn:
 # --- from pixels to values --------------------------------------------------------------------------------------------
 
 
-def _values(label: str, codes: Array, info: TensorInfo, preprocessing: Preprocessing) -> Array:
-    asked = bool(preprocessing.mean or preprocessing.std)
+def _values(label: str, pixels: Array, info: TensorInfo, preprocessing: Preprocessing) -> Array:
+    is_normalized = bool(preprocessing.mean or preprocessing.std)
     if info.dtype.is_float:
-        return _real(label, codes, preprocessing, 255.0 if not asked else 1.0).astype(info.dtype.numpy)
-    if asked and info.quantization is not None:
-        return _quantized(_real(label, codes, preprocessing, 1.0), info)
-    if asked:
+        return _normalized(label, pixels, preprocessing, 255.0 if not is_normalized else 1.0).astype(info.dtype.numpy)
+    if is_normalized and info.quantization is not None:
+        return _quantized(_normalized(label, pixels, preprocessing, 1.0), info)
+    if is_normalized:
         raise InvalidArgumentError(f"{label} takes bare integers; mean and std are for real and quantized numbers")
-    if info.dtype not in _FROM_CODES:
+    if info.dtype not in _FROM_PIXELS:
         raise InvalidArgumentError(f"{label} is {info.dtype}; an image is uint8, int8 or floats; give a .npy file")
-    return _FROM_CODES[info.dtype](codes)
+    return _FROM_PIXELS[info.dtype](pixels)
 
 
-_FROM_CODES: Final[dict[DataType, Callable[[Array], Array]]] = {
-    DataType.UINT8: lambda codes: codes,
-    DataType.INT8: lambda codes: (codes.astype(np.int16) - 128).astype(np.int8),
+_FROM_PIXELS: Final[dict[DataType, Callable[[Array], Array]]] = {
+    DataType.UINT8: lambda pixels: pixels,
+    DataType.INT8: lambda pixels: (pixels.astype(np.int16) - 128).astype(np.int8),
 }
 
 
-def _real(label: str, codes: Array, preprocessing: Preprocessing, std: float) -> Array:
-    mean = _each_channel(label, codes, "mean", preprocessing.mean or (0.0,))
-    spread = _each_channel(label, codes, "std", preprocessing.std or (std,))
-    return ((codes - mean) / spread).astype(np.float32)
+def _normalized(label: str, pixels: Array, preprocessing: Preprocessing, std: float) -> Array:
+    mean = _each_channel(label, pixels, "mean", preprocessing.mean or (0.0,))
+    deviation = _each_channel(label, pixels, "std", preprocessing.std or (std,))
+    return ((pixels - mean) / deviation).astype(np.float32)
 
 
-def _each_channel(label: str, codes: Array, title: str, numbers: tuple[float, ...]) -> Array:
-    channels = codes.shape[-1]
+def _each_channel(label: str, pixels: Array, title: str, numbers: tuple[float, ...]) -> Array:
+    channels = pixels.shape[-1]
     if len(numbers) not in (1, channels):
-        requested = "1" if channels == 1 else f"1 or {channels}"
-        raise InvalidArgumentError(f"{title} has {len(numbers)} numbers; {label} takes {requested}")
+        accepted_counts = "1" if channels == 1 else f"1 or {channels}"
+        raise InvalidArgumentError(f"{title} has {len(numbers)} numbers; {label} takes {accepted_counts}")
     return np.array(numbers, np.float64)
 
 
-def _quantized(real: Array, info: TensorInfo) -> Array:
+def _quantized(numbers: Array, info: TensorInfo) -> Array:
     limits = np.iinfo(info.dtype.numpy)
-    stored = np.rint(real / info.scale) + info.zero_point
-    array: Array = np.clip(stored, limits.min, limits.max).astype(info.dtype.numpy)
+    rounded = np.rint(numbers / info.scale) + info.zero_point
+    array: Array = np.clip(rounded, limits.min, limits.max).astype(info.dtype.numpy)
     return array

@@ -124,9 +124,9 @@ class LoadedVariants:
     def end(self, key: Key) -> None:
         """End a call that `begin` has begun, so that its network may be unloaded."""
         with self.lock:
-            left = self._calls.pop(key) - 1
-            if left:
-                self._calls[key] = left
+            remaining_calls = self._calls.pop(key) - 1
+            if remaining_calls:
+                self._calls[key] = remaining_calls
 
     def do_without(self, error: InterposerError) -> bool:
         """Stop using the backend that caused an error, and unload the networks that use it.
@@ -143,22 +143,22 @@ class LoadedVariants:
             self.choice.note(failed, error, self.blueprint.name)
             return True
 
-    def is_replaced(self, error: ExecutionError | LoadError | UnknownNetworkError, before: int) -> bool:
+    def is_replaced(self, error: ExecutionError | LoadError | UnknownNetworkError, events_before: int) -> bool:
         """Return True if the backend that failed is no longer used, so that the run can be repeated without it.
 
-        This thread disables it, unless another one has done so since the number of events was `before`. A run that may
-        have overwritten its own inputs or states cannot be repeated.
+        This thread disables it, unless another one has done so since the number of events was
+        `events_before`. A run that may have overwritten its own inputs or states cannot be repeated.
         """
         if isinstance(error, ExecutionError) and error.overwrites:
             return False
-        return self.do_without(error) or len(self.choice.events) > before
+        return self.do_without(error) or len(self.choice.events) > events_before
 
     def check_repeatable(
         self,
         error: ExecutionError | LoadError | UnknownNetworkError,
         path: FastPath,
         disabled: frozenset[str],
-        before: int,
+        events_before: int,
     ) -> None:
         """Return if a run on the fast path `path` that failed can be repeated in the ordinary way, else raise.
 
@@ -169,7 +169,7 @@ class LoadedVariants:
             InterposerError: `error`, with the reasons why other backends were disabled.
         """
         is_unloaded = isinstance(error, UnknownNetworkError) and path is not self.fast_path
-        if not is_unloaded and not self.is_replaced(error, before):
+        if not is_unloaded and not self.is_replaced(error, events_before):
             raise self.given_up(error, disabled) from error.__cause__
 
     def given_up(self, error: InterposerError, disabled: frozenset[str]) -> InterposerError:
@@ -178,12 +178,12 @@ class LoadedVariants:
         Backends that failed during this call are enabled again, because the error is not specific to one of them.
         """
         with self.lock:
-            reported = self.choice.with_reasons(error)
+            error_with_reasons = self.choice.with_reasons(error)
             failed = self.choice.disabled - disabled
             if failed and not self.is_closed:
                 self.drop(self.by_key)
                 self.choice.enable_again(failed)
-            return reported
+            return error_with_reasons
 
     def drop(self, keys: Iterable[Key]) -> None:
         """Unload the networks with these keys (variants for some input shapes and values).
@@ -245,7 +245,7 @@ class LoadedVariants:
                 optimized = self._optimized(network()) if known is None else known
                 network_id = self.runtime.load_network(optimized, self.states)
                 if known is None and not self.runtime.memory(network_id).mapped_constants:
-                    give_back_pages(item.op.value for item in network().graph if isinstance(item.op, Constant))
+                    give_back_pages(layer.op.value for layer in network().graph if isinstance(layer.op, Constant))
                 self.by_key[key] = network_id, optimized
                 self.fast_path = self._alone(network_id)
                 return
@@ -256,10 +256,12 @@ class LoadedVariants:
 
     def _optimized(self, network: Network) -> OptimizedNetwork:
         """Return the network divided among the backends, with messages about why a saved one was not used."""
-        result, notes = self.choice.optimized(network), self.blueprint.notes
+        optimized, notes = self.choice.optimized(network), self.blueprint.notes
         for note in notes:
             _log.warning("%s: %s", self.blueprint.name, note)
-        return replace(result, messages=(*result.messages, *(Message("warning", note, passing=True) for note in notes)))
+        return replace(
+            optimized, messages=(*optimized.messages, *(Message("warning", note, passing=True) for note in notes))
+        )
 
     def _alone(self, network_id: NetworkId) -> FastPath | None:
         """Return the fast way to run the loaded network if all calls use this network, else None.
@@ -270,8 +272,8 @@ class LoadedVariants:
             return None
         return FastPath(self.runtime, network_id, tuple(self.blueprint.inputs))
 
-    def _make_room(self, created: Key) -> None:
-        idle = [key for key in self.by_key if key not in self._calls and key != created]
+    def _make_room(self, new_key: Key) -> None:
+        idle = [key for key in self.by_key if key not in self._calls and key != new_key]
         for key in idle[: max(0, len(self.by_key) - CACHED)]:
             self._unload(key)
 

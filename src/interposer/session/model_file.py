@@ -152,10 +152,10 @@ def _identity(source: object) -> _Identity | None:
     if not isinstance(source, str | os.PathLike):
         return None
     try:
-        result = os.stat(source)
+        status = os.stat(source)
     except (OSError, ValueError):
         return None
-    return _Identity(result.st_dev, result.st_ino, result.st_size, result.st_mtime_ns, result.st_ctime_ns)
+    return _Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _content(source: object, most: int) -> bytes | Array | None:

@@ -69,8 +69,8 @@ class Prepared(BackendRep):
             InterposerError: any other error that `Model.run` raises.
         """
         bare = isinstance(inputs, np.ndarray) or not isinstance(inputs, Sequence | Mapping)
-        value = [inputs] if bare else inputs if isinstance(inputs, Mapping) else list(inputs)
-        return tuple(self.model.run(value))
+        arrays = [inputs] if bare else inputs if isinstance(inputs, Mapping) else list(inputs)
+        return tuple(self.model.run(arrays))
 
 
 class InterposerBackend(Backend):
@@ -110,10 +110,10 @@ class InterposerBackend(Backend):
         for name in kwargs.keys() - _NOT_OURS:
             if name not in _OPTIONS:
                 raise InvalidArgumentError(f"unknown argument {name!r}{did_you_mean(name, _OPTIONS)}")
-        options = {name: arguments for name, arguments in kwargs.items() if name in _OPTIONS}
+        options = {name: argument for name, argument in kwargs.items() if name in _OPTIONS}
         options.setdefault("backends", _backends(device))
-        value = template(model, shapes=options.pop("shapes", None), operators=options.pop("operators", None))
-        return Prepared(load(value, **options))
+        source = template(model, shapes=options.pop("shapes", None), operators=options.pop("operators", None))
+        return Prepared(load(source, **options))
 
     @classmethod
     def run_model(cls, model: Source, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
@@ -139,10 +139,10 @@ class InterposerBackend(Backend):
         """
         if type(node).__name__ != "NodeProto":
             raise InvalidArgumentError(f"a node must be an onnx.NodeProto, not {type(node).__name__}")
-        value = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+        arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
         names = [name for name in node.input if name]
-        model = model_of(node, value, opset_version)
-        return cls.run_model(model, dict(zip(names, value, strict=True)), device, **kwargs)
+        model = model_of(node, arrays, opset_version)
+        return cls.run_model(model, dict(zip(names, arrays, strict=True)), device, **kwargs)
 
 
 def _kind(device: str) -> str:

@@ -27,14 +27,14 @@ def requested_names(outputs: Any) -> tuple[str, ...] | None:
         return (str(outputs),)
     if not isinstance(outputs, list | tuple) or not any(isinstance(output, str) for output in outputs):
         return None
-    other = next((output for output in outputs if not isinstance(output, str)), None)
-    if other is not None:
+    array = next((output for output in outputs if not isinstance(output, str)), None)
+    if array is not None:
         raise BindingError(
-            f"outputs are names of values or arrays to write to, not both: {type(other).__name__} stands among names"
+            f"outputs are names of values or arrays to write to, not both: {type(array).__name__} stands among names"
         )
-    twice = next((name for name in outputs if outputs.count(name) > 1), None)
-    if twice is not None:
-        raise BindingError(f"outputs: {twice!r} is named twice; name each value once")
+    duplicate = next((name for name in outputs if outputs.count(name) > 1), None)
+    if duplicate is not None:
+        raise BindingError(f"outputs: {duplicate!r} is named twice; name each value once")
     return tuple(map(str, outputs))
 
 
@@ -45,11 +45,11 @@ def known_values(network: Network) -> dict[str, TensorInfo]:
     there is no file or the file has no such tensor.
     """
     graph = network.graph
-    result = {name: info for name, info in graph.folded.items()}
+    infos = {name: info for name, info in graph.folded.items()}
     for layer in graph.topological():
         for value in layer.outputs:
-            result |= dict.fromkeys(value.aliases or (value.name,), value.known)
-    return result | {layer.name: layer.values[0].known for layer in graph.outputs}
+            infos |= dict.fromkeys(value.aliases or (value.name,), value.known)
+    return infos | {layer.name: layer.values[0].known for layer in graph.outputs}
 
 
 def with_outputs(network: Network, names: Sequence[str]) -> Network:
@@ -77,14 +77,14 @@ def ending_at(network: Network, names: Sequence[str]) -> Network:
     A layer inside that has the name of an output gets ``/layer`` appended to its own. An input of the network keeps its
     name.
     """
-    result = with_outputs(network, names)
-    graph = result.graph
+    renamed = with_outputs(network, names)
+    graph = renamed.graph
     for name, output in zip(names, graph.outputs, strict=True):
         if output.name == name or isinstance(graph.layer(name).op, Input):
             continue
         graph.rename(graph.layer(name), f"{name}/layer")
         graph.rename(output, name)
-    return result
+    return renamed
 
 
 def value_named(graph: Graph, name: str, argument: str) -> Value:
@@ -95,9 +95,9 @@ def value_named(graph: Graph, name: str, argument: str) -> Value:
     for layer in graph.outputs:
         if layer.name == name:
             return layer.values[0]
-    result = _by_alias(graph, name) or _by_layer(graph, name)
-    if result is not None:
-        return result
+    value = _by_alias(graph, name) or _by_layer(graph, name)
+    if value is not None:
+        return value
     if name in graph.folded:
         info = graph.folded[name]
         assert info.constant is not None
@@ -128,14 +128,14 @@ def _values(graph: Graph) -> Iterator[Value]:
 
 def _unknown(graph: Graph, name: str) -> str:
     """Return the error message for a requested name that no available value of the graph has, with similar names."""
-    several = next((layer for layer in graph if layer.name == name and len(layer.outputs) > 1), None)
-    if several is not None:
-        names = ", ".join(repr(value.name) for value in several.outputs)
-        return f"layer {name!r} has {len(several.outputs)} results; name one of them: {names}"
-    place = next((title for title, inner in _regions(graph) if _names_value(inner, name)), None)
-    if place is not None:
+    ambiguous = next((layer for layer in graph if layer.name == name and len(layer.outputs) > 1), None)
+    if ambiguous is not None:
+        names = ", ".join(repr(value.name) for value in ambiguous.outputs)
+        return f"layer {name!r} has {len(ambiguous.outputs)} results; name one of them: {names}"
+    region_title_of = next((title for title, inner in _regions(graph) if _names_value(inner, name)), None)
+    if region_title_of is not None:
         return (
-            f"the value {name!r} is inside the region {place}, where it may exist many times or not at all "
+            f"the value {name!r} is inside the region {region_title_of}, where it may exist many times or not at all "
             "in a run; only values outside of regions can be asked for"
         )
     hint = did_you_mean(name, _all_names(graph))
@@ -152,8 +152,8 @@ def _names_of(layer: Layer) -> Iterator[str]:
 
 
 def _all_names(graph: Graph) -> Iterable[str]:
-    inner = (name for layer in graph for name in _names_of(layer))
-    return [*(layer.name for layer in graph.outputs), *graph.folded, *inner]
+    value_names = (name for layer in graph for name in _names_of(layer))
+    return [*(layer.name for layer in graph.outputs), *graph.folded, *value_names]
 
 
 def _regions(graph: Graph) -> Iterator[tuple[str, Graph]]:

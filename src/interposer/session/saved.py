@@ -66,20 +66,22 @@ def read_saved(
 def _source(file: SavedFile, shapes: Shapes | None, signature: str | None) -> Template:
     index = file.index
     if signature is not None:
-        known = index["signatures"]
-        if signature not in known:
-            names = ", ".join(known) or "none"
+        signatures = index["signatures"]
+        if signature not in signatures:
+            names = ", ".join(signatures) or "none"
             raise InvalidArgumentError(f"signature: the file has no signature {signature!r} (it has: {names})")
-        index = known[signature]
-    result = _template(file, index)
+        index = signatures[signature]
+    template = _template(file, index)
     if not shapes:
-        return result
-    return replace(result, build=lambda more, values: result.network({**shapes, **more}, values))
+        return template
+    return replace(template, build=lambda other_shapes, values: template.network({**shapes, **other_shapes}, values))
 
 
 def _template(file: SavedFile, index: Mapping[str, Any]) -> Template:
-    signatures = {key: partial(_template, file, item) for key, item in index["signatures"].items()}
-    usual = {str(name): tuple(shape) for name, shape in index["usual"].items()}
+    signatures = {
+        key: partial(_template, file, signature_index) for key, signature_index in index["signatures"].items()
+    }
+    usual_sizes = {str(name): tuple(shape) for name, shape in index["usual"].items()}
     inputs, outputs = _inputs_of(index), _outputs_of(index)
     metadata = None if index["metadata"] is None else partial(_metadata, file, index["metadata"])
     network = None if index["network"] is None else _network(file, index["network"])
@@ -89,7 +91,7 @@ def _template(file: SavedFile, index: Mapping[str, Any]) -> Template:
             return _network_of_variant(file, index, shapes, values)
         return with_values(bound(network, shapes) if shapes else network, values)
 
-    return Template(str(index["name"]), inputs, outputs, build, usual, signatures, metadata)
+    return Template(str(index["name"]), inputs, outputs, build, usual_sizes, signatures, metadata)
 
 
 def _network(file: SavedFile, number: Any) -> Network:
@@ -103,13 +105,14 @@ def _network_of_variant(file: SavedFile, index: Mapping[str, Any], shapes: Shape
     if values.keys() < set(index["needed"]):
         missing = tuple(name for name in index["needed"] if name not in values)
         raise UnboundInputError({}, missing, path=file.path)
-    value = {name: fingerprint(values[name]) for name in index["needed"]}
+    fingerprints = {name: fingerprint(values[name]) for name in index["needed"]}
     for variant in file.variants(index):
         fits = all(TensorShape(shape) == shapes[name] for name, shape in variant.shapes.items() if name in shapes)
-        if fits and dict(variant.values) == value and variant.network is not None:
+        if fits and dict(variant.values) == fingerprints and variant.network is not None:
             return _network(file, variant.network)
     known = "; ".join(
-        ", ".join(f"{name} {shape}" for name, shape in item.shapes.items()) for item in file.variants(index)
+        ", ".join(f"{name} {shape}" for name, shape in saved_variant.shapes.items())
+        for saved_variant in file.variants(index)
     )
     raise InvalidArgumentError(f"the saved network has no variant for these shapes and values (it has: {known})")
 
@@ -173,9 +176,9 @@ def _differences(variant: Variant, registry: BackendRegistry) -> Iterator[str]:
     if variant.interposer != __version__:
         yield f"it was saved by interposer {variant.interposer}, and this is {__version__}"
     for name, origin in variant.backends.items():
-        absent = registry.reason_absent(name) if registry.is_registered(name) else "it is not registered"
-        if absent is not None:
-            yield f"backend {name!r} is not available here: {absent}"
+        absence = registry.reason_absent(name) if registry.is_registered(name) else "it is not registered"
+        if absence is not None:
+            yield f"backend {name!r} is not available here: {absence}"
         elif list(registry.get(name).handle_factory_preferences) != origin["memory"]:
             yield f"backend {name!r} has its tensors in other memory here"
 
@@ -205,16 +208,16 @@ def _compared(there: str, here: str) -> str:
         return "it takes no compiled parts here"
     if len(old) != len(new):
         return f"the file is for {there!r}, and this is {here!r}"
-    at = [number for number, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1]]
-    return f"the file is for {_words(old, at)!r}, and this is {_words(new, at)!r}"
+    changed_positions = [number for number, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1]]
+    return f"the file is for {_words(old, changed_positions)!r}, and this is {_words(new, changed_positions)!r}"
 
 
-def _words(words: Sequence[str], at: Sequence[int]) -> str:
+def _words(words: Sequence[str], positions: Sequence[int]) -> str:
     """Return the words at these positions; a version or a small number comes with the word before it."""
     shown = []
-    for number in at:
-        is_number = number > 0 and words[number][0].isdigit() and len(words[number]) < _LONGEST_NUMBER
-        shown.append(" ".join(words[number - is_number : number + 1]))
+    for position in positions:
+        follows_word = position > 0 and words[position][0].isdigit() and len(words[position]) < _LONGEST_NUMBER
+        shown.append(" ".join(words[position - follows_word : position + 1]))
     return ", ".join(shown)
 
 
@@ -320,8 +323,8 @@ class SavedBlueprint(Blueprint):
     def _best(self, key: Key) -> Variant | None:
         """Return the variant for these shapes and values whose compiled parts fit best."""
         registry = self._runtime.registry
-        variants = [item for item in self._target.variants if self._keys[item] == key]
-        return min(variants, key=lambda item: bool(_unfit(item, registry)), default=None)
+        variants = [variant for variant in self._target.variants if self._keys[variant] == key]
+        return min(variants, key=lambda variant: bool(_unfit(variant, registry)), default=None)
 
     def _network_for(self, key: Key, variant: Variant) -> Network:
         if variant.network is not None:
@@ -329,7 +332,7 @@ class SavedBlueprint(Blueprint):
         network = self._whole.network
         if network is None:
             raise ParseError("the file has no network for a variant", path=self._target.file.path)
-        return bound(network, {name: tuple(map(int, size)) for name, size in variant.shapes.items()})
+        return bound(network, {name: tuple(map(int, sizes)) for name, sizes in variant.shapes.items()})
 
     def _optimized(self, variant: Variant) -> OptimizedNetwork | None:
         differences = list(_differences(variant, self._runtime.registry))
@@ -398,20 +401,22 @@ class _Restorer:
         reader = GraphReader(self._file.data, self._restored, self._file.path)
         with inferences_remembered():
             graph = reader.graph(facts["graph"], placed=True)
-        result = self._network(graph, facts)
-        used = {str(place.layer.backend) for place in places(graph) if place.layer.backend}
-        if used - result.backends.keys():
-            raise ValueError(f"layers are placed on {sorted(used)}, and the backends are {list(result.backends)}")
+        optimized = self._network(graph, facts)
+        used_backends = {str(place.layer.backend) for place in places(graph) if place.layer.backend}
+        if used_backends - optimized.backends.keys():
+            raise ValueError(
+                f"layers are placed on {sorted(used_backends)}, and the backends are {list(optimized.backends)}"
+            )
         for note in self._notes:
             _log.warning("%s: %s", self._file.title, note)
-        return result
+        return optimized
 
     def _network(self, graph: Graph, facts: Mapping[str, Any]) -> OptimizedNetwork:
         ids = self._variant.preferences
         notes = tuple(Message("warning", note, passing=True) for note in self._notes)
         verdicts = {
-            str(name): {layer: _texts(reasons) for layer, reasons in items.items()}
-            for name, items in facts["verdicts"].items()
+            str(name): {layer: _texts(reasons) for layer, reasons in refusals.items()}
+            for name, refusals in facts["verdicts"].items()
         }
         return OptimizedNetwork(
             graph=graph,
@@ -420,7 +425,7 @@ class _Restorer:
             refusals=tuple(map(_refusal, facts["refusals"])),
             messages=tuple(map(_message, facts["messages"])) + notes,
             crossings=tuple(map(_crossing, facts["crossings"])),
-            absent=tuple(AbsentBackend(*_texts(item)) for item in facts["absent"]),
+            absent=tuple(AbsentBackend(*_texts(absent_backend)) for absent_backend in facts["absent"]),
             backends={name: self._registry.get(name) for name in ids if self._is_here(name)},
             model_options=self._variant.model_options,
             ask=lambda name: verdicts.get(name, {}),
@@ -460,7 +465,7 @@ class _Restorer:
         return view
 
     def _imported(self, name: str, blob: Mapping[str, Any], view: SubgraphView) -> Any:
-        pieces = [self._file.data(ref).data for ref in blob["pieces"]]
+        pieces = [self._file.data(section).data for section in blob["pieces"]]
         backend = self._registry.get(name)
         return backend.import_compiled(SavedPart(pieces, str(blob["digest"])), view, self._options_of(name))
 
@@ -477,17 +482,17 @@ class _Restorer:
             raise _UnfitError(f"backend {name!r} cannot compile a part of it: {answer.failed[0].reason}")
         parts = answer.substitutions
         op = parts[0].replacement if len(parts) == 1 else None
-        whole = op is not None and parts[0].part.layers == view.layers and parts[0].entering == view.inputs
-        if not isinstance(op, PreCompiled) or not whole or op.num_outputs != len(view.outputs):
+        is_whole_view = op is not None and parts[0].part.layers == view.layers and parts[0].entering == view.inputs
+        if not isinstance(op, PreCompiled) or not is_whole_view or op.num_outputs != len(view.outputs):
             raise _UnfitError(f"backend {name!r} divides a part of it otherwise")
         return op.object
 
 
-def _texts(items: Any) -> tuple[str, ...]:
+def _texts(texts: Any) -> tuple[str, ...]:
     """Return a list of texts as a tuple; raise TypeError for anything else."""
-    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-        raise TypeError(f"{items!r} is no list of texts")
-    return tuple(items)
+    if not isinstance(texts, list) or not all(isinstance(item, str) for item in texts):
+        raise TypeError(f"{texts!r} is no list of texts")
+    return tuple(texts)
 
 
 def _members(plain: Mapping[str, Any], *names: str) -> dict[str, str]:

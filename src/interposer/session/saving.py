@@ -45,14 +45,14 @@ class Saver:
         if shapes is None:
             variants = [self._variant(key, optimized) for key, optimized in self._loaded.items()]
         else:
-            variants = [self._variant_for(item) for item in shapes]
+            variants = [self._variant_for(sizes) for sizes in shapes]
         if not variants:
             raise InvalidArgumentError(
                 f"{blueprint.lacking} are not known yet; run the model once before it is saved, or give the shapes"
             )
         signatures = {key: _signature(template()) for key, template in blueprint.templates.items()}
         metadata = None if blueprint.metadata is None else blueprint.metadata()
-        usual = {name: list(map(_size, shape)) for name, shape in blueprint.usual_shapes.items()}
+        usual_sizes = {name: list(map(_size, shape)) for name, shape in blueprint.usual_shapes.items()}
         return NetworkToSave(
             blueprint.name,
             {name: info.with_constant(None) for name, info in blueprint.inputs.items()},
@@ -60,9 +60,9 @@ class Saver:
             None if blueprint.network is None else blueprint.network.graph,
             variants,
             blueprint.needed,
-            usual,
+            usual_sizes,
             None if metadata is None else (metadata.description, dict(metadata.entries), dict(metadata.files)),
-            {key: item for key, item in signatures.items() if item is not None},
+            {key: sizes for key, sizes in signatures.items() if sizes is not None},
         )
 
     def _variant_for(self, shapes: Shapes) -> VariantToSave:
@@ -73,13 +73,13 @@ class Saver:
             raise InvalidArgumentError(
                 f"the layers depend on {blueprint.lacking}; run the model once for each shape before it is saved"
             )
-        full = resized({name: info.shape for name, info in blueprint.inputs.items()}, shapes)
-        lacking = [name for name, shape in full.items() if not shape.is_concrete]
+        resized_shapes = resized({name: info.shape for name, info in blueprint.inputs.items()}, shapes)
+        lacking = [name for name, shape in resized_shapes.items() if not shape.is_concrete]
         if lacking:
             raise InvalidArgumentError(
-                f"shapes: the shape of input {lacking[0]!r} is {full[lacking[0]]}; give all of its sizes"
+                f"shapes: the shape of input {lacking[0]!r} is {resized_shapes[lacking[0]]}; give all of its sizes"
             )
-        key = Key(tuple(full[name] for name in blueprint.inputs))
+        key = Key(tuple(resized_shapes[name] for name in blueprint.inputs))
         if key in self._loaded:
             return self._variant(key, self._loaded[key])
         specialised = bound(network, shapes)

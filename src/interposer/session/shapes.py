@@ -29,7 +29,7 @@ def bound(network: Network, shapes: Shapes) -> Network:
         InvalidNetworkError: the network has errors, or does not fit the shapes; the message names the layers.
     """
     network.validate()
-    inputs = {item.name: item.output.known.shape for item in network.graph.inputs}
+    inputs = {layer.name: layer.output.known.shape for layer in network.graph.inputs}
     return specialised(network, resized(inputs, shapes))
 
 
@@ -39,10 +39,10 @@ def specialised(network: Network, shapes: Mapping[str, TensorShape]) -> Network:
     Raises:
         InvalidNetworkError: the shapes do not fit the layers.
     """
-    if all(item.output.known.shape == shapes[item.name] for item in network.graph.inputs):
+    if all(input_layer.output.known.shape == shapes[input_layer.name] for input_layer in network.graph.inputs):
         return network
     graph = network.graph.clone()
-    fits = all(item.output.known.shape.accepts(shapes[item.name]) for item in graph.inputs)
+    fits = all(input_layer.output.known.shape.accepts(shapes[input_layer.name]) for input_layer in graph.inputs)
     for layer in graph:
         if isinstance(layer.op, Input) and layer.op.state:
             continue
@@ -50,9 +50,9 @@ def specialised(network: Network, shapes: Mapping[str, TensorShape]) -> Network:
             layer.output.declared = layer.output.known.with_shape(shapes[layer.name])
         elif not fits:
             _open(layer)
-    created = Network(graph=graph)
-    created.validate()
-    return created
+    new_network = Network(graph=graph)
+    new_network.validate()
+    return new_network
 
 
 def as_template(network: Network, usual: Mapping[str, TensorShape]) -> Template:
@@ -64,7 +64,7 @@ def as_template(network: Network, usual: Mapping[str, TensorShape]) -> Template:
     def build(shapes: Shapes, values: Values) -> Network:
         return with_values(bound(network, shapes) if shapes else network, values)
 
-    inputs = {item.name: item.output.known for item in network.graph.inputs}
+    inputs = {layer.name: layer.output.known for layer in network.graph.inputs}
     outputs = {output.name: output.values[0].known for output in network.graph.outputs}
     return Template(network.name, inputs, outputs, build, usual)
 

@@ -79,7 +79,7 @@ class Reading(NamedTuple):
         """True if the network is the one that the source alone describes."""
         others = (self.weights, self.outputs, self.signature, self.inputs)
         return not (self.shapes or self.values or self.stand_in or self.subgraph) and all(
-            item is None for item in others
+            argument is None for argument in others
         )
 
     def check(self) -> None:
@@ -157,10 +157,10 @@ def read_network(
             `inputs` does not name.
         InvalidNetworkError: shapes or values do not fit the layers of a `Network`.
     """
-    result = read_source(
+    network = read_source(
         source, Reading(format, shapes, values, weights, outputs, signature, inputs, stand_in, subgraph, trusted_keys)
     )
-    return result.network(result.usual) if isinstance(result, Template) else result
+    return network.network(network.usual) if isinstance(network, Template) else network
 
 
 def read_source(source: Source, reading: Reading = AS_IS) -> Network | Template:
@@ -175,9 +175,11 @@ def read_source(source: Source, reading: Reading = AS_IS) -> Network | Template:
 
 def _full(source: Any, reading: Reading) -> Network | Template:
     """Read a network with the inputs that the source declares."""
-    result, values = _read(source, reading), reading.values or {}
-    result = result.bound(values) if isinstance(result, Template) else with_values(result, values)
-    return result if reading.outputs is None else _with_outputs(result, reading.outputs)
+    source_network, values = _read(source, reading), reading.values or {}
+    source_network = (
+        source_network.bound(values) if isinstance(source_network, Template) else with_values(source_network, values)
+    )
+    return source_network if reading.outputs is None else _with_outputs(source_network, reading.outputs)
 
 
 def _cut(source: Any, reading: Reading) -> Network:
@@ -187,10 +189,10 @@ def _cut(source: Any, reading: Reading) -> Network:
     """
     names = reading.inputs or ()
     first = _read(source, reading._replace(shapes=None))
-    late = [name for name in names if name not in _input_names(first)]
+    late_names = [name for name in names if name not in _input_names(first)]
     at_shapes = isinstance(first, Template) and first.cuts_at_shapes
-    shapes, cut_shapes = _split(reading.shapes or {}, () if at_shapes else late)
-    values, cut_values = _split(reading.values or {}, late)
+    shapes, cut_shapes = _split(reading.shapes or {}, () if at_shapes else late_names)
+    values, cut_values = _split(reading.values or {}, late_names)
     result = _full(source, reading._replace(shapes=shapes or None, values=values))
     network = with_inputs(_network_of(result), names)
     return with_values(bound(network, cut_shapes) if cut_shapes else network, cut_values)
@@ -200,10 +202,10 @@ def _input_names(source: Network | Template) -> list[str]:
     return list(source.inputs) if isinstance(source, Template) else [item.name for item in source.graph.inputs]
 
 
-def _split(items: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split(sizes: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the items whose keys are not in `names`, and those whose keys are."""
-    inside = {name: item for name, item in items.items() if name in names}
-    return {name: item for name, item in items.items() if name not in names}, inside
+    inner = {name: item for name, item in sizes.items() if name in names}
+    return {name: item for name, item in sizes.items() if name not in names}, inner
 
 
 def _network_of(source: Network | Template) -> Network:
@@ -366,10 +368,10 @@ _ONLY_FOR: Final = {
 def _load(format: str, source: Any, reading: Reading) -> Network | Template:
     for argument, formats in _ONLY_FOR.items():
         if getattr(reading, argument) not in (None, False) and format not in formats:
-            *others, last = (_TITLES[item] for item in formats)
+            *others, last = (_TITLES[format_name] for format_name in formats)
             names = f"{', '.join(others)} and {last}" if others else last
-            this = source if isinstance(source, str) else "this"
-            raise InvalidArgumentError(f"{argument}= is for {names}; {this} is a model of format {format!r}")
+            title = source if isinstance(source, str) else "this"
+            raise InvalidArgumentError(f"{argument}= is for {names}; {title} is a model of format {format!r}")
     return _READERS[format](source, reading)
 
 
@@ -400,14 +402,14 @@ def _tflite(source: Any, reading: Reading) -> Template:
 def _tensorflow(source: Any, reading: Reading) -> Template:
     from interposer.frontends import tensorflow  # noqa: PLC0415
 
-    read = partial(tensorflow.template, source, shapes=reading.shapes, signature=reading.signature)
+    template_with = partial(tensorflow.template, source, shapes=reading.shapes, signature=reading.signature)
     try:
-        return read(outputs=reading.outputs)
+        return template_with(outputs=reading.outputs)
     except InvalidArgumentError:
-        result = read()
-        if reading.outputs is None or not result.signatures:
+        template = template_with()
+        if reading.outputs is None or not template.signatures:
             raise
-        return result  # the outputs may be values in the functions of a SavedModel, which the network has
+        return template  # the outputs may be values in the functions of a SavedModel, which the network has
 
 
 def _nnapi(source: Any, reading: Reading) -> Network:
@@ -492,13 +494,13 @@ def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
     format = _format_of_content(head, partial(_piece, source))
     if format is not None:
         return format
-    named = path.suffix.lower().lstrip(".") if path is not None else ""
-    named = _FORMATS_BY_SUFFIX.get(named, named)
-    if named in FORMATS or head.startswith((b"\x08", b"ir_version")):
-        return named if named in FORMATS else "onnx"
-    shown = f"its content starts with {head[:8]!r}" if head else "it is empty"
+    suffix = path.suffix.lower().lstrip(".") if path is not None else ""
+    suffix = _FORMATS_BY_SUFFIX.get(suffix, suffix)
+    if suffix in FORMATS or head.startswith((b"\x08", b"ir_version")):
+        return suffix if suffix in FORMATS else "onnx"
+    content = f"its content starts with {head[:8]!r}" if head else "it is empty"
     raise ParseError(
-        f"this is no model of a known format ({', '.join(FORMATS)}): {shown}; name the format if it is one",
+        f"this is no model of a known format ({', '.join(FORMATS)}): {content}; name the format if it is one",
         path=str(path) if path is not None else None,
     )
 

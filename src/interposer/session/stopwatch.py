@@ -58,18 +58,18 @@ def measured_times(run: Callable[[RunControl | None], Any], budget_seconds: floa
     """
     _check_budget(budget_seconds)
     run(None)
-    whole: list[float] = []
-    watched: list[_Stopwatch] = []
+    whole_seconds: list[float] = []
+    stopwatches: list[_Stopwatch] = []
     end = time.perf_counter() + budget_seconds
-    while len(whole) < FEWEST or (len(whole) < MOST and time.perf_counter() < end):
+    while len(whole_seconds) < FEWEST or (len(whole_seconds) < MOST and time.perf_counter() < end):
         start = time.perf_counter()
         run(None)
-        whole.append(time.perf_counter() - start)
-        watched.append(_Stopwatch())
-        run(watched[-1])
-    names = dict.fromkeys(name for item in watched for name in item.seconds)
-    units = {name: statistics.median(item.seconds[name] for item in watched) * 1e3 for name in names}
-    return Times(statistics.median(whole) * 1e3, units, "measured", len(whole))
+        whole_seconds.append(time.perf_counter() - start)
+        stopwatches.append(_Stopwatch())
+        run(stopwatches[-1])
+    names = dict.fromkeys(name for stopwatch in stopwatches for name in stopwatch.seconds)
+    units = {name: statistics.median(stopwatch.seconds[name] for stopwatch in stopwatches) * 1e3 for name in names}
+    return Times(statistics.median(whole_seconds) * 1e3, units, "measured", len(whole_seconds))
 
 
 def _check_budget(budget_seconds: float) -> None:
@@ -85,21 +85,23 @@ def recorded_times(run: Callable[[], Any], budget_seconds: float) -> Times:
     """
     _check_budget(budget_seconds)
     run()
-    whole: list[float] = []
-    recorded: list[_Recorded] = []
+    whole_seconds: list[float] = []
+    recorded_runs: list[_Recorded] = []
     end = time.perf_counter() + budget_seconds
-    while len(whole) < FEWEST or (len(whole) < MOST and time.perf_counter() < end):
+    while len(whole_seconds) < FEWEST or (len(whole_seconds) < MOST and time.perf_counter() < end):
         for _ in _turn(budget_seconds / TURNS / 2):
             start = time.perf_counter()
             run()
-            whole.append(time.perf_counter() - start)
+            whole_seconds.append(time.perf_counter() - start)
         with Recorder(thread=threading.get_ident()) as recorder:
             run()
             for _ in _turn(budget_seconds / TURNS / 2):
                 run()
-        recorded += _recorded_runs(recorder.recording())[1:]
-    units, layers, others = map(_medians, zip(*recorded, strict=True))
-    return Times(statistics.median(whole) * 1e3, units, "measured", len(whole), layers=layers, others=others)
+        recorded_runs += _recorded_runs(recorder.recording())[1:]
+    units, layers, others = map(_medians, zip(*recorded_runs, strict=True))
+    return Times(
+        statistics.median(whole_seconds) * 1e3, units, "measured", len(whole_seconds), layers=layers, others=others
+    )
 
 
 def _turn(seconds: float) -> Iterator[int]:
@@ -123,37 +125,41 @@ class _Recorded(NamedTuple):
 
 
 def _medians(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    names = dict.fromkeys(name for item in runs for name in item)
-    return {name: statistics.median(item.get(name, 0.0) for item in runs) for name in names}
+    names = dict.fromkeys(name for run in runs for name in run)
+    return {name: statistics.median(run.get(name, 0.0) for run in runs) for name in names}
 
 
 def _recorded_runs(recording: Recording) -> list[_Recorded]:
     """Return the runs of a recording, in the order of their begins."""
     runs: dict[int, list[Interval]] = {}
-    for item in recording.intervals:
-        if item.run >= 0:
-            runs.setdefault(item.run, []).append(item)
-    return [_recorded_run(items) for items in runs.values()]
+    for interval in recording.intervals:
+        if interval.run >= 0:
+            runs.setdefault(interval.run, []).append(interval)
+    return [_recorded_run(intervals) for intervals in runs.values()]
 
 
 def _recorded_run(intervals: Sequence[Interval]) -> _Recorded:
     units, layers, others = (defaultdict[str, float](float) for _ in range(3))
-    running = [item for item in intervals if item.site.category in (Category.LAYER, Category.COPY) and item.site.layer]
-    for item in running:
-        units[item.site.layer] += item.duration / 1e6
-    for item in intervals:
-        unit = _unit_of(item, running) if item.site.category is Category.KERNEL else None
+    running = [
+        interval
+        for interval in intervals
+        if interval.site.category in (Category.LAYER, Category.COPY) and interval.site.layer
+    ]
+    for interval in running:
+        units[interval.site.layer] += interval.duration / 1e6
+    for interval in intervals:
+        unit = _unit_of(interval, running) if interval.site.category is Category.KERNEL else None
         if unit is not None:
-            layer = _layer_of(item.site, unit.site.layers)
-            group, name = (layers, layer) if layer else (others, unit.site.layer)
-            group[name] += item.duration / 1e6
+            layer = _layer_of(interval.site, unit.site.layers)
+            milliseconds, name = (layers, layer) if layer else (others, unit.site.layer)
+            milliseconds[name] += interval.duration / 1e6
     return _Recorded(units, layers, others)
 
 
 def _unit_of(step: Interval, running: Sequence[Interval]) -> Interval | None:
     """Return the running layer in which a backend measured a step, or None."""
-    place = bisect_right(running, step.begin, key=lambda item: item.begin) - 1
-    return running[place] if place >= 0 and step.end <= running[place].end + _ROUNDING else None
+    position = bisect_right(running, step.begin, key=lambda interval: interval.begin) - 1
+    return running[position] if position >= 0 and step.end <= running[position].end + _ROUNDING else None
 
 
 def _layer_of(step: Site, layers: Sequence[str]) -> str:

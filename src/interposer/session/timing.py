@@ -64,11 +64,11 @@ def undecided(timings: Mapping[str, Timing]) -> list[str]:
     if not timings:
         return []
     best = min(timings, key=lambda name: timings[name].median)
-    won = {
-        name: sum(ours < best_one for ours, best_one in zip(item.turns, timings[best].turns, strict=True))
-        for name, item in timings.items()
+    wins = {
+        name: sum(ours < best_time for ours, best_time in zip(timing.turns, timings[best].turns, strict=True))
+        for name, timing in timings.items()
     }
-    return [best, *(name for name, count in won.items() if name != best and count > LUCK * len(timings[name].turns))]
+    return [best, *(name for name, count in wins.items() if name != best and count > LUCK * len(timings[name].turns))]
 
 
 def take_turns(
@@ -93,9 +93,9 @@ def take_turns(
         rest: seconds of pause before each turn.
     """
     turns: dict[str, list[list[float]]] = {name: [] for name in calls}
-    over = 0
-    for number in range(rounds):
-        for name in list(turns)[:: -1 if number % 2 else 1]:
+    finished = 0
+    for round_number in range(rounds):
+        for name in list(turns)[:: -1 if round_number % 2 else 1]:
             time.sleep(rest)
             try:
                 turns[name].append(_turn(calls[name], seconds))
@@ -104,10 +104,10 @@ def take_turns(
                     raise
                 failed(name, error)
                 del turns[name]
-            over += 1
+            finished += 1
             if progress is not None:
-                progress(over)
-    return {name: _timing(result) for name, result in turns.items()}
+                progress(finished)
+    return {name: _timing(milliseconds) for name, milliseconds in turns.items()}
 
 
 def _turn(call: Callable[[], Any], seconds: float) -> list[float]:
@@ -116,14 +116,14 @@ def _turn(call: Callable[[], Any], seconds: float) -> list[float]:
 
 
 def _repeat(call: Callable[[], Any], seconds: float) -> list[float]:
-    times: list[float] = []
+    milliseconds: list[float] = []
     begin = time.perf_counter()
-    end, late = begin + seconds, begin + max(seconds, LONG)
-    while not times or time.perf_counter() < (end if len(times) >= FEWEST else late):
+    end, latest_end = begin + seconds, begin + max(seconds, LONG)
+    while not milliseconds or time.perf_counter() < (end if len(milliseconds) >= FEWEST else latest_end):
         start = time.perf_counter()
         call()
-        times.append((time.perf_counter() - start) * 1e3)
-    return times
+        milliseconds.append((time.perf_counter() - start) * 1e3)
+    return milliseconds
 
 
 def _timing(turns: list[list[float]]) -> Timing:

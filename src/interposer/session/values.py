@@ -22,12 +22,12 @@ def with_values(network: Network, values: Values) -> Network:
     inputs = {layer.name: layer for layer in graph.inputs}
     check_names(values, inputs)
     for name, value in values.items():
-        old = inputs[name]
-        array = value_of(name, old.output.known, value)
-        constant = graph.constant(array, like=old.output.known)
-        constant.aliases = (*old.output.aliases, *(() if name in old.output.aliases else (name,)))
-        graph.replace_uses(old.output, constant)
-        graph.erase(old)
-    created = Network(graph=graph)
-    created.validate()
-    return created
+        old_input = inputs[name]
+        array = value_of(name, old_input.output.known, value)
+        constant = graph.constant(array, like=old_input.output.known)
+        constant.aliases = (*old_input.output.aliases, *(() if name in old_input.output.aliases else (name,)))
+        graph.replace_uses(old_input.output, constant)
+        graph.erase(old_input)
+    bound = Network(graph=graph)
+    bound.validate()
+    return bound

@@ -104,7 +104,7 @@ class Blueprint:
         self._template = None
         network.validate()
         self.name = network.name
-        self.inputs = {item.name: item.output.known for item in network.graph.inputs}
+        self.inputs = {layer.name: layer.output.known for layer in network.graph.inputs}
         self.outputs = {output.name: output.values[0].known for output in network.graph.outputs}
         if self.lacking:
             self.network = Network(graph=network.graph.clone())  # the caller may change the original later
@@ -141,13 +141,13 @@ class Blueprint:
         return self._first_of_usual_shapes()
 
     def _first_of_usual_shapes(self) -> FirstVariant | None:
-        usual = self.usual_shapes
-        sizes = {name: usual.get(name, info.shape) for name, info in self.inputs.items()}
-        if not usual or self.needed or not all(shape.is_concrete for shape in sizes.values()):
+        usual_shapes = self.usual_shapes
+        shapes = {name: usual_shapes.get(name, info.shape) for name, info in self.inputs.items()}
+        if not usual_shapes or self.needed or not all(shape.is_concrete for shape in shapes.values()):
             return None
         with suppress(UnboundInputError, ParseError, InvalidNetworkError):  # the network may be valid for other shapes
-            created = self._specialised(sizes)
-            return FirstVariant(Key(tuple(sizes.values())), lambda: created)
+            network = self._specialised(shapes)
+            return FirstVariant(Key(tuple(shapes.values())), lambda: network)
         return None
 
     def _specialised(self, shapes: Mapping[str, TensorShape]) -> Network:
@@ -193,11 +193,11 @@ class Blueprint:
 
         It has the shapes of all inputs, and the values of those in `needed`.
         """
-        raw = tuple([arrays[name].shape for name in self.inputs])
-        shapes = self._shapes.get(raw)
+        sizes = tuple([arrays[name].shape for name in self.inputs])
+        shapes = self._shapes.get(sizes)
         if shapes is None:
-            shapes = tuple(map(TensorShape, raw))
-            self._shapes = {raw: shapes} if len(self._shapes) > _SMALL else self._shapes | {raw: shapes}
+            shapes = tuple(map(TensorShape, sizes))
+            self._shapes = {sizes: shapes} if len(self._shapes) > _SMALL else self._shapes | {sizes: shapes}
         return Key(shapes, tuple((name, fingerprint(arrays[name])) for name in self.needed))
 
     def variant(self, arrays: Mapping[str, Array]) -> Network:
@@ -270,12 +270,12 @@ class KnownBlueprint(Blueprint):
     @property
     def usual_shapes(self) -> dict[str, TensorShape]:
         """The shapes, by name, that inputs with open dimensions have in the cached network."""
-        shapes = {item.name: item.output.known.shape for item in self.optimized.inputs}
+        shapes = {layer.name: layer.output.known.shape for layer in self.optimized.inputs}
         return {name: shapes[name] for name, info in self.inputs.items() if not info.is_concrete}
 
     def first(self) -> FirstVariant:
         """Return the cached network as the one to prepare; its layers are read from the file only on demand."""
-        shapes = {item.name: item.output.known.shape for item in self.optimized.inputs}
+        shapes = {layer.name: layer.output.known.shape for layer in self.optimized.inputs}
         return FirstVariant(Key(tuple(shapes[name] for name in self.inputs)), self._first_network, self.optimized)
 
     def _first_network(self) -> Network:
@@ -306,5 +306,7 @@ class KnownBlueprint(Blueprint):
 def fingerprint(array: Array) -> Hashable:
     """Return a hashable value that is equal for equal arrays: their bytes or texts, or the digest of many bytes."""
     if array.dtype.kind == "O":
-        return tuple(fingerprint(item) if hasattr(item, "dtype") else item for item in array.reshape(-1).tolist())
+        return tuple(
+            fingerprint(element) if hasattr(element, "dtype") else element for element in array.reshape(-1).tolist()
+        )
     return array.tobytes() if array.nbytes <= _SMALL else hashlib.sha256(array.tobytes()).digest()

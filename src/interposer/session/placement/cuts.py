@@ -30,45 +30,51 @@ class Block:
     leaving: int
 
 
-def blocks_of(graph: Graph, most: int) -> list[Block]:
-    """Divide the running layers of a graph into at most `most` blocks, cut where the fewest tensors cross.
+def blocks_of(graph: Graph, most_blocks: int) -> list[Block]:
+    """Divide the running layers of a graph into at most `most_blocks` blocks, cut where the fewest tensors cross.
 
     The blocks are in execution order, and the union of consecutive blocks is convex. If possible, exactly one tensor
     crosses each cut. While there are too many blocks, the smallest one is merged with its smaller neighbour.
     """
     running = [layer for layer in graph.topological() if not isinstance(layer.op, Input | Output | Constant)]
     counts, sizes = _crossing(graph, running)
-    ends = [place for place in range(1, len(running)) if counts[place] == 1]
+    ends = [position for position in range(1, len(running)) if counts[position] == 1]
     starts, stops = [0, *ends], [*ends, len(running)]
-    result = [
+    blocks = [
         Block(tuple(running[start:stop]), sizes[stop])
         for start, stop in zip(starts, stops, strict=True)
         if stop > start
     ]
-    return _merged(result, most)
+    return _merged(blocks, most_blocks)
 
 
-def _merged(blocks: Sequence[Block], most: int) -> list[Block]:
-    """Merge the first pair of neighbours with the fewest layers, until at most `most` blocks are left."""
+def _merged(blocks: Sequence[Block], most_blocks: int) -> list[Block]:
+    """Merge the first pair of neighbours with the fewest layers, until at most `most_blocks` blocks are left."""
     following = dict(enumerate(range(1, len(blocks))))
-    before = {later: place for place, later in following.items()}
-    counts = {place: len(block.layers) for place, block in enumerate(blocks)}
-    pairs = [(counts[place] + counts[later], place, later) for place, later in following.items()]
+    preceding = {next_block: first_block for first_block, next_block in following.items()}
+    counts = {first_block: len(block.layers) for first_block, block in enumerate(blocks)}
+    pairs = [
+        (counts[first_block] + counts[next_block], first_block, next_block)
+        for first_block, next_block in following.items()
+    ]
     heapq.heapify(pairs)
-    while len(counts) > most:
-        total, place, later = heapq.heappop(pairs)
-        if following.get(place) != later or counts.get(place, 0) + counts.get(later, 0) != total:
+    while len(counts) > most_blocks:
+        merged_count, first_block, next_block = heapq.heappop(pairs)
+        if (
+            following.get(first_block) != next_block
+            or counts.get(first_block, 0) + counts.get(next_block, 0) != merged_count
+        ):
             continue  # one of the two blocks has changed since
-        counts[place] = total
-        del counts[later]
-        after = following.pop(later, None)
-        if after is None:
-            del following[place]
+        counts[first_block] = merged_count
+        del counts[next_block]
+        block_after = following.pop(next_block, None)
+        if block_after is None:
+            del following[first_block]
         else:
-            following[place], before[after] = after, place
-            heapq.heappush(pairs, (total + counts[after], place, after))
-        if place in before:
-            heapq.heappush(pairs, (counts[before[place]] + total, before[place], place))
+            following[first_block], preceding[block_after] = block_after, first_block
+            heapq.heappush(pairs, (merged_count + counts[block_after], first_block, block_after))
+        if first_block in preceding:
+            heapq.heappush(pairs, (counts[preceding[first_block]] + merged_count, preceding[first_block], first_block))
     starts = [*counts, len(blocks)]
     return [_union(blocks[start:stop]) for start, stop in pairwise(starts)]
 
@@ -83,17 +89,17 @@ def _crossing(graph: Graph, running: Sequence[Layer]) -> tuple[list[int], list[i
     These tensors are produced before the cut, or are inputs of the network, and read after it. Place i is before layer
     i of `running`. Constants are left out.
     """
-    place = {layer: number for number, layer in enumerate(running)}
+    positions = {layer: number for number, layer in enumerate(running)}
     counts, sizes = [0] * (len(running) + 2), [0] * (len(running) + 2)
     for layer in graph:
-        first = 0 if isinstance(layer.op, Input) else place.get(layer, -1) + 1
+        first_cut = 0 if isinstance(layer.op, Input) else positions.get(layer, -1) + 1
         for value in layer.outputs if not isinstance(layer.op, Constant) else ():
-            last = max((place.get(use.layer, first - 1) for use in value.uses), default=-1)
-            if last >= first:
+            last_cut = max((positions.get(use.layer, first_cut - 1) for use in value.uses), default=-1)
+            if last_cut >= first_cut:
                 size = _bytes(value)
-                for changes, amount in ((counts, 1), (sizes, size)):
-                    changes[first] += amount
-                    changes[last + 1] -= amount
+                for differences, amount in ((counts, 1), (sizes, size)):
+                    differences[first_cut] += amount
+                    differences[last_cut + 1] -= amount
     return list(accumulate(counts)), list(accumulate(sizes))
 
 
@@ -108,17 +114,17 @@ def part_network(graph: Graph, layers: Sequence[Layer], name: str) -> Network:
     Tensors that enter or leave the layers become its inputs and outputs, numbered from 0; constants are included.
     """
     view = SubgraphView(graph, layers)
-    created = Graph(name)
-    known: dict[Value, Value] = {}
+    part = Graph(name)
+    copies: dict[Value, Value] = {}
     for number, value in enumerate(view.inputs):
-        added = created.add(Input(number), name=f"in {number}", outputs=[value.known])
-        added.output.info = value.known.with_constant(None)
-        known[value] = added.output
-    known = created.absorb([value.producer for value in view.constants], known)
-    known = created.absorb(view.layers, known)
+        input_layer = part.add(Input(number), name=f"in {number}", outputs=[value.known])
+        input_layer.output.info = value.known.with_constant(None)
+        copies[value] = input_layer.output
+    copies = part.absorb([value.producer for value in view.constants], copies)
+    copies = part.absorb(view.layers, copies)
     for number, value in enumerate(view.outputs):
-        created.add(Output(number), [known[value]], name=f"out {number}")
-    return Network(name, created)
+        part.add(Output(number), [copies[value]], name=f"out {number}")
+    return Network(name, part)
 
 
 def example(info: TensorInfo, seed: int) -> Array:
@@ -126,11 +132,11 @@ def example(info: TensorInfo, seed: int) -> Array:
 
     Every operator accepts it. The same `seed` gives the same numbers.
     """
-    shape, draw = tuple(map(int, info.shape)), np.random.default_rng(seed)
+    shape, generator = tuple(map(int, info.shape)), np.random.default_rng(seed)
     if info.dtype is DataType.BOOL or (info.dtype.numpy.kind in "iu" and info.quantization is None):
         return np.zeros(shape, info.dtype.numpy)
     if info.dtype.numpy.kind in "iu":
         limits = np.iinfo(info.dtype.numpy)
-        return draw.integers(limits.min, limits.max, shape, info.dtype.numpy, endpoint=True)
-    drawn = draw.standard_normal(shape) / math.sqrt(max(1, shape[-1] if shape else 1))
-    return drawn.astype(info.dtype.numpy)
+        return generator.integers(limits.min, limits.max, shape, info.dtype.numpy, endpoint=True)
+    numbers = generator.standard_normal(shape) / math.sqrt(max(1, shape[-1] if shape else 1))
+    return numbers.astype(info.dtype.numpy)

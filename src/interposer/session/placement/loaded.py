@@ -24,17 +24,20 @@ _MOST_RUNS: Final = 1000
 class Loaded:
     """A network that is loaded for measuring, with example inputs; use it in a ``with`` block, or call `close`.
 
-    `quick` is a first estimate of the seconds of a run, and `used` has the backends with layers.
+    `first_seconds` is a first estimate of the seconds of a run, and `used` has the backends with layers.
     """
 
     def __init__(self, runtime: Runtime, optimized: OptimizedNetwork) -> None:
         self._runtime = runtime
         self._network_id: NetworkId = runtime.load_network(optimized)
-        self.quick = math.inf
+        self.first_seconds = math.inf
         self.used = {placement.backend for placement in optimized.placements}
-        bindings = [layer.op.binding_id for layer in optimized.inputs]  # type: ignore[attr-defined] # Inputs
+        binding_ids = [layer.op.binding_id for layer in optimized.inputs]  # type: ignore[attr-defined] # Inputs
         infos = [layer.output.known for layer in optimized.inputs]
-        self._inputs = {key: example(info, seed) for seed, (key, info) in enumerate(zip(bindings, infos, strict=True))}
+        self._inputs = {
+            binding_id: example(info, seed)
+            for seed, (binding_id, info) in enumerate(zip(binding_ids, infos, strict=True))
+        }
 
     def __enter__(self) -> Loaded:
         return self
@@ -54,8 +57,8 @@ class Loaded:
         """Run the network once for each thread, concurrently."""
         count = thread_budget(self._runtime.options.num_threads)
         pending = [self._runtime.submit(self._network_id, self._inputs) for _ in range(count)]
-        for item in pending:
-            item.result()
+        for pending_run in pending:
+            pending_run.result()
 
     def seconds(self, patience: float, rest: float) -> float:
         """Return a low estimate of the seconds of one run, from a few runs after the first one.

@@ -108,13 +108,13 @@ def place(
     expect(search, Search | None, "the search must be Search(...)")
     search, options, began = search or Search(), options or OptimizerOptions(), time.monotonic()
     ids = _ids(runtime, backends)
-    simple = simplified(network, ids, runtime.device_spec, options)
-    reported = made_with(runtime, ids)
-    name = f"plan-{_key(simple, ids, {**reported, **_settings(runtime, ids)}, options, search)}.json"
+    simplified_network = simplified(network, ids, runtime.device_spec, options)
+    environment = made_with(runtime, ids)
+    name = f"plan-{_key(simplified_network, ids, {**environment, **_settings(runtime, ids)}, options, search)}.json"
     cached = _cached(name)
     if cached is not None:
         return cached
-    plan = _Placer(network, simple, runtime, ids, options, search, reported, began).plan()
+    plan = _Placer(network, simplified_network, runtime, ids, options, search, environment, began).plan()
     write_cached(name, plan.to_json().encode())
     return plan
 
@@ -140,54 +140,59 @@ def planned(
             the same network with other shapes or outputs.
     """
     options, available = options or OptimizerOptions(), runtime.registry.available()
-    named = dict.fromkeys((*plan.backends, *plan.layers.values()))
-    ids = [item for item in named if item in available and item not in without]
+    plan_backends = dict.fromkeys((*plan.backends, *plan.layers.values()))
+    ids = [backend_id for backend_id in plan_backends if backend_id in available and backend_id not in without]
     chosen = ids or [
         default_backend for default_backend in runtime.device_spec.default_backends if default_backend not in without
     ]
-    simple = simplified(network, chosen, runtime.device_spec, options)
+    simplified_network = simplified(network, chosen, runtime.device_spec, options)
     if logs and not without:
-        for difference in plan.differences(simple.graph, made_with(runtime, plan.backends), available):
+        for difference in plan.differences(simplified_network.graph, made_with(runtime, plan.backends), available):
             _log.warning("the plan for %r: %s", plan.network, difference)
-    hints = {layer: backend for layer, backend in plan.hints(simple.graph).items() if backend in chosen}
+    hints = {layer: backend for layer, backend in plan.hints(simplified_network.graph).items() if backend in chosen}
     exclude = _both(options.exclude, plan.exclude, runtime)
-    return optimize(simple, chosen, runtime.device_spec, replace(options, rewrite=False, hints=hints, exclude=exclude))
+    return optimize(
+        simplified_network, chosen, runtime.device_spec, replace(options, rewrite=False, hints=hints, exclude=exclude)
+    )
 
 
-def _both(asked: Exclusions, planned: Exclusions, runtime: Runtime) -> dict[str, list[str]]:
-    """Return by operator which backends must not run it, in the options (`asked`) or in a plan (`planned`).
+def _both(from_options: Exclusions, from_plan: Exclusions, runtime: Runtime) -> dict[str, list[str]]:
+    """Return by operator which backends must not run it, in the options (`from_options`) or in a plan (`from_plan`).
 
     Backends in the plan that are not registered here are left out.
     """
-    known = {kind: [item for item in ids if item in runtime.registry] for kind, ids in planned.items()}
-    return {kind: [*asked.get(kind, ()), *known.get(kind, ())] for kind in asked.keys() | known.keys()}
+    registered = {kind: [backend for backend in ids if backend in runtime.registry] for kind, ids in from_plan.items()}
+    return {
+        kind: [*from_options.get(kind, ()), *registered.get(kind, ())]
+        for kind in from_options.keys() | registered.keys()
+    }
 
 
 def _ids(runtime: Runtime, backends: Iterable[str] | None) -> list[str]:
     available = runtime.registry.available()
-    value = available if backends is None else listed_ids(backends)
-    return sorted(value, key=lambda item: item == "CpuRef")
+    ids = available if backends is None else listed_ids(backends)
+    return sorted(ids, key="CpuRef".__eq__)
 
 
 def _settings(runtime: Runtime, ids: Sequence[str]) -> dict[str, Any]:
     """Return the runtime options and isolation settings of backends, by id; backends without any are left out."""
-    value, isolated = runtime.options.backend_options, runtime.registry.isolation
-    result = {item: (sorted(value.get(item, {}).items()), isolated(item)) for item in ids}
-    return {item: how for item, how in result.items() if how != ([], None)}
+    backend_options, isolation = runtime.options.backend_options, runtime.registry.isolation
+    settings = {backend: (sorted(backend_options.get(backend, {}).items()), isolation(backend)) for backend in ids}
+    return {backend: setting for backend, setting in settings.items() if setting != ([], None)}
 
 
-def _key(network: Network, ids: Sequence[str], reported: Mapping[str, Any], options: object, search: Search) -> str:
+def _key(network: Network, ids: Sequence[str], environment: Mapping[str, Any], options: object, search: Search) -> str:
     """Return a hexadecimal digest of everything that a plan depends on, as the name of its cache file.
 
     This is the network with its constants, the backend ids, the options, the objective and limits in `search`, and in
-    `reported` the versions, settings and machine.
+    `environment` the versions, settings and machine.
     """
-    digest = hashlib.sha256(repr((ids, dict(reported), options, search)).encode())
+    digest = hashlib.sha256(repr((ids, dict(environment), options, search)).encode())
     for layer in network.graph.topological():
         constant = layer.op.value if isinstance(layer.op, Constant) else None
-        shown = layer.kind if constant is not None else repr(layer.op)
+        op_text = layer.kind if constant is not None else repr(layer.op)
         infos = [(value.name, str(value.known)) for value in (*layer.values, *layer.outputs)]
-        digest.update(repr((layer.name, shown, infos)).encode())
+        digest.update(repr((layer.name, op_text, infos)).encode())
         if constant is not None and constant.dtype != object:
             digest.update(np.ascontiguousarray(constant).view(np.uint8).reshape(-1).data if constant.size else b"")
     return digest.hexdigest()[:32]
@@ -204,21 +209,27 @@ def _cached(name: str) -> Plan | None:
 class _Placer:
     def __init__(
         self, source: Network, network: Network, runtime: Runtime, ids: Sequence[str], options: OptimizerOptions,
-        search: Search, reported: Mapping[str, Any], began: float,
+        search: Search, environment: Mapping[str, Any], began: float,
     ) -> None:  # fmt: skip
         self.source, self.source_options = source, options
-        self.network, self.runtime, self.ids, self.search, self.told = network, runtime, list(ids), search, reported
+        self.network, self.runtime, self.ids, self.search, self.environment = (
+            network,
+            runtime,
+            list(ids),
+            search,
+            environment,
+        )
         self.options = replace(options, rewrite=False)
         self.end = began + search.budget_seconds
         self.excluded = {kind: tuple(ids) for kind, ids in options.exclude.items()}
         self.pinned = {layer.name: layer.hint for layer in network.graph if layer.hint is not None}
         self.patience = max(_PATIENCE, search.budget_seconds)
         self.failed: dict[str, str] = {}
-        self.late: set[str] = set()
+        self.timed_out: set[str] = set()
         self.slow: set[str] = set()
-        self.alone: set[str] = set()
-        self.quick: dict[str, float] = {}
-        self.spent: dict[str, float] = {}
+        self.self_sufficient: set[str] = set()
+        self.first_seconds: dict[str, float] = {}
+        self.trial_seconds: dict[str, float] = {}
         self.memory: dict[str, MemoryReport] = {}
         self.loaded: dict[str, Loaded] = {}
         self.errors: list[InterposerError] = []
@@ -235,12 +246,12 @@ class _Placer:
                 mixes = self._mixes(blocks)
                 self._try_all(mixes)
                 plans |= mixes
-            if not self.quick:
+            if not self.first_seconds:
                 raise self.errors[0] if self.errors else InvalidArgumentError(self._nothing_runs())
             return replace(self._chosen(plans), failed=self.failed, cost=self.cost)
         finally:
-            for item in self.loaded.values():
-                item.close()
+            for loaded in self.loaded.values():
+                loaded.close()
 
     def _left(self) -> float:
         return self.end - time.monotonic()
@@ -250,7 +261,7 @@ class _Placer:
 
         Parts are then those of the graph that the fastest backend runs alone.
         """
-        order = sorted(self.ids, key=lambda item: (item == "CpuRef", self.quick.get(item, math.inf)))
+        order = sorted(self.ids, key=lambda backend: (backend == "CpuRef", self.first_seconds.get(backend, math.inf)))
         if order != self.ids:
             self.ids = order
             self.network = simplified(self.source, order, self.runtime.device_spec, self.source_options)
@@ -262,28 +273,32 @@ class _Placer:
 
         Layers that it does not support run on the other backends.
         """
-        orders = {item: (item, *(other for other in self.ids if other != item)) for item in self.ids}
-        return {item: self._as_plan(order, {}) for item, order in orders.items()}
+        orders = {backend: (backend, *(other for other in self.ids if other != backend)) for backend in self.ids}
+        return {backend: self._as_plan(order, {}) for backend, order in orders.items()}
 
     def _as_plan(self, order: tuple[str, ...], layers: Mapping[str, str]) -> Plan:
-        return Plan(self.network.name, order, {**layers, **self.pinned}, self.excluded, made_with=self.told)
+        return Plan(self.network.name, order, {**layers, **self.pinned}, self.excluded, made_with=self.environment)
 
     def _mixes(self, blocks: Sequence[Block]) -> dict[str, Plan]:
         parts = self._parts(blocks)
-        border = self._borders(blocks)
-        result = best_plans(len(blocks), parts, border, self.search.mixes + len(self.ids))
-        if result:
-            least = best_plans(len(blocks), with_bounds(len(blocks), parts), border, 1)[0].seconds
-            self.cost = {"milliseconds": result[0].seconds * 1e3, "bound": least * 1e3}
-            self.cost["gap"] = 1 - least / result[0].seconds if result[0].seconds else 0.0
-        alone = min((parts.get((0, len(blocks), item), math.inf) for item in self.ids), default=math.inf)
-        most = alone * (1 - _GAIN) if self.search.objective == "latency" else math.inf
-        mixed = [item for item in result if len(set(item.backends())) > 1 and item.seconds <= most]
+        copy_seconds = self._borders(blocks)
+        candidates = best_plans(len(blocks), parts, copy_seconds, self.search.mixes + len(self.ids))
+        if candidates:
+            lower_bound = best_plans(len(blocks), with_bounds(len(blocks), parts), copy_seconds, 1)[0].seconds
+            self.cost = {"milliseconds": candidates[0].seconds * 1e3, "bound": lower_bound * 1e3}
+            self.cost["gap"] = 1 - lower_bound / candidates[0].seconds if candidates[0].seconds else 0.0
+        least_alone = min((parts.get((0, len(blocks), backend), math.inf) for backend in self.ids), default=math.inf)
+        most_seconds = least_alone * (1 - _GAIN) if self.search.objective == "latency" else math.inf
+        mixed = [
+            candidate
+            for candidate in candidates
+            if len(set(candidate.backends())) > 1 and candidate.seconds <= most_seconds
+        ]
         mixed = mixed[: self.search.mixes]
-        return {f"mix {number}": self._mixed(item, blocks) for number, item in enumerate(mixed, 1)}
+        return {f"mix {number}": self._mixed(candidate, blocks) for number, candidate in enumerate(mixed, 1)}
 
-    def _mixed(self, way: Candidate, blocks: Sequence[Block]) -> Plan:
-        pairs = zip(way.backends(), blocks, strict=True)
+    def _mixed(self, candidate: Candidate, blocks: Sequence[Block]) -> Plan:
+        pairs = zip(candidate.backends(), blocks, strict=True)
         layers = {layer.name: backend for backend, block in pairs for layer in block.layers}
         return self._as_plan(tuple(self.ids), layers)
 
@@ -295,42 +310,51 @@ class _Placer:
         """
         reserve = (1 - _PARTS_SHARE) * self._left()
         count = sum(len(block.layers) for block in blocks)
-        result: dict[Part, float] = {}
+        part_seconds: dict[Part, float] = {}
         refused: set[tuple[str, int]] = set()
         backends = self._near()
         for first, last in _spans(len(blocks)):
             for backend in backends:
                 layers = [layer for block in blocks[first:last] for layer in block.layers]
-                expected = self.spent.get(backend, 0.0) * len(layers) / count
-                if any((backend, block) in refused for block in range(first, last)) or backend in self.late | self.slow:
+                expected = self.trial_seconds.get(backend, 0.0) * len(layers) / count
+                if (
+                    any((backend, block) in refused for block in range(first, last))
+                    or backend in self.timed_out | self.slow
+                ):
                     continue
                 if self._left() - expected < reserve:
                     continue
                 seconds = self._part_seconds(backend, layers)
                 if seconds is not None:
-                    result[first, last, backend] = seconds
+                    part_seconds[first, last, backend] = seconds
                 elif last - first == 1:
                     refused.add((backend, first))
-        return result
+        return part_seconds
 
     def _near(self) -> list[str]:
         """Return the backends on which it is worth timing parts, the fastest first and CpuRef last.
 
         Backends that took far longer than the fastest one for the whole network are left out.
         """
-        least = min(self.quick.values(), default=math.inf)
-        near = [item for item in self.ids if self.quick.get(item, 0.0) <= _FAR * least or item not in self.alone]
-        return sorted(near, key=lambda item: (item == "CpuRef", self.quick.get(item, math.inf)))
+        least = min(self.first_seconds.values(), default=math.inf)
+        near_backends = [
+            backend
+            for backend in self.ids
+            if self.first_seconds.get(backend, 0.0) <= _FAR * least or backend not in self.self_sufficient
+        ]
+        return sorted(
+            near_backends, key=lambda backend: (backend == "CpuRef", self.first_seconds.get(backend, math.inf))
+        )
 
     def _patience(self) -> float:
         """Return the deadline in seconds for the first run of a network or part that is measured.
 
         A run that takes longer hangs, is far slower than the best one, or exceeds the time of the search.
         """
-        if not self.quick:
+        if not self.first_seconds:
             return self.patience
-        slow = max(_LEAST_PATIENCE, _SLOW * min(self.quick.values()))
-        return min(self.patience, slow, max(_LEAST_PATIENCE, self._left()))
+        too_slow = max(_LEAST_PATIENCE, _SLOW * min(self.first_seconds.values()))
+        return min(self.patience, too_slow, max(_LEAST_PATIENCE, self._left()))
 
     def _part_seconds(self, backend: str, layers: Sequence[Any]) -> float | None:
         """Compile some layers as a separate network on one backend, and return the seconds of one run.
@@ -368,7 +392,7 @@ class _Placer:
         A backend that missed its deadline is not timed again.
         """
         if isinstance(error, DeadlineExceededError):
-            self.late.add(backend)
+            self.timed_out.add(backend)
         if not isinstance(error, UnsupportedLayerError):
             self.failed.setdefault(backend, str(error).partition("\n")[0])
 
@@ -378,15 +402,15 @@ class _Placer:
         It is called with the number of the block before which they are moved, the source and the target backend. The
         result is 0 if both backends can use the same memory.
         """
-        chosen = [self.runtime.registry.get(item) for item in self.ids]
+        chosen = [self.runtime.registry.get(backend) for backend in self.ids]
         offers = Offers.of(chosen, set(self.ids), self.options.model_options)
-        second_per_byte = _copy_seconds(1 << 20) / (1 << 20)
+        seconds_per_byte = _copy_seconds(1 << 20) / (1 << 20)
 
-        def border(place: int, source: str, target: str) -> float:
+        def copy_seconds(block: int, source: str, target: str) -> float:
             shared = set(offers.preferences[source]) & set(offers.preferences[target])
-            return 0.0 if source == target or shared else blocks[place - 1].leaving * second_per_byte
+            return 0.0 if source == target or shared else blocks[block - 1].leaving * seconds_per_byte
 
-        return border
+        return copy_seconds
 
     # --- the choice ---------------------------------------------------------------------------------------------------
 
@@ -397,21 +421,21 @@ class _Placer:
         """
         for name, plan in plans.items():
             used = {*plan.layers.values()} or {plan.backends[0]}
-            expected = max((self.spent.get(item, 0.0) for item in used), default=0.0)
-            if self.late & used or (self.quick and self._left() <= expected):
+            expected = max((self.trial_seconds.get(backend, 0.0) for backend in used), default=0.0)
+            if self.timed_out & used or (self.first_seconds and self._left() <= expected):
                 continue
             patience, began = self._patience(), time.monotonic()
             try:
-                created = self._tried(plan, patience)
+                loaded = self._tried(plan, patience)
             except InterposerError as error:
                 _log.debug("the plan %s does not run: %s", name, error)
                 self.errors.append(error)
                 self._note(plan.backends[0], error, patience)
                 continue
-            self.loaded[name], self.quick[name], self.memory[name] = created, created.quick, created.memory
-            self.spent[name] = time.monotonic() - began
-            if created.used == {name}:
-                self.alone.add(name)
+            self.loaded[name], self.first_seconds[name], self.memory[name] = loaded, loaded.first_seconds, loaded.memory
+            self.trial_seconds[name] = time.monotonic() - began
+            if loaded.used == {name}:
+                self.self_sufficient.add(name)
             self._let_go()
 
     def _let_go(self) -> None:
@@ -420,14 +444,14 @@ class _Placer:
         These are slow, or need more memory than is allowed. Of a large network, only the best plan stays loaded.
         """
         fitting = [name for name in self.loaded if self._fits(name)]
-        alone = [name for name in fitting if name in self.ids]
-        best = min(alone or fitting, key=lambda name: self.quick[name], default="")
-        cached = sorted(fitting, key=lambda name: (name != best, self.quick[name]))
+        singles = [name for name in fitting if name in self.ids]
+        best = min(singles or fitting, key=lambda name: self.first_seconds[name], default="")
+        kept = sorted(fitting, key=lambda name: (name != best, self.first_seconds[name]))
         if self.search.objective == "latency":
-            cached = [name for name in cached if name == best or self._is_close(name, best)]
+            kept = [name for name in kept if name == best or self._is_close(name, best)]
         if self._is_large:
-            cached = cached[:1]
-        for name in self.loaded.keys() - set(cached):
+            kept = kept[:1]
+        for name in self.loaded.keys() - set(kept):
             self.loaded.pop(name).close()
 
     def _is_close(self, name: str, best: str) -> bool:
@@ -435,15 +459,17 @@ class _Placer:
 
         If the plan seems slow, both take a few turns, since other programs may have disturbed one of the measurements.
         """
-        ratio = self.quick[name] / (self.quick[best] or 1.0)
-        if not _CLOSE < ratio <= _FAR or self._left() < 2 * _FEW * (self.quick[name] + self.quick[best]):
+        ratio = self.first_seconds[name] / (self.first_seconds[best] or 1.0)
+        if not _CLOSE < ratio <= _FAR or self._left() < 2 * _FEW * (
+            self.first_seconds[name] + self.first_seconds[best]
+        ):
             return ratio <= _CLOSE
-        calls = {item: self.loaded[item].run for item in (name, best)}
-        turns = take_turns(calls, _FEW, _SHORT_TURN, failed=self._failed, rest=self._rest())
-        if len(turns) < len(calls):
-            return name in turns
-        self.quick |= {item: timing.median / 1e3 for item, timing in turns.items()}
-        pairs = zip(turns[name].turns, turns[best].turns, strict=True)
+        calls = {plan_name: self.loaded[plan_name].run for plan_name in (name, best)}
+        timings = take_turns(calls, _FEW, _SHORT_TURN, failed=self._failed, rest=self._rest())
+        if len(timings) < len(calls):
+            return name in timings
+        self.first_seconds |= {plan_name: timing.median / 1e3 for plan_name, timing in timings.items()}
+        pairs = zip(timings[name].turns, timings[best].turns, strict=True)
         return any(ours <= _CLOSE * theirs for ours, theirs in pairs)
 
     @property
@@ -456,11 +482,17 @@ class _Placer:
         Only two of these networks are loaded at the same time. Single backends come before mixes, since a mix must be
         clearly faster than the best of them. `plans` has all plans by name.
         """
-        least = min((self.quick[name] for name in self.quick if self._fits(name)), default=0.0)
-        near = [name for name, quick in self.quick.items() if self._fits(name) and quick <= _NEAR * least]
-        for name in sorted(near, key=lambda item: (item not in self.ids, self.quick[item])):
+        least = min((self.first_seconds[name] for name in self.first_seconds if self._fits(name)), default=0.0)
+        near_names = [
+            name for name, seconds in self.first_seconds.items() if self._fits(name) and seconds <= _NEAR * least
+        ]
+        for name in sorted(
+            near_names, key=lambda plan_name: (plan_name not in self.ids, self.first_seconds[plan_name])
+        ):
             [best] = self.loaded or [name]
-            if name == best or self._left() <= self.spent[name] + 4 * _RUNS * (self.quick[name] + self.quick[best]):
+            if name == best or self._left() <= self.trial_seconds[name] + 4 * _RUNS * (
+                self.first_seconds[name] + self.first_seconds[best]
+            ):
                 continue
             try:
                 self.loaded[name] = self._tried(plans[name], self._patience())
@@ -473,7 +505,7 @@ class _Placer:
         """Return True if the plan `name` is faster than `best`, the best plan so far; both are loaded."""
         if name not in self.ids:
             return self._is_faster(name, best)
-        calls = {item: self._call(self.loaded[item]) for item in (name, best)}
+        calls = {plan_name: self._call(self.loaded[plan_name]) for plan_name in (name, best)}
         turn = min(_TURN, max(0.0, self._left()) / (4 * _RUNS))
         timings = take_turns(calls, _RUNS, turn, failed=self._failed, rest=self._rest())
         return name in timings and (best not in timings or timings[name].median < timings[best].median)
@@ -489,8 +521,8 @@ class _Placer:
         return not report.unknown and (most is None or report.peak <= most)
 
     def _nothing_runs(self) -> str:
-        said = "; ".join(f"{backend}: {reason}" for backend, reason in self.failed.items())
-        return f"no plan for {self.network.name!r} could be run to its end ({said})"
+        reasons = "; ".join(f"{backend}: {reason}" for backend, reason in self.failed.items())
+        return f"no plan for {self.network.name!r} could be run to its end ({reasons})"
 
     def _tried(self, plan: Plan, patience: float) -> Loaded:
         """Load the network divided according to the plan, estimate the time of a run, and return the loaded network.
@@ -498,13 +530,13 @@ class _Placer:
         `patience` is the deadline of the first run in seconds. The network is simplified for the backends of the plan,
         as it is when the plan is followed.
         """
-        optimized = planned(self.source, plan, self.runtime, self.source_options, without=self.late, logs=False)
+        optimized = planned(self.source, plan, self.runtime, self.source_options, without=self.timed_out, logs=False)
         for refusal in optimized.refusals:
             if refusal.is_problem:
                 self.failed.setdefault(refusal.backend, refusal.reasons[0])
         loaded = Loaded(self.runtime, optimized)
         try:
-            loaded.quick = loaded.seconds(patience, self._rest())
+            loaded.first_seconds = loaded.seconds(patience, self._rest())
         except BaseException:
             loaded.close()
             raise
@@ -518,9 +550,9 @@ class _Placer:
             raise InvalidArgumentError(self._nothing_runs())
         seconds = {name: timing.median / 1e3 for name, timing in timings.items()}
         if self.search.objective == "memory":
-            seconds = {name: quick for name, quick in self.quick.items() if self._fits(name)}
+            seconds = {name: taken for name, taken in self.first_seconds.items() if self._fits(name)}
         most = math.inf if self.search.most_seconds is None else self.search.most_seconds
-        allowed = [name for name, taken in seconds.items() if taken <= most]
+        allowed = [name for name, plan_seconds in seconds.items() if plan_seconds <= most]
         if not allowed:
             raise self._beyond(seconds)
         name = self._best(allowed, seconds, timings)
@@ -532,7 +564,7 @@ class _Placer:
         Empty if there is no time left, or if the objective is not latency.
         """
         loaded, left = self.loaded.get(name), self._left()
-        if loaded is None or self.search.objective != "latency" or left <= 2 * (_RUNS + 1) * self.quick[name]:
+        if loaded is None or self.search.objective != "latency" or left <= 2 * (_RUNS + 1) * self.first_seconds[name]:
             return {}
         from interposer.session.stopwatch import measured_times  # noqa: PLC0415 - it takes examples from this package
 
@@ -545,8 +577,8 @@ class _Placer:
     def _measured(self, seconds: Mapping[str, float]) -> dict[str, float]:
         """Return the milliseconds of one run of each plan, by name."""
         if self.search.objective == "throughput":
-            return {name: taken * 1e3 / self._together() for name, taken in seconds.items()}
-        return {name: taken * 1e3 for name, taken in {**self.quick, **seconds}.items()}
+            return {name: plan_seconds * 1e3 / self._together() for name, plan_seconds in seconds.items()}
+        return {name: plan_seconds * 1e3 for name, plan_seconds in {**self.first_seconds, **seconds}.items()}
 
     def _together(self) -> int:
         """Return how many runs are measured at the same time: one per thread if the objective is throughput, else 1."""
@@ -557,34 +589,38 @@ class _Placer:
 
         There are as many rounds as the time of the search allows.
         """
-        calls = {name: self._call(item) for name, item in self.loaded.items()}
+        calls = {name: self._call(loaded) for name, loaded in self.loaded.items()}
         if not calls:
             return {}
-        mixed = any(name not in self.ids for name in calls)
-        left = max(self._left() * (0.35 if mixed else 0.9), _TURNS_SHARE * self.search.budget_seconds)
-        turn = min(_TURN, left / (_ROUNDS * len(calls)))
-        a_round = sum(max(1.2 * turn, 2 * self._together() * self.quick[name]) + self._rest() for name in calls)
-        rounds = min(_ROUNDS, int(left / a_round)) if a_round else _ROUNDS
+        has_mixes = any(name not in self.ids for name in calls)
+        seconds_left = max(self._left() * (0.35 if has_mixes else 0.9), _TURNS_SHARE * self.search.budget_seconds)
+        turn_seconds = min(_TURN, seconds_left / (_ROUNDS * len(calls)))
+        round_seconds = sum(
+            max(1.2 * turn_seconds, 2 * self._together() * self.first_seconds[name]) + self._rest() for name in calls
+        )
+        rounds = min(_ROUNDS, int(seconds_left / round_seconds)) if round_seconds else _ROUNDS
         if rounds < 1 and self.search.objective == "latency":
-            return {name: Timing((self.quick[name] * 1e3,), self.quick[name] * 1e3) for name in calls}
-        return take_turns(calls, max(1, rounds), turn, failed=self._failed, rest=self._rest())
+            return {name: Timing((self.first_seconds[name] * 1e3,), self.first_seconds[name] * 1e3) for name in calls}
+        return take_turns(calls, max(1, rounds), turn_seconds, failed=self._failed, rest=self._rest())
 
     def _settled(self, timings: dict[str, Timing]) -> dict[str, Timing]:
         """Return the timings with more turns for the fastest backends, while they are undecided and time is left."""
         reserve = 0.5 * max(0.0, self._left()) if any(name not in self.ids for name in timings) else 0.0
         while True:
-            finalists = _with_most_turns({name: item for name, item in timings.items() if name in self.ids})
+            finalists = _with_most_turns({name: timing for name, timing in timings.items() if name in self.ids})
             names = undecided(finalists)
             if len(names) < 2 or len(finalists[names[0]].turns) >= _MOST_TURNS:
                 return timings
             calls = {name: self._call(self.loaded[name]) for name in names}
-            a_round = sum(max(1.2 * _TURN, 2 * self._together() * self.quick[name]) + self._rest() for name in names)
-            if _MORE * a_round > self._left() - reserve:
+            round_seconds = sum(
+                max(1.2 * _TURN, 2 * self._together() * self.first_seconds[name]) + self._rest() for name in names
+            )
+            if _MORE * round_seconds > self._left() - reserve:
                 return timings
-            more = take_turns(calls, _MORE, _TURN, failed=self._failed, rest=self._rest())
-            lost = calls.keys() - more.keys()
-            timings = {name: item for name, item in timings.items() if name not in lost}
-            timings |= {name: timings[name].followed_by(item) for name, item in more.items()}
+            more_timings = take_turns(calls, _MORE, _TURN, failed=self._failed, rest=self._rest())
+            failed_names = calls.keys() - more_timings.keys()
+            timings = {name: timing for name, timing in timings.items() if name not in failed_names}
+            timings |= {name: timings[name].followed_by(timing) for name, timing in more_timings.items()}
 
     def _rest(self) -> float:
         """Return the pause before each measurement in seconds.
@@ -599,15 +635,15 @@ class _Placer:
         `seconds` has the time of each plan that is within the limit of memory.
         """
         known = {name: report.peak for name, report in self.memory.items() if not report.unknown}
-        unknown = sorted({item for report in self.memory.values() for item in report.unknown})
-        silent = f"; the memory of parts on {', '.join(unknown)} is not known" if unknown else ""
+        unknown = sorted({backend for report in self.memory.values() for backend in report.unknown})
+        gaps = f"; the memory of parts on {', '.join(unknown)} is not known" if unknown else ""
         where, most = f"no plan for {self.network.name!r} is within", self.search.most_bytes
         if not seconds and most is not None and known:
             least = min(known, key=lambda name: known[name])
-            text = f"{where} most_bytes={most:,}: the least that was found is {known[least]:,} bytes ({least}){silent}"
+            text = f"{where} most_bytes={most:,}: the least that was found is {known[least]:,} bytes ({least}){gaps}"
             what, needed, limit, unit = "memory of a plan", float(known[least]), float(most), "bytes"
         elif not seconds:
-            return InvalidArgumentError(f"no plan for {self.network.name!r} can be chosen by memory{silent}")
+            return InvalidArgumentError(f"no plan for {self.network.name!r} can be chosen by memory{gaps}")
         else:
             least, limit = min(seconds, key=lambda name: seconds[name]), float(self.search.most_seconds or 0)
             text = f"{where} most_seconds={limit:g}: the least that was found is {seconds[least]:.3g} seconds ({least})"
@@ -641,14 +677,14 @@ class _Placer:
         """
         calls = {"mix": self._call(self.loaded[mix]), "alone": self._call(self.loaded[alone])}
         left = self._left()
-        if left < 2 * _DUEL * self._together() * (self.quick[mix] + self.quick[alone]):
+        if left < 2 * _DUEL * self._together() * (self.first_seconds[mix] + self.first_seconds[alone]):
             return False
-        turns = take_turns(calls, _DUEL, min(_TURN, left / (3 * _DUEL)), failed=self._failed, rest=self._rest())
-        if len(turns) < len(calls):
+        timings = take_turns(calls, _DUEL, min(_TURN, left / (3 * _DUEL)), failed=self._failed, rest=self._rest())
+        if len(timings) < len(calls):
             return False
-        pairs = zip(turns["mix"].turns, turns["alone"].turns, strict=True)
-        won = sum(ours < theirs * (1 - _GAIN) for ours, theirs in pairs)
-        return won >= _DUEL - 1
+        pairs = zip(timings["mix"].turns, timings["alone"].turns, strict=True)
+        wins = sum(ours < theirs * (1 - _GAIN) for ours, theirs in pairs)
+        return wins >= _DUEL - 1
 
 
 def _with_most_turns(timings: Mapping[str, Timing]) -> dict[str, Timing]:
@@ -657,14 +693,14 @@ def _with_most_turns(timings: Mapping[str, Timing]) -> dict[str, Timing]:
     The other candidates were measured at other times, and are not comparable with them.
     """
     most = max((len(timing.turns) for timing in timings.values()), default=0)
-    return {name: item for name, item in timings.items() if len(item.turns) == most}
+    return {name: other for name, other in timings.items() if len(other.turns) == most}
 
 
 def _spread(times: Sequence[float]) -> float:
     """Return how much times vary: half the distance between their lower and upper quartile, relative to the median."""
-    ordered = sorted(times)
-    quarter = len(ordered) // 4
-    return (ordered[-1 - quarter] - ordered[quarter]) / (2 * ordered[len(ordered) // 2])
+    sorted_times = sorted(times)
+    quarter = len(sorted_times) // 4
+    return (sorted_times[-1 - quarter] - sorted_times[quarter]) / (2 * sorted_times[len(sorted_times) // 2])
 
 
 def _spans(count: int) -> Iterator[tuple[int, int]]:
@@ -672,10 +708,10 @@ def _spans(count: int) -> Iterator[tuple[int, int]]:
 
     These are the single blocks of `count` blocks, then the whole network, then ranges of increasing length.
     """
-    yield from ((place, place + 1) for place in range(count))
+    yield from ((first, first + 1) for first in range(count))
     yield 0, count
     for length in range(2, count):
-        yield from ((place, place + length) for place in range(count - length + 1))
+        yield from ((first, first + length) for first in range(count - length + 1))
 
 
 def _copy_seconds(size: int) -> float:

@@ -45,9 +45,9 @@ class Search:
         if self.most_seconds is not None:
             check_seconds("most_seconds", self.most_seconds)
         for name in ("most_bytes", "blocks", "mixes"):
-            value = getattr(self, name)
-            if type(value) is not int and not (value is None and name == "most_bytes"):
-                raise InvalidArgumentError(f"{name} must be a whole number, not {value!r}")
+            limit = getattr(self, name)
+            if type(limit) is not int and not (limit is None and name == "most_bytes"):
+                raise InvalidArgumentError(f"{name} must be a whole number, not {limit!r}")
         if self.most_bytes is not None and self.most_bytes < 1:
             raise InvalidArgumentError(f"most_bytes must be 1 or more, not {self.most_bytes}")
         if self.blocks < 1 or self.mixes < 0:

@@ -24,13 +24,13 @@ def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
 
     These are versions, the machine, and numbers of threads.
     """
-    records = {record.id: record.version for record in runtime.registry.records()}
+    versions = {record.id: record.version for record in runtime.registry.records()}
     return {
         "interposer": __version__,
         "machine": f"{platform.machine()} {_processor()}".strip(),
         "threads": thread_budget(runtime.options.num_threads),
-        "versions": {item: records.get(item, "") for item in ids},
-        "builds": {item: build for item in ids if (build := _build(runtime, item))},
+        "versions": {backend: versions.get(backend, "") for backend in ids},
+        "builds": {backend: build for backend in ids if (build := _build(runtime, backend))},
     }
 
 

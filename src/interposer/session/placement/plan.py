@@ -66,18 +66,18 @@ class Plan:
         The entry may be its name, a pattern of names, or its type: see `Plan`.
         """
         patterns = self._patterns({layer.name for layer in graph})
-        result = {}
+        hints = {}
         for layer in graph:
-            named = self.layers.get(layer.name) or next(
-                (to for item, to in patterns.items() if _fits(item, layer)), None
+            backend = self.layers.get(layer.name) or next(
+                (pattern_backend for pattern, pattern_backend in patterns.items() if _fits(pattern, layer)), None
             )
-            if named is not None:
-                result[layer.name] = named
-        return result
+            if backend is not None:
+                hints[layer.name] = backend
+        return hints
 
     def _patterns(self, names: Container[str]) -> dict[str, str]:
         """Return the entries of `layers` whose key is not one of these names of layers: patterns and types."""
-        return {item: backend for item, backend in self.layers.items() if item not in names}
+        return {key: backend for key, backend in self.layers.items() if key not in names}
 
     def differences(self, graph: Graph, made_with: Mapping[str, Any], available: tuple[str, ...]) -> Iterator[str]:
         """Yield a sentence for each reason why the plan may not hold for this network in this environment.
@@ -90,11 +90,11 @@ class Plan:
                 yield f"backend {backend} is not available here"
         names = {layer.name for layer in graph}
         unused = [pattern for pattern in self._patterns(names) if not any(_fits(pattern, layer) for layer in graph)]
-        wide = [item for item in unused if item.startswith(TYPE) or any(mark in item for mark in "*?[")]
-        yield from (f"{item!r} of the plan fits no layer of this network" for item in wide)
-        lost = [item for item in unused if item not in wide]
-        if lost:
-            yield f"{len(lost)} layers of the plan are not in this network, such as {lost[0]!r}"
+        wildcards = [key for key in unused if key.startswith(TYPE) or any(wildcard in key for wildcard in "*?[")]
+        yield from (f"{key!r} of the plan fits no layer of this network" for key in wildcards)
+        missing_layers = [key for key in unused if key not in wildcards]
+        if missing_layers:
+            yield f"{len(missing_layers)} layers of the plan are not in this network, such as {missing_layers[0]!r}"
         if self.made_with:
             yield from _changes(self.made_with, made_with)
 
@@ -108,13 +108,13 @@ class Plan:
 
     def to_json(self) -> str:
         """Return the plan as a JSON string."""
-        reported = {
+        facts = {
             "plan": _VERSION, "network": self.network, "chosen": self.chosen, "backends": list(self.backends),
             "layers": dict(self.layers), "exclude": {kind: list(ids) for kind, ids in self.exclude.items()},
             "milliseconds": dict(self.measured), "made with": dict(self.made_with), "failed": dict(self.failed),
             "cost": dict(self.cost), "units": dict(self.units),
         }  # fmt: skip
-        return json.dumps(reported, indent=1) + "\n"
+        return json.dumps(facts, indent=1) + "\n"
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Plan:
@@ -148,9 +148,9 @@ class Plan:
             raise InvalidArgumentError(f"{where} is no plan of version {_VERSION}: {problem}")
         return cls(
             str(facts.get("network", "")), facts["backends"], dict(facts["layers"]), facts.get("exclude", {}),
-            {str(name): float(item) for name, item in facts.get("milliseconds", {}).items()},
+            {str(name): float(time) for name, time in facts.get("milliseconds", {}).items()},
             str(facts.get("chosen", "")), dict(facts.get("made with", {})), dict(facts.get("failed", {})),
-            dict(facts.get("cost", {})), {str(name): float(item) for name, item in facts.get("units", {}).items()},
+            dict(facts.get("cost", {})), {str(name): float(time) for name, time in facts.get("units", {}).items()},
         )  # fmt: skip
 
 
@@ -160,43 +160,43 @@ def _fits(pattern: str, layer: Layer) -> bool:
     return fnmatchcase(layer.name, pattern)
 
 
-def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def _changes(old_facts: Mapping[str, Any], new_facts: Mapping[str, Any]) -> Iterator[str]:
     """Compare two versions of the facts that a plan depends on; yield a sentence for each entry that has changed.
 
     The members of nested mappings are compared separately.
     """
-    for name in dict.fromkeys((*before, *now)):
-        there, here = before.get(name), now.get(name)
-        if isinstance(there, Mapping) and isinstance(here, Mapping):
-            yield from (f"{name} of {text}" for text in _changes(there, here))
-        elif here != there:
-            yield f"{name} is {here} here, and was {there} where the plan was made"
+    for name in dict.fromkeys((*old_facts, *new_facts)):
+        old, new = old_facts.get(name), new_facts.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from (f"{name} of {text}" for text in _changes(old, new))
+        elif new != old:
+            yield f"{name} is {new} here, and was {old} where the plan was made"
 
 
-def _problem(reported: Any) -> str | None:
-    if not isinstance(reported, dict) or type(reported.get("plan")) is not int or reported["plan"] != _VERSION:
+def _problem(facts: Any) -> str | None:
+    if not isinstance(facts, dict) or type(facts.get("plan")) is not int or facts["plan"] != _VERSION:
         return f'it has no member "plan" with the value {_VERSION}'
-    backends, layers = reported.get("backends"), reported.get("layers")
+    backends, layers = facts.get("backends"), facts.get("layers")
     if not _is_ids(backends) or not backends:
         return '"backends" must be a list of ids'
     if not isinstance(layers, dict) or not all(isinstance(layer, str) for layer in layers.values()):
         return '"layers" must map names to ids'
-    exclude = reported.get("exclude", {})
+    exclude = facts.get("exclude", {})
     if not isinstance(exclude, dict) or not all(map(_is_ids, exclude.values())):
         return '"exclude" must map types of layers to lists of ids'
     for member in ("milliseconds", "units"):
-        times = reported.get(member, {})
+        times = facts.get(member, {})
         if not isinstance(times, dict) or not all(map(_is_time, times.values())):
             return f'"{member}" must map names to numbers'
-    cost = reported.get("cost", {})
+    cost = facts.get("cost", {})
     if cost != {} and not (isinstance(cost, dict) and all(_is_number(cost.get(name)) for name in _COST)):
         return f'"cost" must have the numbers {", ".join(_COST)}'
-    wrong = [name for name in ("made with", "failed") if not isinstance(reported.get(name, {}), dict)]
-    return f'"{wrong[0]}" must be an object' if wrong else None
+    wrong_members = [name for name in ("made with", "failed") if not isinstance(facts.get(name, {}), dict)]
+    return f'"{wrong_members[0]}" must be an object' if wrong_members else None
 
 
-def _is_ids(reported: Any) -> bool:
-    return isinstance(reported, list) and all(isinstance(item, str) for item in reported)
+def _is_ids(plain: Any) -> bool:
+    return isinstance(plain, list) and all(isinstance(element, str) for element in plain)
 
 
 def _is_time(value: Any) -> bool:

@@ -28,7 +28,7 @@ class Candidate:
 
 
 def best_plans(
-    count: int, parts: Mapping[Part, float], border: Callable[[int, str, str], float], keep: int
+    count: int, parts: Mapping[Part, float], copies: Callable[[int, str, str], float], keep: int
 ) -> list[Candidate]:
     """Return the `keep` cheapest plans for `count` blocks, exactly; they differ in the backend of at least one block.
 
@@ -39,7 +39,7 @@ def best_plans(
         count: the number of blocks.
         parts: the seconds of each part that was measured. A part is given by its first block, the block after its last
             one, and its backend.
-        border: called with the number of a block, a source and a target backend; returns the seconds for moving the
+        copies: called with the number of a block, a source and a target backend; returns the seconds for moving the
             tensors that enter this block from source to target.
         keep: the largest number of plans to return.
     """
@@ -47,28 +47,37 @@ def best_plans(
     starting: dict[int, list[tuple[Part, float]]] = {}
     for part, seconds in parts.items():
         starting.setdefault(part[0], []).append((part, seconds))
-    for place in range(count):
-        for part, seconds in starting.get(place, ()):
-            before = [way for result in ways[place].values() for way in result] if place else [Candidate(0.0, ())]
-            for way in before:
-                crossed = border(place, way.parts[-1][2], part[2]) if way.parts else 0.0
-                _add(ways[part[1]], part[2], Candidate(way.seconds + crossed + seconds, (*way.parts, part)), keep)
+    for block in range(count):
+        for part, seconds in starting.get(block, ()):
+            prefixes = (
+                [candidate for candidates in ways[block].values() for candidate in candidates]
+                if block
+                else [Candidate(0.0, ())]
+            )
+            for candidate in prefixes:
+                copy_seconds = copies(block, candidate.parts[-1][2], part[2]) if candidate.parts else 0.0
+                _add(
+                    ways[part[1]],
+                    part[2],
+                    Candidate(candidate.seconds + copy_seconds + seconds, (*candidate.parts, part)),
+                    keep,
+                )
     return _different(heapq.merge(*map(sorted, ways[count].values())), keep)
 
 
-def _add(result: dict[str, list[Candidate]], backend: str, way: Candidate, keep: int) -> None:
-    ways = _different(sorted([*result.get(backend, ()), way]), keep)
-    result[backend] = ways
+def _add(by_backend: dict[str, list[Candidate]], backend: str, candidate: Candidate, keep: int) -> None:
+    candidates = _different(sorted([*by_backend.get(backend, ()), candidate]), keep)
+    by_backend[backend] = candidates
 
 
-def _different(ways: Iterable[Candidate], keep: int) -> list[Candidate]:
+def _different(candidates: Iterable[Candidate], keep: int) -> list[Candidate]:
     """Return the first `keep` plans that differ in the backend of at least one block from all plans before them."""
-    cached: dict[tuple[str, ...], Candidate] = {}
-    for way in ways:
-        cached.setdefault(way.backends(), way)
-        if len(cached) == keep:
+    by_backends: dict[tuple[str, ...], Candidate] = {}
+    for candidate in candidates:
+        by_backends.setdefault(candidate.backends(), candidate)
+        if len(by_backends) == keep:
             break
-    return list(cached.values())
+    return list(by_backends.values())
 
 
 def with_bounds(count: int, parts: Mapping[Part, float]) -> dict[Part, float]:
@@ -77,13 +86,16 @@ def with_bounds(count: int, parts: Mapping[Part, float]) -> dict[Part, float]:
     The bound of a part is the time of its slowest measured sub-part. Parts with a block that its backend could not run
     alone get none. `count` is the number of blocks.
     """
-    result = dict(parts)
-    for backend in {item for _, _, item in parts}:
+    seconds_of_parts = dict(parts)
+    for backend in {known_seconds for _, _, known_seconds in parts}:
         for length in range(2, count + 1):
             for first in range(count - length + 1):
                 last = first + length
-                inner = [result.get((first, last - 1, backend)), result.get((first + 1, last, backend))]
-                known = [item for item in inner if item is not None]
-                if len(known) == 2:
-                    result.setdefault((first, last, backend), max(known))
-    return result
+                sub_parts = [
+                    seconds_of_parts.get((first, last - 1, backend)),
+                    seconds_of_parts.get((first + 1, last, backend)),
+                ]
+                known_sub_parts = [known_seconds for known_seconds in sub_parts if known_seconds is not None]
+                if len(known_sub_parts) == 2:
+                    seconds_of_parts.setdefault((first, last, backend), max(known_sub_parts))
+    return seconds_of_parts
