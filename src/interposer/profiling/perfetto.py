@@ -5,23 +5,97 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from itertools import count, starmap
+from operator import itemgetter
 from time import perf_counter_ns
 from typing import Any, Final
 
-from interposer.profiling.events import Counter, Instant
+from interposer.profiling.events import Counter, Instant, Site
 from interposer.profiling.processes import process_name
 from interposer.profiling.recorder import Recording
 from interposer.profiling.tracks import THREADS, Slice, Timeline, Track, timeline
 
 __all__ = ["perfetto_trace"]
 
-_SEQUENCE: Final = 1
+_SEQUENCE_ID: Final = 1
+_STATE_CLEARED: Final = 1
+"""``SEQ_INCREMENTAL_STATE_CLEARED``: the flag of the first packet of a sequence."""
 _MONOTONIC: Final = 3
 _CLOCKS: Final = ((_MONOTONIC, None), (6, "CLOCK_BOOTTIME"), (1, "CLOCK_REALTIME"))
+"""The number of each clock in ``BuiltinClock``, and its name in the module `time`; None for `perf_counter_ns`."""
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
+"""The values of ``TrackEvent.Type``."""
 _BYTES: Final = 3
+"""``CounterDescriptor.Unit.UNIT_SIZE_BYTES``."""
+
+# --- the numbers of the fields of Perfetto's messages (protos/perfetto/trace) -----------------------------------------
+
+
+class _TraceField(IntEnum):
+    PACKET = 1
+
+
+class _PacketField(IntEnum):
+    CLOCK_SNAPSHOT = 6
+    TIMESTAMP = 8
+    TRUSTED_PACKET_SEQUENCE_ID = 10
+    TRACK_EVENT = 11
+    SEQUENCE_FLAGS = 13
+    TIMESTAMP_CLOCK_ID = 58
+    TRACK_DESCRIPTOR = 60
+
+
+class _SnapshotField(IntEnum):
+    CLOCKS = 1
+
+
+class _ClockField(IntEnum):
+    CLOCK_ID = 1
+    TIMESTAMP = 2
+
+
+class _TrackField(IntEnum):
+    UUID = 1
+    NAME = 2
+    PROCESS = 3
+    THREAD = 4
+    PARENT_UUID = 5
+    COUNTER = 8
+
+
+class _ProcessField(IntEnum):
+    PID = 1
+    PROCESS_NAME = 6
+
+
+class _ThreadField(IntEnum):
+    PID = 1
+    TID = 2
+    THREAD_NAME = 5
+
+
+class _CounterField(IntEnum):
+    UNIT = 3
+    UNIT_NAME = 6
+
+
+class _EventField(IntEnum):
+    DEBUG_ANNOTATIONS = 4
+    TYPE = 9
+    TRACK_UUID = 11
+    CATEGORIES = 22
+    NAME = 23
+    DOUBLE_COUNTER_VALUE = 44
+    FLOW_IDS = 47
+    TERMINATING_FLOW_IDS = 48
+
+
+class _AnnotationField(IntEnum):
+    INT_VALUE = 4
+    STRING_VALUE = 6
+    NAME = 10
 
 
 def perfetto_trace(recording: Recording) -> bytes:
@@ -31,7 +105,7 @@ def perfetto_trace(recording: Recording) -> bytes:
     """
     writer = _Writer(timeline(recording))
     packets = [_clock_snapshot(), *writer.descriptors(), *writer.events()]
-    return b"".join(_field(1, packet) for packet in packets)
+    return b"".join(_field(_TraceField.PACKET, packet) for packet in packets)
 
 
 # --- the wire format --------------------------------------------------------------------------------------------------
@@ -72,12 +146,13 @@ def _clock_snapshot() -> bytes:
     for number, name in _CLOCKS:
         identifier = getattr(time, name, None) if name else None
         now = perf_counter_ns() if identifier is None else time.clock_gettime_ns(identifier)
-        clocks += _field(1, _field(1, number) + _field(2, now))
-    return _packet(_field(6, clocks) + _field(13, 1))
+        clock = _field(_ClockField.CLOCK_ID, number) + _field(_ClockField.TIMESTAMP, now)
+        clocks += _field(_SnapshotField.CLOCKS, clock)
+    return _packet(_field(_PacketField.CLOCK_SNAPSHOT, clocks) + _field(_PacketField.SEQUENCE_FLAGS, _STATE_CLEARED))
 
 
 def _packet(content: bytes) -> bytes:
-    return content + _field(10, _SEQUENCE)
+    return content + _field(_PacketField.TRUSTED_PACKET_SEQUENCE_ID, _SEQUENCE_ID)
 
 
 class _Writer:
@@ -99,83 +174,101 @@ class _Writer:
     def descriptors(self) -> Iterator[bytes]:
         """Yield the packets that describe the process, the tracks and the counters."""
         pid = os.getpid()
-        process = _field(1, pid) + _field(6, process_name())
-        yield _packet(_field(60, _field(1, self._process) + _field(3, process)))
+        yield _track_packet(self._process, _process(pid, process_name()))
         for process_id, (number, name) in self._children.items():
-            child = _field(1, process_id) + _field(6, name)
-            yield _packet(_field(60, _field(1, number) + _field(3, child)))
+            yield _track_packet(number, _process(process_id, name))
         for group, number in self._groups.items():
             if group != THREADS:
-                yield self._descriptor(number, _field(2, group), self._process)
+                yield _track_packet(number, _field(_TrackField.NAME, group), self._process)
         for track, number in self._tracks.items():
+            named = _field(_TrackField.NAME, track.name)
             if track.foreign is not None:
                 owner = track.foreign.process
-                thread = _field(1, owner) + _field(2, track.foreign.native_id) + _field(5, track.name)
-                content = _field(4, thread) if track.thread else _field(2, track.name)
-                yield self._descriptor(number, content, self._children[owner][0])
+                thread = _thread(owner, track.foreign.native_id, track.name)
+                yield _track_packet(number, thread if track.thread else named, self._children[owner][0])
             elif track.thread:
-                thread = _field(1, pid) + _field(2, track.thread) + _field(5, track.name)
-                yield self._descriptor(number, _field(4, thread), self._process)
+                yield _track_packet(number, _thread(pid, track.thread, track.name), self._process)
             else:
-                yield self._descriptor(number, _field(2, track.name), self._groups[track.group])
+                yield _track_packet(number, named, self._groups[track.group])
         for counter, number in self._counters.items():
-            yield self._descriptor(number, _counter_fields(counter), self._process)
-
-    def _descriptor(self, number: int, content: bytes, parent: int) -> bytes:
-        return _packet(_field(60, _field(1, number) + content + _field(5, parent)))
+            yield _track_packet(number, _counter_fields(counter), self._process)
 
     def events(self) -> list[bytes]:
         """Return the packets of all events, ordered by their times; equal times keep the order of their track."""
-        timed = [item for track in self._line.tracks for item in self._of_track(track)]
-        timed += [(item.at, self._instant(item)) for item in self._line.instants]
+        timed = [event for track in self._line.tracks for event in self._of_track(track)]
+        timed += [(instant.at, self._instant(instant)) for instant in self._line.instants]
         for sample in self._line.samples:
-            value = _field(44, float(sample.value))
+            value = _field(_EventField.DOUBLE_COUNTER_VALUE, float(sample.value))
             timed.append((sample.at, _event(_COUNTER, self._counters[sample.counter], value)))
-        return [_timed(at, event) for at, event in sorted(timed, key=lambda item: item[0])]
+        return [_timed(time_ns, event) for time_ns, event in sorted(timed, key=itemgetter(0))]
 
     def _of_track(self, track: Track) -> Iterator[tuple[int, bytes]]:
-        number, path = self._tracks[track], list[Slice]()
-        for item in track.slices:
-            while path and path[-1].end <= item.begin:
-                yield path.pop().end, _event(_END, number)
-            yield item.begin, _event(_BEGIN, number, _described(item))
-            path.append(item)
-        while path:
-            yield path.pop().end, _event(_END, number)
+        number, enclosing = self._tracks[track], list[Slice]()
+        for slice in track.slices:
+            while enclosing and enclosing[-1].end <= slice.begin:
+                yield enclosing.pop().end, _event(_END, number)
+            yield slice.begin, _event(_BEGIN, number, _described(slice))
+            enclosing.append(slice)
+        while enclosing:
+            yield enclosing.pop().end, _event(_END, number)
 
-    def _instant(self, item: Instant) -> bytes:
-        fields = _field(22, str(item.site.category)) + _field(23, item.site.name) + _annotations(item.site.to_dict())
-        return _event(_INSTANT, self._threads.get(item.thread, self._process), fields)
+    def _instant(self, instant: Instant) -> bytes:
+        content = _site(instant.site, instant.site.to_dict())
+        return _event(_INSTANT, self._threads.get(instant.thread, self._process), content)
 
 
-def _timed(at: int, event: bytes) -> bytes:
-    return _packet(_field(8, at) + _field(58, _MONOTONIC) + _field(11, event))
+def _track_packet(number: int, content: bytes, parent: int | None = None) -> bytes:
+    """Return the packet that describes the track with this id; `content` says what it shows."""
+    descriptor = _field(_TrackField.UUID, number) + content
+    if parent is not None:
+        descriptor += _field(_TrackField.PARENT_UUID, parent)
+    return _packet(_field(_PacketField.TRACK_DESCRIPTOR, descriptor))
+
+
+def _process(pid: int, name: str) -> bytes:
+    return _field(_TrackField.PROCESS, _field(_ProcessField.PID, pid) + _field(_ProcessField.PROCESS_NAME, name))
+
+
+def _thread(pid: int, thread: int, name: str) -> bytes:
+    ids = _field(_ThreadField.PID, pid) + _field(_ThreadField.TID, thread)
+    return _field(_TrackField.THREAD, ids + _field(_ThreadField.THREAD_NAME, name))
+
+
+def _timed(time_ns: int, event: bytes) -> bytes:
+    moment = _field(_PacketField.TIMESTAMP, time_ns) + _field(_PacketField.TIMESTAMP_CLOCK_ID, _MONOTONIC)
+    return _packet(moment + _field(_PacketField.TRACK_EVENT, event))
 
 
 def _event(kind: int, track: int, content: bytes = b"") -> bytes:
-    return _field(9, kind) + _field(11, track) + content
+    return _field(_EventField.TYPE, kind) + _field(_EventField.TRACK_UUID, track) + content
 
 
-def _described(item: Slice) -> bytes:
-    interval, site = item.interval, item.interval.site
-    facts = site.to_dict()
+def _described(slice: Slice) -> bytes:
+    interval = slice.interval
+    facts = interval.site.to_dict()
     if interval.run >= 0:
         facts |= {"run": interval.run, "inference": interval.inference}
-    flows = b"".join(_fixed(47, number) for number in item.leaving)
-    flows += b"".join(_fixed(48, number) for number in item.arriving)
-    return _field(22, str(site.category)) + _field(23, site.name) + _annotations(facts) + flows
+    flows = b"".join(_fixed(_EventField.FLOW_IDS, number) for number in slice.leaving)
+    flows += b"".join(_fixed(_EventField.TERMINATING_FLOW_IDS, number) for number in slice.arriving)
+    return _site(interval.site, facts) + flows
 
 
-def _annotations(facts: dict[str, Any]) -> bytes:
-    return b"".join(_field(4, _field(10, name) + _annotated(value)) for name, value in facts.items())
+def _site(site: Site, facts: Mapping[str, Any]) -> bytes:
+    """Return the fields of an event that say what it is about."""
+    category = _field(_EventField.CATEGORIES, str(site.category))
+    return category + _field(_EventField.NAME, site.name) + b"".join(starmap(_annotation, facts.items()))
 
 
-def _annotated(value: Any) -> bytes:
+def _annotation(name: str, value: Any) -> bytes:
     if isinstance(value, int):
-        return _field(4, value)
-    return _field(6, ", ".join(value) if isinstance(value, list) else str(value))
+        content = _field(_AnnotationField.INT_VALUE, value)
+    else:
+        content = _field(_AnnotationField.STRING_VALUE, ", ".join(value) if isinstance(value, list) else str(value))
+    return _field(_EventField.DEBUG_ANNOTATIONS, _field(_AnnotationField.NAME, name) + content)
 
 
 def _counter_fields(counter: Counter) -> bytes:
-    unit = _field(3, _BYTES) if counter.units == "bytes" else _field(6, counter.units)
-    return _field(2, f"{counter.backend} {counter.name}".lstrip()) + _field(8, unit)
+    in_bytes = counter.units == "bytes"
+    unit = _field(_CounterField.UNIT, _BYTES) if in_bytes else _field(_CounterField.UNIT_NAME, counter.units)
+    name = f"{counter.backend} {counter.name}".lstrip()
+    return _field(_TrackField.NAME, name) + _field(_TrackField.COUNTER, unit)
