@@ -92,7 +92,7 @@ def cancelling(it: Built) -> object:
 
 def test_what_is_left_when_numbers_cancel_out_may_differ_by_the_error_of_these():
     created = built(cancelling)
-    [expected] = comparison(created).known[created.network.graph.outputs[0].values[0]][:1]
+    [expected] = comparison(created).reference_values[created.network.graph.outputs[0].values[0]][:1]
     assert problems(created, np.array([expected + 0.05, 2000.0], F32)) == ""
     assert not comparison(created).is_near({0: np.array([expected + 0.05, 2000.0], F32)})
 

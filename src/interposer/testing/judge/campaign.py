@@ -83,11 +83,11 @@ def campaign(
         BackendCrashedError: a process ends or hangs while it creates a backend.
         InvalidArgumentError: a number, kind, operator or backend is invalid, or a backend is given twice.
     """
-    value = named_backends(backends)
+    factories = named_backends(backends)
     _check(count, seed, start, kind, jobs)
     check_limits(seconds, memory)
     check_favoured(favoured)
-    setup = Setup(value, dict(options or {}), tolerances or Tolerances(steps=0), memory)
+    setup = Setup(factories, dict(options or {}), tolerances or Tolerances(steps=0), memory)
     plan = Plan(seed, kind, favoured=tuple(sorted(op.op_name() for op in favoured)))
     with Campaigns(setup, jobs=jobs, seconds=seconds, environment=environment) as campaigns:
         campaigns.shrink, campaigns.shrink_seconds = shrink, shrink_seconds
@@ -97,8 +97,8 @@ def campaign(
 
 
 def _check(count: int, seed: int, start: int, kind: str | None, jobs: int | None) -> None:
-    for name, value in {"count": count, "seed": seed, "start": start}.items():
-        expect(value, int, f"{name} must be an integer")
+    for name, number in {"count": count, "seed": seed, "start": start}.items():
+        expect(number, int, f"{name} must be an integer")
     expect(jobs, int | None, "jobs must be an integer or None")
     if count < 1 or start < 0:
         raise InvalidArgumentError(f"count is {count} and start {start}; expected at least 1 and 0")
@@ -184,15 +184,15 @@ class _Run:
 
         `progress` is called with the result of each network.
         """
-        since, suspects = time.monotonic(), list[tuple[int, Verdict]]()
+        start, suspects = time.monotonic(), list[tuple[int, Verdict]]()
         crew = Crew(self.nursery, self.plan, self.jobs, self.inspection.seconds, self.idle)
         for judged in crew.judge(numbers):
             complete = judged if judged.kind else replace(judged, kind=drawn(self.plan, judged.number).kind)
             suspects += [(complete.number, verdict) for verdict in complete.verdicts if verdict.is_finding]
             report.add(complete)
             progress(complete)
-        report.findings += self._findings(sorted(suspects, key=lambda item: item[0]))
-        report.seconds = time.monotonic() - since
+        report.findings += self._findings(sorted(suspects, key=lambda suspect: suspect[0]))
+        report.seconds = time.monotonic() - start
         return report
 
     def _findings(self, suspects: Sequence[tuple[int, Verdict]]) -> Iterator[Finding]:
@@ -200,13 +200,13 @@ class _Run:
 
         At most `shrink` of them are reduced and analyzed: one failure of every sort first, then further ones.
         """
-        chosen = set(_varied(suspects)[: self.shrink])
-        numbered = range(len(suspects))
+        thorough_indices = set(_varied(suspects)[: self.shrink])
+        indices = range(len(suspects))
         if not self.nursery.is_shared:  # and so forks this process, which only the main thread should do
-            yield from (self._finding(*suspects[at], thorough=at in chosen) for at in numbered)
+            yield from (self._finding(*suspects[index], thorough=index in thorough_indices) for index in indices)
             return
         with ThreadPoolExecutor(self.jobs) as pool:
-            yield from pool.map(lambda at: self._finding(*suspects[at], thorough=at in chosen), numbered)
+            yield from pool.map(lambda at: self._finding(*suspects[at], thorough=at in thorough_indices), indices)
 
     def _finding(self, number: int, verdict: Verdict, *, thorough: bool) -> Finding:
         kind = self.plan.kind or KINDS[number % len(KINDS)]
@@ -226,10 +226,10 @@ def _varied(suspects: Sequence[tuple[int, Verdict]]) -> list[int]:
 
     The first one of each combination of sort, culprit and route precedes the second one of any combination.
     """
-    seen: Counter[tuple[object, ...]] = Counter()
-    turns = []
-    for at, (_, verdict) in enumerate(suspects):
-        key = verdict.sort, verdict.culprit, verdict.conditions.route
-        turns.append((seen[key], at))
-        seen[key] += 1
-    return [at for _, at in sorted(turns)]
+    count_of_key: Counter[tuple[object, ...]] = Counter()
+    ranked = []
+    for index, (_, verdict) in enumerate(suspects):
+        combination = verdict.sort, verdict.culprit, verdict.conditions.route
+        ranked.append((count_of_key[combination], index))
+        count_of_key[combination] += 1
+    return [index for _, index in sorted(ranked)]

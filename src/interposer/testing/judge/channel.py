@@ -77,10 +77,10 @@ class Channel:
             except Nothing:
                 if self.ended:
                     raise EOFError from None
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            seconds_left = None if deadline is None else deadline - time.monotonic()
+            if seconds_left is not None and seconds_left <= 0:
                 raise TimeoutError
-            if poll.poll(None if left is None else 1000 * left):
+            if poll.poll(None if seconds_left is None else 1000 * seconds_left):
                 self.take_in()
 
     def close(self) -> None:

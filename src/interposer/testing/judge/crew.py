@@ -39,8 +39,8 @@ class Crew:
 
     def judge(self, numbers: range) -> Iterator[Judged]:
         """Judge these networks; yield the result of each as soon as it is known, in no particular order."""
-        size = max(FEW // 2, min(CHUNK, len(numbers) // (2 * self.jobs)))
-        self._left = deque(numbers[at : at + size] for at in range(0, len(numbers), size))
+        chunk_size = max(FEW // 2, min(CHUNK, len(numbers) // (2 * self.jobs)))
+        self._left = deque(numbers[start : start + chunk_size] for start in range(0, len(numbers), chunk_size))
         with ExitStack() as stack:
             stack.callback(self._dismiss)
             for _ in range(min(self.jobs, -(-len(numbers) // FEW))):
@@ -61,10 +61,10 @@ class Crew:
         worker.give(Numbers(self.plan, numbers.start, numbers.stop))
 
     def _listen(self) -> Iterator[Judged]:
-        watched = select.poll()
+        poll = select.poll()
         for descriptor in self._busy:
-            watched.register(descriptor, select.POLLIN)
-        ready = {descriptor for descriptor, _ in watched.poll(1000 * TICK)}
+            poll.register(descriptor, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(1000 * TICK)}
         for descriptor in list(self._busy):
             yield from self._attend(descriptor, descriptor in ready)
 
@@ -106,9 +106,9 @@ class Crew:
         """
         busy = self._busy.pop(descriptor)
         busy.worker.close()
-        number, rest = busy.numbers[min(busy.done, len(busy.numbers) - 1)], busy.numbers[busy.done + 1 :]
-        if rest:
-            self._left.appendleft(rest)
+        number, following = busy.numbers[min(busy.done, len(busy.numbers) - 1)], busy.numbers[busy.done + 1 :]
+        if following:
+            self._left.appendleft(following)
         if self._left:
             self._begin(self._hired(), self._left.popleft())
         verdict = Verdict(Outcome.FINDING, Conditions(), lost.sort, lost.text)

@@ -97,23 +97,23 @@ class Draft:
     @staticmethod
     def _added(network: Network, step: Step, values: Mapping[Place, Value], feeds: dict[int, Array]) -> Layer:
         if isinstance(step.op, Input):
-            number = len(feeds)
+            binding_id = len(feeds)
             assert step.feed is not None and step.declared[0] is not None
-            feeds[number] = step.feed
-            return network.add_input_layer(number, step.declared[0], name=step.name)
+            feeds[binding_id] = step.feed
+            return network.add_input_layer(binding_id, step.declared[0], name=step.name)
         operands = [None if place is None else values[place] for place in step.inputs]
         infos = _infos(step, operands)
         return network.add_layer(step.op, *operands, name=step.name, outputs=infos, regions=step.regions)
 
     def needed(self) -> Draft:
         """Return the draft without the steps that no output depends on."""
-        expected = {place.step for place in self.outputs}
+        needed = {place.step for place in self.outputs}
         for number in reversed(range(len(self.steps))):
-            if number in expected:
-                expected |= {place.step for place in self.steps[number].inputs if place is not None}
-        numbers = {old: new for new, old in enumerate(sorted(expected))}
-        moved = _moving(lambda place: Place(numbers[place.step], place.result))
-        steps = tuple(moved(step) for number, step in enumerate(self.steps) if number in expected)
+            if number in needed:
+                needed |= {place.step for place in self.steps[number].inputs if place is not None}
+        numbers = {old: new for new, old in enumerate(sorted(needed))}
+        with_new_places = _moving(lambda place: Place(numbers[place.step], place.result))
+        steps = tuple(with_new_places(step) for number, step in enumerate(self.steps) if number in needed)
         outputs = (Place(numbers[place.step], place.result) for place in self.outputs)
         return replace(self, steps=steps, outputs=tuple(outputs))
 
@@ -123,9 +123,9 @@ class Draft:
 
     def with_place(self, old: Place, new: Place) -> Draft:
         """Return the draft in which all steps and outputs that used the result `old` use the result `new`."""
-        moved = _moving(lambda place: new if place == old else place)
+        redirected = _moving(lambda place: new if place == old else place)
         outputs = tuple(new if place == old else place for place in self.outputs)
-        return replace(self, steps=tuple(map(moved, self.steps)), outputs=outputs)
+        return replace(self, steps=tuple(map(redirected, self.steps)), outputs=outputs)
 
     @property
     def weight(self) -> tuple[float, ...]:
@@ -168,15 +168,15 @@ def _oddness(quantization: Quantization) -> int:
 
 
 def _moving(moved: Callable[[Place], Place]) -> Callable[[Step], Step]:
-    return lambda step: replace(step, inputs=tuple(None if item is None else moved(item) for item in step.inputs))
+    return lambda step: replace(step, inputs=tuple(None if place is None else moved(place) for place in step.inputs))
 
 
 def _step(layer: Layer, places: Mapping[Value, Place], feeds: Mapping[int, Array]) -> Step:
     feed = feeds[binding_id(layer)] if isinstance(layer.op, Input) else None
-    known = tuple(value.known.with_constant(None) for value in layer.outputs)
+    infos = tuple(value.known.with_constant(None) for value in layer.outputs)
     inputs = tuple(None if value is None else places[value] for value in layer.inputs)
-    quantizations = tuple(info.quantization for info in known)
-    return Step(layer.op, layer.name, inputs, quantizations, known, feed, layer.regions)
+    quantizations = tuple(info.quantization for info in infos)
+    return Step(layer.op, layer.name, inputs, quantizations, infos, feed, layer.regions)
 
 
 def _infos(step: Step, operands: Sequence[Value | None]) -> list[TensorInfo | None]:
@@ -189,13 +189,13 @@ def _infos(step: Step, operands: Sequence[Value | None]) -> list[TensorInfo | No
     """
     if step.regions or isinstance(step.op, Constant):
         return []
-    infos = [None if value is None else value.info for value in operands]
-    if any(value is not None and info is None for value, info in zip(operands, infos, strict=True)):
+    operand_infos = [None if value is None else value.info for value in operands]
+    if any(value is not None and info is None for value, info in zip(operands, operand_infos, strict=True)):
         raise InvalidArgumentError(f"an operand of {step.name!r} is not known")
-    if errors := step.op.violations(*infos):
+    if errors := step.op.violations(*operand_infos):
         raise InvalidArgumentError("; ".join(errors))
-    inferred = zip(step.op.infer_infos(*infos), step.quantizations, step.declared, strict=True)
-    return [info if item is None else _declared(item, q) for item, q, info in inferred]
+    results = zip(step.op.infer_infos(*operand_infos), step.quantizations, step.declared, strict=True)
+    return [info if inferred is None else _declared(inferred, q) for inferred, q, info in results]
 
 
 def _declared(inferred: TensorInfo, quantization: Quantization | None) -> TensorInfo | None:

@@ -26,8 +26,8 @@ Edit = Callable[[Draft, Recorded], Iterator[Candidate]]
 """A function that yields candidates smaller or simpler than a draft, the most promising first."""
 
 
-def one_output(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield for each output a draft in which it is the only output; `known` is not used."""
+def one_output(draft: Draft, recorded: Recorded) -> Iterator[Candidate]:
+    """Yield for each output a draft in which it is the only output; `recorded` is not used."""
     if len(draft.outputs) > 1:
         yield from (partial(_ending, draft, (place,)) for place in draft.outputs)
 
@@ -36,14 +36,14 @@ def _ending(draft: Draft, outputs: tuple[Place, ...]) -> Draft:
     return replace(draft, outputs=outputs).needed()
 
 
-def fewer_outputs(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield for each output a draft without this output; `known` is not used."""
+def fewer_outputs(draft: Draft, recorded: Recorded) -> Iterator[Candidate]:
+    """Yield for each output a draft without this output; `recorded` is not used."""
     if len(draft.outputs) > 2:
         for number in range(len(draft.outputs)):
             yield partial(_ending, draft, draft.outputs[:number] + draft.outputs[number + 1 :])
 
 
-def earlier_end(draft: Draft, known: Recorded) -> Iterator[Candidate]:
+def earlier_end(draft: Draft, recorded: Recorded) -> Iterator[Candidate]:
     """Yield drafts in which an intermediate value is the only output; values of the first layers come first."""
     for number, step in enumerate(draft.steps):
         places = tuple(Place(number, result) for result in range(len(step.quantizations)))
@@ -51,29 +51,31 @@ def earlier_end(draft: Draft, known: Recorded) -> Iterator[Candidate]:
             yield partial(_ending, draft, places)
 
 
-def later_start(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts in which the results of a layer become inputs, whose arrays are taken from `known`.
+def later_start(draft: Draft, recorded: Recorded) -> Iterator[Candidate]:
+    """Yield drafts in which the results of a layer become inputs, whose arrays are taken from `recorded`.
 
     The last layers come first.
     """
     for number in reversed(range(len(draft.steps))):
-        if draft.steps[number].computes and known:
-            yield partial(_starting_after, draft, number, known)
+        if draft.steps[number].computes and recorded:
+            yield partial(_starting_after, draft, number, recorded)
 
 
-def _starting_after(draft: Draft, number: int, known: Recorded) -> Draft:
+def _starting_after(draft: Draft, number: int, recorded: Recorded) -> Draft:
     step = draft.steps[number]
     places = [Place(number, result) for result in range(len(step.quantizations))]
-    used = [place for place in places if any(place in other.inputs for other in draft.steps)]
-    if any(known[place][0].element is not None for place in used):
+    used = [place for place in places if any(place in reader.inputs for reader in draft.steps)]
+    if any(recorded[place][0].element is not None for place in used):
         raise InvalidArgumentError("a sequence cannot be an input of its own")
-    created, moved = [], draft
+    new_inputs, rewired = [], draft
     for place in used:
-        info, array = known[place]
+        info, array = recorded[place]
         name = f"{step.name}_{place.result}" if place.result else step.name
-        created.append(Step(Input(), f"{name}_value", (), (info.quantization,), (info.with_shape(array.shape),), array))
-        moved = moved.with_place(place, Place(-len(created)))
-    return _prepended(moved, created).needed()
+        new_inputs.append(
+            Step(Input(), f"{name}_value", (), (info.quantization,), (info.with_shape(array.shape),), array)
+        )
+        rewired = rewired.with_place(place, Place(-len(new_inputs)))
+    return _prepended(rewired, new_inputs).needed()
 
 
 def _prepended(draft: Draft, steps: list[Step]) -> Draft:
@@ -84,23 +86,25 @@ def _prepended(draft: Draft, steps: list[Step]) -> Draft:
     """
     count = len(steps)
 
-    def moved(place: Place) -> Place:
+    def shifted(place: Place) -> Place:
         return Place(-place.step - 1, 0) if place.step < 0 else Place(place.step + count, place.result)
 
-    others = [replace(step, inputs=tuple(None if p is None else moved(p) for p in step.inputs)) for step in draft.steps]
-    return replace(draft, steps=(*steps, *others), outputs=tuple(map(moved, draft.outputs)))
+    following_steps = [
+        replace(step, inputs=tuple(None if p is None else shifted(p) for p in step.inputs)) for step in draft.steps
+    ]
+    return replace(draft, steps=(*steps, *following_steps), outputs=tuple(map(shifted, draft.outputs)))
 
 
-def bypass(draft: Draft, known: Recorded) -> Iterator[Candidate]:
+def bypass(draft: Draft, recorded: Recorded) -> Iterator[Candidate]:
     """Yield drafts in which the consumers of a layer read one of its operands instead of its result.
 
-    Both must have the same info, which is taken from `known`.
+    Both must have the same info, which is taken from `recorded`.
     """
     for number, step in enumerate(draft.steps):
-        if not (step.computes and known) or len(step.quantizations) != 1:
+        if not (step.computes and recorded) or len(step.quantizations) != 1:
             continue
         for place in dict.fromkeys(step.inputs):
-            if place is not None and known[place][0] == known[Place(number)][0]:
+            if place is not None and recorded[place][0] == recorded[Place(number)][0]:
                 yield partial(_bypassing, draft, Place(number), place)
 
 
@@ -108,25 +112,25 @@ def _bypassing(draft: Draft, old: Place, new: Place) -> Draft:
     return draft.with_place(old, new).needed()
 
 
-def fewer_operands(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts in which one of the optional operands of a layer is absent; `known` is not used."""
+def fewer_operands(draft: Draft, recorded: Recorded) -> Iterator[Candidate]:
+    """Yield drafts in which one of the optional operands of a layer is absent; `recorded` is not used."""
     for number, step in enumerate(draft.steps):
         for index in reversed(range(len(step.inputs))):
-            declared = step.op.operands[min(index, len(step.op.operands) - 1)]
-            if step.inputs[index] is not None and (declared.optional or declared.variadic):
-                yield partial(_without_operand, draft, number, index, gone=declared.variadic)
+            operand = step.op.operands[min(index, len(step.op.operands) - 1)]
+            if step.inputs[index] is not None and (operand.optional or operand.variadic):
+                yield partial(_without_operand, draft, number, index, is_variadic=operand.variadic)
 
 
-def _without_operand(draft: Draft, number: int, index: int, *, gone: bool) -> Draft:
+def _without_operand(draft: Draft, number: int, index: int, *, is_variadic: bool) -> Draft:
     step = draft.steps[number]
-    inputs = (*step.inputs[:index], *(() if gone else (None,)), *step.inputs[index + 1 :])
+    inputs = (*step.inputs[:index], *(() if is_variadic else (None,)), *step.inputs[index + 1 :])
     while inputs and inputs[-1] is None:
         inputs = inputs[:-1]
     return draft.with_step(number, replace(step, inputs=inputs)).needed()
 
 
-def default_attributes(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts in which one attribute of an operator has its default value; `known` is not used."""
+def default_attributes(draft: Draft, recorded: Recorded) -> Iterator[Candidate]:
+    """Yield drafts in which one attribute of an operator has its default value; `recorded` is not used."""
     for number, step in enumerate(draft.steps):
         for name in step.op.changed_attributes() if step.computes else ():
             if not step.op.attributes[name].required:
@@ -142,8 +146,8 @@ def _with_default(draft: Draft, number: int, name: str) -> Draft:
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
 
-def smaller_sizes(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts in which inputs and constants are cropped to smaller sizes; `known` is not used.
+def smaller_sizes(draft: Draft, recorded: Recorded) -> Iterator[Candidate]:
+    """Yield drafts in which inputs and constants are cropped to smaller sizes; `recorded` is not used.
 
     First, all dimensions of the same size are reduced together, with or without attributes of that value. Then, single
     dimensions are reduced.
@@ -169,8 +173,8 @@ def _resized(draft: Draft, old: int, new: int, *, attributes: bool) -> Draft:
         if step.array is not None:
             steps.append(_cut(step, {axis: new for axis, size in enumerate(step.array.shape) if size == old}))
         else:
-            changed = replace(step, quantizations=tuple(_shorter(q, old, new) for q in step.quantizations))
-            steps.append(replace(changed, op=_with_size(step.op, old, new)) if attributes else changed)
+            resized = replace(step, quantizations=tuple(_shorter(q, old, new) for q in step.quantizations))
+            steps.append(replace(resized, op=_with_size(step.op, old, new)) if attributes else resized)
     return replace(draft, steps=tuple(steps))
 
 
@@ -181,14 +185,16 @@ def _cut(step: Step, sizes: Mapping[int, int]) -> Step:
     """
     array = step.array
     assert array is not None
-    part = np.ascontiguousarray(array[tuple(slice(0, sizes.get(axis)) for axis in range(array.ndim))])
+    cropped = np.ascontiguousarray(array[tuple(slice(0, sizes.get(axis)) for axis in range(array.ndim))])
     quantization = step.quantizations[0]
     for axis, size in sizes.items():
-        quantization = None if quantization is None else _cached(axis, size, quantization)
-    return step.with_array(part.reshape([sizes.get(axis, size) for axis, size in enumerate(array.shape)]), quantization)
+        quantization = None if quantization is None else _cropped_quantization(axis, size, quantization)
+    return step.with_array(
+        cropped.reshape([sizes.get(axis, size) for axis, size in enumerate(array.shape)]), quantization
+    )
 
 
-def _cached(axis: int, size: int, quantization: Quantization) -> Quantization:
+def _cropped_quantization(axis: int, size: int, quantization: Quantization) -> Quantization:
     if quantization.axis != axis:
         return quantization
     return Quantization(quantization.scales[:size], quantization.zero_points[:size], axis)
@@ -197,27 +203,27 @@ def _cached(axis: int, size: int, quantization: Quantization) -> Quantization:
 def _shorter(quantization: Quantization | None, old: int, new: int) -> Quantization | None:
     if quantization is None or quantization.axis is None or len(quantization.scales) != old:
         return quantization
-    return _cached(quantization.axis, new, quantization)
+    return _cropped_quantization(quantization.axis, new, quantization)
 
 
 def _with_size(op: Op, old: int, new: int) -> Op:
     """Return the operator with every integer attribute that equals the old size replaced by the new size."""
     changes: dict[str, Any] = {}
-    for name, value in op.changed_attributes().items():
-        if type(value) is int and value == old:
+    for name, attribute in op.changed_attributes().items():
+        if type(attribute) is int and attribute == old:
             changes[name] = new
-        elif isinstance(value, tuple) and old in value and all(type(item) is int for item in value):
-            changes[name] = tuple(new if item == old else item for item in value)
+        elif isinstance(attribute, tuple) and old in attribute and all(type(number) is int for number in attribute):
+            changes[name] = tuple(new if number == old else number for number in attribute)
     return op.replace(**changes) if changes else op
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def simpler_numbers(draft: Draft, known: Recorded) -> Iterator[Candidate]:
+def simpler_numbers(draft: Draft, recorded: Recorded) -> Iterator[Candidate]:
     """Yield drafts in which the elements of an input or a constant are zeros, ones or small integers.
 
-    `known` is not used.
+    `recorded` is not used.
     """
     for number, step in enumerate(draft.steps):
         array = step.array
@@ -251,8 +257,8 @@ _SIMPLER: Final = (
 )
 
 
-def simpler_quantizations(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Yield drafts in which a quantized tensor has scale 1 or zero point 0; `known` is not used."""
+def simpler_quantizations(draft: Draft, recorded: Recorded) -> Iterator[Candidate]:
+    """Yield drafts in which a quantized tensor has scale 1 or zero point 0; `recorded` is not used."""
     for number, step in enumerate(draft.steps):
         if any(q is not None and not q.per_axis for q in step.quantizations):
             yield from (partial(_with_quantization, draft, number, simplify) for simplify in (_unscaled, _centered))
@@ -270,8 +276,8 @@ def _with_quantization(draft: Draft, number: int, simplify: Callable[[Quantizati
     return draft.with_step(number, _requantized(draft.steps[number], simplify))
 
 
-def _requantized(step: Step, changed: Callable[[Quantization], Quantization]) -> Step:
-    quantizations = tuple(None if q is None else changed(q) for q in step.quantizations)
+def _requantized(step: Step, simplify: Callable[[Quantization], Quantization]) -> Step:
+    quantizations = tuple(None if q is None else simplify(q) for q in step.quantizations)
     if step.array is not None:
         return step.with_array(step.array, quantizations[0])
     return replace(step, quantizations=quantizations)

@@ -16,8 +16,8 @@ from interposer.testing.judge.workers import _PID, run_worker
 
 __all__ = ["main"]
 
-_REQUESTED: Final = ("interposer.testing.judge.tasks", "interposer.testing.random_networks")
-_FORMATS: Final = (
+_MODULES: Final = ("interposer.testing.judge.tasks", "interposer.testing.random_networks")
+_FORMAT_MODULES: Final = (
     "interposer.frontends.onnx",
     "interposer.frontends.tflite",
     "interposer.writers.onnx",
@@ -34,7 +34,7 @@ def main(control: int) -> None:
     with socket.socket(fileno=control) as connection:
         setup: Setup = Channel(connection).receive()
         reference()
-        for name in (*_REQUESTED, *(_FORMATS if setup.formats else ())):
+        for name in (*_MODULES, *(_FORMAT_MODULES if setup.formats else ())):
             with suppress(ImportError):
                 import_module(name)
         gc.freeze()

@@ -25,7 +25,7 @@ from interposer.testing.replay import Factory
 __all__ = ["Inspection", "inspect"]
 
 _ELIDED: Final = 24
-_FORGOTTEN: Final = frozenset({"INTERPOSER_CACHE_DIR"})
+_OMITTED_VARIABLES: Final = frozenset({"INTERPOSER_CACHE_DIR"})
 _TRIAL_SECONDS: Final = 10.0
 """The time limit for one network, in seconds, while a failure other than a hang is reduced."""
 
@@ -57,7 +57,7 @@ def inspect(
     nursery: Nursery,
     inspection: Inspection,
     subjects: Sequence[Subject],
-    suspected: Verdict,
+    suspected_verdict: Verdict,
     *,
     thorough: bool = True,
 ) -> Finding:
@@ -67,7 +67,7 @@ def inspect(
         nursery: the process that forks workers.
         inspection: the settings.
         subjects: the network under the conditions under which it may have failed; at least one.
-        suspected: the failure.
+        suspected_verdict: the failure.
         thorough: False only confirms the failure and determines the culprit.
     """
     with Solo(nursery, inspection.seconds, inspection.ids) as solo:
@@ -78,7 +78,7 @@ def inspect(
             if verdict.is_finding:
                 return _inspected(solo, inspection, subject, verdict)
     note = "It does not show again when the network is run alone in a new process."
-    return Finding(subjects[0].id, suspected, note)
+    return Finding(subjects[0].id, suspected_verdict, note)
 
 
 def _inspected(solo: Solo, inspection: Inspection, subject: Subject, verdict: Verdict) -> Finding:
@@ -86,19 +86,19 @@ def _inspected(solo: Solo, inspection: Inspection, subject: Subject, verdict: Ve
         solo.seconds = min(solo.seconds, _TRIAL_SECONDS)
     solo.renew()
     name = subject.id
-    subject, current = _as_built(solo, subject, verdict)
-    where = located(subject, current, solo.judge)
+    subject, current_verdict = _as_built(solo, subject, verdict)
+    where = located(subject, current_verdict, solo.judge)
     if inspection.shrink_seconds:
-        subject, current = shrunk(subject, current, solo.judge, inspection.shrink_seconds)
+        subject, current_verdict = shrunk(subject, current_verdict, solo.judge, inspection.shrink_seconds)
     solo.seconds = max(solo.seconds, START_SECONDS)  # engines take a while to import
     finding = Finding(
         name,
         verdict,
         where=where,
-        opinions=opinions(subject, current, solo.ids, inspection.engines, solo.do),
+        opinions=opinions(subject, current_verdict, solo.ids, inspection.engines, solo.do),
         network=print_graph(subject.network.graph, elide=_ELIDED),
         operators=tuple(layer.kind for layer in computing_layers(subject.network.graph)),
-        text=current.text,
+        text=current_verdict.text,
     )
     try:
         return replace(finding, script=_written(solo, inspection, subject, finding))
@@ -122,17 +122,21 @@ def _as_built(solo: Solo, subject: Subject, verdict: Verdict) -> tuple[Subject, 
         return subject, verdict
     conditions = replace(subject.conditions, route=AS_BUILT)
     name = f"{subject.id}-{subject.conditions.route}"
-    direct = replace(subject, network=imported, feeds=feeds, conditions=conditions, id=name)
-    again = solo.judge(direct)
-    return (direct, again) if again.alike(verdict) else (subject, verdict)
+    direct_subject = replace(subject, network=imported, feeds=feeds, conditions=conditions, id=name)
+    verdict_without_file = solo.judge(direct_subject)
+    return (direct_subject, verdict_without_file) if verdict_without_file.alike(verdict) else (subject, verdict)
 
 
 def _written(solo: Solo, inspection: Inspection, subject: Subject, finding: Finding) -> str:
     if inspection.folder is None:
         return ""
     setup = solo.nursery.setup
-    said = {name: value for name, value in os.environ.items() if name.startswith("INTERPOSER_")}
-    variables = {name: value for name, value in (said | {**inspection.environment}).items() if name not in _FORGOTTEN}
+    own_settings = {name: value for name, value in os.environ.items() if name.startswith("INTERPOSER_")}
+    variables = {
+        name: value
+        for name, value in (own_settings | {**inspection.environment}).items()
+        if name not in _OMITTED_VARIABLES
+    }
     text = "\n".join([finding.text or finding.verdict.text, finding.where, *finding.opinions]).strip()
     title = f"{finding.sort}, the cause: {finding.verdict.culprit}\n{text}"
     path = write(

@@ -12,7 +12,7 @@ from interposer.core.errors import InterposerError
 from interposer.core.types import Array
 from interposer.ir.graph import Graph, Value, binding_id
 from interposer.ir.network import Network
-from interposer.testing.judge.reference import Known, all_values, computing_layers
+from interposer.testing.judge.reference import ValueArrays, all_values, computing_layers
 from interposer.testing.judge.routes import Route, bound_again, through
 from interposer.testing.judge.seat import Ran, Seat
 from interposer.testing.judge.spread import Spread, inexact_values, spreads
@@ -57,7 +57,7 @@ def culprit(verdict: Verdict, ids: Sequence[str], judged: Callable[[Sequence[str
         return INTERPOSER
     if len(ids) == 1:
         return ids[0]
-    alone = (item for item in ids if judged((item,)).alike(verdict))
+    alone = (backend_id for backend_id in ids if judged((backend_id,)).alike(verdict))
     return next(alone, " and ".join(ids))
 
 
@@ -88,45 +88,45 @@ def _translation_problem(seat: Seat, subject: Subject, imported: Network, feeds:
     Empty if it does not. The reference kernels run both. `feeds` are the inputs of the imported network by binding id.
     """
     try:
-        known = seat.known(subject.network, subject.feeds)
+        original_values = seat.reference_values(subject.network, subject.feeds)
     except InterposerError:
         return ""
     try:
-        result = seat.known(imported, feeds)
+        imported_values = seat.reference_values(imported, feeds)
     except InterposerError as error:
         return f"the reference cannot run what was read back: {error}"
-    comparison = Comparison(subject.network.graph, subject.feeds, known, seat.tolerances)
+    comparison = Comparison(subject.network.graph, subject.feeds, original_values, seat.tolerances)
     outputs = [binding_id(layer) for layer in subject.network.graph.outputs]
-    arrays = [result[layer.values[0]] for layer in imported.graph.outputs]
+    arrays = [imported_values[layer.values[0]] for layer in imported.graph.outputs]
     return comparison.problems(dict(zip(outputs, arrays, strict=True)))
 
 
 def _as_built(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions, ids: Sequence[str]) -> Verdict:
     try:
-        known = None if _is_random(network.graph) else seat.known(network, feeds)
+        reference_values = None if _is_random(network.graph) else seat.reference_values(network, feeds)
     except InterposerError:
-        known = None
+        reference_values = None
     try:
         ran = seat.run(network, feeds, conditions, ids, always=not ids)
     except MemoryError as error:
         return Verdict(Outcome.FINDING, conditions, Sort.MEMORY, f"out of memory: {error}")
     except Exception as error:
-        return _failed(conditions, error, known)
+        return _failed(conditions, error, reference_values)
     if not ran.taken and ids:
         return Verdict(Outcome.LEFT, conditions)
     if ran.overwritten:
         text = f"it writes to the arrays of its {ran.overwritten}"
         return Verdict(Outcome.FINDING, conditions, Sort.INPUTS, text)
-    if known is None:
+    if reference_values is None:
         return Verdict(Outcome.UNJUDGED, conditions)
-    return _compared(seat, network, feeds, conditions, ids, known, ran)
+    return _compared(seat, network, feeds, conditions, ids, reference_values, ran)
 
 
-def _failed(conditions: Conditions, error: Exception, known: Known | None) -> Verdict:
+def _failed(conditions: Conditions, error: Exception, reference_values: ValueArrays | None) -> Verdict:
     text = f"{type(error).__name__}: {error}"
     if _is_out_of_memory(error):
         return Verdict(Outcome.FINDING, conditions, Sort.MEMORY, text)
-    if known is None and isinstance(error, InterposerError):
+    if reference_values is None and isinstance(error, InterposerError):
         return Verdict(Outcome.UNJUDGED, conditions, text=text)
     return Verdict(Outcome.FINDING, conditions, Sort.ERROR, text)
 
@@ -144,13 +144,19 @@ def _is_random(graph: Graph) -> bool:
 
 
 def _compared(
-    seat: Seat, network: Network, feeds: Feeds, conditions: Conditions, ids: Sequence[str], known: Known, ran: Ran
+    seat: Seat,
+    network: Network,
+    feeds: Feeds,
+    conditions: Conditions,
+    ids: Sequence[str],
+    reference_values: ValueArrays,
+    ran: Ran,
 ) -> Verdict:
     graph = network.graph
     if conditions.integers and conditions.rewrite:
         graph = seat.simplified(network, conditions, ids).graph
-        known = all_values(graph, feeds)
-    comparison = Comparison(graph, feeds, known, seat.tolerances)
+        reference_values = all_values(graph, feeds)
+    comparison = Comparison(graph, feeds, reference_values, seat.tolerances)
     if comparison.is_near(ran.outputs):
         outcome = Outcome.PASS
     elif errors := comparison.problems(ran.outputs):
@@ -174,15 +180,22 @@ class Comparison:
     Args:
         graph: the network's graph.
         feeds: the arrays of its inputs by binding id.
-        known: every value of the network as the reference computes it.
+        reference_values: every value of the network as the reference computes it.
         tolerances: the allowed differences of one layer's results.
         rounded_feeds: whether float inputs were rounded when they were stored, and may differ by that error.
     """
 
     def __init__(
-        self, graph: Graph, feeds: Feeds, known: Known, tolerances: Tolerances, *, rounded_feeds: bool = False
+        self,
+        graph: Graph,
+        feeds: Feeds,
+        reference_values: ValueArrays,
+        tolerances: Tolerances,
+        *,
+        rounded_feeds: bool = False,
     ) -> None:
-        self.graph, self.feeds, self.known, self.tolerances = graph, feeds, known, tolerances
+        self.graph, self.feeds, self.tolerances = graph, feeds, tolerances
+        self.reference_values = reference_values
         self.rounded_feeds = rounded_feeds
         self._spreads: dict[Value, Spread] | None = None
 
@@ -195,20 +208,20 @@ class Comparison:
         for layer in self.graph.outputs:
             value = layer.values[0]
             tolerances = self.tolerances if value in inexact else exact
-            if not tolerances.is_near(feeds[binding_id(layer)], self.known[value], value.known):
+            if not tolerances.is_near(feeds[binding_id(layer)], self.reference_values[value], value.known):
                 return False
         return True
 
     def is_gross(self, feeds: Feeds) -> bool:
         """Return True if the outputs `feeds` are wrong even if every quantized result may be one step off."""
         wider = Tolerances(self.tolerances.floats, max(1, self.tolerances.steps))
-        return bool(Comparison(self.graph, self.feeds, self.known, wider).problems(feeds))
+        return bool(Comparison(self.graph, self.feeds, self.reference_values, wider).problems(feeds))
 
     def spread(self, value: Value) -> Spread:
         """Return the allowed range of a value, which is estimated on first use."""
         if self._spreads is None:
             self._spreads = spreads(
-                self.graph, self.feeds, self.known, self.tolerances, rounded_feeds=self.rounded_feeds
+                self.graph, self.feeds, self.reference_values, self.tolerances, rounded_feeds=self.rounded_feeds
             )
         return self._spreads[value]
 
@@ -239,13 +252,13 @@ def described(array: Array, spread: Spread) -> str:
     count, expected = int(np.count_nonzero(wrong)), spread.reference
     if not count:
         return ""
-    place = tuple(int(index) for index in np.argwhere(wrong)[0])
-    text = f"{count} of {array.size} elements differ, the first at {list(place)}: {array[place]}"
+    first_wrong = tuple(int(index) for index in np.argwhere(wrong)[0])
+    text = f"{count} of {array.size} elements differ, the first at {list(first_wrong)}: {array[first_wrong]}"
     if expected.shape != array.shape:
         return text
-    hinted = spread.tolerances.difference(array, expected, spread.info) or ""
-    cause = hinted.partition("; hint: ")[2]
-    return f"{text} instead of {expected[place]}{f'; hint: {cause}' if cause else ''}"
+    explanation = spread.tolerances.difference(array, expected, spread.info) or ""
+    cause = explanation.partition("; hint: ")[2]
+    return f"{text} instead of {expected[first_wrong]}{f'; hint: {cause}' if cause else ''}"
 
 
 # --- the second look --------------------------------------------------------------------------------------------------
@@ -257,15 +270,15 @@ def _layer_problem(seat: Seat, network: Network, feeds: Feeds, conditions: Condi
     Empty if none is. The network runs on the backends `ids` with every value as an output. The reference then evaluates
     each layer on these values.
     """
-    opened, numbers = with_all_outputs(network)
+    with_outputs, numbers = with_all_outputs(network)
     try:
-        ran = seat.run(opened, feeds, replace(conditions, integers=False), ids)
+        ran = seat.run(with_outputs, feeds, replace(conditions, integers=False), ids)
     except InterposerError:
         return ""
     if not ran.taken:
         return ""
-    for layer in computing_layers(opened.graph):
-        error = _own_problem(seat, opened.graph, layer.name, ran.outputs, numbers)
+    for layer in computing_layers(with_outputs.graph):
+        error = _own_problem(seat, with_outputs.graph, layer.name, ran.outputs, numbers)
         if error:
             return f"layer {layer}, on the operands that it was given: {error}"
     return ""
@@ -276,26 +289,28 @@ def with_all_outputs(network: Network) -> tuple[Network, dict[tuple[str, int], i
 
     The binding ids are keyed by the layer's name and the index among its results.
     """
-    opened = Network(network.name, network.graph.clone())
-    bound = ((layer.values[0], binding_id(layer)) for layer in opened.graph.outputs)
-    known = {(value.producer.name, value.index): number for value, number in bound}
-    free = max((binding_id(layer) for layer in opened.graph.outputs), default=-1) + 1
-    for layer in opened.graph.topological():
+    with_outputs = Network(network.name, network.graph.clone())
+    output_ids = ((layer.values[0], binding_id(layer)) for layer in with_outputs.graph.outputs)
+    id_of_result = {(value.producer.name, value.index): number for value, number in output_ids}
+    next_id = max((binding_id(layer) for layer in with_outputs.graph.outputs), default=-1) + 1
+    for layer in with_outputs.graph.topological():
         for value in layer.outputs:
-            if (layer.name, value.index) not in known:
-                opened.add_output_layer(free, value)
-                known[layer.name, value.index] = free
-                free += 1
-    return opened, known
+            if (layer.name, value.index) not in id_of_result:
+                with_outputs.add_output_layer(next_id, value)
+                id_of_result[layer.name, value.index] = next_id
+                next_id += 1
+    return with_outputs, id_of_result
 
 
 def _own_problem(seat: Seat, graph: Graph, name: str, outputs: Feeds, numbers: Mapping[tuple[str, int], int]) -> str:
     layer = graph.layer(name)
-    arguments = {value: outputs[numbers[value.producer.name, value.index]] for value in layer.values}
-    alone, feeds = layer_alone(layer, arguments)
+    operands = {value: outputs[numbers[value.producer.name, value.index]] for value in layer.values}
+    single_layer, feeds = layer_alone(layer, operands)
     try:
-        known = all_values(alone.graph, feeds)
+        reference_values = all_values(single_layer.graph, feeds)
     except InterposerError:
         return ""
-    result = {value.index: outputs[numbers[name, value.index]] for value in layer.outputs}
-    return Comparison(alone.graph, feeds, known, seat.tolerances, rounded_feeds=True).problems(result)
+    results = {value.index: outputs[numbers[name, value.index]] for value in layer.outputs}
+    return Comparison(single_layer.graph, feeds, reference_values, seat.tolerances, rounded_feeds=True).problems(
+        results
+    )

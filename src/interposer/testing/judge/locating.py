@@ -8,7 +8,7 @@ from dataclasses import replace
 from interposer.core.errors import InterposerError
 from interposer.ir.graph import Layer
 from interposer.testing.judge.draft import Draft, Place
-from interposer.testing.judge.reference import Known, all_values
+from interposer.testing.judge.reference import ValueArrays, all_values
 from interposer.testing.judge.subject import AS_BUILT, Subject, Verdict
 from interposer.testing.single_layers import layer_alone
 
@@ -32,19 +32,21 @@ def located(subject: Subject, verdict: Verdict, judge: Judge) -> str:
     layer = _first(subject, verdict, judge)
     if layer is None:
         return "No part of the network fails by itself."
-    title = f"The first wrong result is that of layer {layer}."
-    alone = _alone(subject, layer)
-    if alone is None:
-        return title
-    is_wrong = judge(alone).alike(verdict)
-    return f"{title} {'It fails by itself.' if is_wrong else 'By itself it is right; only after others it is wrong.'}"
+    sentence = f"The first wrong result is that of layer {layer}."
+    single_layer = _alone(subject, layer)
+    if single_layer is None:
+        return sentence
+    is_wrong = judge(single_layer).alike(verdict)
+    return (
+        f"{sentence} {'It fails by itself.' if is_wrong else 'By itself it is right; only after others it is wrong.'}"
+    )
 
 
 def _first(subject: Subject, verdict: Verdict, judge: Judge) -> Layer | None:
     draft = Draft.of(subject.network, subject.feeds)
-    for ending in (_of_one_layer, _of_all_before):
+    for subgraph_of in (_of_one_layer, _of_all_before):
         for number, step in enumerate(draft.steps):
-            if step.computes and _fails(subject, verdict, judge, ending(draft, number)):
+            if step.computes and _fails(subject, verdict, judge, subgraph_of(draft, number)):
                 return subject.network.graph.layer(step.name)
     return None
 
@@ -61,12 +63,16 @@ def _of_all_before(draft: Draft, number: int) -> Draft:
     Its outputs are those of the draft's outputs that are left, and all results that no step reads any more.
     """
     steps = draft.steps[: number + 1]
-    taken = {place for step in steps for place in step.inputs}
-    places = (Place(at, index) for at, step in enumerate(steps) for index in range(len(step.quantizations)))
-    ends = tuple(
-        place for place in places if place in draft.outputs or (place not in taken and steps[place.step].computes)
+    read_places = {place for step in steps for place in step.inputs}
+    places = (
+        Place(index_of_step, index)
+        for index_of_step, step in enumerate(steps)
+        for index in range(len(step.quantizations))
     )
-    return replace(draft, steps=steps, outputs=ends).needed()
+    open_results = tuple(
+        place for place in places if place in draft.outputs or (place not in read_places and steps[place.step].computes)
+    )
+    return replace(draft, steps=steps, outputs=open_results).needed()
 
 
 def _fails(subject: Subject, verdict: Verdict, judge: Judge, draft: Draft) -> bool:
@@ -79,8 +85,8 @@ def _fails(subject: Subject, verdict: Verdict, judge: Judge, draft: Draft) -> bo
 
 def _alone(subject: Subject, layer: Layer) -> Subject | None:
     try:
-        known: Known = all_values(subject.network.graph, subject.feeds)
+        values: ValueArrays = all_values(subject.network.graph, subject.feeds)
     except InterposerError:
         return None
-    network, feeds = layer_alone(layer, known)
+    network, feeds = layer_alone(layer, values)
     return replace(subject, network=network, feeds=feeds)

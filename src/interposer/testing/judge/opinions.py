@@ -73,20 +73,26 @@ class _Opinion:
 
 
 def _sentences(backend: str, opinions: Mapping[str, _Opinion]) -> Iterator[str]:
-    value = {name: element for name, element in opinions.items() if element.total}
-    for side, other, chosen in (
-        (REFERENCE, backend, [name for name, element in value.items() if element.with_reference == element.total]),
-        (backend, REFERENCE, [name for name, element in value.items() if element.with_backend == element.total]),
+    with_result = {name: opinion for name, opinion in opinions.items() if opinion.total}
+    for side, other_side, agreeing in (
+        (
+            REFERENCE,
+            backend,
+            [name for name, opinion in with_result.items() if opinion.with_reference == opinion.total],
+        ),
+        (backend, REFERENCE, [name for name, opinion in with_result.items() if opinion.with_backend == opinion.total]),
     ):
-        if chosen:
-            yield f"{_listed([side, *(f'{name}{value[name].part}' for name in chosen)])} agree; {other} differs."
-    for name, item in value.items():
-        if item.total not in (item.with_reference, item.with_backend):
+        if agreeing:
+            names = [f"{name}{with_result[name].part}" for name in agreeing]
+            yield f"{_listed([side, *names])} agree; {other_side} differs."
+    for name, opinion in with_result.items():
+        if opinion.total not in (opinion.with_reference, opinion.with_backend):
             yield (
-                f"{name}{item.part} is nearer to {REFERENCE} in {item.with_reference} of {item.total} elements, "
-                f"and nearer to {backend} in {item.with_backend}."
+                f"{name}{opinion.part} is nearer to {REFERENCE} in {opinion.with_reference} of {opinion.total} "
+                "elements, "
+                f"and nearer to {backend} in {opinion.with_backend}."
             )
-    yield from (f"{name} cannot be asked: {element.failed}." for name, element in opinions.items() if element.failed)
+    yield from (f"{name} cannot be asked: {opinion.failed}." for name, opinion in opinions.items() if opinion.failed)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -111,19 +117,19 @@ class _Ask:
     def _opinion(self, seat: Seat) -> _Opinion:
         network, feeds = self.subject.network, self.subject.feeds
         engine = Seat([default_runtime().registry.get(self.engine)])
-        ran = engine.run(network, feeds, Conditions(rewrite=False), engine.ids)
-        if not ran.taken:
+        engine_run = engine.run(network, feeds, Conditions(rewrite=False), engine.ids)
+        if not engine_run.taken:
             return _Opinion()
-        known = all_values(network.graph, feeds)
+        values = all_values(network.graph, feeds)
         under_test = seat.run(network, feeds, self.subject.conditions, self.ids).outputs
         near, far, total = 0, 0, 0
         for layer in network.graph.outputs:
-            number, expected = binding_id(layer), known[layer.values[0]]
-            counts = _nearer(ran.outputs[number], expected, under_test[number])
-            near, far, total = near + counts[0], far + counts[1], total + counts[2]
+            number, expected = binding_id(layer), values[layer.values[0]]
+            counts = _nearer(engine_run.outputs[number], expected, under_test[number])
+            near, far, total = (near + counts[0], far + counts[1], total + counts[2])
         layers = len(computing_layers(network.graph))
-        part = "" if ran.taken >= layers else f" (for {ran.taken} of {layers} layers)"
-        return _Opinion(near, far, total, part)
+        share = "" if engine_run.taken >= layers else f" (for {engine_run.taken} of {layers} layers)"
+        return _Opinion(near, far, total, share)
 
 
 def _nearer(array: Array, reference: Array, backend: Array) -> tuple[int, int, int]:
@@ -133,15 +139,18 @@ def _nearer(array: Array, reference: Array, backend: Array) -> tuple[int, int, i
     """
     if not array.shape == reference.shape == backend.shape or array.dtype == object:
         return 0, 0, 0
-    apart = _distance(reference, backend)
-    worth = apart > 1e-3 * apart.max(initial=0.0)  # rounding errors beside the differences say nothing
-    near, far = _distance(array, reference), _distance(array, backend)
-    return tuple(int(np.count_nonzero(item & worth)) for item in (near < far, far < near, worth))  # type: ignore[return-value]
+    difference = _distance(reference, backend)
+    is_compared = difference > 1e-3 * difference.max(initial=0.0)  # rounding errors beside the differences say nothing
+    to_reference, to_backend = _distance(array, reference), _distance(array, backend)
+    return tuple(
+        int(np.count_nonzero(nearer & is_compared))
+        for nearer in (to_reference < to_backend, to_backend < to_reference, is_compared)
+    )  # type: ignore[return-value]
 
 
-def _distance(array: Array, other: Array) -> Array:
+def _distance(array: Array, other_array: Array) -> Array:
     """Return the absolute differences of elements: 0 if both are NaN or equal, and infinity if only one is NaN."""
     with np.errstate(all="ignore"):
-        a, b = array.astype(np.float64), other.astype(np.float64)
+        a, b = array.astype(np.float64), other_array.astype(np.float64)
         distance = np.where(a == b, 0.0, np.abs(a - b))
         return np.where(np.isnan(a) & np.isnan(b), 0.0, np.where(np.isnan(distance), np.inf, distance))

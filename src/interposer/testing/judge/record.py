@@ -63,11 +63,11 @@ def name_of(backend: str | Factory) -> Named | None:
     if "<" in name or module in ("", "__main__"):
         return None
     try:
-        value: object = reduce(getattr, name.split("."), import_module(module))
+        named_object: object = reduce(getattr, name.split("."), import_module(module))
     except (ImportError, AttributeError):
         return None
     text = f"{module}:{name}"
-    return Named(text, _folder_of(text)) if value is backend else None
+    return Named(text, _folder_of(text)) if named_object is backend else None
 
 
 def _folder_of(text: str) -> str:
@@ -115,11 +115,13 @@ def write(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileWriteError(str(folder), error.strerror or str(error)) from error
-    named = [name_of(backend) for backend in backends]
-    title = "+".join(re.sub(r"[^\w.-]+", "_", Path(item.name).stem if item else "backend") for item in named)
-    stem = f"{title}-{subject.id}" + (f"-{subject.conditions.route}" if subject.conditions.route != "network" else "")
+    names = [name_of(backend) for backend in backends]
+    backend_names = "+".join(re.sub(r"[^\w.-]+", "_", Path(name.name).stem if name else "backend") for name in names)
+    stem = f"{backend_names}-{subject.id}" + (
+        f"-{subject.conditions.route}" if subject.conditions.route != "network" else ""
+    )
     path = folder / f"{stem}.py"
-    write_file(path, _script(subject, text, named, options, steps, environment))
+    write_file(path, _script(subject, text, names, options, steps, environment))
     write_file(path.with_suffix(".txt"), f"{text}\n\n{print_graph(subject.network.graph)}\n")
     _write_model(path.with_suffix(".onnx"), subject)
     return path
@@ -133,16 +135,16 @@ def _script(
     steps: int,
     environment: Mapping[str, str],
 ) -> str:
-    result = [item for item in named if item is not None]
-    names = [item.name for item in result]
+    importable = [name for name in named if name is not None]
+    importable_names = [name.name for name in importable]
     plain = {key: array_to_plain(array) for key, array in subject.feeds.items()}
     return _SCRIPT.format(
         title=f"{subject.id}: {text.partition(chr(10))[0]}".replace("\\", "/").replace('"""', "'''"),
         text=text.replace("\\", "/").replace('"""', "'''"),
-        preparation=_preparation(result, environment),
+        preparation=_preparation(importable, environment),
         network=print_graph(subject.network.graph),
         inputs=json.dumps(plain, indent=4),
-        backend=_backend_argument(names, complete=len(names) == len(named)),
+        backend=_backend_argument(importable_names, complete=len(importable_names) == len(named)),
         arguments=_arguments(subject.conditions, options, steps),
     )
 
@@ -153,25 +155,25 @@ def _backend_argument(names: Sequence[str], *, complete: bool) -> str:
     return json.dumps(names[0] if len(names) == 1 else list(names))
 
 
-def _preparation(nameds: Sequence[Named], environment: Mapping[str, str]) -> str:
+def _preparation(names: Sequence[Named], environment: Mapping[str, str]) -> str:
     lines = []
     if environment:
         lines += ["import os", "", f"os.environ.update({json.dumps(dict(environment), indent=4)})"]
-    folders = [item.folder for item in nameds if item.folder]
+    folders = [name.folder for name in names if name.folder]
     if folders:
         lines += ["import sys", "", *(f"sys.path.insert(0, {folder!r})" for folder in dict.fromkeys(folders))]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _arguments(conditions: Conditions, options: Mapping[str, Options], steps: int) -> str:
-    changed: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         name: value for name, value in asdict(conditions).items() if value != getattr(Conditions(), name)
     }
     if options:
-        changed["options"] = {name: dict(value) for name, value in options.items()}
+        arguments["options"] = {name: dict(value) for name, value in options.items()}
     if steps:
-        changed["steps"] = steps
-    return "".join(f", {name}={value!r}" for name, value in changed.items())
+        arguments["steps"] = steps
+    return "".join(f", {name}={value!r}" for name, value in arguments.items())
 
 
 def _write_model(path: Path, subject: Subject) -> None:

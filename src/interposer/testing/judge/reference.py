@@ -18,9 +18,9 @@ from interposer.runtime import Runtime
 from interposer.testing.oracle import Oracle, layer_values
 from interposer.testing.single_layers import layer_alone
 
-__all__ = ["Known", "all_values", "computing_layers", "evaluate_layer", "evaluate_widely"]
+__all__ = ["ValueArrays", "all_values", "computing_layers", "evaluate_layer", "evaluate_widely"]
 
-Known = dict[Value, Array]
+ValueArrays = dict[Value, Array]
 
 
 def computing_layers(graph: Graph) -> list[Layer]:
@@ -28,7 +28,7 @@ def computing_layers(graph: Graph) -> list[Layer]:
     return [layer for layer in graph.topological() if not isinstance(layer.op, Constant | Input | Output)]
 
 
-def all_values(graph: Graph, feeds: Mapping[int, Array]) -> Known:
+def all_values(graph: Graph, feeds: Mapping[int, Array]) -> ValueArrays:
     """Return every value of a graph as the reference kernels compute it.
 
     Args:
@@ -38,24 +38,24 @@ def all_values(graph: Graph, feeds: Mapping[int, Array]) -> Known:
     Raises:
         InterposerError: the reference cannot compute a layer on these arrays.
     """
-    known = border_values(graph, feeds)
+    values = border_values(graph, feeds)
     for layer in computing_layers(graph):
-        known.update(zip(layer.outputs, evaluate_layer(layer, known), strict=True))
-    return known
+        values.update(zip(layer.outputs, evaluate_layer(layer, values), strict=True))
+    return values
 
 
-def border_values(graph: Graph, feeds: Mapping[int, Array]) -> Known:
+def border_values(graph: Graph, feeds: Mapping[int, Array]) -> ValueArrays:
     """Return the arrays of a graph's inputs, taken from `feeds` by binding id, and of its constants."""
-    known = {layer.output: input_value(layer, feeds) for layer in graph.sources}
-    known.update({layer.output: layer.op.value for layer in graph if isinstance(layer.op, Constant)})
-    return known
+    values = {layer.output: input_value(layer, feeds) for layer in graph.sources}
+    values.update({layer.output: layer.op.value for layer in graph if isinstance(layer.op, Constant)})
+    return values
 
 
-def evaluate_layer(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
+def evaluate_layer(layer: Layer, values: Mapping[Value, Array]) -> list[Array]:
     """Return the results of one layer on known arrays; control flow runs in a separate runtime."""
     if not layer.regions:
-        return layer_values(layer, known)
-    network, feeds = layer_alone(layer, known)
+        return layer_values(layer, values)
+    network, feeds = layer_alone(layer, values)
     registry = BackendRegistry()
     registry.register(Oracle.id, Oracle)
     with Runtime() as runtime:
@@ -64,20 +64,20 @@ def evaluate_layer(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
     return [results[value.index] for value in layer.outputs]
 
 
-def evaluate_widely(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
-    """Return the results of one layer on the arrays in `known`, computed in float64 in place of narrower floats.
+def evaluate_widely(layer: Layer, values: Mapping[Value, Array]) -> list[Array]:
+    """Return the results of one layer on the arrays in `values`, computed in float64 in place of narrower floats.
 
     If its reference kernel does not support that, the layer is computed in its declared types, on arrays that are
     rounded to these types.
     """
     try:
-        return _in_float64(layer, known)
+        return _in_float64(layer, values)
     except (InterposerError, ArithmeticError, ValueError, TypeError):
-        return evaluate_layer(layer, {value: narrowed(known[value], value.known) for value in layer.values})
+        return evaluate_layer(layer, {value: narrowed(values[value], value.known) for value in layer.values})
 
 
-def _in_float64(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
-    arrays = [None if value is None else widened(known[value], value.known) for value in layer.inputs]
+def _in_float64(layer: Layer, values: Mapping[Value, Array]) -> list[Array]:
+    arrays = [None if value is None else widened(values[value], value.known) for value in layer.inputs]
     pairs = zip(layer.inputs, arrays, strict=True)
     infos = [None if value is None or array is None else _wide_info(value, array) for value, array in pairs]
     outputs = []

@@ -69,9 +69,9 @@ def bound_again(network: Network, imported: Network, feeds: Mapping[int, Array])
     pairs = list(zip(network.graph.inputs, imported.graph.inputs, strict=False))
     if len(pairs) != len(network.graph.inputs) or len(pairs) != len(imported.graph.inputs):
         return "inputs are lost"
-    result = {}
+    feeds_by_id = {}
     for old, new in pairs:
         if old.output.known.dtype is not new.output.known.dtype:
             return f"an input of type {old.output.known.dtype} becomes {new.output.known.dtype}"
-        result[new.op.binding_id] = feeds[old.op.binding_id]  # type: ignore[attr-defined]
-    return result
+        feeds_by_id[new.op.binding_id] = feeds[old.op.binding_id]  # type: ignore[attr-defined]
+    return feeds_by_id

@@ -23,7 +23,7 @@ from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import Runtime
 from interposer.testing.bench import Loaded
 from interposer.testing.census import Census
-from interposer.testing.judge.reference import Known, all_values
+from interposer.testing.judge.reference import ValueArrays, all_values
 from interposer.testing.judge.subject import Conditions
 from interposer.testing.oracle import Oracle
 from interposer.testing.tolerances import Tolerances, same
@@ -71,7 +71,7 @@ class Seat:
         self.tolerances = tolerances or Tolerances(steps=0)
         self.runtime = Runtime()
         self._reference = Oracle()
-        self._values: deque[tuple[Network, Outputs, Known]] = deque(maxlen=2)
+        self._values: deque[tuple[Network, Outputs, ValueArrays]] = deque(maxlen=2)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -90,16 +90,16 @@ class Seat:
     def _device(self, held_back: Collection[str]) -> DeviceSpec:
         registry = BackendRegistry()
         for backend in self.backends:
-            placed = Watched(backend, Census(), held_back) if held_back else backend
-            registry.register(backend.id, _always(placed))
+            tried = Watched(backend, Census(), held_back) if held_back else backend
+            registry.register(backend.id, _always(tried))
         if self._reference.id not in registry:
             registry.register(self._reference.id, _always(self._reference))
         return DeviceSpec(registry)
 
     def _optimizer_options(self, conditions: Conditions, ids: Sequence[str]) -> OptimizerOptions:
-        chosen = {name: self.options[name] for name in ids if name in self.options}
+        model_options = {name: self.options[name] for name in ids if name in self.options}
         return OptimizerOptions(
-            rewrite=conditions.rewrite, compute_in_integers=conditions.integers, model_options=chosen
+            rewrite=conditions.rewrite, compute_in_integers=conditions.integers, model_options=model_options
         )
 
     def _arguments(self, network: Network, conditions: Conditions, ids: Sequence[str]) -> tuple[Any, ...]:
@@ -110,14 +110,14 @@ class Seat:
             options = replace(options, rewrite=False)
         return *arguments, options
 
-    def known(self, network: Network, feeds: Outputs) -> Known:
+    def reference_values(self, network: Network, feeds: Outputs) -> ValueArrays:
         """Return every value of a network as the reference computes it; those of the last two networks are cached.
 
         Raises:
             InterposerError: the reference cannot compute a layer on these arrays.
         """
-        for cached, inputs, values in self._values:
-            if cached is network and inputs is feeds:
+        for cached_network, cached_feeds, values in self._values:
+            if cached_network is network and cached_feeds is feeds:
                 return values
         values = all_values(network.graph, feeds)
         self._values.append((network, feeds, values))
@@ -157,12 +157,12 @@ class Seat:
         return ran if all(same(*pair) for pair in constants) else replace(ran, overwritten="constants")
 
     def _run(self, loaded: Loaded, feeds: Outputs, taken: int) -> Ran:
-        value = {key: array.copy() for key, array in feeds.items()}  # which a backend may spoil
+        inputs = {key: array.copy() for key, array in feeds.items()}  # which a backend may spoil
         self._run_on_others(loaded, feeds)
-        first, again = loaded.run(value), loaded.run(value)
-        stable = not self.is_deterministic or all(same(again[key], array) for key, array in first.items())
-        are_intact = all(same(feeds[key], array) for key, array in value.items())
-        return Ran(first, taken, stable, "" if are_intact else "inputs")
+        outputs, second_outputs = loaded.run(inputs), loaded.run(inputs)
+        stable = not self.is_deterministic or all(same(second_outputs[key], array) for key, array in outputs.items())
+        are_intact = all(same(feeds[key], array) for key, array in inputs.items())
+        return Ran(outputs, taken, stable, "" if are_intact else "inputs")
 
     def _run_on_others(self, loaded: Loaded, feeds: Outputs) -> None:
         """Run the network once on the elements of `feeds` in another order, so that its memory is no longer fresh.

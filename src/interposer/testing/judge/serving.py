@@ -54,14 +54,14 @@ def named_backends(backends: str | Factory | Sequence[str | Factory]) -> tuple[s
     Raises:
         InvalidArgumentError: there is no backend, or one of them is neither a string nor a callable.
     """
-    value = (backends,) if isinstance(backends, str) or callable(backends) else backends
-    expect(value, Sequence, "backends must be an id or a function, or a list of these")
-    if not value:
+    in_order = (backends,) if isinstance(backends, str) or callable(backends) else backends
+    expect(in_order, Sequence, "backends must be an id or a function, or a list of these")
+    if not in_order:
         raise InvalidArgumentError("no backend was given; name one, or several in order of preference")
-    for backend in value:
+    for backend in in_order:
         if not isinstance(backend, str) and not callable(backend):
             raise InvalidArgumentError(f"a backend must be given by an id or a function, not {backend!r}")
-    return tuple(value)
+    return tuple(in_order)
 
 
 def check_limits(seconds: float, memory: int) -> None:
@@ -98,18 +98,20 @@ class Workplace:
         backends = _by_id([backend_of(backend) for backend in self.setup.backends])
         for name, options in self.setup.options.items():
             if name not in backends:
-                near = did_you_mean(name, backends)
-                raise InvalidArgumentError(f"options are given for backend {name!r}, which is not under test{near}")
+                suggestion = did_you_mean(name, backends)
+                raise InvalidArgumentError(
+                    f"options are given for backend {name!r}, which is not under test{suggestion}"
+                )
             backends[name].layer_support(options)
         return Seat(list(backends.values()), self.setup.options, self.setup.tolerances)
 
 
 def _by_id(backends: Sequence[Backend]) -> dict[str, Backend]:
-    result = {backend.id: backend for backend in backends}
-    if len(result) < len(backends):
+    backend_of_id = {backend.id: backend for backend in backends}
+    if len(backend_of_id) < len(backends):
         ids = ", ".join(backend.id for backend in backends)
         raise InvalidArgumentError(f"every backend can be given only once, but these are given: {ids}")
-    return result
+    return backend_of_id
 
 
 class Task(Protocol):

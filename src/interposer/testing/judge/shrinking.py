@@ -61,11 +61,11 @@ class _Search:
         """Apply all edits in turn until none of them gives a smaller network that still fails."""
         draft = Draft.of(self.subject.network, self.subject.feeds)
         for _ in range(_ROUNDS):
-            before = draft
+            before_round = draft
             for edit in EDITS:
-                while (better := self._better(draft, edit)) is not None:
-                    draft = better
-            if draft is before or self.is_over:
+                while (simpler := self._better(draft, edit)) is not None:
+                    draft = simpler
+            if draft is before_round or self.is_over:
                 return
 
     def _better(self, draft: Draft, edit: Edit) -> Draft | None:
@@ -77,14 +77,14 @@ class _Search:
             if self.is_over:
                 return None
             try:
-                better = candidate()
-                if better.weight >= draft.weight:
+                simpler = candidate()
+                if simpler.weight >= draft.weight:
                     continue
-                network, feeds = better.built()
+                network, feeds = simpler.built()
             except (InterposerError, ValueError, IndexError, TypeError):
                 continue
             if self._accepts(replace(self.subject, network=network, feeds=feeds)):
-                return better
+                return simpler
         return None
 
     def _accepts(self, subject: Subject) -> bool:
@@ -105,11 +105,11 @@ def _recorded(draft: Draft) -> Recorded:
     """
     try:
         network, feeds = draft.built()
-        known = all_values(network.graph, feeds)
+        values = all_values(network.graph, feeds)
     except InterposerError:
         return {}
     return {
-        Place(number, value.index): (value.known.with_constant(None), known[value])
+        Place(number, value.index): (value.known.with_constant(None), values[value])
         for number, layer in enumerate(network.graph) if number < len(draft.steps)
         for value in layer.outputs
     }  # fmt: skip

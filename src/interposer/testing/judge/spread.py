@@ -28,7 +28,7 @@ from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops import BinaryOperation, Cast, Comparison, ElementwiseBinary, LshProjection, LshProjectionType
 from interposer.testing.exact import suited
 from interposer.testing.judge.reference import (
-    Known,
+    ValueArrays,
     border_values,
     computing_layers,
     evaluate_layer,
@@ -109,8 +109,8 @@ def _rising(values: Array, allowed: Array, stream: Stream) -> Array:
 
     With `_falling`, each of the two becomes the larger one once, whichever a layer that selects elements compares.
     """
-    parts = np.arange(values.size, dtype=np.float64).reshape(values.shape) * _GOLDEN % 1.0
-    return np.asarray(values + (2.0 * parts - 1.0) * allowed)
+    positions = np.arange(values.size, dtype=np.float64).reshape(values.shape) * _GOLDEN % 1.0
+    return np.asarray(values + (2.0 * positions - 1.0) * allowed)
 
 
 def _falling(values: Array, allowed: Array, stream: Stream) -> Array:
@@ -209,43 +209,43 @@ class Spread:
         """
         if array.dtype != self.info.dtype.numpy:
             return f"its type is {array.dtype} instead of {self.info.dtype.numpy}"
-        alike = [item for item in (self.reference, *self.others) if item.shape == array.shape]
-        if not alike:
+        same_shape = [evaluated for evaluated in (self.reference, *self.others) if evaluated.shape == array.shape]
+        if not same_shape:
             return f"its shape is {list(array.shape)} instead of {list(self.reference.shape)}"
         if array.dtype == object:
-            return self._wrong_items(array, alike)
+            return self._wrong_items(array, same_shape)
         with np.errstate(all="ignore"):
             compare = self._wrong_floats if self.info.dtype.is_float else self._wrong_integers
-            return compare(array, alike)
+            return compare(array, same_shape)
 
-    def _wrong_items(self, array: Array, alike: Sequence[Array]) -> Array | str:
-        """Return which strings of `array` differ from the strings of all evaluations, whose arrays are `alike`.
+    def _wrong_items(self, array: Array, evaluations: Sequence[Array]) -> Array | str:
+        """Return which strings of `array` differ from the strings of all evaluations, whose arrays are `evaluations`.
 
         If the tensor is a sequence, its elements are compared one by one, and a text describes the first wrong one.
         """
         if self.info.element is None:
-            return np.asarray(~np.logical_or.reduce([array == item for item in alike]))
-        for index, item in enumerate(array):
-            items = [item[index] for item in alike]
-            wrong = Spread(self.info.element, items[0], tuple(items[1:]), self.tolerances).wrong(item)
+            return np.asarray(~np.logical_or.reduce([array == evaluated for evaluated in evaluations]))
+        for index, element in enumerate(array):
+            expected, *others = [evaluated[index] for evaluated in evaluations]
+            wrong = Spread(self.info.element, expected, tuple(others), self.tolerances).wrong(element)
             if isinstance(wrong, str):
                 return f"element {index}: {wrong}"
             if wrong.any():
                 return f"element {index}: {np.count_nonzero(wrong)} of {wrong.size} numbers differ"
         return np.zeros(array.shape, bool)
 
-    def _wrong_integers(self, array: Array, alike: Sequence[Array]) -> Array:
-        low, high = np.minimum.reduce(alike), np.maximum.reduce(alike)
+    def _wrong_integers(self, array: Array, evaluations: Sequence[Array]) -> Array:
+        low, high = np.minimum.reduce(evaluations), np.maximum.reduce(evaluations)
         return np.asarray((array < low) | (array > high))
 
-    def _wrong_floats(self, array: Array, alike: Sequence[Array]) -> Array:
-        numbers = [item.astype(np.float64) for item in alike]
-        numbers += [narrowed(item, self.info).astype(np.float64) for item in alike if item.dtype != array.dtype]
+    def _wrong_floats(self, array: Array, evaluations: Sequence[Array]) -> Array:
+        numbers = [each.astype(np.float64) for each in evaluations]
+        numbers += [narrowed(each, self.info).astype(np.float64) for each in evaluations if each.dtype != array.dtype]
         low, high = np.fmin.reduce(numbers), np.fmax.reduce(numbers)
-        value, error = array.astype(np.float64), 0.0 if self.is_exact else rounding_error(self.info.dtype)
-        inside = (value >= low - _part(low, error)) & (value <= high + _part(high, error))
+        actual, error = array.astype(np.float64), 0.0 if self.is_exact else rounding_error(self.info.dtype)
+        in_range = (actual >= low - _part(low, error)) & (actual <= high + _part(high, error))
         return np.asarray(
-            ~(inside | (np.isnan(value) & np.logical_or.reduce([np.isnan(number) for number in numbers])))
+            ~(in_range | (np.isnan(actual) & np.logical_or.reduce([np.isnan(number) for number in numbers])))
         )
 
 
@@ -256,48 +256,60 @@ def _part(numbers: Array, error: float) -> Array:
 
 def inexact_values(graph: Graph, tolerances: Tolerances) -> set[Value]:
     """Return the values of a graph that may differ from the reference, as a layer before them is not exact."""
-    values: set[Value] = set()
+    inexact: set[Value] = set()
     for layer in computing_layers(graph):
-        if suited(tolerances, layer) is tolerances or not values.isdisjoint(layer.values):
-            values.update(layer.outputs)
-    return values
+        if suited(tolerances, layer) is tolerances or not inexact.isdisjoint(layer.values):
+            inexact.update(layer.outputs)
+    return inexact
 
 
 def spreads(
-    graph: Graph, feeds: Mapping[int, Array], known: Known, tolerances: Tolerances, *, rounded_feeds: bool = False
+    graph: Graph,
+    feeds: Mapping[int, Array],
+    reference_values: ValueArrays,
+    tolerances: Tolerances,
+    *,
+    rounded_feeds: bool = False,
 ) -> dict[Value, Spread]:
     """Return the spread of every value of a graph.
 
     Args:
         graph: a graph whose tensor infos are inferred.
         feeds: the arrays of the inputs by binding id.
-        known: every value as the reference computes it.
+        reference_values: every value as the reference computes it.
         tolerances: the allowed differences of one layer's results.
         rounded_feeds: whether float inputs were rounded when they were stored, and may be perturbed by that error.
     """
-    runs = [_Run(mode, Stream(number), tolerances, known) for number, mode in enumerate(_MODES)]
+    runs = [_Run(mode, Stream(number), tolerances, reference_values) for number, mode in enumerate(_MODES)]
     for run in runs:
-        run.known = border_values(graph, feeds)
+        run.values = border_values(graph, feeds)
         if rounded_feeds:
             run.round_inputs(graph)
     for layer in computing_layers(graph):
-        unsure = _unsure(layer, known, runs)
+        unsure = _unsure(layer, reference_values, runs)
         for run in runs:
             run.compute(layer, unsure)
-    return {value: _spread(value, known, runs, tolerances) for value in known}
+    return {value: _spread(value, reference_values, runs, tolerances) for value in reference_values}
 
 
-def _spread(value: Value, known: Known, runs: Sequence[_Run], tolerances: Tolerances) -> Spread:
-    others = (run.known[value] for run in runs if value in run.known)
-    changed = tuple(other for other in others if other is not known[value])
-    return Spread(value.known, known[value], changed + _around_unrounded(value, known, runs, tolerances), tolerances)
+def _spread(value: Value, reference_values: ValueArrays, runs: Sequence[_Run], tolerances: Tolerances) -> Spread:
+    perturbed = (run.values[value] for run in runs if value in run.values)
+    differing = tuple(array for array in perturbed if array is not reference_values[value])
+    return Spread(
+        value.known,
+        reference_values[value],
+        differing + _around_unrounded(value, reference_values, runs, tolerances),
+        tolerances,
+    )
 
 
 def _is_of_floats(info: TensorInfo) -> bool:
     return info.element is None and info.dtype.is_float
 
 
-def _around_unrounded(value: Value, known: Known, runs: Sequence[_Run], tolerances: Tolerances) -> tuple[Array, ...]:
+def _around_unrounded(
+    value: Value, reference_values: ValueArrays, runs: Sequence[_Run], tolerances: Tolerances
+) -> tuple[Array, ...]:
     """Return lower and upper bounds of a value for backends that compute in float64 and round only the last result.
 
     They are taken from the evaluations without noise among `runs`. Where numbers cancel out, the perturbations of all
@@ -305,8 +317,13 @@ def _around_unrounded(value: Value, known: Known, runs: Sequence[_Run], toleranc
     """
     info, bounds = value.known, list[Array]()
     for run in runs:
-        array = run.known.get(value)
-        if run.mode.noise is _unchanged and array is not None and array is not known[value] and _is_of_floats(info):
+        array = run.values.get(value)
+        if (
+            run.mode.noise is _unchanged
+            and array is not None
+            and array is not reference_values[value]
+            and _is_of_floats(info)
+        ):
             numbers = array.astype(np.float64)
             with np.errstate(all="ignore"):
                 allowed = _allowed(numbers, info.dtype, tolerances)
@@ -318,15 +335,15 @@ def _around_unrounded(value: Value, known: Known, runs: Sequence[_Run], toleranc
 class _Run:
     """One perturbed evaluation of a network in progress.
 
-    `reference` has the values as the reference computes them, and `known` those of this evaluation so far, except those
-    that cannot be computed.
+    `reference` has the values as the reference computes them, and `values` those of this evaluation so far, except
+    those that cannot be computed.
     """
 
     mode: _Mode
     stream: Stream
     tolerances: Tolerances
-    reference: Known
-    known: Known = None  # type: ignore[assignment]
+    reference: ValueArrays
+    values: ValueArrays = None  # type: ignore[assignment]
 
     def round_inputs(self, graph: Graph) -> None:
         """Perturb the inputs by their rounding error; evaluations in float64 keep them unrounded.
@@ -335,34 +352,34 @@ class _Run:
         root.
         """
         for layer in graph.inputs:
-            info, array = layer.output.known, self.known[layer.output]
+            info, array = layer.output.known, self.values[layer.output]
             if _is_of_floats(info):
                 numbers = array.astype(np.float64)
                 allowed = np.nan_to_num(np.abs(numbers) * rounding_error(info.dtype), posinf=0.0) + _underflow(
                     info.dtype
                 )
-                self.known[layer.output] = self._noisy(numbers if self.mode.wide else array, info, allowed)
+                self.values[layer.output] = self._noisy(numbers if self.mode.wide else array, info, allowed)
 
     def compute(self, layer: Layer, unsure: Array | None) -> None:
-        """Compute a layer on the perturbed values, perturb its results, and store them in `known`.
+        """Compute a layer on the perturbed values, perturb its results, and store them in `values`.
 
         `unsure` marks the elements that tolerated differences can change completely, such as comparisons of nearly
         equal numbers. They get one of their possible results, without further noise. Nothing is stored if an operand
         is missing.
         """
-        if any(value not in self.known for value in layer.values):
+        if any(value not in self.values for value in layer.values):
             return
         tolerances = suited(self.tolerances, layer)
         is_exact = tolerances is not self.tolerances
-        if is_exact and all(self.known[value] is self.reference[value] for value in layer.values):
-            self.known.update({value: self.reference[value] for value in layer.outputs})
+        if is_exact and all(self.values[value] is self.reference[value] for value in layer.values):
+            self.values.update({value: self.reference[value] for value in layer.outputs})
             return
-        for value, result in zip(layer.outputs, self._results(layer), strict=False):
-            array = result if unsure is None else self._decided(layer, result, unsure)
+        for value, computed in zip(layer.outputs, self._results(layer), strict=False):
+            array = computed if unsure is None else self._decided(layer, computed, unsure)
             noisy = array if is_exact else self._perturbed(value.known, array)
             if unsure is not None and unsure.shape == array.shape:
                 noisy = np.where(unsure, array, noisy)
-            self.known[value] = self._kept(value, noisy)
+            self.values[value] = self._shared(value, noisy)
 
     def _results(self, layer: Layer) -> list[Array]:
         """Return the results of a layer on the perturbed values; an empty list if the reference cannot compute them."""
@@ -373,8 +390,8 @@ class _Run:
 
     def _evaluated(self, layer: Layer) -> list[Array]:
         if self._is_wide(layer):
-            return evaluate_widely(layer, self.known)
-        inputs = {value: narrowed(self.known[value], value.known) for value in layer.values}
+            return evaluate_widely(layer, self.values)
+        inputs = {value: narrowed(self.values[value], value.known) for value in layer.values}
         if all(inputs[value] is self.reference[value] for value in layer.values):
             return [self.reference[value] for value in layer.outputs]
         return evaluate_layer(layer, inputs)
@@ -389,16 +406,16 @@ class _Run:
                 return bool(self.stream.bits((1,))[0])
         return False
 
-    def _kept(self, value: Value, array: Array) -> Array:
+    def _shared(self, value: Value, array: Array) -> Array:
         """Return the reference's array of `value` if `array` is equal to it bit by bit, so that memory is shared.
 
         Else `array`.
         """
         reference = self.reference[value]
-        same = array is reference or (
+        is_equal = array is reference or (
             array.dtype == reference.dtype and array.dtype != object and array.tobytes() == reference.tobytes()
         )
-        return reference if same and array.shape == reference.shape else array
+        return reference if is_equal and array.shape == reference.shape else array
 
     def _decided(self, layer: Layer, array: Array, unsure: Array) -> Array:
         """Return a layer's results `array` with the elements replaced where `unsure` is True.
@@ -413,7 +430,7 @@ class _Run:
             return _hashed(layer.op, int(self.reference[layer.values[0]].shape[1]), array, equal)
         if isinstance(layer.op, Comparison):
             return np.where(unsure, equal, array)
-        a, b = (widened(self.known[value], value.known) for value in layer.values)
+        a, b = (widened(self.values[value], value.known) for value in layer.values)
         with np.errstate(all="ignore"):
             return np.where(unsure, _divided(layer, a, b, equal), array).astype(array.dtype)
 
@@ -437,8 +454,8 @@ class _Run:
         steps = np.full(array.shape, self.tolerances.steps, np.float64)
         noisy = np.round(self.mode.noise(array.astype(np.float64), steps, self.stream))
         low, high = integer_range(info.dtype)
-        limited: Array = np.clip(noisy, low, high).astype(array.dtype)
-        return limited
+        saturated: Array = np.clip(noisy, low, high).astype(array.dtype)
+        return saturated
 
 
 _DIVISIONS: Final = (BinaryOperation.MOD, BinaryOperation.FMOD, BinaryOperation.FLOOR_DIV)
@@ -472,24 +489,28 @@ def _hashed(op: LshProjection, bits: int, array: Array, ones: Array) -> Array:
     return np.asarray((array >> bits << bits) + np.where(ones, (1 << bits) - 1, 0), array.dtype)
 
 
-def _unsure(layer: Layer, known: Known, runs: Sequence[_Run]) -> Array | None:
+def _unsure(layer: Layer, reference_values: ValueArrays, runs: Sequence[_Run]) -> Array | None:
     """Return a mask of a layer's undecidable results, those that allowed differences of operands can change completely.
 
     They are comparisons of floats whose ranges overlap, and integer quotients whose range contains an integer, unless
-    both operands are exact. The ranges are taken from `known` and the perturbed evaluations `runs`. Hashes of an
-    operand that is not exact are always undecidable. None is returned for other layers.
+    both operands are exact. The ranges are taken from `reference_values` and the perturbed evaluations `runs`. Hashes
+    of an operand that is not exact are always undecidable. None is returned for other layers.
     """
     if isinstance(layer.op, LshProjection):
-        exact = all(run.known.get(value) is known[value] for value in layer.values for run in runs)
-        return None if exact else np.ones(known[layer.output].shape, bool)
+        is_exact = all(run.values.get(value) is reference_values[value] for value in layer.values for run in runs)
+        return None if is_exact else np.ones(reference_values[layer.output].shape, bool)
     if not (isinstance(layer.op, Comparison) or _divides(layer)):
         return None
     if not all(value.known.dtype.is_float for value in layer.values):
         return None
     ranges = []
     for value in layer.values:
-        seen = [run.known[value] for run in runs if value in run.known and run.known[value].shape == known[value].shape]
-        numbers = [widened(item, value.known) for item in (known[value], *seen)]
+        perturbed = [
+            run.values[value]
+            for run in runs
+            if value in run.values and run.values[value].shape == reference_values[value].shape
+        ]
+        numbers = [widened(array, value.known) for array in (reference_values[value], *perturbed)]
         ranges.append((np.fmin.reduce(numbers), np.fmax.reduce(numbers)))
     (low, high), (other_low, other_high) = ranges
     inexact = (low != high) | (other_low != other_high)

@@ -101,9 +101,11 @@ class Verdict:
         return replace(self, culprit=culprit)
 
     def alike(self, other: Verdict) -> bool:
-        """Return True if two verdicts report the same failure, so that a reduced network can replace the original one.
+        """Return True if this verdict, on a reduced network, reports the same failure as `other`, on the original one.
 
-        They have the same sort, and the same signal, limit or exception.
+        Both must have the same outcome and sort. Crashes and errors must also have the same first line up to a colon,
+        apart from digits. If `other` is gross, this verdict must be gross too; the reverse is not required, so the
+        relation is not symmetric.
         """
         if (self.outcome, self.sort) != (other.outcome, other.sort) or (other.gross and not self.gross):
             return False
@@ -115,5 +117,5 @@ _REPORTED_BY_TEXT: Final = frozenset({Sort.CRASH, Sort.ERROR})
 
 def _gist(text: str) -> str:
     """Return the first line of a message up to the first colon, without digits, to recognize equal errors."""
-    first = text.partition("\n")[0]
-    return "".join(letter for letter in first.partition(":")[0] if not letter.isdigit())
+    first_line = text.partition("\n")[0]
+    return "".join(letter for letter in first_line.partition(":")[0] if not letter.isdigit())

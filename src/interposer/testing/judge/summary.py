@@ -41,7 +41,7 @@ class Campaign:
 
     def table(self) -> list[tuple[str, ...]]:
         """Return a table as text: a row of titles, then a row of counts for every kind of network and route."""
-        outcomes = [item for item in Outcome if any(key[2] is item for key in self.counts)]
+        outcomes = [outcome for outcome in Outcome if any(key[2] is outcome for key in self.counts)]
         rows = [("kind", "route", "judged", *(outcome.value for outcome in outcomes))]
         for kind, route in sorted({key[:2] for key in self.counts}):
             numbers = [self.counts[kind, route, outcome] for outcome in outcomes]
@@ -50,11 +50,13 @@ class Campaign:
 
     def summary(self) -> str:
         """Return one line with the number of judged networks and of findings."""
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.networks.items()))
+        kinds = ", ".join(f"{findings_text:,} {kind}" for kind, findings_text in sorted(self.networks.items()))
         sorts = Counter(finding.sort for finding in self.findings)
-        text = ", ".join(f"{count} {name}" for name, count in sorts.most_common())
-        count = f"{len(self.findings)} findings ({text})" if text else "no findings"
-        return f"{' and '.join(self.backends)}: {kinds} networks of seed {self.seed} in {self.seconds:.0f} s, {count}"
+        sorts_text = ", ".join(f"{count} {sort}" for sort, count in sorts.most_common())
+        findings = f"{len(self.findings)} findings ({sorts_text})" if sorts_text else "no findings"
+        return (
+            f"{' and '.join(self.backends)}: {kinds} networks of seed {self.seed} in {self.seconds:.0f} s, {findings}"
+        )
 
     def __str__(self) -> str:
         rows = self.table()

@@ -56,32 +56,34 @@ class Judged:
 
 def drawn(plan: Plan, number: int) -> RandomNetwork:
     """Return the random network with this number among those of the plan."""
-    known = registered_ops()
-    favoured = [known[name] for name in plan.favoured if name in known]
+    ops = registered_ops()
+    favoured = [ops[name] for name in plan.favoured if name in ops]
     return random_network(plan.seed, number, kind=plan.kind, favoured=favoured, max_layers=plan.max_layers)
 
 
-def subjects_of(plan: Plan, created: RandomNetwork) -> Iterator[Subject]:
+def subjects_of(plan: Plan, drawn_network: RandomNetwork) -> Iterator[Subject]:
     """Yield a random network with the conditions that it is judged under: as built, and often through a model file.
 
     The network and its number decide about the conditions, so that a repetition has the same ones.
     """
-    yield Subject(created.network, created.feeds, _conditions(plan, created), created.id)
+    yield Subject(drawn_network.network, drawn_network.feeds, _conditions(plan, drawn_network), drawn_network.id)
     if plan.ways != "all":
         return
-    routes = _QUANTIZED_ROUTES if created.kind == "quantized" else _FLOAT_ROUTES
-    route = routes[_mixed(created.seed, created.number, 1) % len(routes)]
+    routes = _QUANTIZED_ROUTES if drawn_network.kind == "quantized" else _FLOAT_ROUTES
+    route = routes[_mixed(drawn_network.seed, drawn_network.number, 1) % len(routes)]
     if route is not None:
         integers = route is Route.ONNX_INEXACT
-        yield Subject(created.network, created.feeds, Conditions(route.value, integers=integers), created.id)
+        yield Subject(
+            drawn_network.network, drawn_network.feeds, Conditions(route.value, integers=integers), drawn_network.id
+        )
 
 
-def _conditions(plan: Plan, created: RandomNetwork) -> Conditions:
-    bits = _mixed(created.seed, created.number, 2)
+def _conditions(plan: Plan, drawn_network: RandomNetwork) -> Conditions:
+    bits = _mixed(drawn_network.seed, drawn_network.number, 2)
     divided = plan.ways == "divided" or (plan.ways == "all" and bits % 5 == 0)
-    integers = bits // 5 % 2 == 0 and _has_both_ways(created.network)
+    integers = bits // 5 % 2 == 0 and _has_both_ways(drawn_network.network)
     return Conditions(
-        AS_BUILT, bits // 10 % 5 != 0, integers, _every_other(created.network, bits // 50) if divided else ()
+        AS_BUILT, bits // 10 % 5 != 0, integers, _every_other(drawn_network.network, bits // 50) if divided else ()
     )
 
 
@@ -122,13 +124,13 @@ class Numbers:
 
     def _judged(self, seat: Seat, number: int) -> Judged:
         try:
-            created = drawn(self.plan, number)
+            drawn_network = drawn(self.plan, number)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             verdict = Verdict(Outcome.FINDING, Conditions(), Sort.ERROR, text, GENERATOR)
             return Judged(number, self.plan.kind or "unknown", (verdict,))
-        verdicts = tuple(judge(seat, subject, self.plan.ids) for subject in subjects_of(self.plan, created))
-        return Judged(number, created.kind, verdicts)
+        verdicts = tuple(judge(seat, subject, self.plan.ids) for subject in subjects_of(self.plan, drawn_network))
+        return Judged(number, drawn_network.kind, verdicts)
 
 
 @dataclass(frozen=True, eq=False)

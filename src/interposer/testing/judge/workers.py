@@ -38,11 +38,11 @@ TICK: Final = 0.05
 """Seconds between checks of a worker's memory use."""
 START_SECONDS: Final = 120.0
 """The time limit, in seconds, for starting the fork server or creating a backend."""
-_TAIL: Final = 2000
-_THRESHOLDS: Final = (20_000, 20, 20)
+_OUTPUT_TAIL: Final = 2000
+_GC_THRESHOLDS: Final = (20_000, 20, 20)
 """The garbage collection thresholds of workers: high, as networks have many cycles and a short lifetime."""
 _PID: Final = struct.Struct("<q")
-_START: Final = """
+_SERVER_CODE: Final = """
 import json, sys
 settings = json.loads(sys.argv[1])
 sys.path[:] = settings["path"]
@@ -142,12 +142,12 @@ class ForkServer:
         self._lock = threading.Lock()
 
     def __enter__(self) -> ForkServer:
-        self._control, theirs = socket.socketpair()
-        reported = {"path": [*map(str, sys.path)], "control": theirs.fileno()}
-        with theirs:
+        self._control, child_end = socket.socketpair()
+        settings = {"path": [*map(str, sys.path)], "control": child_end.fileno()}
+        with child_end:
             self._process = subprocess.Popen(
-                [sys.executable or "python3", "-P", "-c", _START, json.dumps(reported)],
-                stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), env=self._environment, start_new_session=True,
+                [sys.executable or "python3", "-P", "-c", _SERVER_CODE, json.dumps(settings)],
+                stdin=subprocess.DEVNULL, pass_fds=(child_end.fileno(),), env=self._environment, start_new_session=True,
             )  # fmt: skip
         try:
             Channel(self._control).send(self.setup)
@@ -186,10 +186,10 @@ class ForkServer:
     def _answer(self) -> int:
         content = b""
         while len(content) < _PID.size:
-            more = self._control.recv(_PID.size - len(content))
-            if not more:
+            received = self._control.recv(_PID.size - len(content))
+            if not received:
                 raise Lost(Sort.CRASH, "the process that workers are forked from has ended")
-            content += more
+            content += received
         return int(_PID.unpack(content)[0])
 
 
@@ -206,7 +206,7 @@ def run_worker(connection: socket.socket, output: int, setup: Setup) -> None:
         os.dup2(output, 2)
         restrict(setup.memory)
         gc.freeze()
-        gc.set_threshold(*_THRESHOLDS)
+        gc.set_threshold(*_GC_THRESHOLDS)
         serve(Channel(connection), setup)
         status = 0
     except BaseException:
@@ -228,13 +228,13 @@ class Worker:
     def __init__(self, nursery: Nursery, seconds: float) -> None:
         self.nursery, self.seconds = nursery, seconds
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - for as long as the worker lives
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self.pid = nursery.fork(theirs, self._output)
-        self.channel = Channel(ours)
-        self._at_first = 0
-        self._started = False
-        self._since = time.monotonic()
+        parent_end, child_end = socket.socketpair()
+        with child_end:
+            self.pid = nursery.fork(child_end, self._output)
+        self.channel = Channel(parent_end)
+        self._initial_memory = 0
+        self._has_answered = False
+        self._last_activity = time.monotonic()
 
     def __enter__(self) -> Worker:
         return self
@@ -253,7 +253,7 @@ class Worker:
 
     def give(self, task: Task) -> None:
         """Send a task to the worker; `receive` or `poll` return its results."""
-        self._since = time.monotonic()
+        self._last_activity = time.monotonic()
         with suppress(OSError):  # how it ended will be seen when its results are asked for
             self.channel.send(task)
 
@@ -280,32 +280,32 @@ class Worker:
             InterposerError: the backends under test cannot be created.
         """
         self.channel.take_in()
-        result = []
+        results = []
         with suppress(Nothing):
             while True:
-                result.append(self._taken(self.channel.pop()))
-        if not result and self.channel.ended:
+                results.append(self._taken(self.channel.pop()))
+        if not results and self.channel.ended:
             raise self._ended()
-        return result
+        return results
 
     def check(self) -> None:
         """Kill the worker and raise `Lost` if it has been silent for too long or uses too much memory."""
         note("waiting for random networks in other processes")
         limit = self.nursery.setup.memory
-        if self._resident() - self._at_first > limit:
+        if self._resident() - self._initial_memory > limit:
             self._end()
             raise Lost(Sort.MEMORY, f"it uses more than {limit / 2**20:,.0f} MiB of memory")
-        patience = self.seconds if self._started else max(self.seconds, START_SECONDS)
-        if time.monotonic() - self._since > patience:
+        patience = self.seconds if self._has_answered else max(self.seconds, START_SECONDS)
+        if time.monotonic() - self._last_activity > patience:
             self._end()
             raise Lost(Sort.HANG, f"it hangs: there is no result after {patience:g} seconds")
 
     def _taken(self, result: Any) -> Any:
         if isinstance(result, Broken):
             raise result.error
-        if not self._started:
-            self._started, self._at_first = True, self._resident()
-        self._since = time.monotonic()
+        if not self._has_answered:
+            self._has_answered, self._initial_memory = True, self._resident()
+        self._last_activity = time.monotonic()
         return result
 
     def _resident(self) -> int:
@@ -318,9 +318,9 @@ class Worker:
 
     def _ended(self) -> Lost:
         status = self._end(kill=False)
-        wrote = self.wrote()
-        text = f"{_ending(status)}{f'; it wrote: {wrote}' if wrote else ''}"
-        return Lost(Sort.MEMORY if "MemoryError" in wrote or "bad_alloc" in wrote else Sort.CRASH, text)
+        output = self.wrote()
+        text = f"{_ending(status)}{f'; it output: {output}' if output else ''}"
+        return Lost(Sort.MEMORY if "MemoryError" in output or "bad_alloc" in output else Sort.CRASH, text)
 
     def _end(self, *, kill: bool = True) -> int:
         """Wait for the end of the process and return its exit status; with `kill`, kill it first."""
@@ -336,7 +336,7 @@ class Worker:
 
     def wrote(self) -> str:
         """Return the last output of the worker on standard output and error."""
-        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - _TAIL))
+        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - _OUTPUT_TAIL))
         return self._output.read().decode("utf-8", "replace").strip()
 
 
