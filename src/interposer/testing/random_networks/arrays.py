@@ -31,9 +31,9 @@ def drawn(draw: Draw, info: TensorInfo, reach: float) -> Array:
     return _integers(draw, info, reach)
 
 
-def as_type(real: Array, dtype: DataType) -> Array:
+def as_type(reals: Array, dtype: DataType) -> Array:
     """Convert float64 numbers to a float type through float32, so that every version of NumPy rounds alike."""
-    return np.asarray(real if dtype is DataType.FLOAT64 else real.astype(np.float32).astype(dtype.numpy))
+    return np.asarray(reals if dtype is DataType.FLOAT64 else reals.astype(np.float32).astype(dtype.numpy))
 
 
 def _uniform(draw: Draw, info: TensorInfo, reach: float) -> Array:
@@ -60,8 +60,8 @@ def _integers(draw: Draw, info: TensorInfo, reach: float) -> Array:
     else:
         low, high = lowest, highest
     if info.quantization is not None and draw.chance(1, 16):
-        ends = draw.integers(info.shape, 0, 1)
-        return np.asarray(np.where(ends, high, low).astype(info.dtype.numpy))
+        is_high = draw.integers(info.shape, 0, 1)
+        return np.asarray(np.where(is_high, high, low).astype(info.dtype.numpy))
     return np.asarray(draw.integers(info.shape, low, high).astype(info.dtype.numpy))
 
 
@@ -70,26 +70,26 @@ def _texts(draw: Draw, info: TensorInfo) -> Array:
     return np.array([f"text {number}" for number in numbers.ravel().tolist()], object).reshape(numbers.shape)
 
 
-def stored(real: Array, info: TensorInfo) -> Array:
+def stored(reals: Array, info: TensorInfo) -> Array:
     """Return float values in the type and quantization of `info`."""
     if info.dtype.is_float:
-        return as_type(real, info.dtype)
+        return as_type(reals, info.dtype)
     q = info.quantization
     if q is not None:
         shape = [1] * info.rank
         if q.axis is not None:
             shape[q.axis] = -1
-        real = real / np.reshape(q.scales, shape) + np.reshape(q.zero_points, shape)
+        reals = reals / np.reshape(q.scales, shape) + np.reshape(q.zero_points, shape)
     lowest, highest = integer_range(info.dtype)
-    return np.asarray(np.clip(np.rint(real), lowest, highest).astype(info.dtype.numpy))
+    return np.asarray(np.clip(np.rint(reals), lowest, highest).astype(info.dtype.numpy))
 
 
 def spoiled(draw: Draw, array: Array) -> Array:
     """Return a copy with a few special values: NaN, infinities, signed zeros and denormals."""
     spoiled_array = array.copy()
-    flat = spoiled_array.reshape(-1)
-    kinds = [draw.one_of(_SPECIAL) for _ in range(draw.integer(1, 2))]
-    for _ in range(draw.integer(1, 4) if flat.size else 0):
+    elements = spoiled_array.reshape(-1)
+    special_values = [draw.one_of(_SPECIAL) for _ in range(draw.integer(1, 2))]
+    for _ in range(draw.integer(1, 4) if elements.size else 0):
         with np.errstate(over="ignore", invalid="ignore"):
-            flat[draw.below(flat.size)] = draw.one_of(kinds)
+            elements[draw.below(elements.size)] = draw.one_of(special_values)
     return spoiled_array

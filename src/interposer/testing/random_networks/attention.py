@@ -74,23 +74,23 @@ def _attention(growth: Growth, value: Value) -> None:
     """Add self- or cross-attention with masks, windows, past keys and several heads."""
     draw, x = growth.draw, _sequence(growth, value)
     heads, groups, size = _heads(growth)
-    other = growth.another(lambda item: item.known.rank == 3 and item.known.dtype is x.known.dtype
-                           and item.known.shape[0] == x.known.shape[0] and 0 < item.known.shape[1] <= _LENGTH
-                           and item.known.shape[2] > 0)  # fmt: skip
-    source = other if other is not None and draw.chance(1, 2) else x
+    other_sequence = growth.another(lambda y: y.known.rank == 3 and y.known.dtype is x.known.dtype
+                           and y.known.shape[0] == x.known.shape[0] and 0 < y.known.shape[1] <= _LENGTH
+                                    and y.known.shape[2] > 0)  # fmt: skip
+    source = other_sequence if other_sequence is not None and draw.chance(1, 2) else x
     value_size = size if draw.chance(3, 4) else draw.integer(1, 9)
     query = _projected(growth, x, heads * size)
-    key, value_ = _projected(growth, source, groups * size), _projected(growth, source, groups * value_size)
+    key, values = _projected(growth, source, groups * size), _projected(growth, source, groups * value_size)
     attributes: dict[str, Any] = {"q_num_heads": heads, "kv_num_heads": groups}
     if draw.chance(1, 3):
-        query, key, value_ = _split(growth, query, heads), _split(growth, key, groups), _split(growth, value_, groups)
+        query, key, values = _split(growth, query, heads), _split(growth, key, groups), _split(growth, values, groups)
         attributes = {}
     attributes |= _attention_attributes(growth)
     past, mask = _past(growth, source, (groups, size, value_size)), None
     keys = source.known.shape[1] + (past[0].known.shape[2] if past[0] is not None else 0)
     if draw.chance(1, 2):
         mask = _mask(growth, (x.known.shape[0], heads, x.known.shape[1], keys), x.known.dtype)
-    growth.add(Attention(**attributes), query, key, value_, mask, *past, reach=growth.reach(value_))
+    growth.add(Attention(**attributes), query, key, values, mask, *past, reach=growth.reach(values))
 
 
 def _attention_attributes(growth: Growth) -> dict[str, Any]:
@@ -108,8 +108,8 @@ def _attention_attributes(growth: Growth) -> dict[str, Any]:
 
 def _split(growth: Growth, x: Value, heads: int) -> Value:
     batch, length, width = x.known.shape
-    split = growth.add(Reshape((batch, length, heads, width // heads)), x)
-    return growth.add(Transpose((0, 2, 1, 3)), split)
+    with_heads = growth.add(Reshape((batch, length, heads, width // heads)), x)
+    return growth.add(Transpose((0, 2, 1, 3)), with_heads)
 
 
 def _past(growth: Growth, source: Value, sizes: tuple[int, int, int]) -> tuple[Value | None, Value | None]:
@@ -117,22 +117,22 @@ def _past(growth: Growth, source: Value, sizes: tuple[int, int, int]) -> tuple[V
         return None, None
     groups, size, value_size = sizes
     batch, length, dtype = source.known.shape[0], growth.draw.integer(1, 9), source.known.dtype
-    past = (growth.weights((batch, groups, length, width), 1.0, dtype) for width in (size, value_size))
-    return next(past), next(past)
+    caches = (growth.weights((batch, groups, length, width), 1.0, dtype) for width in (size, value_size))
+    return next(caches), next(caches)
 
 
 def _mask(growth: Growth, shape: tuple[int, ...], dtype: DataType) -> Value:
     """Return a numeric or boolean mask, of full shape or to be broadcast; every query sees at least one key."""
     draw = growth.draw
     sizes = tuple(size if draw.chance(2, 3) else 1 for size in shape[:3])
-    mask = (*sizes, shape[3])[draw.integer(0, 3) :]
+    mask_shape = (*sizes, shape[3])[draw.integer(0, 3) :]
     if draw.chance(1, 2):
-        return growth.weights(mask, 2.0, dtype)
-    seen: Array = draw.integers(mask, 0, 3) > 0
-    seen[..., 0] = True
+        return growth.weights(mask_shape, 2.0, dtype)
+    visible: Array = draw.integers(mask_shape, 0, 3) > 0
+    visible[..., 0] = True
     if draw.chance(1, 3):
-        return growth.fed(seen, TensorInfo(mask, DataType.BOOL))
-    return growth.constant(seen)
+        return growth.fed(visible, TensorInfo(mask_shape, DataType.BOOL))
+    return growth.constant(visible)
 
 
 @grower(4, Softmax, BatchMatMul, FullyConnected, Transpose, Reshape, Multiplication, kinds=_FLOAT)
@@ -140,10 +140,10 @@ def _attention_of_parts(growth: Growth, value: Value) -> None:
     """Add attention as exporters write it: matrix products, a scale, an optional mask, and a softmax."""
     draw, x = growth.draw, _sequence(growth, value)
     heads, _, size = _heads(growth)
-    whole = _split(growth, _projected(growth, x, heads * size), heads)
-    query = _split(growth, _projected(growth, x, heads * size), heads) if draw.chance(1, 3) else whole
-    key = _split(growth, _projected(growth, x, heads * size), heads) if draw.chance(1, 3) else whole
-    values = _split(growth, _projected(growth, x, heads * size), heads) if draw.chance(1, 3) else whole
+    shared_projection = _split(growth, _projected(growth, x, heads * size), heads)
+    query = _split(growth, _projected(growth, x, heads * size), heads) if draw.chance(1, 3) else shared_projection
+    key = _split(growth, _projected(growth, x, heads * size), heads) if draw.chance(1, 3) else shared_projection
+    values = _split(growth, _projected(growth, x, heads * size), heads) if draw.chance(1, 3) else shared_projection
     if draw.chance(1, 2):
         scores = growth.add(BatchMatMul(transpose_y=True), query, key, reach=4.0)
     else:
@@ -155,11 +155,11 @@ def _attention_of_parts(growth: Growth, value: Value) -> None:
     if draw.chance(1, 2):
         scores = growth.add(Addition(), scores, growth.weights((1, 1, length, length), 1.0, x.known.dtype))
     elif draw.chance(1, 2):
-        low = growth.constant(as_type(draw.uniform((1,), -9.0, -8.0), x.known.dtype))
-        scores = growth.add(Where(), _mask(growth, (1, 1, length, length), x.known.dtype), scores, low)
+        masked_score = growth.constant(as_type(draw.uniform((1,), -9.0, -8.0), x.known.dtype))
+        scores = growth.add(Where(), _mask(growth, (1, 1, length, length), x.known.dtype), scores, masked_score)
     probabilities = growth.add(Softmax(), scores, reach=1.0, positive=True)
-    mixed = growth.add(Transpose((0, 2, 1, 3)), growth.add(BatchMatMul(), probabilities, values, reach=1.5))
-    growth.add(Reshape((x.known.shape[0], length, heads * size)), mixed)
+    merged = growth.add(Transpose((0, 2, 1, 3)), growth.add(BatchMatMul(), probabilities, values, reach=1.5))
+    growth.add(Reshape((x.known.shape[0], length, heads * size)), merged)
 
 
 @grower(2, RotaryEmbedding, LinearAttention, kinds=_FLOAT)

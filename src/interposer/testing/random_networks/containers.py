@@ -37,7 +37,7 @@ def _sequence(growth: Growth, value: Value) -> None:
     if info.quantization is not None and info.quantization.per_axis:
         raise Skipped
     length = draw.integer(1, 3) if SequenceErase not in growth.favoured else 3
-    elements = [growth.another(lambda item: item.known == info) or value for _ in range(length - 1)]
+    elements = [growth.another(lambda candidate: candidate.known == info) or value for _ in range(length - 1)]
     sequence = growth.add(SequenceConstruct(), value, *elements)
     if growth.perhaps(SequenceInsert, 1, 3):
         sequence = growth.add(SequenceInsert(), sequence, value, _position(growth, length))
@@ -49,15 +49,17 @@ def _sequence(growth: Growth, value: Value) -> None:
 
 
 def _taken_apart(growth: Growth, sequence: Value, length: int, rank: int) -> None:
-    ends = (SequenceAt, SequenceLength, ConcatFromSequence)
-    kind = growth.choice(ends, lambda op: op)
-    if kind is SequenceAt:
+    readers = (SequenceAt, SequenceLength, ConcatFromSequence)
+    reader = growth.choice(readers, lambda op: op)
+    if reader is SequenceAt:
         growth.add(SequenceAt(), sequence, _position(growth, length))
-    elif kind is SequenceLength:
+    elif reader is SequenceLength:
         growth.add(SequenceLength(), sequence, reach=4.0, positive=True)
     else:
-        new = rank == 0 or growth.draw.chance(1, 2)
-        growth.add(ConcatFromSequence(growth.draw.integer(0, rank if new else rank - 1), new), sequence)
+        has_new_axis = rank == 0 or growth.draw.chance(1, 2)
+        growth.add(
+            ConcatFromSequence(growth.draw.integer(0, rank if has_new_axis else rank - 1), has_new_axis), sequence
+        )
 
 
 @grower(1, SplitToSequence, SequenceAt, SequenceLength, ConcatFromSequence)
@@ -69,8 +71,8 @@ def _pieces(growth: Growth, value: Value) -> None:
     axis = draw.below(len(shape))
     sizes = [size for size in range(1, shape[axis] + 1) if shape[axis] % size == 0 and shape[axis] // size <= 9]
     size = draw.one_of(sizes)
-    split = growth.constant(np.array(size, np.int64))
-    sequence = growth.add(SplitToSequence(axis), value, split)
+    piece_size = growth.constant(np.array(size, np.int64))
+    sequence = growth.add(SplitToSequence(axis), value, piece_size)
     _taken_apart(growth, sequence, shape[axis] // size, len(shape))
 
 
@@ -78,11 +80,11 @@ def _pieces(growth: Growth, value: Value) -> None:
 def _optional(growth: Growth, value: Value) -> None:
     """Add a full optional, an empty optional or an empty sequence for the value, and an operator that reads it."""
     info = value.known
-    kind = growth.choice((OptionalConstruct, OptionalConstruct, OptionalEmpty, SequenceEmpty), lambda op: op)
-    if kind is SequenceEmpty and not info.is_quantized:
+    source = growth.choice((OptionalConstruct, OptionalConstruct, OptionalEmpty, SequenceEmpty), lambda op: op)
+    if source is SequenceEmpty and not info.is_quantized:
         sequence = growth.add(SequenceInsert(), growth.add(SequenceEmpty(info.dtype)), value)
         growth.add(SequenceAt(), sequence, _position(growth, 1))
-    elif kind is OptionalEmpty:
+    elif source is OptionalEmpty:
         growth.add(OptionalHasElement(), growth.add(OptionalEmpty(info.dtype)), reach=1.0)
     else:
         optional = growth.add(OptionalConstruct(), value)

@@ -59,22 +59,22 @@ def _attributes(rows: Window, columns: Window) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _shaped(layout: DataLayout, first: int, height: int, width: int, channels: int) -> tuple[int, ...]:
-    last = layout.channels_last
-    return (first, height, width, channels) if last else (first, channels, height, width)
+def _shaped(layout: DataLayout, batch_or_filters: int, height: int, width: int, channels: int) -> tuple[int, ...]:
+    is_last = layout.channels_last
+    return (batch_or_filters, height, width, channels) if is_last else (batch_or_filters, channels, height, width)
 
 
-def _channels(growth: Growth, places: int, products: int) -> int:
+def _channels(growth: Growth, pixels: int, products: int) -> int:
     """Return a random number of output channels, often 1; raise `Skipped` if the network has no room for another layer.
 
-    `places` is the number of pixels of the output, and `products` the number of products in the sum of each element.
+    `pixels` is the number of pixels of the output, and `products` the number of products in the sum of each element.
     They limit the number of channels, so that the network does not become too large or too slow.
     """
-    most = min(growth.room // max(1, places), growth.operations_left // max(1, 2 * places * products))
-    most = min(most, growth.room // max(1, products))
-    if most < 1:
+    limit = min(growth.room // max(1, pixels), growth.operations_left // max(1, 2 * pixels * products))
+    limit = min(limit, growth.room // max(1, products))
+    if limit < 1:
         raise Skipped
-    return 1 if growth.draw.chance(1, 4) else growth.draw.size(min(most, 65))
+    return 1 if growth.draw.chance(1, 4) else growth.draw.size(min(limit, 65))
 
 
 def pointwise_filter(growth: Growth, x: Value, layout: DataLayout, channels: int | None = None) -> Filter:
@@ -84,8 +84,8 @@ def pointwise_filter(growth: Growth, x: Value, layout: DataLayout, channels: int
     """
     h, w, c = layout.axes()
     shape = x.known.shape
-    places, terms = shape[0] * shape[h] * shape[w], max(1, shape[c])
-    channels = _channels(growth, places, terms) if channels is None else channels
+    pixels, terms = shape[0] * shape[h] * shape[w], max(1, shape[c])
+    channels = _channels(growth, pixels, terms) if channels is None else channels
     return Filter(Convolution2d(data_layout=layout), _shaped(layout, channels, 1, 1, shape[c]), channels, terms)
 
 
@@ -100,13 +100,13 @@ def convolution_filter(
     h, w, c = layout.axes()
     shape = x.known.shape
     rows, columns = rows or slid(draw, shape[h]), slid(draw, shape[w])
-    places = shape[0] * rows.places(shape[h]) * columns.places(shape[w])
+    pixels = shape[0] * rows.places(shape[h]) * columns.places(shape[w])
     groups = _groups(growth, shape[c])
-    inner = shape[c] // groups
-    terms = max(1, inner * rows.size * columns.size)
-    channels = max(1, _channels(growth, places, terms) // groups) * groups
+    group_channels = shape[c] // groups
+    terms = max(1, group_channels * rows.size * columns.size)
+    channels = max(1, _channels(growth, pixels, terms) // groups) * groups
     op = Convolution2d(**_attributes(rows, columns), data_layout=layout, groups=groups)
-    return Filter(op, _shaped(layout, channels, rows.size, columns.size, inner), channels, terms)
+    return Filter(op, _shaped(layout, channels, rows.size, columns.size, group_channels), channels, terms)
 
 
 def _groups(growth: Growth, channels: int) -> int:
@@ -126,9 +126,9 @@ def depthwise_filter(growth: Growth, x: Value, layout: DataLayout | None = None)
     if shape[c] == 0:
         raise Skipped
     rows, columns = slid(draw, shape[h]), slid(draw, shape[w])
-    times = draw.weighted((1, 2, 3, 5), (10, 3, 2, 1))
+    multiplier = draw.weighted((1, 2, 3, 5), (10, 3, 2, 1))
     op = DepthwiseConvolution2d(**_attributes(rows, columns), data_layout=layout)
-    channels = shape[c] * times
+    channels = shape[c] * multiplier
     return Filter(op, (1, rows.size, columns.size, channels), channels, rows.size * columns.size)
 
 
@@ -137,18 +137,18 @@ def transpose_filter(growth: Growth, x: Value) -> Filter:
     draw, layout = growth.draw, layout_for(growth)
     h, w, c = layout.axes()
     shape = x.known.shape
-    most = math.isqrt(growth.room // max(1, shape[0])) + 1
-    rows, columns = spread(draw, shape[h], most), spread(draw, shape[w], most)
+    longest = math.isqrt(growth.room // max(1, shape[0])) + 1
+    rows, columns = spread(draw, shape[h], longest), spread(draw, shape[w], longest)
     groups = _groups(growth, shape[c])
     height, width = _natural(rows, shape[h]), _natural(columns, shape[w])
-    cells = shape[0] * shape[h] * shape[w]
+    pixels = shape[0] * shape[h] * shape[w]
     channels = _channels(growth, shape[0] * height * width, rows.size * columns.size * max(1, shape[c]))
     channels = max(1, channels // groups)
     op = TransposeConvolution2d(**_attributes(rows, columns), data_layout=layout, groups=groups)
     if draw.chance(1, 6) and shape[0] > 0:
         sizes = (max(1, height - draw.below(rows.stride)), width + draw.below(columns.stride))
         op = op.replace(output_shape=_shaped(layout, shape[0], *sizes, channels * groups))
-    terms = max(1, shape[c] // groups * rows.size * columns.size * cells // max(1, shape[0] * height * width))
+    terms = max(1, shape[c] // groups * rows.size * columns.size * pixels // max(1, shape[0] * height * width))
     return Filter(op, _shaped(layout, channels, rows.size, columns.size, shape[c]), channels * groups, terms)
 
 
@@ -162,22 +162,22 @@ def finished(growth: Growth, x: Value, drawn: Filter, *, plain: bool = False) ->
     Unless `plain`, common layers such as an activation may follow it. The operand `x` is a float value.
     """
     draw = growth.draw
-    dtype, target = x.known.dtype, draw.one_of((1.0, 2.0, 4.0))
-    weights = growth.weights(drawn.weights, target / (growth.reach(x) * math.sqrt(drawn.terms)) * 1.5, dtype)
+    dtype, output_reach = x.known.dtype, draw.one_of((1.0, 2.0, 4.0))
+    weights = growth.weights(drawn.weights, output_reach / (growth.reach(x) * math.sqrt(drawn.terms)) * 1.5, dtype)
     bias = growth.weights((drawn.channels,), 1.0, dtype) if draw.chance(2, 3) else None
-    value = growth.add(drawn.op, x, weights, bias, reach=target)
-    return value if plain else _followed(growth, value, drawn.op.data_layout)
+    result = growth.add(drawn.op, x, weights, bias, reach=output_reach)
+    return result if plain else _followed(growth, result, drawn.op.data_layout)
 
 
-def _followed(growth: Growth, value: Value, layout: DataLayout) -> Value:
+def _followed(growth: Growth, result: Value, layout: DataLayout) -> Value:
     draw = growth.draw
     if draw.chance(1, 6):
-        value = _normalized(growth, value, layout)
+        result = _normalized(growth, result, layout)
     if draw.chance(1, 8):
-        value = _merged(growth, value)
+        result = _merged(growth, result)
     if draw.chance(1, 2):
-        value = activated(growth, value)
-    return value
+        result = activated(growth, result)
+    return result
 
 
 def _normalized(growth: Growth, value: Value, layout: DataLayout) -> Value:
@@ -193,10 +193,10 @@ def _merged(growth: Growth, value: Value) -> Value:
 
     The other one is a value of the same shape, as in a residual connection, or else a constant like a bias.
     """
-    same = growth.another(lambda item: item.known == value.known)
-    other = same or growth.weights(value.known.shape[-1:], 1.0, value.known.dtype)
-    pair = (value, other) if growth.draw.chance(1, 2) else (other, value)
-    return growth.add(Addition(), *pair, reach=growth.reach(value) + growth.reach(other))
+    same_info = growth.another(lambda candidate: candidate.known == value.known)
+    addend = same_info or growth.weights(value.known.shape[-1:], 1.0, value.known.dtype)
+    pair = (value, addend) if growth.draw.chance(1, 2) else (addend, value)
+    return growth.add(Addition(), *pair, reach=growth.reach(value) + growth.reach(addend))
 
 
 @grower(18, Convolution2d, kinds=_FLOAT)
@@ -222,8 +222,8 @@ def _convolution_of_a_sequence(growth: Growth, value: Value) -> None:
     """Add a 1-D convolution as an image of one row, as importers translate it."""
     x = growth.real(as_rank(growth, value, 3))
     batch, first, second = x.known.shape
-    tall = (batch, 1, first, second) if growth.layout.channels_last else (batch, first, 1, second)
-    x = growth.add(Reshape(tall), x)
+    image_shape = (batch, 1, first, second) if growth.layout.channels_last else (batch, first, 1, second)
+    x = growth.add(Reshape(image_shape), x)
     drawn = convolution_filter(growth, x, growth.layout, Window(1, 1, 1, 0, 0))
     result = finished(growth, x, drawn)
     sizes = list(result.known.shape)
@@ -240,27 +240,27 @@ def _convolution_of_a_volume(growth: Growth, value: Value) -> None:
 def volume_filter(growth: Growth, x: Value) -> tuple[Filter, Value]:
     """Draw a 3D convolution of `x`, a value of rank 5; return it with the value that it reads."""
     draw, layout = growth.draw, growth.draw.one_of((DataLayout.NDHWC, DataLayout.NCDHW))
-    first = 1 if layout.channels_last else 2
+    first_axis = 1 if layout.channels_last else 2
     shape, channels = x.known.shape, x.known.shape[-1 if layout.channels_last else 1]
-    sizes = shape[first : first + 3]
+    sizes = shape[first_axis : first_axis + 3]
     depth, rows, columns = windows = [slid(draw, size) for size in sizes]
-    places = shape[0] * math.prod(window.places(size) for window, size in zip(windows, sizes, strict=True))
+    voxels = shape[0] * math.prod(window.places(size) for window, size in zip(windows, sizes, strict=True))
     groups = _groups(growth, channels)
     terms = channels // groups * depth.size * rows.size * columns.size
-    outputs = max(1, _channels(growth, places, max(1, terms)) // groups) * groups
-    deep = {
+    outputs = max(1, _channels(growth, voxels, max(1, terms)) // groups) * groups
+    depth_attributes = {
         "pad_front": depth.pad_before,
         "pad_back": depth.pad_after,
         "stride_z": depth.stride,
         "dilation_z": depth.dilation,
     }
-    op = Convolution3d(**_attributes(rows, columns), **deep, data_layout=layout, groups=groups)
+    op = Convolution3d(**_attributes(rows, columns), **depth_attributes, data_layout=layout, groups=groups)
     return Filter(op, (depth.size, rows.size, columns.size, channels // groups, outputs), outputs, max(1, terms)), x
 
 
 def _finished_volume(growth: Growth, x: Value, drawn: Filter) -> None:
     reach, dtype = 3.0 / (growth.reach(x) * math.sqrt(drawn.terms)), x.known.dtype
     bias = growth.weights((drawn.channels,), 1.0, dtype) if growth.draw.chance(1, 2) else None
-    value = growth.add(drawn.op, x, growth.weights(drawn.weights, reach, dtype), bias, reach=2.0)
+    result = growth.add(drawn.op, x, growth.weights(drawn.weights, reach, dtype), bias, reach=2.0)
     if growth.draw.chance(1, 3):
-        activated(growth, value)
+        activated(growth, result)

@@ -104,14 +104,14 @@ _SMALL_ONLY: Final = (_U.EXP, _U.SINH, _U.COSH, _U.TAN)
 @grower(8, ElementwiseUnary, Floor, kinds=_FLOAT)
 def _function(growth: Growth, value: Value) -> None:
     draw, x = growth.draw, growth.real(value)
-    kind = draw.weighted(
+    operations = draw.weighted(
         (_SMOOTH, _STEPS, _PREDICATES, _OF_POSITIVE, _WITHIN_ONE_ONLY, _SMALL_ONLY), (8, 3, 1, 5, 3, 3)
     )
-    operation = draw.one_of(kind)
-    if kind is _OF_POSITIVE:
+    operation = draw.one_of(operations)
+    if operations is _OF_POSITIVE:
         _of_positive(growth, x, operation)
-    elif kind is _WITHIN_ONE_ONLY or kind is _SMALL_ONLY:
-        bound = 0.96875 if kind is _WITHIN_ONE_ONLY else 1.25
+    elif operations is _WITHIN_ONE_ONLY or operations is _SMALL_ONLY:
+        bound = 0.96875 if operations is _WITHIN_ONE_ONLY else 1.25
         within = growth.add(Activation(_F.BOUNDED_RELU, bound, -bound), x, reach=bound)
         growth.add(ElementwiseUnary(operation), within, reach=3.5)
     elif operation is _U.FLOOR and draw.chance(1, 2):
@@ -127,9 +127,9 @@ def _of_positive(growth: Growth, x: Value, operation: UnaryOperation) -> None:
     if x not in growth.positive:
         x = growth.add(ElementwiseUnary(_U.ABS), x, positive=True)
     if operation is not _U.SQRT:
-        least = growth.weights((1,) if x.known.rank else (), 1.0, dtype)
-        least = growth.add(Activation(_F.LINEAR, 0.125, 1.25), least, reach=1.4, positive=True)
-        x = growth.add(Addition(), x, least, reach=growth.reach(x) + 1.4, positive=True)
+        lower_bound = growth.weights((1,) if x.known.rank else (), 1.0, dtype)
+        lower_bound = growth.add(Activation(_F.LINEAR, 0.125, 1.25), lower_bound, reach=1.4, positive=True)
+        x = growth.add(Addition(), x, lower_bound, reach=growth.reach(x) + 1.4, positive=True)
     growth.add(ElementwiseUnary(operation), x, reach=2.0, positive=operation in (_U.SQRT, _U.RSQRT, _U.RECIPROCAL))
 
 
@@ -144,9 +144,9 @@ def _integers(growth: Growth, value: Value) -> Value:
     """Return an integer value that is not quantized: the value, another one, or a new one."""
     if value.known.dtype.is_integer and not value.known.is_quantized:
         return value
-    result = growth.another(lambda item: item.known.dtype.is_integer and not item.known.is_quantized)
-    if result is not None and growth.draw.chance(1, 2):
-        return result
+    integers = growth.another(lambda candidate: candidate.known.dtype.is_integer and not candidate.known.is_quantized)
+    if integers is not None and growth.draw.chance(1, 2):
+        return integers
     dtype = growth.draw.weighted((DataType.INT32, DataType.INT64, DataType.INT8, DataType.INT16), (6, 3, 1, 1))
     return growth.add(Cast(dtype), growth.real(value))
 
@@ -157,18 +157,18 @@ def _integers(growth: Growth, value: Value) -> Value:
 def broadcastable(growth: Growth, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Draw a shape that broadcasts with `shape`: the same, scalar, of other rank, with some sizes of 1, or larger."""
     draw, rank = growth.draw, len(shape)
-    kind = draw.below(8)
-    if kind == 0:
+    variant = draw.below(8)
+    if variant == 0:
         return ()
-    if kind == 1:
+    if variant == 1:
         return tuple(shape[rank - draw.integer(0, rank) :]) if rank else ()
-    if kind == 2 and rank < 5:
+    if variant == 2 and rank < 5:
         return (*(draw.size(3) for _ in range(draw.integer(1, 2))), *shape)
-    if kind in (3, 4):
+    if variant in (3, 4):
         return tuple(size if draw.chance(1, 2) else 1 for size in shape)
-    if kind == 5:
+    if variant == 5:
         return (1,) * rank
-    if kind == 6:
+    if variant == 6:
         return tuple(draw.size(9) if size == 1 else size for size in shape)
     return tuple(shape)
 
@@ -179,14 +179,14 @@ def partner(growth: Growth, value: Value) -> Value:
     if draw.chance(1, 20):
         return value
     if draw.chance(1, 2):
-        result = growth.another(lambda item: item is not value and item.known == info)
-        if result is not None:
-            return result
+        candidate = growth.another(lambda candidate: candidate is not value and candidate.known == info)
+        if candidate is not None:
+            return candidate
     if draw.chance(1, 3):
-        result = growth.another(lambda item: item.known.dtype is info.dtype and not item.known.is_quantized
-                               and item is not value and _broadcast(growth, item, value))  # fmt: skip
-        if result is not None:
-            return result
+        candidate = growth.another(lambda y: y.known.dtype is info.dtype and not y.known.is_quantized
+                                   and y is not value and _broadcast(growth, y, value))  # fmt: skip
+        if candidate is not None:
+            return candidate
     shape = broadcastable(growth, tuple(info.shape))
     reach = draw.one_of((0.5, 1.0, 2.0))
     if draw.chance(1, 4):
@@ -201,8 +201,8 @@ def _broadcast(growth: Growth, value: Value, other: Value) -> bool:
 
 def paired(growth: Growth, value: Value) -> tuple[Value, Value]:
     """Return the value and a partner in random order, so that constants are as often first as second."""
-    other = partner(growth, value)
-    return (value, other) if growth.draw.chance(1, 2) else (other, value)
+    second = partner(growth, value)
+    return (value, second) if growth.draw.chance(1, 2) else (second, value)
 
 
 _ARITHMETIC: Final = (Addition(), Addition(), Subtraction(), Multiplication(), Multiplication(), Maximum(), Minimum())
@@ -218,10 +218,10 @@ def _arithmetic(growth: Growth, value: Value) -> None:
 
 
 def _reach_of(growth: Growth, op: Op, a: Value, b: Value) -> float:
-    first, second = growth.reach(a), growth.reach(b)
+    first_reach, second_reach = growth.reach(a), growth.reach(b)
     if isinstance(op, Multiplication):
-        return first * second
-    return first + second if isinstance(op, Addition | Subtraction) else max(first, second)
+        return first_reach * second_reach
+    return first_reach + second_reach if isinstance(op, Addition | Subtraction) else max(first_reach, second_reach)
 
 
 @grower(5, ElementwiseBinary, Division, kinds=_FLOAT)
@@ -229,16 +229,16 @@ def _rare_arithmetic(growth: Growth, value: Value) -> None:
     """Add an operation that is not defined everywhere; the second operand, or for POWER the first, is made positive."""
     op = growth.choice(_RARE, type)
     x = growth.real(value)
-    other = partner(growth, x)
+    second = partner(growth, x)
     if op == ElementwiseBinary(_B.POWER):
         base = growth.add(Activation(_F.SOFT_RELU), x, positive=True)
-        exponent = growth.add(Activation(_F.BOUNDED_RELU, 2.0, -2.0), other, reach=2.0)
+        exponent = growth.add(Activation(_F.BOUNDED_RELU, 2.0, -2.0), second, reach=2.0)
         growth.add(op, base, exponent, reach=growth.reach(x) * growth.reach(x))
         return
     if op not in (ElementwiseBinary(_B.SQ_DIFF), ElementwiseBinary(_B.ATAN2)):
-        other = growth.add(Activation(_F.ABS), other, positive=True)
-        other = growth.add(Activation(_F.LINEAR, 1.0, 0.75), other, reach=growth.reach(other) + 0.75, positive=True)
-    growth.add(op, x, other, reach=growth.reach(x) * 2)
+        second = growth.add(Activation(_F.ABS), second, positive=True)
+        second = growth.add(Activation(_F.LINEAR, 1.0, 0.75), second, reach=growth.reach(second) + 0.75, positive=True)
+    growth.add(op, x, second, reach=growth.reach(x) * 2)
 
 
 _INTEGER: Final = (_B.ADD, _B.SUB, _B.MUL, _B.DIV, _B.FLOOR_DIV, _B.MOD, _B.FMOD, _B.MAXIMUM, _B.MINIMUM, _B.SQ_DIFF,
@@ -278,8 +278,8 @@ def _truth(growth: Growth, value: Value) -> Value:
     """Return a boolean value: an existing one, or the result of a new comparison."""
     if value.known.dtype is DataType.BOOL:
         return value
-    result = growth.another(lambda item: item.known.dtype is DataType.BOOL)
-    return result if result is not None and growth.draw.chance(2, 3) else _compared(growth, value)
+    truth = growth.another(lambda candidate: candidate.known.dtype is DataType.BOOL)
+    return truth if truth is not None and growth.draw.chance(2, 3) else _compared(growth, value)
 
 
 @grower(5, Where, Comparison, kinds=_FLOAT)

@@ -47,10 +47,10 @@ _RARE_WEIGHT: Final = 6
 
 
 @dataclass(frozen=True, eq=False)
-class _Choice:
+class _Tickets:
     """Samples of which one is chosen at random, with the checksums of their names (see `Draw.ranked`)."""
 
-    items: Sequence[Sample]
+    samples: Sequence[Sample]
     checksums: NDArray[np.uint64]
 
 
@@ -65,9 +65,9 @@ def attachable_ops() -> tuple[type[Op], ...]:
 
 
 def _is_attachable(op: type[Op]) -> bool:
-    collections = (declared.dtypes for declared in (*op.operands, *op.results))
-    tensors = all(dtypes is None or any(not dtype.is_collection for dtype in dtypes) for dtypes in collections)
-    return op.pure and op.executable and tensors and bool(op.operands)
+    dtype_sets = (slot.dtypes for slot in (*op.operands, *op.results))
+    takes_tensors = all(dtypes is None or any(not dtype.is_collection for dtype in dtypes) for dtypes in dtype_sets)
+    return op.pure and op.executable and takes_tensors and bool(op.operands)
 
 
 @cache
@@ -76,48 +76,50 @@ def _op_tickets() -> tuple[tuple[type[Op], ...], NDArray[np.uint64]]:
 
     Operators that no other grower adds are repeated, so that they are drawn more often.
     """
-    known = frozenset().union(*(item.ops for item in GROWERS))
-    tickets = [(op, number) for op in attachable_ops() for number in range(1 if op in known else _RARE_WEIGHT)]
+    grown_ops = frozenset().union(*(other_grower.ops for other_grower in GROWERS))
+    tickets = [(op, number) for op in attachable_ops() for number in range(1 if op in grown_ops else _RARE_WEIGHT)]
     return tuple(op for op, _ in tickets), _checksums([f"{op.op_name()} {number}" for op, number in tickets])
 
 
 @cache
-def _samples(name: str, quantized: bool) -> _Choice:
+def _samples(name: str, quantized: bool) -> _Tickets:
     """Return the samples of the operator with this name that have quantized operands, or of those that have none.
 
     All samples if there are none of the requested kind.
     """
-    usable = [sample for sample in samples_of(op_class(name)) if _is_usable(sample)]
-    usable = [item for item in usable if _places(item)] or usable
-    chosen = [item for item in usable if _is_quantized(item) is quantized] or usable
-    return _Choice(chosen, _checksums([item.id for item in chosen]))
+    candidates = [sample for sample in samples_of(op_class(name)) if _is_usable(sample)]
+    candidates = [candidate for candidate in candidates if _places(candidate)] or candidates
+    matching = [candidate for candidate in candidates if _is_quantized(candidate) is quantized] or candidates
+    return _Tickets(matching, _checksums([candidate.id for candidate in matching]))
 
 
 def _is_usable(sample: Sample) -> bool:
-    operands = [item for item in sample.inputs if item is not None]
+    operands = [operand for operand in sample.inputs if operand is not None]
     return bool(operands) and not sample.statistical and all(map(_is_ordinary, operands))
 
 
-def _is_ordinary(item: Given) -> bool:
+def _is_ordinary(operand: Given) -> bool:
     """Return True if an operand of a sample is a tensor of limited size without NaN and infinities."""
-    if item.info.dtype.is_collection or item.info.num_elements > MAX_ELEMENTS:
+    if operand.info.dtype.is_collection or operand.info.num_elements > MAX_ELEMENTS:
         return False
     return (
-        item.values is None or not item.info.dtype.is_float or bool(np.isfinite(item.values.astype(np.float64)).all())
+        operand.values is None
+        or not operand.info.dtype.is_float
+        or bool(np.isfinite(operand.values.astype(np.float64)).all())
     )
 
 
 def _places(sample: Sample) -> list[int]:
     """Return the positions of a sample's operands that may hold any numbers: no indices, and no specified values."""
     return [
-        place
-        for place, item in enumerate(sample.inputs)
-        if item is not None and item.values is None and (item.info.dtype.is_float or item.info.is_quantized)
+        index
+        for index, operand in enumerate(sample.inputs)
+        if operand is not None and operand.values is None and (operand.info.dtype.is_float or operand.info.is_quantized)
     ]
 
 
 def _is_quantized(sample: Sample) -> bool:
-    return any(item is not None and item.info.is_quantized for item in sample.inputs)
+    return any(operand is not None and operand.info.is_quantized for operand in sample.inputs)
 
 
 @grower(24, choice=attachable_ops)
@@ -132,70 +134,70 @@ def sample_of_any_operator(growth: Growth, value: Value) -> None:
         op = ops[draw.ranked(checksums)]
     quantized = growth.kind == "quantized" if draw.chance(7, 8) else draw.chance(1, 2)
     choice = _samples(op.op_name(), quantized)
-    if not choice.items:
+    if not choice.samples:
         raise Skipped
-    _attach(growth, value, choice.items[draw.ranked(choice.checksums)])
+    _attach(growth, value, choice.samples[draw.ranked(choice.checksums)])
 
 
 def _attach(growth: Growth, value: Value, sample: Sample) -> None:
-    places = _places(sample)
-    variable = [place for place in places if not _known(sample.inputs[place]).constant] or places
-    first = growth.draw.one_of(variable) if variable else None
+    free_indices = _places(sample)
+    input_indices = [index for index in free_indices if not _known(sample.inputs[index]).constant] or free_indices
+    attached = growth.draw.one_of(input_indices) if input_indices else None
     operands: list[Value | None] = []
-    for place, item in enumerate(sample.inputs):
-        if item is None:
+    for index, operand in enumerate(sample.inputs):
+        if operand is None:
             operands.append(None)
-        elif place == first and (item.info == value.known or not growth.favoured or growth.draw.chance(1, 10)):
-            operands.append(_bounded(growth, value, item))
+        elif index == attached and (operand.info == value.known or not growth.favoured or growth.draw.chance(1, 10)):
+            operands.append(_bounded(growth, value, operand))
         else:
-            operands.append(_another(growth, item, place in places))
+            operands.append(_another(growth, operand, index in free_indices))
     growth.add(sample.op, *operands, outputs=sample.outputs)
 
 
-def _known(item: Given | None) -> Given:
-    assert item is not None
-    return item
+def _known(operand: Given | None) -> Given:
+    assert operand is not None
+    return operand
 
 
-def _another(growth: Growth, item: Given, takes_values: bool) -> Value:
-    """Return a value for an operand of the sample, described by `item`, other than the one that is attached.
+def _another(growth: Growth, operand: Given, takes_values: bool) -> Value:
+    """Return a value for an operand of the sample, described by `operand`, other than the one that is attached.
 
     It is a value of the network with the same info (only if the operand `takes_values`), a constant, or a new input.
     """
     draw = growth.draw
-    if takes_values and not item.constant and draw.chance(1, 2):
-        result = growth.another(lambda value: value.known == item.info)
-        if result is not None:
-            return _bounded(growth, result, item)
-    array = _array(growth, item)
-    if item.constant or draw.chance(3 if item.info.dtype.is_integer else 1, 4):
-        return growth.constant(array, item.info.quantization)
-    return growth.fed(array, item.info)
+    if takes_values and not operand.constant and draw.chance(1, 2):
+        existing = growth.another(lambda value: value.known == operand.info)
+        if existing is not None:
+            return _bounded(growth, existing, operand)
+    array = _array(growth, operand)
+    if operand.constant or draw.chance(3 if operand.info.dtype.is_integer else 1, 4):
+        return growth.constant(array, operand.info.quantization)
+    return growth.fed(array, operand.info)
 
 
-def _array(growth: Growth, item: Given) -> Array:
+def _array(growth: Growth, operand: Given) -> Array:
     """Return an array for an operand of a sample: the specified one, or random numbers between its `low` and `high`."""
-    info = item.info
-    if item.values is not None:
-        return item.values
+    info = operand.info
+    if operand.values is not None:
+        return operand.values
     if info.dtype in (DataType.STRING, DataType.BOOL):
         return drawn(growth.draw, info, 1.0)
-    return stored(growth.draw.uniform(info.shape, item.low, item.high), info)
+    return stored(growth.draw.uniform(info.shape, operand.low, operand.high), info)
 
 
 # --- values that are made to fit --------------------------------------------------------------------------------------
 
 
-def _bounded(growth: Growth, value: Value, item: Given) -> Value:
-    """Return the value with its elements limited to the range of the operand `item`, and converted to its info.
+def _bounded(growth: Growth, value: Value, operand: Given) -> Value:
+    """Return the value with its elements limited to the range of the operand `operand`, and converted to its info.
 
     A clipping layer is added only if elements may exceed the range.
     """
-    too_large = growth.reach(value) > 4 * max(abs(item.low), abs(item.high))
-    if (too_large or (item.low >= 0 and value not in growth.positive)) and not value.known.is_quantized:
-        clip = Activation(ActivationFunction.BOUNDED_RELU, item.high, item.low)
-        value = growth.add(clip, growth.real(value), reach=item.high, positive=item.low >= 0)
-    return fitted(growth, value, item.info)
+    too_large = growth.reach(value) > 4 * max(abs(operand.low), abs(operand.high))
+    if (too_large or (operand.low >= 0 and value not in growth.positive)) and not value.known.is_quantized:
+        clip = Activation(ActivationFunction.BOUNDED_RELU, operand.high, operand.low)
+        value = growth.add(clip, growth.real(value), reach=operand.high, positive=operand.low >= 0)
+    return fitted(growth, value, operand.info)
 
 
 def fitted(growth: Growth, value: Value, info: TensorInfo) -> Value:
@@ -211,9 +213,9 @@ def fitted(growth: Growth, value: Value, info: TensorInfo) -> Value:
         value = value if value.known.is_quantized else growth.real(value)
         return growth.add(Quantize(info.dtype), value, outputs=info.with_constant(None))
     if info.dtype is DataType.BOOL:
-        real = growth.real(value)
-        zero = growth.constant(np.zeros((), real.known.dtype.numpy))
-        return growth.add(Comparison(ComparisonOperation.GREATER), real, zero)
+        reals = growth.real(value)
+        zero = growth.constant(np.zeros((), reals.known.dtype.numpy))
+        return growth.add(Comparison(ComparisonOperation.GREATER), reals, zero)
     if value.known.is_quantized:
         value = growth.add(Dequantize(), value)
     return value if value.known.dtype is info.dtype else growth.add(Cast(info.dtype), value)
@@ -221,17 +223,17 @@ def fitted(growth: Growth, value: Value, info: TensorInfo) -> Value:
 
 def _of_shape(growth: Growth, value: Value, shape: tuple[int, ...]) -> Value:
     """Return the value with another shape: its first elements, repeated if there are too few."""
-    arguments = tuple(value.known.shape)
-    if arguments == shape:
+    current_shape = tuple(value.known.shape)
+    if current_shape == shape:
         return value
-    count, expected = math.prod(arguments), math.prod(shape)
-    if count == 0 or expected == 0:
+    count, new_count = math.prod(current_shape), math.prod(shape)
+    if count == 0 or new_count == 0:
         raise Skipped
-    if len(arguments) == len(shape) and all(a >= b for a, b in zip(arguments, shape, strict=True)):
-        begin = tuple(growth.draw.integer(0, a - b) for a, b in zip(arguments, shape, strict=True))
+    if len(current_shape) == len(shape) and all(old >= new for old, new in zip(current_shape, shape, strict=True)):
+        begin = tuple(growth.draw.integer(0, old - new) for old, new in zip(current_shape, shape, strict=True))
         return growth.add(Slice(begin, shape), value)
-    if count != expected:
-        value = growth.add(Reshape((-1,)), value) if len(arguments) != 1 else value
-        value = growth.add(Tile((-(-expected // count),)), value) if count < expected else value
-        value = growth.add(Slice((0,), (expected,)), value) if value.known.num_elements > expected else value
+    if count != new_count:
+        value = growth.add(Reshape((-1,)), value) if len(current_shape) != 1 else value
+        value = growth.add(Tile((-(-new_count // count),)), value) if count < new_count else value
+        value = growth.add(Slice((0,), (new_count,)), value) if value.known.num_elements > new_count else value
     return value if tuple(value.known.shape) == shape else growth.add(Reshape(shape), value)

@@ -102,11 +102,11 @@ class Growth:
         It has at most `room` elements, by default a quarter of the limit of the network. In some networks, a size may
         be 0.
         """
-        left = self.room // 4 if room is None else room
+        room_left = self.room // 4 if room is None else room
         sizes = [1] * rank
         for axis in self.draw.order(rank):
-            sizes[axis] = self.draw.size(min(most, max(left, 1)))
-            left //= sizes[axis]
+            sizes[axis] = self.draw.size(min(most, max(room_left, 1)))
+            room_left //= sizes[axis]
         if self.with_empty and rank and self.draw.chance(1, 3):
             sizes[self.draw.below(rank)] = 0
         return tuple(sizes)
@@ -119,10 +119,10 @@ class Growth:
         draw, layout = self.draw, layout or self.layout
         channels = 1 if draw.chance(1, 5) else draw.size(min(65, self.room // 8))
         batch = draw.weighted((1, 2, 3), (8, 2, 1))
-        left = max(1, self.room // (2 * channels * batch))
-        side = math.isqrt(left) * (1 if draw.chance(1, 2) else 2)
+        pixels_left = max(1, self.room // (2 * channels * batch))
+        side = math.isqrt(pixels_left) * (1 if draw.chance(1, 2) else 2)
         height = draw.size(min(65, max(side, 1)))
-        width = draw.size(min(65, max(left // height, 1)))
+        width = draw.size(min(65, max(pixels_left // height, 1)))
         if self.with_empty and draw.chance(1, 4):
             batch = 0
         return (batch, height, width, channels) if layout.channels_last else (batch, channels, height, width)
@@ -140,8 +140,8 @@ class Growth:
         draw, shape = self.draw, value.known.shape
         if not shape:
             raise Skipped
-        long = [axis for axis, size in enumerate(shape) if size > 1]
-        axis = draw.one_of(long) if long and draw.chance(7, 8) else draw.below(len(shape))
+        long_axes = [axis for axis, size in enumerate(shape) if size > 1]
+        axis = draw.one_of(long_axes) if long_axes and draw.chance(7, 8) else draw.below(len(shape))
         axis = len(shape) - 1 if shape[-1] > 1 and draw.chance(1, 3) else axis
         return axis - len(shape) if draw.chance(1, 2) else axis
 
@@ -167,8 +167,8 @@ class Growth:
 
     def another(self, accept: Callable[[Value], bool]) -> Value | None:
         """Return one of the values that `accept` returns True for, preferably a recent one; None if there is none."""
-        values = [value for value in self.values if accept(value)]
-        return self.draw.one_of(values) if values else None
+        accepted = [value for value in self.values if accept(value)]
+        return self.draw.one_of(accepted) if accepted else None
 
     def input(self, info: TensorInfo, reach: float | None = None) -> Value:
         """Add an input with a random array, and return its value, which other layers may read.
@@ -189,9 +189,9 @@ class Growth:
 
         It is for indices, lengths and other values that must not be changed.
         """
-        number = len(self.feeds)
-        self.feeds[number] = array
-        return self.network.add_input_layer(number, info).output
+        binding_id = len(self.feeds)
+        self.feeds[binding_id] = array
+        return self.network.add_input_layer(binding_id, info).output
 
     def note(self, value: Value, reach: float, positive: bool = False) -> None:
         """Record the reach of a value, limited by its quantization; with `positive`, that no element is negative."""
@@ -226,9 +226,9 @@ class Growth:
         info = TensorInfo(shape, dtype or self.real_type)
         if self.draw.chance(1, 16):
             return self.input(info, reach)
-        shared = self._weights.get(info)
-        if shared is not None and self.draw.chance(1, 4):
-            return shared
+        shared_weights = self._weights.get(info)
+        if shared_weights is not None and self.draw.chance(1, 4):
+            return shared_weights
         array = drawn(self.draw, info, reach)
         if self.with_special and self.draw.chance(1, 8) and info.dtype.is_float:
             array = spoiled(self.draw, array)
@@ -279,13 +279,13 @@ class Growth:
 
     def _check(self, layer: Layer) -> None:
         infos = [value.info for value in layer.outputs]
-        known = [info for info in infos if info is not None and info.is_concrete]
-        if len(known) < len(infos) or not all(self.fits(info.shape) for info in known):
+        concrete_infos = [info for info in infos if info is not None and info.is_concrete]
+        if len(concrete_infos) < len(infos) or not all(self.fits(info.shape) for info in concrete_infos):
             raise Skipped
-        operations = layer.op.operations(layer.input_infos, known)
+        operations = layer.op.operations(layer.input_infos, concrete_infos)
         if operations > self.operations_left:
             raise Skipped
-        if reference().find(layer.op, KernelInfo.of(layer.op, layer.input_infos, known)) is None:
+        if reference().find(layer.op, KernelInfo.of(layer.op, layer.input_infos, concrete_infos)) is None:
             raise Skipped
         self.operations_left -= operations
 
@@ -303,19 +303,19 @@ class Growth:
     def undo(self, layers: int, values: int) -> None:
         """Remove what a grower has added: all but the first `layers` layers and `values` values, and their inputs."""
         graph = self.network.graph
-        gone = list(graph)[: layers - 1 if layers else None : -1]
-        for layer in gone:
+        removed = list(graph)[: layers - 1 if layers else None : -1]
+        for layer in removed:
             graph.erase(layer)
-        erased = {value for layer in gone for value in layer.outputs}
+        erased = {value for layer in removed for value in layer.outputs}
         self._weights = {info: value for info, value in self._weights.items() if value not in erased}
         for value in self.values[values:]:
             self.reaches.pop(value, None)
             self.positive.discard(value)
             self.negative.discard(value)
         del self.values[values:]
-        cached = self.network.inputs
-        for number in [number for number in self.feeds if number not in cached]:
-            del self.feeds[number]
+        remaining_inputs = self.network.inputs
+        for binding_id in [binding_id for binding_id in self.feeds if binding_id not in remaining_inputs]:
+            del self.feeds[binding_id]
 
     # --- changes of type ----------------------------------------------------------------------------------------------
 
@@ -347,16 +347,16 @@ class Growth:
         at the end of its range, half of them saturate, as after a ReLU.
         """
         lowest, highest = integer_range(dtype)
-        point = self._zero_point(lowest, highest, sign)
-        steps = max(highest - point if sign >= 0 else 0, point - lowest if sign <= 0 else 0)
+        zero_point = self._zero_point(lowest, highest, sign)
+        steps = max(highest - zero_point if sign >= 0 else 0, zero_point - lowest if sign <= 0 else 0)
         factor = self.draw.integer(97, 257) / 128
-        return Quantization(float(np.float32(reach / steps * factor)), point)
+        return Quantization(float(np.float32(reach / steps * factor)), zero_point)
 
     def _zero_point(self, lowest: int, highest: int, sign: int) -> int:
         if highest > 255:
             return 0
         middle = (lowest + highest + 1) // 2
-        points = (
+        zero_points = (
             lowest,
             highest,
             middle,
@@ -364,9 +364,9 @@ class Growth:
             self.draw.integer(lowest, highest),
         )
         if sign:
-            end = lowest if sign > 0 else highest
-            return self.draw.one_of((end, end, middle - sign * self.draw.below(120)))
-        return self.draw.weighted(points, (4, 2, 3, 6, 5))
+            extreme = lowest if sign > 0 else highest
+            return self.draw.one_of((extreme, extreme, middle - sign * self.draw.below(120)))
+        return self.draw.weighted(zero_points, (4, 2, 3, 6, 5))
 
 
 def _per_axis(info: TensorInfo) -> bool:
@@ -376,21 +376,21 @@ def _per_axis(info: TensorInfo) -> bool:
 def _computed(growth: Growth, array: Array) -> Value:
     """Add layers on constants whose result is nearly `array`, and return that result; an optimizer may fold them."""
     draw = growth.draw
-    kind = draw.below(6)
-    if kind == 5 and array.dtype == np.float32 and array.size:
+    variant = draw.below(6)
+    if variant == 5 and array.dtype == np.float32 and array.size:
         return _stored_constant(growth, array)
-    if kind == 0:
+    if variant == 0:
         return growth.hidden(Reshape(array.shape), growth.constant(array.reshape(-1)))
-    if kind == 1:
-        order = draw.order(array.ndim)
-        turned = array.transpose([order.index(axis) for axis in range(array.ndim)])
-        return growth.hidden(Transpose(order), growth.constant(np.ascontiguousarray(turned)))
-    if kind == 2:
-        pair = (growth.constant(np.array(draw.one_of((0.5, 1.0, -1.0)), array.dtype)), growth.constant(array))
-        return growth.hidden(Multiplication(), *(pair if draw.chance(1, 2) else pair[::-1]))
-    if kind == 3:
-        narrow = array.astype(np.float16)
-        return growth.hidden(Cast(DataType.of(array.dtype)), growth.constant(narrow))
+    if variant == 1:
+        permutation = draw.order(array.ndim)
+        transposed = array.transpose([permutation.index(axis) for axis in range(array.ndim)])
+        return growth.hidden(Transpose(permutation), growth.constant(np.ascontiguousarray(transposed)))
+    if variant == 2:
+        factors = (growth.constant(np.array(draw.one_of((0.5, 1.0, -1.0)), array.dtype)), growth.constant(array))
+        return growth.hidden(Multiplication(), *(factors if draw.chance(1, 2) else factors[::-1]))
+    if variant == 3:
+        half_precision = array.astype(np.float16)
+        return growth.hidden(Cast(DataType.of(array.dtype)), growth.constant(half_precision))
     return growth.hidden(Activation(ActivationFunction.LEAKY_RELU, 0.5), growth.constant(array))
 
 

@@ -23,12 +23,12 @@ def columns(growth: Growth, rows: int, depth: int) -> int:
     Raise `Skipped` if there is no room for a product. The result has `rows` rows, and each of its elements sums `depth`
     products. Both limit the number of columns, so that the network does not become too large or too slow.
     """
-    most = min(
+    limit = min(
         growth.room // max(1, rows), growth.operations_left // max(1, 2 * rows * depth), growth.room // max(1, depth)
     )
-    if most < 1 or depth == 0:
+    if limit < 1 or depth == 0:
         raise Skipped
-    return 1 if growth.draw.chance(1, 8) else growth.draw.size(min(most, 65))
+    return 1 if growth.draw.chance(1, 8) else growth.draw.size(min(limit, 65))
 
 
 @grower(10, FullyConnected, kinds=_FLOAT)
@@ -37,17 +37,17 @@ def _fully_connected(growth: Growth, value: Value) -> None:
     shape = x.known.shape
     if not shape:
         raise Skipped
-    keep, transposed = draw.chance(1, 2), draw.chance(1, 2)
-    depth = shape[-1] if keep or draw.chance(1, 2) else math.prod(shape[1:])
+    keep_dims, transposed = draw.chance(1, 2), draw.chance(1, 2)
+    depth = shape[-1] if keep_dims or draw.chance(1, 2) else math.prod(shape[1:])
     if depth == 0:
         raise Skipped
     units = columns(growth, math.prod(shape) // depth, depth)
-    reach, target = growth.reach(x), draw.one_of((1.0, 2.0, 4.0))
+    reach, output_reach = growth.reach(x), draw.one_of((1.0, 2.0, 4.0))
     weights = growth.weights(
-        (units, depth) if transposed else (depth, units), 1.5 * target / (reach * math.sqrt(depth)), x.known.dtype
+        (units, depth) if transposed else (depth, units), 1.5 * output_reach / (reach * math.sqrt(depth)), x.known.dtype
     )
     bias = growth.weights((units,), 1.0, x.known.dtype) if draw.chance(2, 3) else None
-    result = growth.add(FullyConnected(transposed, keep), x, weights, bias, reach=target)
+    result = growth.add(FullyConnected(transposed, keep_dims), x, weights, bias, reach=output_reach)
     if draw.chance(1, 2):
         activated(growth, result)
 
@@ -63,18 +63,18 @@ def matrices(growth: Growth, value: Value) -> tuple[BatchMatMul, tuple[int, ...]
     draw, shape = growth.draw, value.known.shape
     if not shape:
         raise Skipped
-    turned, other_turned = draw.chance(1, 4) and len(shape) > 1, draw.chance(1, 3)
-    depth = shape[-2] if turned else shape[-1]
+    transpose_x, transpose_y = draw.chance(1, 4) and len(shape) > 1, draw.chance(1, 3)
+    depth = shape[-2] if transpose_x else shape[-1]
     rows = math.prod(shape) // max(1, depth)
     if depth == 0:
         raise Skipped
     if draw.chance(1, 10):
-        return BatchMatMul(transpose_x=turned), (depth,), depth
-    units = columns(growth, rows, depth)
-    matrix = (units, depth) if other_turned else (depth, units)
+        return BatchMatMul(transpose_x=transpose_x), (depth,), depth
+    column_count = columns(growth, rows, depth)
+    matrix_shape = (column_count, depth) if transpose_y else (depth, column_count)
     batch = tuple(shape[:-2]) if draw.chance(1, 2) else ()
     batch = tuple(size if draw.chance(2, 3) else 1 for size in batch)
-    return BatchMatMul(transpose_x=turned, transpose_y=other_turned), (*batch, *matrix), depth
+    return BatchMatMul(transpose_x=transpose_x, transpose_y=transpose_y), (*batch, *matrix_shape), depth
 
 
 @grower(12, BatchMatMul, kinds=_FLOAT)
@@ -84,15 +84,17 @@ def _product(growth: Growth, value: Value) -> None:
         _product_of_values(growth, x)
         return
     op, shape, depth = matrices(growth, x)
-    target = draw.one_of((1.0, 2.0, 4.0))
-    other = growth.weights(shape, 1.5 * target / (growth.reach(x) * math.sqrt(depth)), x.known.dtype)
+    output_reach = draw.one_of((1.0, 2.0, 4.0))
+    matrix = growth.weights(shape, 1.5 * output_reach / (growth.reach(x) * math.sqrt(depth)), x.known.dtype)
     if draw.chance(1, 6) and not op.transpose_x and not op.transpose_y and len(shape) > 1:
-        result = _product_from_the_left(growth, x, target)
+        result = _product_from_the_left(growth, x, output_reach)
     else:
-        result = growth.add(op, x, other, reach=target)
+        result = growth.add(op, x, matrix, reach=output_reach)
     if draw.chance(1, 4) and result.known.rank:
         bias = growth.weights(result.known.shape[-1:], 1.0, x.known.dtype)
-        result = growth.add(Addition(), *((result, bias) if draw.chance(1, 2) else (bias, result)), reach=target + 1)
+        result = growth.add(
+            Addition(), *((result, bias) if draw.chance(1, 2) else (bias, result)), reach=output_reach + 1
+        )
     if draw.chance(1, 3):
         activated(growth, result)
 
@@ -118,10 +120,10 @@ def _product_of_values(growth: Growth, x: Value) -> None:
     if x.known.rank < 2 or x.known.num_elements == 0:
         raise Skipped
     info = x.known
-    other = growth.another(lambda item: item.known.dtype is info.dtype and item.known.shape[-2:] == info.shape[-2:]
-                           and item.known.rank >= 2)  # fmt: skip
+    second = growth.another(lambda y: y.known.dtype is info.dtype and y.known.shape[-2:] == info.shape[-2:]
+                            and y.known.rank >= 2)  # fmt: skip
     op = BatchMatMul(transpose_y=True) if growth.draw.chance(1, 2) else BatchMatMul(transpose_x=True)
-    growth.add(op, x, other or x, reach=growth.reach(x) * growth.reach(other or x) * math.sqrt(info.shape[-1]))
+    growth.add(op, x, second or x, reach=growth.reach(x) * growth.reach(second or x) * math.sqrt(info.shape[-1]))
 
 
 _EQUATIONS = {
@@ -138,16 +140,16 @@ def _einsum(growth: Growth, value: Value) -> None:
     draw = growth.draw
     x = growth.real(value if 1 <= value.known.rank <= 4 else as_rank(growth, value, draw.integer(2, 3)))
     equation = draw.one_of(_EQUATIONS[x.known.rank])
-    words, _ = equation.replace("...", "").split("->")
-    first, second = words.split(",")
-    leading = x.known.rank - len(first)
-    sizes = dict(zip(first, x.known.shape[leading:], strict=True))
-    shape = tuple(sizes.setdefault(letter, min(draw.size(33), max(1, growth.room // 512))) for letter in second)
+    operand_letters, _ = equation.replace("...", "").split("->")
+    first_letters, second_letters = operand_letters.split(",")
+    leading = x.known.rank - len(first_letters)
+    sizes = dict(zip(first_letters, x.known.shape[leading:], strict=True))
+    shape = tuple(sizes.setdefault(letter, min(draw.size(33), max(1, growth.room // 512))) for letter in second_letters)
     depth = math.prod(sizes[letter] for letter in sizes if letter not in equation.split("->")[1])
     if depth == 0:
         raise Skipped
-    other = growth.weights(shape, 2.0 / (growth.reach(x) * math.sqrt(depth)), x.known.dtype)
-    growth.add(Einsum(equation), x, other, reach=2.0)
+    second_operand = growth.weights(shape, 2.0 / (growth.reach(x) * math.sqrt(depth)), x.known.dtype)
+    growth.add(Einsum(equation), x, second_operand, reach=2.0)
 
 
 @grower(2, FullyConnected, Reshape, kinds=_FLOAT)
@@ -159,8 +161,8 @@ def _head(growth: Growth, value: Value) -> None:
     batch = x.known.shape[0]
     depth = x.known.num_elements // batch
     units = columns(growth, batch, depth)
-    flat = growth.add(Reshape((batch, depth)), x)
+    flattened = growth.add(Reshape((batch, depth)), x)
     weights = growth.weights((depth, units), 3.0 / (growth.reach(x) * math.sqrt(depth)), x.known.dtype)
     bias = growth.input(TensorInfo((units,), x.known.dtype), 1.0) if growth.draw.chance(1, 6) else None
-    result = growth.add(FullyConnected(), flat, weights, bias, reach=2.0)
+    result = growth.add(FullyConnected(), flattened, weights, bias, reach=2.0)
     growth.add(Activation(), result, reach=1.0, positive=True)

@@ -64,16 +64,16 @@ def _factored(growth: Growth, count: int) -> tuple[int, ...]:
 
 @grower(8, Reshape)
 def _reshape(growth: Growth, value: Value) -> None:
-    draw, kind = growth.draw, growth.draw.below(6)
+    draw, variant = growth.draw, growth.draw.below(6)
     shape: tuple[int, ...] = tuple(value.known.shape)
-    if kind == 0 and value.known.num_elements:
+    if variant == 0 and value.known.num_elements:
         target: tuple[int, ...] = (-1,)
-    elif kind == 1 and shape and value.known.num_elements:
+    elif variant == 1 and shape and value.known.num_elements:
         target = (shape[0], -1)
-    elif kind == 2 and len(shape) < 6:
-        place = draw.integer(0, len(shape))
-        target = (*shape[:place], 1, *shape[place:])
-    elif kind == 3:
+    elif variant == 2 and len(shape) < 6:
+        axis = draw.integer(0, len(shape))
+        target = (*shape[:axis], 1, *shape[axis:])
+    elif variant == 3:
         target = tuple(size for size in shape if size != 1)
     else:
         target = _factored(growth, math.prod(shape))
@@ -83,10 +83,10 @@ def _reshape(growth: Growth, value: Value) -> None:
 @grower(8, Transpose, Permute)
 def _transpose(growth: Growth, value: Value) -> None:
     draw, rank = growth.draw, value.known.rank
-    usual = {4: ((0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3)), 3: ((0, 2, 1), (1, 0, 2)), 2: ((1, 0),)}
-    order = draw.one_of(usual[rank]) if rank in usual and draw.chance(2, 3) else draw.order(rank)
-    kind = growth.choice((Transpose, Transpose, Transpose, Permute), lambda op: op)
-    growth.add(kind(order), value)
+    usual_orders = {4: ((0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3)), 3: ((0, 2, 1), (1, 0, 2)), 2: ((1, 0),)}
+    order = draw.one_of(usual_orders[rank]) if rank in usual_orders and draw.chance(2, 3) else draw.order(rank)
+    op_class = growth.choice((Transpose, Transpose, Transpose, Permute), lambda op: op)
+    growth.add(op_class(order), value)
 
 
 @grower(6, Slice)
@@ -106,27 +106,27 @@ def _strided_slice(growth: Growth, value: Value) -> None:
     draw, shape = growth.draw, value.known.shape
     if not shape or 0 in shape:
         raise Skipped
-    items = [_item(growth, dim) for dim in shape[: draw.integer(1, len(shape))]]
+    ranges = [_range(growth, dim) for dim in shape[: draw.integer(1, len(shape))]]
     masks = {"begin_mask": 0, "end_mask": 0, "shrink_axis_mask": 0, "new_axis_mask": 0, "ellipsis_mask": 0}
-    for place in range(len(items)):
-        name = draw.weighted((*masks, ""), (2, 2, 1, 0, 0, 8))
-        if name == "shrink_axis_mask" or name in ("begin_mask", "end_mask"):
-            masks[name] |= 1 << place
+    for axis in range(len(ranges)):
+        mask = draw.weighted((*masks, ""), (2, 2, 1, 0, 0, 8))
+        if mask == "shrink_axis_mask" or mask in ("begin_mask", "end_mask"):
+            masks[mask] |= 1 << axis
     if draw.chance(1, 6) and len(shape) < 6:
-        masks["new_axis_mask"] = 1 << len(items)
-        items.append((0, 1, 1))
+        masks["new_axis_mask"] = 1 << len(ranges)
+        ranges.append((0, 1, 1))
     elif draw.chance(1, 6):
-        items.append((0, 0, 1))
-        masks["ellipsis_mask"] = 1 << len(items) - 1
-    begin, end, stride = zip(*items, strict=True)
+        ranges.append((0, 0, 1))
+        masks["ellipsis_mask"] = 1 << len(ranges) - 1
+    begin, end, stride = zip(*ranges, strict=True)
     growth.add(StridedSlice(begin, end, stride, **masks), value)
 
 
-def _item(growth: Growth, dim: int) -> tuple[int, int, int]:
+def _range(growth: Growth, dim: int) -> tuple[int, int, int]:
     draw = growth.draw
-    first, last = sorted((draw.below(dim), draw.below(dim)))
+    lowest, highest = sorted((draw.below(dim), draw.below(dim)))
     step = draw.weighted((1, 2, 3, 7), (4, 3, 1, 1))
-    begin, end, stride = (first, last + 1, step) if draw.chance(2, 3) else (last, first - 1, -step)
+    begin, end, stride = (lowest, highest + 1, step) if draw.chance(2, 3) else (highest, lowest - 1, -step)
     if stride < 0 and end < 0:
         end -= dim
     elif draw.chance(1, 4):
@@ -160,49 +160,45 @@ def _concat(growth: Growth, value: Value) -> None:
     axis = _axis(growth, value)
     if _per_axis(info):
         raise Skipped
-    others = [value for value in growth.values if _joins(value.known, info, axis)]
-    chosen = [draw.one_of(others) for _ in range(draw.weighted((1, 2, 3), (5, 2, 1)))]
+    joinable = [value for value in growth.values if _joins(value.known, info, axis)]
+    operands = [draw.one_of(joinable) for _ in range(draw.weighted((1, 2, 3), (5, 2, 1)))]
     if info.dtype.is_float and draw.chance(1, 4):
         shape = list(info.shape)
         shape[axis] = draw.size(9)
-        chosen.append(growth.weights(shape, growth.reach(value), info.dtype))
-    chosen.insert(draw.integer(0, len(chosen)), value)
+        operands.append(growth.weights(shape, growth.reach(value), info.dtype))
+    operands.insert(draw.integer(0, len(operands)), value)
     if growth.choice((Concat, Concat, Concat, Stack), lambda op: op) is Concat:
         op: Concat | Stack = Concat(_signed(growth, axis, info.rank))
     else:
-        chosen = [item for item in chosen if item.known.shape == info.shape]
+        operands = [operand for operand in operands if operand.known.shape == info.shape]
         op = Stack(_signed(growth, axis, info.rank + 1))
-    [inferred] = op.infer_infos(*(item.known for item in chosen))
+    [inferred] = op.infer_infos(*(operand.known for operand in operands))
     assert inferred is not None
-    outputs = pooled_quantization(growth, chosen).with_constant(None).with_shape(inferred.shape)
-    growth.add(op, *chosen, outputs=outputs)
+    outputs = pooled_quantization(growth, operands).with_constant(None).with_shape(inferred.shape)
+    growth.add(op, *operands, outputs=outputs)
 
 
 def _per_axis(info: TensorInfo) -> bool:
     return info.quantization is not None and info.quantization.per_axis
 
 
-def _joins(tensor_info: TensorInfo, info: TensorInfo, axis: int) -> bool:
-    if (
-        tensor_info.dtype is not info.dtype
-        or tensor_info.rank != info.rank
-        or tensor_info.is_quantized != info.is_quantized
-    ):
+def _joins(candidate: TensorInfo, info: TensorInfo, axis: int) -> bool:
+    if candidate.dtype is not info.dtype or candidate.rank != info.rank or candidate.is_quantized != info.is_quantized:
         return False
-    same = all(a == b for place, (a, b) in enumerate(zip(tensor_info.shape, info.shape, strict=True)) if place != axis)
-    return same and not _per_axis(tensor_info)
+    is_same = all(a == b for index, (a, b) in enumerate(zip(candidate.shape, info.shape, strict=True)) if index != axis)
+    return is_same and not _per_axis(candidate)
 
 
 @grower(6, Splitter)
 def _split(growth: Growth, value: Value) -> None:
     draw = growth.draw
     axis = _axis(growth, value)
-    left, sizes = value.known.shape[axis], list[int]()
-    while left and len(sizes) < 3:
-        sizes.append(draw.integer(1, left))
-        left -= sizes[-1]
-    if left or not sizes or draw.chance(1, 24):
-        sizes.append(left)
+    size_left, sizes = value.known.shape[axis], list[int]()
+    while size_left and len(sizes) < 3:
+        sizes.append(draw.integer(1, size_left))
+        size_left -= sizes[-1]
+    if size_left or not sizes or draw.chance(1, 24):
+        sizes.append(size_left)
     growth.add(Splitter(_signed(growth, axis, value.known.rank), tuple(sizes)), value)
 
 
@@ -212,14 +208,14 @@ def _pad(growth: Growth, value: Value) -> None:
     if not shape:
         raise Skipped
     mode = draw.weighted(tuple(PaddingMode), (6, 2, 1, 2, 1))
-    pairs = [(0, 0)] * len(shape)
+    paddings = [(0, 0)] * len(shape)
     for axis in draw.order(len(shape))[: draw.integer(1, 3)]:
-        most = {PaddingMode.REFLECT: shape[axis] - 1, PaddingMode.SYMMETRIC: shape[axis], PaddingMode.WRAP: shape[axis],
-                PaddingMode.EDGE: 3 if shape[axis] else 0}.get(mode, 3)  # fmt: skip
-        some, other = (draw.integer(0, max(0, min(most, 3))) for _ in range(2))
-        pairs[axis] = draw.one_of(((0, some), (some, 0), (some, other)))
-    number = draw.one_of((0.0, 0.0, 1.0, -2.5))
-    growth.add(Pad(tuple(pairs), number, mode), value)
+        limit = {PaddingMode.REFLECT: shape[axis] - 1, PaddingMode.SYMMETRIC: shape[axis],
+                 PaddingMode.WRAP: shape[axis], PaddingMode.EDGE: 3 if shape[axis] else 0}.get(mode, 3)  # fmt: skip
+        amount, other_amount = (draw.integer(0, max(0, min(limit, 3))) for _ in range(2))
+        paddings[axis] = draw.one_of(((0, amount), (amount, 0), (amount, other_amount)))
+    fill = draw.one_of((0.0, 0.0, 1.0, -2.5))
+    growth.add(Pad(tuple(paddings), fill, mode), value)
 
 
 @grower(4, Tile, BroadcastTo)
@@ -228,10 +224,10 @@ def _repeat(growth: Growth, value: Value) -> None:
     if growth.choice((Tile, BroadcastTo), lambda op: op) is Tile:
         growth.add(Tile(tuple(draw.weighted((1, 2, 3), (5, 3, 1)) for _ in shape)), value)
         return
-    wider = tuple(draw.size(9) if size == 1 else size for size in shape)
+    broadcast_shape = tuple(draw.size(9) if size == 1 else size for size in shape)
     if len(shape) < 5 and draw.chance(1, 2):
-        wider = (draw.size(4), *wider)
-    growth.add(BroadcastTo(wider), value)
+        broadcast_shape = (draw.size(4), *broadcast_shape)
+    growth.add(BroadcastTo(broadcast_shape), value)
 
 
 @grower(3, ReverseV2, ReverseSequence)
@@ -249,14 +245,14 @@ def _reverse(growth: Growth, value: Value) -> None:
 # --- picks by indices -------------------------------------------------------------------------------------------------
 
 
-def _indices(growth: Growth, shape: tuple[int, ...], size: int, least: int | None = None) -> Value:
+def _indices(growth: Growth, shape: tuple[int, ...], size: int, lowest: int | None = None) -> Value:
     """Return int32 or int64 indices into an axis of this size, as a constant or an input of the given shape.
 
-    The indices are at least `least`; None means 0, or sometimes ``-size``, which counts from the end.
+    The indices are at least `lowest`; None means 0, or sometimes ``-size``, which counts from the end.
     """
     draw = growth.draw
-    low = (-size if draw.chance(1, 3) else 0) if least is None else least
-    array: Array = draw.integers(shape, low, size - 1)
+    lower_bound = (-size if draw.chance(1, 3) else 0) if lowest is None else lowest
+    array: Array = draw.integers(shape, lower_bound, size - 1)
     dtype = draw.one_of((DataType.INT32, DataType.INT64))
     array = array.astype(dtype.numpy)
     if draw.chance(1, 4):
@@ -269,18 +265,20 @@ def _gather(growth: Growth, value: Value) -> None:
     draw, shape = growth.draw, tuple(value.known.shape)
     if not shape or 0 in shape:
         raise Skipped
-    kind = growth.choice((Gather, Gather, GatherElements, GatherNd), lambda op: op)
+    op_class = growth.choice((Gather, Gather, GatherElements, GatherNd), lambda op: op)
     axis = _axis(growth, value)
-    if kind is Gather:
-        picks = growth.shape(draw.weighted((0, 1, 2), (2, 4, 1)), 17, 64)
-        growth.add(Gather(_signed(growth, axis, len(shape))), value, _indices(growth, picks, shape[axis]))
-    elif kind is GatherElements:
-        picks = tuple(draw.size(17) if place == axis else draw.integer(1, size) for place, size in enumerate(shape))
-        growth.add(GatherElements(axis), value, _indices(growth, picks, shape[axis]))
+    if op_class is Gather:
+        index_shape = growth.shape(draw.weighted((0, 1, 2), (2, 4, 1)), 17, 64)
+        growth.add(Gather(_signed(growth, axis, len(shape))), value, _indices(growth, index_shape, shape[axis]))
+    elif op_class is GatherElements:
+        index_shape = tuple(
+            draw.size(17) if other_axis == axis else draw.integer(1, size) for other_axis, size in enumerate(shape)
+        )
+        growth.add(GatherElements(axis), value, _indices(growth, index_shape, shape[axis]))
     else:
         depth = draw.integer(1, min(2, len(shape)))
-        least = min(shape[:depth])
-        growth.add(GatherNd(), value, _indices(growth, (draw.size(9), depth), least, 0))
+        shortest = min(shape[:depth])
+        growth.add(GatherNd(), value, _indices(growth, (draw.size(9), depth), shortest, 0))
 
 
 # --- blocks of images -------------------------------------------------------------------------------------------------
@@ -293,21 +291,21 @@ def _blocks(growth: Growth, value: Value) -> None:
     layout = layout_for(growth)
     h, w, c = layout.axes()
     shape = x.known.shape
-    kinds = (DepthToSpace, SpaceToDepth, BatchToSpaceNd, SpaceToBatchNd, ChannelShuffle)
-    kind = growth.choice(kinds, lambda op: op)
-    if kind is ChannelShuffle:
+    op_classes = (DepthToSpace, SpaceToDepth, BatchToSpaceNd, SpaceToBatchNd, ChannelShuffle)
+    op_class = growth.choice(op_classes, lambda op: op)
+    if op_class is ChannelShuffle:
         axis = _axis(growth, x)
         groups = [count for count in range(1, shape[axis] + 1) if shape[axis] % count == 0]
         if not groups:
             raise Skipped
         growth.add(ChannelShuffle(draw.one_of(groups), axis), x)
-    elif kind is DepthToSpace:
+    elif op_class is DepthToSpace:
         sizes = [size for size in (1, 2, 3, 4) if shape[c] % size**2 == 0]
         growth.add(DepthToSpace(draw.one_of(sizes[-2:]), layout, draw.one_of(tuple(DepthToSpaceMode))), x)
-    elif kind is SpaceToDepth:
+    elif op_class is SpaceToDepth:
         sizes = [size for size in (1, 2, 3, 4) if shape[h] % size == 0 == shape[w] % size]
         growth.add(SpaceToDepth(draw.one_of(sizes[-2:]), layout), x)
-    elif kind is SpaceToBatchNd:
+    elif op_class is SpaceToBatchNd:
         _to_batch(growth, x, layout)
     else:
         blocks = [(a, b) for a in (1, 2, 3) for b in (1, 2, 3) if shape[0] % (a * b) == 0]
@@ -319,10 +317,10 @@ def _to_batch(growth: Growth, x: Value, layout: DataLayout) -> None:
     h, w, _ = layout.axes()
     blocks = (draw.integer(1, 3), draw.integer(1, 3))
     missing = [-x.known.shape[axis] % block for axis, block in zip((h, w), blocks, strict=True)]
-    pads = [(0, count) if draw.chance(1, 2) else (count, 0) for count in missing]
-    result = growth.add(SpaceToBatchNd(blocks, tuple(pads), layout), x)
+    paddings = [(0, count) if draw.chance(1, 2) else (count, 0) for count in missing]
+    batched = growth.add(SpaceToBatchNd(blocks, tuple(paddings), layout), x)
     if draw.chance(1, 2):
-        growth.add(BatchToSpaceNd(blocks, tuple(pads), layout), result)
+        growth.add(BatchToSpaceNd(blocks, tuple(paddings), layout), batched)
 
 
 @grower(1, Shape)

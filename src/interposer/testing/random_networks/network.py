@@ -102,17 +102,17 @@ def check_kind(kind: str) -> None:
 def check_favoured(favoured: Collection[type[Op]]) -> None:
     """Raise `InvalidArgumentError` unless all of these are operator classes."""
     expect(favoured, Collection, "favoured must be a list of operators")
-    values: Iterable[object] = favoured
-    for op in values:
+    candidates: Iterable[object] = favoured
+    for op in candidates:
         if not (isinstance(op, type) and issubclass(op, Op)):
             raise InvalidArgumentError(f"favoured must hold classes of operators, such as ops.Softmax, not {op!r}")
 
 
-def _integer(name: str, value: object) -> int:
+def _integer(name: str, number: object) -> int:
     try:
-        return operator.index(value)  # type: ignore[arg-type] # other types are what it refuses
+        return operator.index(number)  # type: ignore[arg-type] # other types are what it refuses
     except TypeError:
-        raise InvalidArgumentError(f"{name} must be an integer, not {value!r}") from None
+        raise InvalidArgumentError(f"{name} must be an integer, not {number!r}") from None
 
 
 def _grow(growth: Growth, max_layers: int) -> None:
@@ -121,10 +121,10 @@ def _grow(growth: Growth, max_layers: int) -> None:
         _add_input(growth)
     growers = _growers()
     weights = [grower.weight_for(growth.kind, growth.favoured) for grower in growers]
-    most = draw.integer(1, max_layers)
-    for _ in range(_TRIES * (most + 2)):
+    wanted_layers = draw.integer(1, max_layers)
+    for _ in range(_TRIES * (wanted_layers + 2)):
         _tried(growth, draw.weighted(growers, weights), max_layers)
-        if _operators(growth) >= most:
+        if _operators(growth) >= wanted_layers:
             return
     if not _operators(growth):
         value = growth.take()
@@ -134,7 +134,7 @@ def _grow(growth: Growth, max_layers: int) -> None:
 @cache
 def _growers() -> tuple[Grower, ...]:
     """Return all growers in an order that does not depend on imports."""
-    return tuple(sorted(GROWERS, key=lambda item: item.name))
+    return tuple(sorted(GROWERS, key=lambda grower: grower.name))
 
 
 def _operators(growth: Growth) -> int:
@@ -155,15 +155,15 @@ def _add_input(growth: Growth) -> Value:
     return growth.input(TensorInfo(shape, dtype))
 
 
-def _tried(growth: Growth, grower: Grower, most: int) -> None:
+def _tried(growth: Growth, grower: Grower, max_operators: int) -> None:
     """Let a grower add its layers after a random value.
 
-    If it raises `Skipped`, or the network then has more than `most` operators, what it added is removed again.
+    If it raises `Skipped`, or the network then has more than `max_operators` operators, what it added is removed again.
     """
     layers, values, operations = len(growth.network), len(growth.values), growth.operations_left
     try:
         grower.function(growth, growth.take())
-        if _operators(growth) > most:
+        if _operators(growth) > max_operators:
             raise Skipped
     except (Skipped, InvalidArgumentError):
         growth.undo(layers, values)
@@ -173,12 +173,12 @@ def _tried(growth: Growth, grower: Grower, most: int) -> None:
 def _add_outputs(growth: Growth) -> None:
     """Make most unread values outputs, and also some values that layers read."""
     draw = growth.draw
-    leaves = [value for value in growth.values if not value.uses]
-    bound = [value for value in leaves if draw.chance(11, 12) and (_is_computed(value) or draw.chance(1, 6))]
-    bound += [value for value in growth.values if value.uses and draw.chance(1, 10) and _is_computed(value)]
-    bound = bound or [value for value in growth.values if _is_computed(value)][-1:]
-    for number, place in enumerate(draw.order(len(bound))):
-        growth.network.add_output_layer(number, bound[place])
+    unread = [value for value in growth.values if not value.uses]
+    outputs = [value for value in unread if draw.chance(11, 12) and (_is_computed(value) or draw.chance(1, 6))]
+    outputs += [value for value in growth.values if value.uses and draw.chance(1, 10) and _is_computed(value)]
+    outputs = outputs or [value for value in growth.values if _is_computed(value)][-1:]
+    for binding_id, index in enumerate(draw.order(len(outputs))):
+        growth.network.add_output_layer(binding_id, outputs[index])
 
 
 def _is_computed(value: Value) -> bool:

@@ -34,21 +34,23 @@ def _normalization_of_channels(growth: Growth, value: Value) -> None:
     x = image(growth, value) if draw.chance(3, 4) else growth.real(as_rank(growth, value, 3))
     layout, dtype = layout_for(growth), x.known.dtype
     channels = x.known.shape[-1 if layout.channels_last else 1]
-    kind = growth.choice((BatchNormalization, InstanceNormalization, GroupNormalization), lambda op: op)
+    op_class = growth.choice((BatchNormalization, InstanceNormalization, GroupNormalization), lambda op: op)
     beta, gamma = (growth.weights((channels,), 1.0, dtype) for _ in range(2))
-    if kind is BatchNormalization:
+    if op_class is BatchNormalization:
         mean = growth.weights((channels,), 1.0, dtype)
         variance = growth.constant(as_type(draw.uniform((channels,), 0.25, 2.0), dtype))
         growth.add(BatchNormalization(draw.one_of((1e-5, 1e-3)), layout), x, mean, variance, beta, gamma)
         return
     operands = draw.one_of(((gamma, beta), (gamma, None), (None, None)))
-    if kind is InstanceNormalization:
+    if op_class is InstanceNormalization:
         growth.add(InstanceNormalization(draw.one_of((1e-5, 1e-2)), layout), x, *operands, reach=3.0)
         return
-    counts = [count for count in range(1, channels + 1) if channels % count == 0]
-    if not counts:
+    group_counts = [count for count in range(1, channels + 1) if channels % count == 0]
+    if not group_counts:
         raise Skipped
-    growth.add(GroupNormalization(draw.one_of(counts), draw.one_of((1e-5, 1e-2)), layout), x, *operands, reach=3.0)
+    growth.add(
+        GroupNormalization(draw.one_of(group_counts), draw.one_of((1e-5, 1e-2)), layout), x, *operands, reach=3.0
+    )
 
 
 @grower(6, LayerNormalization, RmsNormalization, kinds=_FLOAT)
@@ -68,13 +70,13 @@ def _normalization_of_rows(growth: Growth, value: Value) -> None:
 @grower(4, L2Normalization, Normalization, MeanVarianceNormalization, kinds=_FLOAT)
 def _normalization_without_weights(growth: Growth, value: Value) -> None:
     draw = growth.draw
-    kind = growth.choice((L2Normalization, Normalization, MeanVarianceNormalization), lambda op: op)
-    x = image(growth, value) if kind is Normalization else growth.real(value)
-    if kind is L2Normalization:
+    op_class = growth.choice((L2Normalization, Normalization, MeanVarianceNormalization), lambda op: op)
+    x = image(growth, value) if op_class is Normalization else growth.real(value)
+    if op_class is L2Normalization:
         growth.add(L2Normalization(1e-6, layout_for(growth), growth.axis(x)), x, reach=1.0)
-    elif kind is Normalization:
-        within = draw.chance(1, 4)
-        channel = NormalizationAlgorithmChannel.WITHIN if within else NormalizationAlgorithmChannel.ACROSS
+    elif op_class is Normalization:
+        is_within = draw.chance(1, 4)
+        channel = NormalizationAlgorithmChannel.WITHIN if is_within else NormalizationAlgorithmChannel.ACROSS
         growth.add(
             Normalization(
                 channel, norm_size=draw.integer(1, 5), alpha=draw.one_of((0.5, 1e-3, 1.0)),
@@ -90,12 +92,12 @@ def _normalization_without_weights(growth: Growth, value: Value) -> None:
 @grower(8, Softmax, LogSoftmax, Hardmax, kinds=_FLOAT)
 def _softmax(growth: Growth, value: Value) -> None:
     draw, x = growth.draw, growth.real(value)
-    kind = growth.choice((Softmax, Softmax, Softmax, LogSoftmax, Hardmax), lambda op: op)
+    op_class = growth.choice((Softmax, Softmax, Softmax, LogSoftmax, Hardmax), lambda op: op)
     axis = growth.axis(x)
     beta = draw.weighted((1.0, 0.5, 2.0, -1.0), (6, 1, 1, 1))
-    if kind is Hardmax:
+    if op_class is Hardmax:
         growth.add(Hardmax(axis), x, reach=1.0, positive=True)
-    elif kind is LogSoftmax:
+    elif op_class is LogSoftmax:
         growth.add(LogSoftmax(beta, axis), x, reach=growth.reach(x) + 4)
     else:
         result = growth.add(Softmax(beta, axis), x, reach=min(1.0, 6 / max(1, x.known.shape[axis])), positive=True)

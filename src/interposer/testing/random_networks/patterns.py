@@ -64,15 +64,15 @@ _MOVES: Final = {DataLayout.NHWC: (0, 3, 1, 2), DataLayout.NCHW: (0, 2, 3, 1)}
 """The permutation that converts an image from each layout to the other one."""
 
 
-def _number(growth: Growth, number: float, like: Value) -> Value:
+def _number(growth: Growth, element: float, like: Value) -> Value:
     """Return a constant with a single element of the type of `like`: a scalar, or a tensor whose sizes are all 1."""
     shape = growth.draw.one_of(((), (1,), (1,) * like.known.rank))
-    return growth.constant(as_type(np.full(shape, number), like.known.dtype))
+    return growth.constant(as_type(np.full(shape, element), like.known.dtype))
 
 
-def _near(growth: Growth, number: float) -> float:
-    """Return `number`, or in one of six cases another one, which rewrites of the formula must notice."""
-    return number if growth.draw.chance(5, 6) else number * 1.5
+def _near(growth: Growth, factor: float) -> float:
+    """Return `factor`, or in one of six cases another one, which rewrites of the formula must notice."""
+    return factor if growth.draw.chance(5, 6) else factor * 1.5
 
 
 def _either(growth: Growth, op: Op, a: Value, b: Value, reach: float) -> Value:
@@ -93,8 +93,8 @@ def _swish(growth: Growth, value: Value) -> None:
     if growth.draw.chance(1, 2):
         gate = growth.add(Activation(_F.SIGMOID), x, reach=1.0, positive=True)
     else:
-        moved = _either(growth, Addition(), x, _number(growth, _near(growth, 3.0), x), growth.reach(x) + 3)
-        bounded = growth.add(Activation(_F.BOUNDED_RELU, 6.0, 0.0), moved, reach=6.0, positive=True)
+        shifted = _either(growth, Addition(), x, _number(growth, _near(growth, 3.0), x), growth.reach(x) + 3)
+        bounded = growth.add(Activation(_F.BOUNDED_RELU, 6.0, 0.0), shifted, reach=6.0, positive=True)
         gate = _either(growth, Multiplication(), bounded, _number(growth, _near(growth, 1 / 6), x), 1.0)
     _either(growth, Multiplication(), x, gate, growth.reach(x))
 
@@ -108,12 +108,12 @@ def _gelu(growth: Growth, value: Value) -> None:
     else:
         scaled = _either(growth, Multiplication(), x, _number(growth, _near(growth, 0.70710677), x), reach)
     erf = growth.add(ElementwiseUnary(UnaryOperation.ERF), scaled, reach=1.0)
-    moved = _either(growth, Addition(), erf, _number(growth, _near(growth, 1.0), x), 2.0)
+    shifted = _either(growth, Addition(), erf, _number(growth, _near(growth, 1.0), x), 2.0)
     if growth.draw.chance(1, 2):
-        half = _either(growth, Multiplication(), x, _number(growth, _near(growth, 0.5), x), reach)
-        _either(growth, Multiplication(), half, moved, reach)
+        halved = _either(growth, Multiplication(), x, _number(growth, _near(growth, 0.5), x), reach)
+        _either(growth, Multiplication(), halved, shifted, reach)
     else:
-        product = _either(growth, Multiplication(), x, moved, reach * 2)
+        product = _either(growth, Multiplication(), x, shifted, reach * 2)
         _either(growth, Multiplication(), product, _number(growth, _near(growth, 0.5), x), reach)
 
 
@@ -138,12 +138,12 @@ def _layer_normalization(growth: Growth, value: Value) -> None:
             positive=True,
         )
     variance = growth.add(Mean((-1,), True), square)
-    root = growth.add(
+    deviation = growth.add(
         ElementwiseUnary(UnaryOperation.SQRT), _either(growth, Addition(), variance, _number(growth, 1e-3, x), 4.0)
     )
-    normal = growth.add(Division(), difference, root, reach=3.0)
+    normalized = growth.add(Division(), difference, deviation, reach=3.0)
     size, dtype = x.known.shape[-1:], x.known.dtype
-    scaled = _either(growth, Multiplication(), normal, growth.weights(size, 1.0, dtype), 3.0)
+    scaled = _either(growth, Multiplication(), normalized, growth.weights(size, 1.0, dtype), 3.0)
     _either(growth, Addition(), scaled, growth.weights(size, 1.0, dtype), 4.0)
 
 
@@ -153,12 +153,12 @@ def _clamps(growth: Growth, value: Value) -> None:
     draw, x = growth.draw, growth.real(value)
     for _ in range(draw.integer(2, 3)):
         bound = draw.one_of((-2.0, -1.0, 0.0, 1.0, 6.0))
-        kind = draw.one_of((Maximum, Minimum, Activation))
-        if kind is Activation:
+        op_class = draw.one_of((Maximum, Minimum, Activation))
+        if op_class is Activation:
             functions = (Activation(_F.RELU), Activation(_F.BOUNDED_RELU, max(bound, 0.5), -1.0))
             x = growth.add(draw.one_of(functions), x)
         else:
-            x = _either(growth, kind(), x, _number(growth, bound, x), growth.reach(x))
+            x = _either(growth, op_class(), x, _number(growth, bound, x), growth.reach(x))
 
 
 # --- groups around convolutions ---------------------------------------------------------------------------------------
@@ -169,15 +169,15 @@ def _inverted_residual(growth: Growth, value: Value) -> None:
     """Add pointwise convolutions before and after a depthwise one, with activations and often a residual connection."""
     draw, x = growth.draw, image(growth, value)
     layout, function = draw.one_of(tuple(_MOVES)), activation(draw)
-    wide = activated(growth, finished(growth, x, pointwise_filter(growth, x, layout), plain=True), function)
-    deep = finished(growth, wide, depthwise_filter(growth, wide, layout), plain=True)
-    deep = activated(growth, deep, function) if draw.chance(2, 3) else deep
+    expanded = activated(growth, finished(growth, x, pointwise_filter(growth, x, layout), plain=True), function)
+    filtered = finished(growth, expanded, depthwise_filter(growth, expanded, layout), plain=True)
+    filtered = activated(growth, filtered, function) if draw.chance(2, 3) else filtered
     channels = x.known.shape[layout.axes().channels] if draw.chance(2, 3) else None
-    narrow = finished(growth, deep, pointwise_filter(growth, deep, layout, channels), plain=True)
-    if narrow.known == x.known:
-        narrow = _either(growth, Addition(), narrow, x, growth.reach(narrow) + growth.reach(x))
+    projected = finished(growth, filtered, pointwise_filter(growth, filtered, layout, channels), plain=True)
+    if projected.known == x.known:
+        projected = _either(growth, Addition(), projected, x, growth.reach(projected) + growth.reach(x))
     if draw.chance(1, 3):
-        activated(growth, narrow)
+        activated(growth, projected)
 
 
 @grower(3, Pooling2d, Convolution2d, Multiplication, kinds=_FLOAT)
@@ -220,12 +220,12 @@ def _padded_window(growth: Growth, value: Value) -> None:
     draw, x = growth.draw, image(growth, value)
     layout = draw.one_of(tuple(_MOVES))
     h, w, c = layout.axes()
-    pairs = [(0, 0)] * 4
+    paddings = [(0, 0)] * 4
     for axis in (h, w):
-        pairs[axis] = (draw.integer(0, 2), draw.integer(0, 2))
+        paddings[axis] = (draw.integer(0, 2), draw.integer(0, 2))
     if draw.chance(1, 10):
-        pairs[c] = (0, 1)
-    x = growth.add(Pad(tuple(pairs), draw.weighted((0.0, 1.0, -100.0), (5, 1, 1))), x)
+        paddings[c] = (0, 1)
+    x = growth.add(Pad(tuple(paddings), draw.weighted((0.0, 1.0, -100.0), (5, 1, 1))), x)
     if draw.chance(1, 3):
         growth.add(pooling_op(growth, x, layout), x)
     elif draw.chance(2, 3):
@@ -245,8 +245,8 @@ def _between_transposes(growth: Growth, value: Value) -> None:
     order = draw.one_of(tuple(_MOVES.values())) if rank == 4 and draw.chance(3, 4) else draw.order(rank)
     x = growth.add(Transpose(order), x)
     x = _inner(growth, x)
-    back = tuple(order.index(axis) for axis in range(rank)) if draw.chance(3, 4) else draw.order(rank)
-    growth.add(Transpose(back), x)
+    second_order = tuple(order.index(axis) for axis in range(rank)) if draw.chance(3, 4) else draw.order(rank)
+    growth.add(Transpose(second_order), x)
 
 
 def _inner(growth: Growth, x: Value) -> Value:
@@ -258,32 +258,32 @@ def _inner(growth: Growth, x: Value) -> Value:
     if draw.chance(1, 5):
         return x
     x = growth.stored(x) if growth.kind == "quantized" else growth.real(x)
-    kind = draw.below(4) if not x.known.is_quantized else 0
-    if kind == 0:
+    variant = draw.below(4) if not x.known.is_quantized else 0
+    if variant == 0:
         return growth.add(draw.one_of((Activation(_F.RELU), Activation(_F.BOUNDED_RELU, 1.0, -1.0))), x)
-    if kind == 1:
+    if variant == 1:
         return activated(growth, x)
-    if kind == 2:
+    if variant == 2:
         shape = [size if draw.chance(1, 2) else 1 for size in x.known.shape]
         return _either(growth, Addition(), x, growth.weights(shape, 1.0, x.known.dtype), growth.reach(x) + 1)
-    same = growth.another(lambda item: item.known == x.known and item is not x)
-    return _either(growth, Addition(), x, same or x, growth.reach(x) * 2)
+    same_info = growth.another(lambda candidate: candidate.known == x.known and candidate is not x)
+    return _either(growth, Addition(), x, same_info or x, growth.reach(x) * 2)
 
 
 @grower(3, Reshape, Transpose)
 def _shuffle(growth: Growth, value: Value) -> None:
     """Add a Reshape, a Transpose and a Reshape: a channel shuffle, or pixels that become channels."""
     draw, shape = growth.draw, tuple(value.known.shape)
-    place = draw.below(len(shape)) if shape else 0
-    divisors = [size for size in range(2, 9) if shape and shape[place] and shape[place] % size == 0]
+    axis = draw.below(len(shape)) if shape else 0
+    divisors = [size for size in range(2, 9) if shape and shape[axis] and shape[axis] % size == 0]
     if not divisors or len(shape) > 5:
         raise Skipped
     size = draw.one_of(divisors)
-    cut = (*shape[:place], size, shape[place] // size, *shape[place + 1 :])
-    order = list(range(len(cut)))
-    order[place], order[place + 1] = order[place + 1], order[place]
-    turned = growth.add(Transpose(tuple(order)), growth.add(Reshape(cut), value))
-    growth.add(Reshape(shape), turned)
+    split_shape = (*shape[:axis], size, shape[axis] // size, *shape[axis + 1 :])
+    order = list(range(len(split_shape)))
+    order[axis], order[axis + 1] = order[axis + 1], order[axis]
+    transposed = growth.add(Transpose(tuple(order)), growth.add(Reshape(split_shape), value))
+    growth.add(Reshape(shape), transposed)
 
 
 @grower(3, Splitter, Concat)
@@ -294,19 +294,19 @@ def _branches(growth: Growth, value: Value) -> None:
     size = x.known.shape[axis]
     if size < 2 or (x.known.quantization is not None and x.known.quantization.per_axis):
         raise Skipped
-    first = draw.integer(1, size - 1)
-    growth.add(Splitter(axis, (first, size - first)), x)
-    pieces: list[Value] = list(growth.values[-2:])
+    first_size = draw.integer(1, size - 1)
+    growth.add(Splitter(axis, (first_size, size - first_size)), x)
+    branches: list[Value] = list(growth.values[-2:])
     if x.known.dtype is growth.real_type:
-        pieces = [activated(growth, piece) if draw.chance(1, 2) else piece for piece in pieces]
-    pieces = [pieces[place] for place in draw.order(2)]
-    growth.add(Concat(axis), *pieces, outputs=_joint(pieces, axis))
+        branches = [activated(growth, branch) if draw.chance(1, 2) else branch for branch in branches]
+    branches = [branches[index] for index in draw.order(2)]
+    growth.add(Concat(axis), *branches, outputs=_joint(branches, axis))
 
 
-def _joint(pieces: Sequence[Value], axis: int) -> TensorInfo:
-    shape = list(pieces[0].known.shape)
-    shape[axis] = sum(piece.known.shape[axis] for piece in pieces)
-    return pieces[0].known.with_constant(None).with_shape(shape)
+def _joint(branches: Sequence[Value], axis: int) -> TensorInfo:
+    shape = list(branches[0].known.shape)
+    shape[axis] = sum(branch.known.shape[axis] for branch in branches)
+    return branches[0].known.with_constant(None).with_shape(shape)
 
 
 @grower(2, Activation, Addition)
@@ -326,8 +326,8 @@ def _chain_of_conversions(growth: Growth, value: Value) -> None:
     """Add casts to a type and back, or consecutive reshapes."""
     draw, x = growth.draw, growth.real(value)
     if draw.chance(1, 2):
-        narrow = draw.one_of((DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64))
-        growth.add(Cast(x.known.dtype), growth.add(Cast(narrow), x))
+        other_type = draw.one_of((DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64))
+        growth.add(Cast(x.known.dtype), growth.add(Cast(other_type), x))
         return
     shape = tuple(x.known.shape)
     for target in ((-1,) if math.prod(shape) else shape, (1, *shape), shape):
@@ -339,9 +339,9 @@ def _broadcast_before_arithmetic(growth: Growth, value: Value) -> None:
     """Add a BroadcastTo of a value or a constant before arithmetic that would broadcast it anyway."""
     draw, x = growth.draw, growth.real(value)
     shape = tuple(x.known.shape)
-    small = tuple(size if draw.chance(1, 2) else 1 for size in shape)
-    wide = growth.add(BroadcastTo(shape), growth.weights(small, 1.0, x.known.dtype))
-    _either(growth, draw.one_of((Addition(), Multiplication())), x, wide, growth.reach(x) + 1)
+    source_shape = tuple(size if draw.chance(1, 2) else 1 for size in shape)
+    broadcast = growth.add(BroadcastTo(shape), growth.weights(source_shape, 1.0, x.known.dtype))
+    _either(growth, draw.one_of((Addition(), Multiplication())), x, broadcast, growth.reach(x) + 1)
 
 
 @grower(3, Quantize, Dequantize, kinds=("quantized",))

@@ -32,12 +32,12 @@ _FLOAT = ("float",)
 def pooling_op(growth: Growth, x: Value, layout: DataLayout | None = None) -> Pooling2d:
     """Draw a 2D pooling of the image `x`: max, average or L2, over windows or over the whole image."""
     draw, layout = growth.draw, layout or layout_for(growth)
-    common = _common(draw) | {"data_layout": layout}
+    attributes = _common(draw) | {"data_layout": layout}
     if draw.chance(1, 5):
-        return Pooling2d(**common)
+        return Pooling2d(**attributes)
     h, w, _ = layout.axes()
     rows, columns = _pooled(slid(draw, x.known.shape[h])), _pooled(slid(draw, x.known.shape[w]))
-    return Pooling2d(**common, **_moving(rows, columns))
+    return Pooling2d(**attributes, **_moving(rows, columns))
 
 
 def _common(draw: Draw) -> dict[str, Any]:
@@ -59,8 +59,8 @@ def _moving(rows: Window, columns: Window) -> dict[str, Any]:
 
 def _pooled(window: Window) -> Window:
     """Return the window with padding smaller than the dilated window, as every model format demands."""
-    most = window.reach - 1
-    return window._replace(pad_before=min(window.pad_before, most), pad_after=min(window.pad_after, most))
+    limit = window.reach - 1
+    return window._replace(pad_before=min(window.pad_before, limit), pad_after=min(window.pad_after, limit))
 
 
 @grower(8, Pooling2d, kinds=_FLOAT)
@@ -73,15 +73,15 @@ def _pooling(growth: Growth, value: Value) -> None:
 def _pooling_of_a_volume(growth: Growth, value: Value) -> None:
     draw, x = growth.draw, image(growth, value, 5)
     layout = draw.one_of((DataLayout.NDHWC, DataLayout.NCDHW))
-    common = _common(draw) | {"data_layout": layout}
+    attributes = _common(draw) | {"data_layout": layout}
     if draw.chance(1, 5):
-        growth.add(Pooling3d(**common), x)
+        growth.add(Pooling3d(**attributes), x)
         return
-    first = 1 if layout.channels_last else 2
-    depth, rows, columns = (_pooled(slid(draw, size)) for size in x.known.shape[first : first + 3])
-    deep: dict[str, Any] = {"pool_depth": depth.size, "stride_z": depth.stride, "dilation_z": depth.dilation,
+    first_axis = 1 if layout.channels_last else 2
+    depth, rows, columns = (_pooled(slid(draw, size)) for size in x.known.shape[first_axis : first_axis + 3])
+    attributes_z: dict[str, Any] = {"pool_depth": depth.size, "stride_z": depth.stride, "dilation_z": depth.dilation,
             "pad_front": depth.pad_before, "pad_back": depth.pad_after}  # fmt: skip
-    growth.add(Pooling3d(**common, **deep, **_moving(rows, columns)), x)
+    growth.add(Pooling3d(**attributes, **attributes_z, **_moving(rows, columns)), x)
 
 
 @grower(2, LpPooling, MaxPoolingWithIndices, MaxUnpooling, kinds=_FLOAT)
@@ -100,8 +100,8 @@ def _pooling_of_any_rank(growth: Growth, value: Value) -> None:
         growth.add(LpPooling(**attributes, p=draw.integer(1, 3)), x)
         return
     pooled = growth.add(MaxPoolingWithIndices(**attributes, column_major=draw.chance(1, 4)), x)
-    some_cell = all(window.dilation == 1 for window in windows) and not growth.with_special
-    if some_cell and 0 not in x.known.shape and draw.chance(1, 2):
+    has_maxima = all(window.dilation == 1 for window in windows) and not growth.with_special
+    if has_maxima and 0 not in x.known.shape and draw.chance(1, 2):
         growth.add(MaxUnpooling(tuple(x.known.shape[2:])), pooled, pooled.producer.outputs[1])
 
 
@@ -114,10 +114,10 @@ def resize_op(growth: Growth, x: Value) -> Resize:
         raise Skipped
     scale = draw.one_of((None, None, (2, 2), (2, 1), (3, 2), (1, 4)))
     sizes = (draw.size(65), draw.size(65)) if scale is None else (shape[h] * scale[0], shape[w] * scale[1])
-    corners = draw.weighted(((False, False), (True, False), (False, True)), (2, 1, 2))
+    alignment = draw.weighted(((False, False), (True, False), (False, True)), (2, 1, 2))
     return Resize(
         target_height=sizes[0], target_width=sizes[1], method=draw.one_of(tuple(ResizeMethod)), data_layout=layout,
-        align_corners=corners[0], half_pixel_centers=corners[1],
+        align_corners=alignment[0], half_pixel_centers=alignment[1],
     )  # fmt: skip
 
 

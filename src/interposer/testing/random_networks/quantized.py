@@ -86,11 +86,11 @@ def _result(growth: Growth, op: Op, *values: Value | None, reach: float, sign: i
     if op.violations(*infos):
         raise Skipped
     [info] = op.infer_infos(*infos)
-    first = infos[0]
+    first_info = infos[0]
     assert info is not None
-    assert first is not None
-    q = growth.quantization(first.dtype, max(reach, 1e-3), sign)
-    outputs = TensorInfo(info.shape, first.dtype, q)
+    assert first_info is not None
+    q = growth.quantization(first_info.dtype, max(reach, 1e-3), sign)
+    outputs = TensorInfo(info.shape, first_info.dtype, q)
     return growth.add(op, *values, outputs=outputs, reach=reach, positive=sign > 0)
 
 
@@ -132,8 +132,8 @@ def _weights(growth: Growth, shape: tuple[int, ...], reach: float, unsigned: boo
     else:
         dtype = DataType.UINT8 if unsigned else DataType.INT8
         middle = 128 if unsigned else 0
-        points = (middle, middle + draw.integer(-7, 7), 0 if unsigned else -128, 255 if unsigned else 127)
-        q = Quantization(_odd(growth, reach / 127), draw.weighted(points, (8, 3 if unsigned else 1, 1, 1)))
+        zero_points = (middle, middle + draw.integer(-7, 7), 0 if unsigned else -128, 255 if unsigned else 127)
+        q = Quantization(_odd(growth, reach / 127), draw.weighted(zero_points, (8, 3 if unsigned else 1, 1, 1)))
     low = 0 if dtype is DataType.UINT8 else -128 if draw.chance(1, 2) else -127
     array = draw.integers(shape, low, low + 255 if low != -127 else 127).astype(dtype.numpy)
     return growth.constant(array, q)
@@ -144,11 +144,11 @@ def _odd(growth: Growth, scale: float) -> float:
     return float(np.float32(scale * growth.draw.integer(65, 255) / 128))
 
 
-def _bias(growth: Growth, x: Value, weights: Value, channels: int, target: float) -> Value | None:
+def _bias(growth: Growth, x: Value, weights: Value, channels: int, reach: float) -> Value | None:
     """Return a constant bias of one element per channel, or None for no bias.
 
     Its scales are the products of the scales of `x` and of the weights; its elements have magnitudes up to about
-    `target`. It is int32, or sometimes int64 for an int16 input.
+    `reach`. It is int32, or sometimes int64 for an int16 input.
     """
     draw = growth.draw
     if draw.chance(1, 3):
@@ -156,13 +156,13 @@ def _bias(growth: Growth, x: Value, weights: Value, channels: int, target: float
     dtype = DataType.INT32
     if x.known.dtype is DataType.INT16 and draw.chance(1, 2):
         dtype = DataType.INT64
-    first, second = x.known.quantization, weights.known.quantization
-    assert first is not None
-    assert second is not None
-    scales = [float(np.float32(first.scale * scale)) for scale in second.scales]
-    bound = max(1, min(_LARGEST_BIAS, int(target / min(scales))))
+    input_quantization, weights_quantization = x.known.quantization, weights.known.quantization
+    assert input_quantization is not None
+    assert weights_quantization is not None
+    scales = [float(np.float32(input_quantization.scale * scale)) for scale in weights_quantization.scales]
+    bound = max(1, min(_LARGEST_BIAS, int(reach / min(scales))))
     array = draw.integers((channels,), -bound, bound).astype(dtype.numpy)
-    return growth.constant(array, Quantization(scales, axis=0 if second.per_axis else None))
+    return growth.constant(array, Quantization(scales, axis=0 if weights_quantization.per_axis else None))
 
 
 def _weighted(growth: Growth, x: Value, drawn: Filter, axis: int | None) -> Value:
@@ -171,14 +171,14 @@ def _weighted(growth: Growth, x: Value, drawn: Filter, axis: int | None) -> Valu
     Returns the last result. Weights may have a scale for each index along `axis`; None allows a single scale only.
     """
     draw = growth.draw
-    target = draw.one_of((1.0, 2.0, 5.0))
-    reach = 1.5 * target / (growth.reach(x) * math.sqrt(drawn.terms))
+    output_reach = draw.one_of((1.0, 2.0, 5.0))
+    reach = 1.5 * output_reach / (growth.reach(x) * math.sqrt(drawn.terms))
     weights = _weights(growth, drawn.weights, reach, x.known.dtype is DataType.UINT8, axis)
-    bias = _bias(growth, x, weights, drawn.channels, target / 2)
-    value = _result(
-        growth, drawn.op, x, weights, bias, reach=max(target, _mean_of_sums(growth, x, weights, drawn.terms))
+    bias = _bias(growth, x, weights, drawn.channels, output_reach / 2)
+    result = _result(
+        growth, drawn.op, x, weights, bias, reach=max(output_reach, _mean_of_sums(growth, x, weights, drawn.terms))
     )
-    return _activated(growth, value) if draw.chance(1, 4) else value
+    return _activated(growth, result) if draw.chance(1, 4) else result
 
 
 def _mean_of_sums(growth: Growth, a: Value, b: Value, terms: int) -> float:
@@ -228,10 +228,10 @@ def _fully_connected(growth: Growth, value: Value) -> None:
     shape = x.known.shape
     if not shape or 0 in shape:
         raise Skipped
-    keep, transposed = draw.chance(1, 2), draw.chance(2, 3)
-    depth = shape[-1] if keep or draw.chance(1, 2) else math.prod(shape[1:])
+    keep_dims, transposed = draw.chance(1, 2), draw.chance(2, 3)
+    depth = shape[-1] if keep_dims or draw.chance(1, 2) else math.prod(shape[1:])
     units = columns(growth, math.prod(shape) // depth, depth)
-    op = FullyConnected(transposed, keep)
+    op = FullyConnected(transposed, keep_dims)
     _weighted(growth, x, Filter(op, (units, depth) if transposed else (depth, units), units, depth), op.output_axis)
 
 
@@ -239,9 +239,9 @@ def _fully_connected(growth: Growth, value: Value) -> None:
 def _product(growth: Growth, value: Value) -> None:
     x = growth.stored(value)
     op, shape, depth = matrices(growth, x)
-    target = growth.draw.one_of((1.0, 3.0))
-    other = _constant(growth, shape, x.known.dtype, 1.5 * target / (growth.reach(x) * math.sqrt(depth)))
-    _result(growth, op, x, other, reach=max(target, _mean_of_sums(growth, x, other, depth)))
+    output_reach = growth.draw.one_of((1.0, 3.0))
+    second = _constant(growth, shape, x.known.dtype, 1.5 * output_reach / (growth.reach(x) * math.sqrt(depth)))
+    _result(growth, op, x, second, reach=max(output_reach, _mean_of_sums(growth, x, second, depth)))
 
 
 # --- arithmetic -------------------------------------------------------------------------------------------------------
@@ -251,29 +251,29 @@ def _partner(growth: Growth, value: Value) -> Value:
     """Return quantized numbers of the same type that broadcast with `value`, mostly with another quantization."""
     draw, info = growth.draw, value.known
     if draw.chance(3, 5):
-        result = growth.another(lambda item: item is not value and _alike(growth, item.known, info))
-        if result is not None:
-            return result
+        candidate = growth.another(lambda candidate: candidate is not value and _alike(growth, candidate.known, info))
+        if candidate is not None:
+            return candidate
     if draw.chance(1, 8):
         return value
     return _constant(growth, broadcastable(growth, tuple(info.shape)), info.dtype, draw.one_of((0.5, 1.0, 4.0)))
 
 
-def _alike(growth: Growth, tensor_info: TensorInfo, info: TensorInfo) -> bool:
+def _alike(growth: Growth, candidate: TensorInfo, info: TensorInfo) -> bool:
     if (
-        tensor_info.dtype is not info.dtype
-        or not tensor_info.is_quantized
-        or tensor_info.quantization
-        and tensor_info.quantization.per_axis
+        candidate.dtype is not info.dtype
+        or not candidate.is_quantized
+        or candidate.quantization
+        and candidate.quantization.per_axis
     ):
         return False
-    shape = broadcast_shapes(tensor_info.shape, info.shape)
+    shape = broadcast_shapes(candidate.shape, info.shape)
     return shape is not None and growth.fits(shape)
 
 
 def _paired(growth: Growth, value: Value) -> tuple[Value, Value]:
-    other = _partner(growth, value)
-    return (value, other) if growth.draw.chance(1, 2) else (other, value)
+    second = _partner(growth, value)
+    return (value, second) if growth.draw.chance(1, 2) else (second, value)
 
 
 _ARITHMETIC: Final = (
@@ -293,10 +293,10 @@ _RARE: Final = (ElementwiseBinary(_B.SQ_DIFF), Division())
 def _arithmetic(growth: Growth, value: Value) -> None:
     op = growth.choice(_ARITHMETIC, type)
     a, b = _paired(growth, growth.stored(value))
-    first, second = growth.reach(a), growth.reach(b)
-    reach = first * second if isinstance(op, Multiplication) else max(first, second)
-    same = a.known.quantization == b.known.quantization
-    if isinstance(op, Maximum | Minimum) and same and growth.draw.chance(3, 4):
+    first_reach, second_reach = growth.reach(a), growth.reach(b)
+    reach = first_reach * second_reach if isinstance(op, Multiplication) else max(first_reach, second_reach)
+    is_same_quantization = a.known.quantization == b.known.quantization
+    if isinstance(op, Maximum | Minimum) and is_same_quantization and growth.draw.chance(3, 4):
         growth.add(op, a, b)
         return
     _result(
@@ -310,10 +310,10 @@ def _arithmetic(growth: Growth, value: Value) -> None:
 
 
 def _sign_of(growth: Growth, op: Op, a: Value, b: Value) -> int:
-    first, second = growth.sign(a), growth.sign(b)
+    first_sign, second_sign = growth.sign(a), growth.sign(b)
     if isinstance(op, Multiplication):
-        return first * second
-    return first if first == second and not isinstance(op, Subtraction) else 0
+        return first_sign * second_sign
+    return first_sign if first_sign == second_sign and not isinstance(op, Subtraction) else 0
 
 
 @grower(2, ElementwiseBinary, Division, kinds=_QUANTIZED)
@@ -372,8 +372,8 @@ def _activation(growth: Growth, value: Value) -> None:
 def _softmax(growth: Growth, value: Value) -> None:
     draw, x = growth.draw, growth.stored(value)
     axis = growth.axis(x)
-    kind = growth.choice((Softmax, Softmax, LogSoftmax), lambda op: op)
-    growth.add(kind(draw.one_of((1.0, 1.0, 0.5, 2.0)), axis), x, reach=1.0 if kind is Softmax else 16.0)
+    op_class = growth.choice((Softmax, Softmax, LogSoftmax), lambda op: op)
+    growth.add(op_class(draw.one_of((1.0, 1.0, 0.5, 2.0)), axis), x, reach=1.0 if op_class is Softmax else 16.0)
 
 
 @grower(3, ElementwiseUnary, Prelu, kinds=_QUANTIZED)
@@ -386,9 +386,9 @@ def _function(growth: Growth, value: Value) -> None:
     operation = draw.one_of((_U.ABS, _U.NEG, _U.SQUARE, _U.SIN, _U.EXP, _U.SIGN, _U.FLOOR, _U.ERF, _U.SQRT, _U.RSQRT))
     if operation in (_U.SQRT, _U.RSQRT):
         x = _result(growth, ElementwiseUnary(_U.ABS), x, reach=growth.reach(x), sign=1)
-    reach = {_U.SQUARE: growth.reach(x) * growth.reach(x), _U.SIN: 1.0, _U.ERF: 1.0, _U.SIGN: 1.0, _U.EXP: 8.0}
+    reaches = {_U.SQUARE: growth.reach(x) * growth.reach(x), _U.SIN: 1.0, _U.ERF: 1.0, _U.SIGN: 1.0, _U.EXP: 8.0}
     sign = 1 if operation in (_U.ABS, _U.SQUARE, _U.EXP, _U.SQRT, _U.RSQRT) else 0
-    _result(growth, ElementwiseUnary(operation), x, reach=reach.get(operation, growth.reach(x)), sign=sign)
+    _result(growth, ElementwiseUnary(operation), x, reach=reaches.get(operation, growth.reach(x)), sign=sign)
 
 
 @grower(2, L2Normalization, LayerNormalization, kinds=_QUANTIZED)
@@ -421,9 +421,11 @@ def _resize(growth: Growth, value: Value) -> None:
 @grower(6, Mean, Reduce, kinds=_QUANTIZED)
 def _reduction(growth: Growth, value: Value) -> None:
     draw, x = growth.draw, growth.stored(value)
-    over, keep = axes(growth, x.known.rank), draw.chance(1, 2)
+    reduced_axes, keep_dims = axes(growth, x.known.rank), draw.chance(1, 2)
     operation = draw.one_of((ReduceOperation.SUM, ReduceOperation.MAX, ReduceOperation.MIN, ReduceOperation.MEAN))
-    op = growth.choice((Mean(over, keep), Mean(over, keep), Reduce(over, keep, operation)), type)
+    op = growth.choice(
+        (Mean(reduced_axes, keep_dims), Mean(reduced_axes, keep_dims), Reduce(reduced_axes, keep_dims, operation)), type
+    )
     if isinstance(op, Reduce) and operation is ReduceOperation.SUM:
         _result(growth, op, x, reach=growth.reach(x) * 3)
         return
@@ -473,12 +475,15 @@ def _between_dequantize_and_quantize(growth: Growth, value: Value) -> None:
     draw = growth.draw
     stored = image(growth, value, stored=True)
     x = growth.add(Dequantize(), stored)
-    inner = draw.one_of((_dequantized_convolution, _dequantized_activation, _dequantized_sum))
-    y, reach = inner(growth, x)
+    add_inner = draw.one_of((_dequantized_convolution, _dequantized_activation, _dequantized_sum))
+    y, reach = add_inner(growth, x)
     dtype = stored.known.dtype
     q = growth.quantization(dtype, reach, growth.sign(y))
     growth.add(
-        Quantize(dtype, RoundingMethod.HALF_TO_EVEN), y, outputs=TensorInfo(y.known.shape, dtype, q), reach=reach
+        Quantize(dtype, RoundingMethod.HALF_TO_EVEN),
+        y,
+        outputs=TensorInfo(y.known.shape, dtype, q),
+        reach=reach,
     )
 
 
@@ -489,10 +494,10 @@ def _dequantized_convolution(growth: Growth, x: Value) -> tuple[Value, float]:
     reach = 3.0 / (growth.reach(x) * math.sqrt(drawn.terms))
     weights = growth.add(Dequantize(), _weights(growth, drawn.weights, reach, False, axis))
     bias = growth.constant(draw.uniform((drawn.channels,), -1.0, 1.0).astype(np.float32)) if draw.chance(1, 2) else None
-    y = growth.add(drawn.op, x, weights, bias, reach=2.0)
+    result = growth.add(drawn.op, x, weights, bias, reach=2.0)
     if draw.chance(1, 2):
-        y = growth.add(Activation(_F.RELU), y, reach=2.0, positive=True)
-    return y, 2.0
+        result = growth.add(Activation(_F.RELU), result, reach=2.0, positive=True)
+    return result, 2.0
 
 
 def _dequantized_activation(growth: Growth, x: Value) -> tuple[Value, float]:
@@ -502,10 +507,12 @@ def _dequantized_activation(growth: Growth, x: Value) -> tuple[Value, float]:
 
 
 def _dequantized_sum(growth: Growth, x: Value) -> tuple[Value, float]:
-    other = growth.another(lambda item: _alike(growth, item.known, TensorInfo(x.known.shape, growth.stored_type)))
-    if other is None:
+    quantized = growth.another(
+        lambda candidate: _alike(growth, candidate.known, TensorInfo(x.known.shape, growth.stored_type))
+    )
+    if quantized is None:
         raise Skipped
-    y = growth.add(Dequantize(), other)
+    y = growth.add(Dequantize(), quantized)
     op: Op = growth.draw.one_of((Addition(), Multiplication(), Subtraction()))
     reach = growth.reach(x) * growth.reach(y) if isinstance(op, Multiplication) else growth.reach(x) + growth.reach(y)
     return growth.add(op, x, y, reach=reach), reach

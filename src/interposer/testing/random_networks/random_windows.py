@@ -33,13 +33,13 @@ def _padding(draw: Draw, reach: int) -> tuple[int, int]:
 
     `reach` is the size of the dilated kernel. Most paddings are smaller, few are larger by up to two elements.
     """
-    some = draw.integer(1, max(1, reach - 1)) if draw.chance(15, 16) else reach + draw.below(3)
-    other = draw.integer(0, max(1, reach - 1))
-    return draw.weighted(((0, 0), (some, some), (0, some), (some, 0), (some, other)), (8, 4, 3, 2, 2))
+    amount = draw.integer(1, max(1, reach - 1)) if draw.chance(15, 16) else reach + draw.below(3)
+    other_amount = draw.integer(0, max(1, reach - 1))
+    return draw.weighted(((0, 0), (amount, amount), (0, amount), (amount, 0), (amount, other_amount)), (8, 4, 3, 2, 2))
 
 
-def spread(draw: Draw, size: int, most: int) -> Window:
-    """Return the window of a transposed convolution for an input of this size; its output size is at most `most`.
+def spread(draw: Draw, size: int, longest: int) -> Window:
+    """Return the window of a transposed convolution for an input of this size; its output size is at most `longest`.
 
     Raises:
         Skipped: the drawn padding or the input size makes the output empty or too large.
@@ -47,14 +47,14 @@ def spread(draw: Draw, size: int, most: int) -> Window:
     kernel = draw.weighted((1, 2, 3, 4, 5), (4, 5, 8, 3, 2))
     stride = draw.weighted((1, 2, 3, 5), (6, 8, 3, 1))
     dilation = draw.weighted((1, 2, 3, 7, 20), (14, 3, 2, 1, 1))
-    if (size - 1) * stride + (kernel - 1) * dilation + 1 > most:
+    if (size - 1) * stride + (kernel - 1) * dilation + 1 > longest:
         kernel, stride, dilation = min(kernel, 2), 1, 1
     reach = (kernel - 1) * dilation + 1
-    natural = (size - 1) * stride + reach
+    full_size = (size - 1) * stride + reach
     before, after = _padding(draw, reach)
-    before = min(before, natural - 1)
-    after = min(after, natural - 1 - before)
-    if natural < 1 or natural - before - after > max(most, 1):
+    before = min(before, full_size - 1)
+    after = min(after, full_size - 1 - before)
+    if full_size < 1 or full_size - before - after > max(longest, 1):
         raise Skipped
     return Window(kernel, stride, dilation, before, after)
 
@@ -67,8 +67,8 @@ def as_rank(growth: Growth, value: Value, rank: int) -> Value:
     while len(sizes) < rank:
         sizes.insert(growth.draw.integer(0, len(sizes)), 1)
     while len(sizes) > rank:
-        place = growth.draw.below(len(sizes) - 1)
-        sizes[place : place + 2] = [sizes[place] * sizes[place + 1]]
+        axis = growth.draw.below(len(sizes) - 1)
+        sizes[axis : axis + 2] = [sizes[axis] * sizes[axis + 1]]
     return growth.add(Reshape(tuple(sizes)), value)
 
 
@@ -79,10 +79,10 @@ def image(growth: Growth, value: Value, rank: int = 4, *, stored: bool = False) 
     """
     draw = growth.draw
     if value.known.rank != rank:
-        other = growth.another(lambda item: item.known.rank == rank) if draw.chance(3, 4) else None
-        if other is None and draw.chance(1, 2):
+        existing = growth.another(lambda candidate: candidate.known.rank == rank) if draw.chance(3, 4) else None
+        if existing is None and draw.chance(1, 2):
             return new_image(growth, rank, stored=stored)
-        value = other or as_rank(growth, value, rank)
+        value = existing or as_rank(growth, value, rank)
     return growth.stored(value) if stored else growth.real(value)
 
 

@@ -55,13 +55,13 @@ def _weights(growth: Growth, shape: tuple[int, ...], depth: int, x: Value) -> Va
 def _whole_layer(growth: Growth, value: Value) -> None:
     """Add a recurrent layer of ONNX: in one direction or both, with any activation functions, states and lengths."""
     draw, x = growth.draw, _sequence(growth, value)
-    kind = growth.choice((LstmSequence, GruSequence, RnnSequence), lambda op: op)
+    op_class = growth.choice((LstmSequence, GruSequence, RnnSequence), lambda op: op)
     attributes: dict[str, Any] = {
         "direction": draw.one_of(tuple(RecurrentDirection)),
         "time_major": draw.chance(1, 2),
         "clip": draw.weighted((0.0, 1.5), (5, 1)),
     }
-    op = kind(**attributes)
+    op = op_class(**attributes)
     steps, batch = x.known.shape[:2] if op.time_major else x.known.shape[1::-1]
     op = _with_details(growth, op)
     depth, units = x.known.shape[2], draw.size(33)
@@ -73,14 +73,14 @@ def _whole_layer(growth: Growth, value: Value) -> None:
         growth.weights((op.directions, 2 * rows), 1.0, dtype) if draw.chance(2, 3) else None,
         _lengths(growth, batch, steps) if draw.chance(1, 3) else None,
     ]
-    state = (op.directions, batch, units) if op.time_major else (batch, op.directions, units)
-    states = 2 if kind is LstmSequence else 1
-    operands += [growth.weights(state, 1.0, dtype) if draw.chance(1, 2) else None for _ in range(states)]
-    if kind is LstmSequence and draw.chance(1, 4):
+    state_shape = (op.directions, batch, units) if op.time_major else (batch, op.directions, units)
+    state_count = 2 if op_class is LstmSequence else 1
+    operands += [growth.weights(state_shape, 1.0, dtype) if draw.chance(1, 2) else None for _ in range(state_count)]
+    if op_class is LstmSequence and draw.chance(1, 4):
         operands.append(growth.weights((op.directions, 3 * units), 1.0, dtype))
     growth.add(op, *operands, reach=1.0)
     if draw.chance(1, 3):
-        _merged(growth, growth.values[-states - 1])
+        _merged(growth, growth.values[-state_count - 1])
 
 
 def _with_details(growth: Growth, op: Any) -> Any:
@@ -116,12 +116,12 @@ _FUSED: Final = tuple(FusedActivation)
 def _simple(growth: Growth, value: Value) -> None:
     """Add a recurrent layer of TFLite without gates."""
     draw = growth.draw
-    kind = growth.choice((Rnn, UnidirectionalSequenceRnn, Svdf), lambda op: op)
-    x = _sequence(growth, value) if kind is UnidirectionalSequenceRnn else growth.real(as_rank(growth, value, 2))
+    op_class = growth.choice((Rnn, UnidirectionalSequenceRnn, Svdf), lambda op: op)
+    x = _sequence(growth, value) if op_class is UnidirectionalSequenceRnn else growth.real(as_rank(growth, value, 2))
     depth, units, dtype = x.known.shape[-1], draw.size(33), x.known.dtype
     if depth == 0:
         raise Skipped
-    if kind is Svdf:
+    if op_class is Svdf:
         rank, memory = draw.integer(1, 2), draw.integer(1, 5)
         filters = (
             _weights(growth, (units * rank, depth), depth, x),
@@ -136,7 +136,7 @@ def _simple(growth: Growth, value: Value) -> None:
     )
     op: Op = Rnn(draw.one_of(_FUSED))
     batch = x.known.shape[0]
-    if kind is UnidirectionalSequenceRnn:
+    if op_class is UnidirectionalSequenceRnn:
         op = UnidirectionalSequenceRnn(draw.one_of(_FUSED), draw.chance(1, 2))
         batch = x.known.shape[1] if op.time_major else batch
     state = growth.weights((batch, units), 1.0, dtype) if draw.chance(1, 2) else None
@@ -147,8 +147,8 @@ def _simple(growth: Growth, value: Value) -> None:
 def _lstm(growth: Growth, value: Value) -> None:
     """Add an LSTM of TFLite, with or without an input gate, peepholes, a projection and layer normalization."""
     draw = growth.draw
-    kind = growth.choice((Lstm, UnidirectionalSequenceLstm), lambda op: op)
-    x = growth.real(as_rank(growth, value, 2)) if kind is Lstm else _sequence(growth, value)
+    op_class = growth.choice((Lstm, UnidirectionalSequenceLstm), lambda op: op)
+    x = growth.real(as_rank(growth, value, 2)) if op_class is Lstm else _sequence(growth, value)
     attributes: dict[str, Any] = {
         "cifg_enabled": draw.chance(1, 2),
         "peephole_enabled": draw.chance(1, 3),
@@ -157,16 +157,16 @@ def _lstm(growth: Growth, value: Value) -> None:
         "activation_func": draw.one_of((FusedActivation.TANH, FusedActivation.TANH, FusedActivation.RELU)),
         "clipping_thres_cell": draw.weighted((0.0, 2.0), (4, 1)),
     }
-    if kind is UnidirectionalSequenceLstm:
+    if op_class is UnidirectionalSequenceLstm:
         attributes["time_major"] = draw.chance(1, 2)
-    op = kind(**attributes)
+    op = op_class(**attributes)
     batch = x.known.shape[1 if attributes.get("time_major") else 0]
     units = draw.size(17)
     sizes = {"I": x.known.shape[-1], "U": units, "B": batch}
     sizes["O"] = draw.size(17) if op.projection_enabled else units
     if not x.known.shape[-1]:
         raise Skipped
-    operands = [x, *(_lstm_operand(growth, op, declared.name, sizes, x) for declared in op.operands[1:])]
+    operands = [x, *(_lstm_operand(growth, op, operand.name, sizes, x) for operand in op.operands[1:])]
     growth.add(op, *operands, reach=1.0)
 
 
@@ -194,8 +194,8 @@ def _lstm_operand(growth: Growth, op: Any, name: str, sizes: dict[str, int], x: 
         return growth.weights((sizes["U"],), 1.0, dtype) if op.peephole_enabled else None
     if name.startswith("projection"):
         shape = (sizes["O"], sizes["U"]) if name.endswith("weights") else (sizes["O"],)
-        absent = not op.projection_enabled or (name == "projection_bias" and draw.chance(1, 2))
-        return None if absent else growth.weights(shape, 1.0, dtype)
+        is_absent = not op.projection_enabled or (name == "projection_bias" and draw.chance(1, 2))
+        return None if is_absent else growth.weights(shape, 1.0, dtype)
     if name.endswith("layer_norm_weights"):
         return growth.weights((sizes["U"],), 1.0, dtype) if op.layer_norm_enabled else None
     if name.endswith("bias"):

@@ -32,28 +32,30 @@ def axes(growth: Growth, rank: int) -> tuple[int, ...]:
     if rank == 0 or draw.chance(1, 8):
         return ()
     count = draw.weighted((1, 2, 3), (5, 3, 1))
-    chosen = draw.order(rank)[:count]
-    return tuple(axis - rank if draw.chance(1, 3) else axis for axis in chosen)
+    drawn_axes = draw.order(rank)[:count]
+    return tuple(axis - rank if draw.chance(1, 3) else axis for axis in drawn_axes)
 
 
 @grower(10, Mean, Reduce, kinds=_FLOAT)
 def _reduction(growth: Growth, value: Value) -> None:
     draw, x = growth.draw, value
-    over, keep = axes(growth, x.known.rank), draw.chance(1, 2)
+    reduced_axes, keep_dims = axes(growth, x.known.rank), draw.chance(1, 2)
     if x.known.dtype is DataType.BOOL:
-        growth.add(Reduce(over, keep, draw.one_of((_R.ALL, _R.ANY))), x, reach=1.0)
+        growth.add(Reduce(reduced_axes, keep_dims, draw.one_of((_R.ALL, _R.ANY))), x, reach=1.0)
         return
     x = growth.real(x) if x.known.is_quantized else x
     if growth.choice((Mean, Reduce), lambda op: op) is Mean:
-        growth.add(Mean(over, keep), x)
+        growth.add(Mean(reduced_axes, keep_dims), x)
         return
-    operation = draw.one_of([item for item in _R if item not in (_R.ALL, _R.ANY)])
+    operation = draw.one_of([operation for operation in _R if operation not in (_R.ALL, _R.ANY)])
     if operation is _R.LOG_SUM and x not in growth.positive:
         x = growth.add(Activation(ActivationFunction.SOFT_RELU), growth.real(x), positive=True)
     if operation is _R.PROD and growth.reach(x) > 2 and x.known.dtype.is_float:
         x = growth.add(Activation(ActivationFunction.BOUNDED_RELU, 1.5, -1.5), x, reach=1.5)
     reach = growth.reach(x) * 4 if operation in _LARGER else growth.reach(x)
-    growth.add(Reduce(over, keep, operation), x, reach=reach, positive=operation in (_R.L1, _R.L2, _R.SUM_SQUARE))
+    growth.add(
+        Reduce(reduced_axes, keep_dims, operation), x, reach=reach, positive=operation in (_R.L1, _R.L2, _R.SUM_SQUARE)
+    )
 
 
 def _axis(growth: Growth, value: Value) -> int:
