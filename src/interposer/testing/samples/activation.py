@@ -48,9 +48,9 @@ def activation() -> Iterator[Sample]:
         for dtype in INTEGERS if function in OF_INTEGERS else ():
             yield Sample(op, [plain(SHAPE, dtype, low=-11, high=11)], name=f"{title}-{dtype}")
         for dtype, q in QUANTIZED.items():
-            item, coarser = given(SHAPE, dtype, q, low=low), Quantization(q.scale * 2, q.zero_point)
-            yield Sample(op, [item], [TensorInfo(SHAPE, dtype, q)], f"{title}-quantized-{dtype}")
-            yield Sample(op, [item], [TensorInfo(SHAPE, dtype, coarser)], f"{title}-two-scales-{dtype}")
+            operand, coarser = given(SHAPE, dtype, q, low=low), Quantization(q.scale * 2, q.zero_point)
+            yield Sample(op, [operand], [TensorInfo(SHAPE, dtype, q)], f"{title}-quantized-{dtype}")
+            yield Sample(op, [operand], [TensorInfo(SHAPE, dtype, coarser)], f"{title}-two-scales-{dtype}")
 
 
 @samples(Activation)
@@ -58,8 +58,8 @@ def prescribed_activation() -> Iterator[Sample]:
     """Yield Activation samples whose output is not declared, so that it has the scale that TFLite prescribes."""
     for function in (ActivationFunction.SIGMOID, ActivationFunction.TANH):
         for dtype in PROBABILITIES:
-            item = given(SHAPE, dtype, QUANTIZED[dtype])
-            yield Sample(Activation(function, 1.0, 1.0), [item], name=f"{function.name.lower()}-prescribed-{dtype}")
+            operand = given(SHAPE, dtype, QUANTIZED[dtype])
+            yield Sample(Activation(function, 1.0, 1.0), [operand], name=f"{function.name.lower()}-prescribed-{dtype}")
 
 
 @samples(Activation)
@@ -91,20 +91,20 @@ def worked_activation() -> Iterator[Sample]:
 @samples(Softmax, LogSoftmax)
 def softmax() -> Iterator[Sample]:
     """Yield Softmax and LogSoftmax samples: every axis and type, several values of beta, and several output scales."""
-    for kind in (Softmax, LogSoftmax):
+    for op_class in (Softmax, LogSoftmax):
         for beta in (1.0, 2.0):
             for axis in (-1, 0, 1):
-                op, name = kind(beta, axis), f"beta{beta:g}-axis{axis}"
+                op, name = op_class(beta, axis), f"beta{beta:g}-axis{axis}"
                 for dtype in (*FLOATS, *SMALL_FLOATS):
                     yield Sample(op, [given(SHAPE, dtype)], name=f"{name}-{dtype}")
                 for dtype in PROBABILITIES:
-                    item = given(SHAPE, dtype, QUANTIZED[dtype])
-                    yield Sample(op, [item], name=f"{name}-prescribed-{dtype}")
+                    operand = given(SHAPE, dtype, QUANTIZED[dtype])
+                    yield Sample(op, [operand], name=f"{name}-prescribed-{dtype}")
         for dtype, q in QUANTIZED.items():
-            finer = TensorInfo(SHAPE, dtype, Quantization(q.scale * 2, q.zero_point))
-            yield Sample(kind(), [given(SHAPE, dtype, q)], [finer], f"quantized-{dtype}")
+            coarser = TensorInfo(SHAPE, dtype, Quantization(q.scale * 2, q.zero_point))
+            yield Sample(op_class(), [given(SHAPE, dtype, q)], [coarser], f"quantized-{dtype}")
         for shape in ((5,), (1, 1), (0, 3), (2, 1, 2, 1, 3)):
-            yield Sample(kind(), [given(shape)], name=f"shape-{'x'.join(map(str, shape))}")
+            yield Sample(op_class(), [given(shape)], name=f"shape-{'x'.join(map(str, shape))}")
     scores = of([[0, 0, 0, 0], [1000, 0, 1000, -1000]])
     probabilities = [f32([[0.25] * 4, [0.5, 0, 0.5, 0]])]
     yield Sample(Softmax(), [scores], name="worked", expected=probabilities)

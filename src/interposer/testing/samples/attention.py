@@ -44,9 +44,9 @@ def forms() -> Iterator[Sample]:
             yield Sample(Attention(**options), _heads(dtype), name=f"{name}-{dtype}")
             with_past = [*_heads(dtype), None, *_past(dtype)]
             yield Sample(Attention(**options), with_past, name=f"{name}-past-{dtype}")
-            flat = Attention(**options, q_num_heads=4, kv_num_heads=2)
+            flat_op = Attention(**options, q_num_heads=4, kv_num_heads=2)
             operands = [given((2, 3, 24), dtype), given((2, 5, 12), dtype), given((2, 5, 8), dtype)]
-            yield Sample(flat, operands, name=f"{name}-flat-{dtype}")
+            yield Sample(flat_op, operands, name=f"{name}-flat-{dtype}")
 
 
 @samples(Attention)
@@ -57,11 +57,11 @@ def masks() -> Iterator[Sample]:
     """
     shapes = {"row": (5,), "matrix": (3, 5), "heads": (4, 1, 5), "whole": (2, 4, 3, 5), "shorter": (1, 1, 3, 4)}
     for dtype in FLOATS:
-        for kind in (DataType.BOOL, dtype):
+        for mask_dtype in (DataType.BOOL, dtype):
             for name, shape in shapes.items():
                 for causal in (False, True):
-                    title = f"mask-{name}-{kind}-{'causal-' if causal else ''}{dtype}"
-                    operands = [*_heads(dtype), given(shape, kind)]
+                    title = f"mask-{name}-{mask_dtype}-{'causal-' if causal else ''}{dtype}"
+                    operands = [*_heads(dtype), given(shape, mask_dtype)]
                     yield Sample(Attention(is_causal=causal), operands, name=title)
         lengths = [*_heads(dtype), None, None, None, of([5, 3], DataType.INT64)]
         yield Sample(Attention(), lengths, name=f"lengths-{dtype}")
@@ -78,11 +78,11 @@ def sinks() -> Iterator[Sample]:
             yield Sample(Attention(**options), operands, name=f"sink-{name}-{dtype}")
         masked = [*_heads(dtype), given((3, 5), DataType.BOOL), None, None, None, sink]
         yield Sample(Attention(is_causal=True), masked, name=f"sink-mask-{dtype}")
-        many = [given((1, 4, 20, 6), dtype), given((1, 2, 40, 6), dtype), given((1, 2, 40, 4), dtype)]
-        lengths = [*many, None, None, None, of([25], DataType.INT64), sink]
+        many_queries = [given((1, 4, 20, 6), dtype), given((1, 2, 40, 6), dtype), given((1, 2, 40, 4), dtype)]
+        lengths = [*many_queries, None, None, None, of([25], DataType.INT64), sink]
         yield Sample(Attention(is_causal=True), lengths, name=f"sink-many-{dtype}")
-    nothing = of([[False, False, False]], DataType.BOOL)
-    operands = [of(np.zeros((1, 1, 1, 1))), of(np.ones((1, 1, 3, 1))), of([[[[3], [5], [10]]]]), nothing]
+    no_visible_key = of([[False, False, False]], DataType.BOOL)
+    operands = [of(np.zeros((1, 1, 1, 1))), of(np.ones((1, 1, 3, 1))), of([[[[3], [5], [10]]]]), no_visible_key]
     zero = np.zeros((1, 1, 1, 1), np.float32)
     infinite = of(np.array([-np.inf], np.float32))
     yield Sample(Attention(), [*operands, None, None, None, of(np.ones(1))], name="sink-nothing-seen", expected=[zero])
@@ -92,9 +92,9 @@ def sinks() -> Iterator[Sample]:
 @samples(Attention)
 def scores() -> Iterator[Sample]:
     """Yield Attention samples that output the scores after each stage of the computation."""
-    for which in AttentionScores:
-        op = Attention(softcap=1.5, is_causal=True, scores=which)
-        yield Sample(op, [*_heads(DataType.FLOAT32), given((3, 5), DataType.BOOL)], name=f"scores-{which.name.lower()}")
+    for stage in AttentionScores:
+        op = Attention(softcap=1.5, is_causal=True, scores=stage)
+        yield Sample(op, [*_heads(DataType.FLOAT32), given((3, 5), DataType.BOOL)], name=f"scores-{stage.name.lower()}")
 
 
 @samples(Attention)
@@ -110,11 +110,11 @@ def worked() -> Iterator[Sample]:
     query, key, value = of(np.zeros((1, 1, 2, 1))), of(np.ones((1, 1, 3, 1))), of([[[[3], [5], [10]]]])
     means = {"all": (Attention(), [6, 6]), "causal": (Attention(is_causal=True), [3, 4])}
     for name, (op, expected) in means.items():
-        result = np.array(expected, np.float32).reshape(1, 1, 2, 1)
-        yield Sample(op, [query, key, value], name=f"worked-{name}", expected=[result])
+        mean_rows = np.array(expected, np.float32).reshape(1, 1, 2, 1)
+        yield Sample(op, [query, key, value], name=f"worked-{name}", expected=[mean_rows])
     mask = of([[False, False, False], [True, False, True]], DataType.BOOL)
-    seen = np.array([0, 6.5], np.float32).reshape(1, 1, 2, 1)
-    yield Sample(Attention(), [query, key, value, mask], name="worked-nothing-seen", expected=[seen])
+    visible_means = np.array([0, 6.5], np.float32).reshape(1, 1, 2, 1)
+    yield Sample(Attention(), [query, key, value, mask], name="worked-nothing-seen", expected=[visible_means])
 
 
 @samples(RotaryEmbedding)
@@ -126,12 +126,12 @@ def rotations() -> Iterator[Sample]:
     ids = of([[3, 0, 2], [1, 1, 4]], DataType.INT64)
     for dtype in FLOATS:
         for interleaved in (False, True):
-            for part in (0, 4):
-                size = (part or 6) // 2
-                title = f"{'neighbours' if interleaved else 'halves'}-{part or 'all'}"
+            for rotary_dim in (0, 4):
+                size = (rotary_dim or 6) // 2
+                title = f"{'neighbours' if interleaved else 'halves'}-{rotary_dim or 'all'}"
                 rows, table = given((2, 3, size), dtype), given((5, size), dtype)
                 flat, heads = given((2, 3, 24), dtype), given((2, 4, 3, 6), dtype)
-                op = RotaryEmbedding(interleaved, rotary_embedding_dim=part)
+                op = RotaryEmbedding(interleaved, rotary_embedding_dim=rotary_dim)
                 yield Sample(op, [heads, rows, rows], name=f"{title}-{dtype}")
                 yield Sample(op, [heads, table, table, ids], name=f"{title}-positions-{dtype}")
                 yield Sample(op.replace(num_heads=4), [flat, rows, rows], name=f"{title}-flat-{dtype}")
@@ -139,10 +139,10 @@ def rotations() -> Iterator[Sample]:
 
 @samples(RotaryEmbedding)
 def quarter_turn() -> Iterator[Sample]:
-    """Yield a worked RotaryEmbedding example: a rotation by 90 degrees maps (x, y) to (-y, x)."""
+    """Yield worked RotaryEmbedding examples: a rotation by 90 degrees maps (x, y) to (-y, x)."""
     x, cos, sin = of([[[[1, 2, 3, 4]]]]), of([[[0, 0]]]), of([[[1, 1]]])
-    for name, op, turned in (
+    for name, op, rotated in (
         ("halves", RotaryEmbedding(), [-3, -4, 1, 2]),
         ("neighbours", RotaryEmbedding(interleaved=True), [-2, 1, -4, 3]),
     ):
-        yield Sample(op, [x, cos, sin], name=f"worked-{name}", expected=[np.array([[[turned]]], np.float32)])
+        yield Sample(op, [x, cos, sin], name=f"worked-{name}", expected=[np.array([[[rotated]]], np.float32)])

@@ -29,16 +29,16 @@ def negative_axes() -> Iterator[Sample]:
     There are copies in one float and one quantized type.
     """
     for op in OPERATORS:
-        seen = set()
-        for base in _others(op):
-            created = _counted_from_the_end(base)
-            key = created and (created.op, _info(base).dtype, _info(base).rank)
-            if created is not None and key not in seen:
-                seen.add(key)
-                yield created
+        seen_keys = set()
+        for base in _usual_samples(op):
+            negative = _counted_from_the_end(base)
+            key = negative and (negative.op, _info(base).dtype, _info(base).rank)
+            if negative is not None and key not in seen_keys:
+                seen_keys.add(key)
+                yield negative
 
 
-def _others(op: type[Op]) -> Iterator[Sample]:
+def _usual_samples(op: type[Op]) -> Iterator[Sample]:
     for source in sources_of(op):
         if source is not negative_axes:
             yield from filter(_is_usual, given_by(source, op))
@@ -55,25 +55,25 @@ def _info(sample: Sample) -> Any:
 
 
 def _counted_from_the_end(base: Sample) -> Sample | None:
-    """Return the sample with negative axes; None if no axis becomes less than -1."""
+    """Return the sample with negative axes; None if no axis becomes less than -1 (other samples cover -1)."""
     rank = _info(base).rank
     attributes = {name: getattr(base.op, name) for name in NAMES if hasattr(base.op, name)}
-    turned = {name: _turned(value, rank) for name, value in attributes.items()}
-    least = min((axis for value in turned.values() for axis in _flat(value)), default=0)
-    if turned == attributes or least > -2:
+    negative = {name: _from_end(attribute, rank) for name, attribute in attributes.items()}
+    lowest = min((axis for attribute in negative.values() for axis in _flat(attribute)), default=0)
+    if negative == attributes or lowest > -2:
         return None
-    label = "-".join(f"{axis:d}" for value in turned.values() for axis in _flat(value))
-    op = base.op.replace(**turned)
+    label = "-".join(f"{axis:d}" for attribute in negative.values() for axis in _flat(attribute))
+    op = base.op.replace(**negative)
     return Sample(op, base.inputs, base.outputs, f"{base.name}-from-end-{label}", base.expected)
 
 
-def _turned(value: Any, rank: int) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_turned(axis, rank) for axis in value)
-    return value if value is None or value < 0 else value - rank
+def _from_end(attribute: Any, rank: int) -> Any:
+    if isinstance(attribute, tuple):
+        return tuple(_from_end(axis, rank) for axis in attribute)
+    return attribute if attribute is None or attribute < 0 else attribute - rank
 
 
-def _flat(value: Any) -> tuple[int, ...]:
-    if value is None:
+def _flat(attribute: Any) -> tuple[int, ...]:
+    if attribute is None:
         return ()
-    return value if isinstance(value, tuple) else (value,)
+    return attribute if isinstance(attribute, tuple) else (attribute,)

@@ -39,8 +39,8 @@ def space_to_depth() -> Iterator[Sample]:
             yield Sample(
                 SpaceToDepth(size, layout), [quantized(shape, DataType.INT8)], name=f"{size}-{label}-quantized"
             )
-        for title, item in typed(_shape(layout, 1, 2, 4, 3)):
-            yield Sample(SpaceToDepth(2, layout), [item], name=f"type-{title}-{label}")
+        for title, operand in typed(_shape(layout, 1, 2, 4, 3)):
+            yield Sample(SpaceToDepth(2, layout), [operand], name=f"type-{title}-{label}")
     yield Sample(SpaceToDepth(2), [given((0, 2, 2, 1))], name="empty")
     image = of(np.arange(1, 9).reshape(1, 2, 2, 2))
     expected = np.arange(1, 9, dtype=np.float32).reshape(1, 1, 1, 8)
@@ -56,10 +56,10 @@ def depth_to_space() -> Iterator[Sample]:
                 shape = _shape(layout, 2, 2, 3, 2 * size**2)
                 title = f"{size}-{mode.name.lower()}-{label}"
                 yield Sample(DepthToSpace(size, layout, mode), [given(shape)], name=title)
-                item = quantized(shape, DataType.UINT8)
-                yield Sample(DepthToSpace(size, layout, mode), [item], name=f"{title}-quantized")
-        for title, item in typed(_shape(layout, 1, 2, 1, 8)):
-            yield Sample(DepthToSpace(2, layout), [item], name=f"type-{title}-{label}")
+                operand = quantized(shape, DataType.UINT8)
+                yield Sample(DepthToSpace(size, layout, mode), [operand], name=f"{title}-quantized")
+        for title, operand in typed(_shape(layout, 1, 2, 1, 8)):
+            yield Sample(DepthToSpace(2, layout), [operand], name=f"type-{title}-{label}")
     yield Sample(DepthToSpace(2), [given((0, 2, 2, 4))], name="empty")
     pixel = of(np.arange(1, 9).reshape(1, 1, 1, 8))
     for mode, expected in {
@@ -74,14 +74,14 @@ def depth_to_space() -> Iterator[Sample]:
 def space_to_batch() -> Iterator[Sample]:
     """Yield SpaceToBatchNd samples with one, two and three image axes, padding, both layouts, and all types."""
     for label, layout in LAYOUTS.items():
-        for block, pads in [((2, 2), ((0, 0), (0, 0))), ((2, 3), ((1, 1), (0, 2))), ((1, 2), ((3, 0), (0, 0)))]:
-            op = SpaceToBatchNd(block, pads, layout)
+        for block, paddings in [((2, 2), ((0, 0), (0, 0))), ((2, 3), ((1, 1), (0, 2))), ((1, 2), ((3, 0), (0, 0)))]:
+            op = SpaceToBatchNd(block, paddings, layout)
             shape = _shape(layout, 2, 4, 4, 3)
             title = f"{block[0]}x{block[1]}-{label}"
             yield Sample(op, [given(shape)], name=title)
             yield Sample(op, [quantized(shape, DataType.UINT8)], name=f"{title}-quantized")
-        for title, item in typed(_shape(layout, 1, 3, 4, 2), [DataType.STRING]):
-            yield Sample(SpaceToBatchNd((2, 2), ((1, 0), (0, 0)), layout), [item], name=f"type-{title}-{label}")
+        for title, operand in typed(_shape(layout, 1, 3, 4, 2), [DataType.STRING]):
+            yield Sample(SpaceToBatchNd((2, 2), ((1, 0), (0, 0)), layout), [operand], name=f"type-{title}-{label}")
         string = given(_shape(layout, 1, 2, 2, 1), DataType.STRING)
         yield Sample(SpaceToBatchNd((2, 2), data_layout=layout), [string], name=f"type-string-{label}")
     yield Sample(SpaceToBatchNd((2,), ((1, 1),), NHWC), [given((2, 4, 3))], name="one-axis")
@@ -101,8 +101,8 @@ def batch_to_space() -> Iterator[Sample]:
             title = f"{block[0]}x{block[1]}-{label}"
             yield Sample(op, [given(shape)], name=title)
             yield Sample(op, [quantized(shape, DataType.INT8)], name=f"{title}-quantized")
-        for title, item in typed(_shape(layout, 4, 2, 1, 2)):
-            yield Sample(BatchToSpaceNd((2, 2), ((1, 0), (0, 0)), layout), [item], name=f"type-{title}-{label}")
+        for title, operand in typed(_shape(layout, 4, 2, 1, 2)):
+            yield Sample(BatchToSpaceNd((2, 2), ((1, 0), (0, 0)), layout), [operand], name=f"type-{title}-{label}")
     yield Sample(BatchToSpaceNd((2,), ((1, 1),), NHWC), [given((4, 3, 2))], name="one-axis")
     yield Sample(BatchToSpaceNd((2, 1, 2), ((0, 0),) * 3, NHWC), [given((4, 2, 3, 1, 2))], name="three-axes")
     batch = of(f32([1, 2, 3, 4]).reshape(4, 1, 1, 1))
@@ -117,7 +117,7 @@ def channel_shuffle() -> Iterator[Sample]:
         yield Sample(ChannelShuffle(groups, 1), [given((2, 6, 3))], name=f"groups-{groups}")
     for axis in (0, 2, -1, -2):
         yield Sample(ChannelShuffle(2, axis), [given((4, 6, 2))], name=f"axis{axis}")
-    for title, item in typed((2, 6)):
-        yield Sample(ChannelShuffle(3, -1), [item], name=f"type-{title}")
+    for title, operand in typed((2, 6)):
+        yield Sample(ChannelShuffle(3, -1), [operand], name=f"type-{title}")
     expected = [f32([1, 4, 2, 5, 3, 6])]
     yield Sample(ChannelShuffle(2), [of([1, 2, 3, 4, 5, 6])], name="worked", expected=expected)

@@ -85,7 +85,7 @@ TINY_QUANTIZED: Final = {
 }
 """Quantizations for types of fewer than 8 bits, which operators can move, but not compute with."""
 
-_SPREAD: Final = {
+_LARGEST_VALUES: Final = {
     DataType.INT2: 2.0,
     DataType.UINT2: 3.0,
     DataType.INT4: 7.0,
@@ -98,7 +98,7 @@ _SPREAD: Final = {
 def plain(shape: ShapeLike, dtype: DataType = DataType.FLOAT32, *, low: float = -4.0, high: float = 4.0) -> Given:
     """Return an operand that is not quantized; without bounds, integers cover more of their data type's range."""
     if dtype.is_integer and (low, high) == (-4.0, 4.0):
-        low, high = -_SPREAD.get(dtype, 1000.0), _SPREAD.get(dtype, 1000.0)
+        low, high = -_LARGEST_VALUES.get(dtype, 1000.0), _LARGEST_VALUES.get(dtype, 1000.0)
     return Given(TensorInfo(shape, dtype), low=max(low, 0.0) if str(dtype).startswith("uint") else low, high=high)
 
 
@@ -124,14 +124,14 @@ def typed(
         yield f"quantized-{dtype}", Given(TensorInfo(shape, dtype, q))
 
 
-def like(item: Given, shape: ShapeLike, q: Quantization | None = None) -> TensorInfo:
-    """Return the info of a result: it has this shape, the type of `item`, and the quantization `q` or the item's."""
-    return TensorInfo(shape, item.info.dtype, q or item.info.quantization)
+def like(operand: Given, shape: ShapeLike, q: Quantization | None = None) -> TensorInfo:
+    """Return the info of a result with this shape, the operand's type, and the quantization `q` or the operand's."""
+    return TensorInfo(shape, operand.info.dtype, q or operand.info.quantization)
 
 
-def retyped(item: Given, shape: ShapeLike) -> Given:
-    """Return an operand of another shape with the type, quantization and range of random values of `item`."""
-    return Given(like(item, shape), low=item.low, high=item.high)
+def retyped(operand: Given, shape: ShapeLike) -> Given:
+    """Return an operand of another shape with the type, quantization and range of random values of `operand`."""
+    return Given(like(operand, shape), low=operand.low, high=operand.high)
 
 
 def declared(op: Op, *operands: Given | None, q: Quantization) -> TensorInfo:

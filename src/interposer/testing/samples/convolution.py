@@ -67,7 +67,7 @@ def _filters(op: Any, channels: int, outputs: int, size: tuple[int, int] = (3, 2
 
 
 def _ops(**attributes: Any) -> Iterator[Any]:
-    yield from (kind(**attributes) for kind in (Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d))
+    yield from (op_class(**attributes) for op_class in (Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d))
 
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
@@ -142,8 +142,8 @@ def groups() -> Iterator[Sample]:
     """
     for label, layout in LAYOUTS.items():
         for count in (2, 4):
-            for kind in (Convolution2d, TransposeConvolution2d):
-                op = kind(groups=count, data_layout=layout, pad_left=1)
+            for op_class in (Convolution2d, TransposeConvolution2d):
+                op = op_class(groups=count, data_layout=layout, pad_left=1)
                 image, filters = _shape(layout, 2, 4, 5, 4), _filters(op, 4, 8)
                 bias = weights((8,))
                 yield Sample(op, [given(image), weights(filters), bias], name=f"groups-{count}-{label}")
@@ -204,10 +204,10 @@ def worked() -> Iterator[Sample]:
     for kind in (Convolution2d, DepthwiseConvolution2d):
         operands = [of(image), of(filters, constant=True)]
         yield Sample(kind(data_layout=NHWC), operands, name="worked", expected=[expected])
-    spread = f32([[1, 2, 2, 4], [3, 4, 6, 8], [3, 6, 4, 8], [9, 12, 12, 16]]).reshape(1, 4, 4, 1)
+    expected_pixels = f32([[1, 2, 2, 4], [3, 4, 6, 8], [3, 6, 4, 8], [9, 12, 12, 16]]).reshape(1, 4, 4, 1)
     op = TransposeConvolution2d(stride_x=2, stride_y=2, data_layout=NHWC)
-    cells = of(f32([1, 2, 3, 4]).reshape(1, 2, 2, 1))
-    yield Sample(op, [cells, of(filters, constant=True)], name="worked", expected=[spread])
+    pixels = of(f32([1, 2, 3, 4]).reshape(1, 2, 2, 1))
+    yield Sample(op, [pixels, of(filters, constant=True)], name="worked", expected=[expected_pixels])
 
 
 @samples(Convolution2d)
@@ -236,14 +236,14 @@ def integer_windows() -> Iterator[Sample]:
             image = _bytes(_shape(layout, 1, 5, 6, channels), UINT8)
             filters = _bytes(_filters(op, channels, outputs), INT8, constant=True)
             yield Sample(op, [image, filters, _bytes((), UINT8)], name=f"integers-{label}-groups-{groups}")
-        for left, right in ((UINT8, UINT8), (INT8, INT8), (INT8, UINT8)):
+        for input_dtype, weights_dtype in ((UINT8, UINT8), (INT8, INT8), (INT8, UINT8)):
             op = IntegerConvolution2d(data_layout=layout, pad_bottom=1)
-            image = _bytes(_shape(layout, 1, 4, 5, 3), left)
+            image = _bytes(_shape(layout, 1, 4, 5, 3), input_dtype)
             for constant in (False, True):
-                filters = _bytes(_filters(op, 3, 4), right, constant=constant)
-                points = [_bytes((), left), _bytes((4, 1, 1, 1), right, constant=constant)]
-                title = f"integers-{label}-{left}-{right}{'-constant' if constant else ''}"
-                yield Sample(op, [image, filters, *points], name=title)
+                filters = _bytes(_filters(op, 3, 4), weights_dtype, constant=constant)
+                zero_points = [_bytes((), input_dtype), _bytes((4, 1, 1, 1), weights_dtype, constant=constant)]
+                title = f"integers-{label}-{input_dtype}-{weights_dtype}{'-constant' if constant else ''}"
+                yield Sample(op, [image, filters, *zero_points], name=title)
     op = IntegerConvolution2d()
     yield Sample(op, [_bytes((0, 2, 3, 3), UINT8), _bytes((3, 2, 1, 1), UINT8)], name="integers-empty")
 

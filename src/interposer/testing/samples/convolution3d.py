@@ -29,8 +29,8 @@ DIMENSIONS: Final = (4, 5, 5)
 
 
 def _given(op: Convolution3d, dtype: DataType, quantization: Quantization | None = None) -> Given:
-    last = op.data_layout.channels_last
-    return given((2, *DIMENSIONS, 4) if last else (2, 4, *DIMENSIONS), dtype, quantization)
+    is_last = op.data_layout.channels_last
+    return given((2, *DIMENSIONS, 4) if is_last else (2, 4, *DIMENSIONS), dtype, quantization)
 
 
 @samples(Convolution3d)
@@ -49,17 +49,21 @@ def floats() -> Iterator[Sample]:
 def quantized() -> Iterator[Sample]:
     """Yield Convolution3d samples: quantized weights with one scale, and with one for each output channel."""
     for dtype, (q, bias) in QUANTIZED.items():
-        kind = DataType.UINT8 if dtype is DataType.UINT8 else DataType.INT8
-        quantization = Quantization(1 / 64, 120 if kind is DataType.UINT8 else 0)
+        base_dtype = DataType.UINT8 if dtype is DataType.UINT8 else DataType.INT8
+        quantization = Quantization(1 / 64, 120 if base_dtype is DataType.UINT8 else 0)
         for name, scales in (("one-scale", quantization), ("per-axis", Quantization([0.01, 0.02, 0.03], axis=4))):
             for layout in (DataLayout.NDHWC, DataLayout.NCDHW):
                 op = Convolution3d(pad_front=1, pad_left=1, stride_y=2, data_layout=layout)
-                own = DataType.INT8 if scales.per_axis else kind
-                operands = [_given(op, dtype, q), weights((2, 2, 2, 4, 3), own, scales), _bias(q, scales, bias)]
+                weights_dtype = DataType.INT8 if scales.per_axis else base_dtype
+                operands = [
+                    _given(op, dtype, q),
+                    weights((2, 2, 2, 4, 3), weights_dtype, scales),
+                    _bias(q, scales, bias),
+                ]
                 [info] = op.infer_infos(*(operand.info for operand in operands))
                 assert info is not None
-                result = info.with_quantization(Quantization(q.scale * 4, q.zero_point))
-                yield Sample(op, operands, [result], f"{name}-{layout}-{dtype}")
+                output = info.with_quantization(Quantization(q.scale * 4, q.zero_point))
+                yield Sample(op, operands, [output], f"{name}-{layout}-{dtype}")
 
 
 def _bias(input: Quantization, weights_: Quantization, dtype: DataType) -> Given:
@@ -69,7 +73,7 @@ def _bias(input: Quantization, weights_: Quantization, dtype: DataType) -> Given
 
 @samples(Convolution3d)
 def worked() -> Iterator[Sample]:
-    """Yield a worked Convolution3d example: sums over cubes of two by two by two cells."""
+    """Yield worked Convolution3d examples: sums over cubes of two by two by two cells, with and without a bias."""
     x, ones = np.arange(27.0).reshape(1, 3, 3, 3, 1), np.ones((2, 2, 2, 1, 1))
     sums = np.array([52, 60, 76, 84, 124, 132, 148, 156], np.float32).reshape(1, 2, 2, 2, 1)
     yield Sample(Convolution3d(), [of(x), of(ones, constant=True)], name="worked-sums", expected=[sums])

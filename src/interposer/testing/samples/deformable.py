@@ -24,14 +24,14 @@ def deformable() -> Iterator[Sample]:
             given((1, 8, 4, 3), dtype, low=-2, high=2),
         ]
         yield Sample(DeformableConvolution2d(), operands, name=str(dtype))
-    whole = DeformableConvolution2d(1, 0, 0, 1, 2, 1, 1, 2, groups=2, offset_groups=2)
+    with_groups = DeformableConvolution2d(1, 0, 0, 1, 2, 1, 1, 2, groups=2, offset_groups=2)
     image, kernels = given((2, 4, 6, 5)), weights((6, 2, 3, 2))
     offset, mask = given((2, 24, 3, 3), low=-3, high=3), given((2, 12, 3, 3), low=0, high=1)
-    yield Sample(whole, [image, kernels, offset], name="groups")
-    yield Sample(whole, [image, kernels, offset, weights((6,)), mask], name="bias-and-mask")
+    yield Sample(with_groups, [image, kernels, offset], name="groups")
+    yield Sample(with_groups, [image, kernels, offset, weights((6,)), mask], name="bias-and-mask")
     empty = [given((0, 1, 3, 3)), weights((1, 1, 2, 2)), given((0, 8, 2, 2))]
     yield Sample(DeformableConvolution2d(), empty, name="empty")
-    places = of([[[[0, 0, 0]], [[0, 0.25, 2]]]])
+    offsets = of([[[[0, 0, 0]], [[0, 0.25, 2]]]])
     expected = [f32([[[[10, 22.5, 0]]]])]
-    worked = [of([[[[1, 2, 3]]]]), of([[[[10]]]]), places]
+    worked = [of([[[[1, 2, 3]]]]), of([[[[10]]]]), offsets]
     yield Sample(DeformableConvolution2d(), worked, name="worked", expected=expected)

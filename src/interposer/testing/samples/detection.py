@@ -24,9 +24,9 @@ from interposer.testing.drawing import Draw
 from interposer.testing.sample import Given, Sample, of, samples
 from interposer.testing.samples.common import FLOATS
 
-__all__ = ["EIGHTHS", "boxes_in", "coded"]
+__all__ = ["EIGHTHS", "boxes_in", "quantized_as"]
 
-CODES: Final = {
+QUANTIZATIONS: Final = {
     DataType.UINT8: (Quantization(1 / 256), Quantization(1 / 64, 128)),
     DataType.INT8: (Quantization(1 / 256, -128), Quantization(1 / 64, 0)),
 }
@@ -54,13 +54,13 @@ def _order(draw: Draw, shape: Sequence[int]) -> Array:
     return np.reshape(draw.order(int(np.prod(shape))), shape)
 
 
-def coded(values: Array, dtype: DataType, quantization: Quantization | None = None) -> Given:
+def quantized_as(values: Array, dtype: DataType, quantization: Quantization | None = None) -> Given:
     """Return an operand with these float values, converted to `dtype` or quantized with `quantization`."""
     if quantization is None:
         return of(values, dtype)
     info = np.iinfo(dtype.numpy)
-    codes = np.clip(np.rint(values / quantization.scale) + quantization.zero_point, info.min, info.max)
-    return Given(TensorInfo(values.shape, dtype, quantization), codes.astype(dtype.numpy))
+    quantized_values = np.clip(np.rint(values / quantization.scale) + quantization.zero_point, info.min, info.max)
+    return Given(TensorInfo(values.shape, dtype, quantization), quantized_values.astype(dtype.numpy))
 
 
 @samples(DetectionPostProcess)
@@ -73,17 +73,17 @@ def detections() -> Iterator[Sample]:
     encodings, anchors = _bell(draw, (2, 12, 5), 1.0), draw.uniform((12, 4), 0.2, 1.0)
     scores = _order(draw, (2, 12, 4)) / 96
     for rules in DetectionRules:
-        for name, options in _kinds().items():
+        for name, options in _option_sets().items():
             op = DetectionPostProcess(5, **options, nms_iou_threshold=0.4, rules=rules, scale_x=10.0, scale_h=5.0)
             title = f"{name}-{rules.name.lower()}"
             for dtype in FLOATS[:2]:
                 yield Sample(op, [of(x, dtype) for x in (encodings, scores, anchors)], name=f"{title}-{dtype}")
-            for dtype, (of_scores, of_deltas) in CODES.items():
-                operands = [coded(encodings, dtype, of_deltas), coded(scores, dtype, of_scores)]
-                yield Sample(op, [*operands, coded(anchors, dtype, of_deltas)], name=f"{title}-{dtype}")
+            for dtype, (of_scores, of_deltas) in QUANTIZATIONS.items():
+                operands = [quantized_as(encodings, dtype, of_deltas), quantized_as(scores, dtype, of_scores)]
+                yield Sample(op, [*operands, quantized_as(anchors, dtype, of_deltas)], name=f"{title}-{dtype}")
 
 
-def _kinds() -> dict[str, dict[str, Any]]:
+def _option_sets() -> dict[str, dict[str, Any]]:
     labels = {"label_dtype": DataType.INT32, "background_in_classes": True}
     return {
         "fast": {"num_classes": 3, "max_classes_per_detection": 2},
@@ -102,14 +102,14 @@ def suppression() -> Iterator[Sample]:
     draw = Draw("suppression")
     boxes = boxes_in(draw, 2 * 10).reshape(2, 10, 4)
     scores = _order(draw, (2, 3, 10)) / 64
-    kinds: dict[str, dict[str, Any]] = {
+    option_sets: dict[str, dict[str, Any]] = {
         "nothing": {},
         "some": {"max_output_boxes_per_class": 3, "iou_threshold": 0.2},
         "all": {"max_output_boxes_per_class": 20, "iou_threshold": 1.0},
         "scores": {"max_output_boxes_per_class": 20, "iou_threshold": 0.3, "score_threshold": 0.5},
         "centers": {"max_output_boxes_per_class": 5, "iou_threshold": 0.3, "center_point_box": True},
     }
-    for name, options in kinds.items():
+    for name, options in option_sets.items():
         for dtype in FLOATS:
             yield Sample(NonMaxSuppression(**options), [of(boxes, dtype), of(scores, dtype)], name=f"{name}-{dtype}")
 
@@ -135,10 +135,10 @@ def padded_suppression() -> Iterator[Sample]:
     for sigma in (None, 0.0, 0.5):
         for limit in (0, 5, 20):
             for constant in (False, True):
-                numbers = [of(value) for value in (0.3, 0.1)] + [None if sigma is None else of(sigma)]
+                thresholds = [of(threshold) for threshold in (0.3, 0.1)] + [None if sigma is None else of(sigma)]
                 count = of(limit, DataType.INT32, constant=constant)
                 name = f"{sigma}-{limit}-{'constant' if constant else 'computed'}"
-                yield Sample(PaddedNonMaxSuppression(), [boxes, scores, count, *numbers], name=name)
+                yield Sample(PaddedNonMaxSuppression(), [boxes, scores, count, *thresholds], name=name)
 
 
 @samples(DetectionOutput)
@@ -151,20 +151,20 @@ def detection_outputs() -> Iterator[Sample]:
     draw = Draw("detection outputs")
     priors = np.stack([boxes_in(draw, 2 * 9, 1.0).reshape(2, 36), np.full((2, 36), 0.25)], axis=1)
     scores = _order(draw, (2, 9, 3)).reshape(2, 27) / 54
-    kinds: dict[str, dict[str, Any]] = {
+    option_sets: dict[str, dict[str, Any]] = {
         "all": {"background_label": -1},
         "limits": {"top_k": 5, "keep_top_k": 4, "confidence_threshold": 0.25},
         "classes": {"share_location": False, "nms_threshold": 0.5},
         "encoded": {"variance_encoded_in_target": True, "keep_top_k": 3},
         "nothing": {"confidence_threshold": 2.0},
     }
-    for name, options in kinds.items():
-        numbers = 36 if options.get("share_location", True) else 108
-        locations = _bell(draw, (2, numbers), 0.3)
+    for name, options in option_sets.items():
+        location_count = 36 if options.get("share_location", True) else 108
+        locations = _bell(draw, (2, location_count), 0.3)
         for code in BoxCode:
             op = DetectionOutput(num_classes=3, code=code, **options)
-            for number, dtype in enumerate(FLOATS):
-                operands = [of(x, dtype) for x in (locations, scores, priors[: 1 + number % 2])]
+            for index, dtype in enumerate(FLOATS):
+                operands = [of(x, dtype) for x in (locations, scores, priors[: 1 + index % 2])]
                 yield Sample(op, operands, name=f"{name}-{code.name.lower()}-{dtype}")
 
 
@@ -188,16 +188,16 @@ def limits() -> Iterator[Sample]:
         for limit in (-1, 4):
             op = BoxWithNmsLimit(0.1, limit, kernel, iou_threshold=0.3, sigma=0.5, nms_score_threshold=0.05)
             yield from _of_all_types(op, f"{kernel.name.lower()}-{limit}", scores, boxes)
-    nothing = BoxWithNmsLimit(score_threshold=2.0)
-    yield from _of_all_types(nothing, "nothing", scores, boxes)
+    selects_nothing = BoxWithNmsLimit(score_threshold=2.0)
+    yield from _of_all_types(selects_nothing, "nothing", scores, boxes)
 
 
 def _of_all_types(op: BoxWithNmsLimit, name: str, scores: Array, boxes: Array) -> Iterator[Sample]:
     batches = of([0] * 7 + [3] * 5, DataType.INT32)
     for dtype in FLOATS:
         yield Sample(op, [of(scores, dtype), of(boxes, dtype), batches], name=f"{name}-{dtype}")
-    for dtype, (q, _) in CODES.items():
-        operands = [coded(scores, dtype, q), coded(boxes, DataType.UINT16, EIGHTHS), batches]
+    for dtype, (q, _) in QUANTIZATIONS.items():
+        operands = [quantized_as(scores, dtype, q), quantized_as(boxes, DataType.UINT16, EIGHTHS), batches]
         yield Sample(op, operands, name=f"{name}-{dtype}")
 
 
@@ -213,9 +213,11 @@ def transforms() -> Iterator[Sample]:
     op = AxisAlignedBboxTransform()
     for dtype in FLOATS:
         yield Sample(op, [of(boxes, dtype), of(deltas, dtype), batches, of(sizes, dtype)], name=str(dtype))
-    for dtype, (_, q) in CODES.items():
-        places = [coded(x, DataType.UINT16, EIGHTHS) for x in (boxes, sizes)]
-        yield Sample(op, [places[0], coded(deltas, dtype, q), batches, places[1]], name=str(dtype))
+    for dtype, (_, q) in QUANTIZATIONS.items():
+        quantized_boxes = [quantized_as(x, DataType.UINT16, EIGHTHS) for x in (boxes, sizes)]
+        yield Sample(
+            op, [quantized_boxes[0], quantized_as(deltas, dtype, q), batches, quantized_boxes[1]], name=str(dtype)
+        )
 
 
 @samples(GenerateProposals)
@@ -235,7 +237,7 @@ def _proposed(op: GenerateProposals, name: str, arrays: Sequence[Array]) -> Iter
     for dtype in FLOATS:
         yield Sample(op, [of(x, dtype) for x in arrays], name=f"{name}-{dtype}")
     scores, deltas, anchors, sizes = arrays
-    for dtype, (of_scores, of_deltas) in CODES.items():
-        operands = [coded(scores, dtype, of_scores), coded(deltas, dtype, of_deltas)]
-        operands += [coded(anchors, DataType.INT16, EIGHTHS), coded(sizes, DataType.UINT16, EIGHTHS)]
+    for dtype, (of_scores, of_deltas) in QUANTIZATIONS.items():
+        operands = [quantized_as(scores, dtype, of_scores), quantized_as(deltas, dtype, of_deltas)]
+        operands += [quantized_as(anchors, DataType.INT16, EIGHTHS), quantized_as(sizes, DataType.UINT16, EIGHTHS)]
         yield Sample(op, operands, name=f"{name}-{dtype}")

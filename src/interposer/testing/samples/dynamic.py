@@ -31,8 +31,8 @@ def dynamic_reshape() -> Iterator[Sample]:
 
     They cover all types, a dimension of -1, a copied dimension, and both integer types of the shape.
     """
-    for label, item in typed((2, 3, 4)):
-        yield Sample(DynamicReshape(), [item, _numbers([4, 6])], name=label)
+    for label, operand in typed((2, 3, 4)):
+        yield Sample(DynamicReshape(), [operand, _numbers([4, 6])], name=label)
     for source, target in [((2, 3, 4), (-1,)), ((6,), (1, 2, 3)), ((1, 1), NONE), ((0, 3), (3, 0))]:
         name = f"{'x'.join(map(str, source))}-to-{'x'.join(map(str, target)) or 'scalar'}"
         yield Sample(DynamicReshape(), [given(source), _numbers(target)], name=name)
@@ -46,8 +46,8 @@ def dynamic_reshape() -> Iterator[Sample]:
 @samples(DynamicBroadcastTo)
 def dynamic_broadcast_to() -> Iterator[Sample]:
     """Yield DynamicBroadcastTo samples: all types, new axes, unchanged dimensions, scalars, and empty tensors."""
-    for label, item in typed((3, 1)):
-        yield Sample(DynamicBroadcastTo(), [item, _numbers([2, 3, 4])], name=label)
+    for label, operand in typed((3, 1)):
+        yield Sample(DynamicBroadcastTo(), [operand, _numbers([2, 3, 4])], name=label)
     for source, target in [(NONE, (2, 3)), ((2, 3), (1, 3)), ((1, 3), (0, 3)), ((3,), (2, 1, 1))]:
         name = f"{'x'.join(map(str, source)) or 'scalar'}-to-{'x'.join(map(str, target))}"
         yield Sample(DynamicBroadcastTo(), [given(source), _numbers(target, INT32)], name=name)
@@ -61,23 +61,23 @@ def dynamic_slice() -> Iterator[Sample]:
 
     They cover all types, negative bounds, negative steps, bounds beyond the end, and empty results.
     """
-    for label, item in typed((4, 3)):
-        yield Sample(DynamicSlice((0,)), [item, _numbers([1]), _numbers([3])], name=label)
+    for label, operand in typed((4, 3)):
+        yield Sample(DynamicSlice((0,)), [operand, _numbers([1]), _numbers([3])], name=label)
     for start, end, step in [(-2, 100, 1), (-1, -100, -1), (3, 0, -2), (2, 2, 1), (0, 1 << 40, 3)]:
-        numbers = [_numbers([element]) for element in (start, end, step)]
-        yield Sample(DynamicSlice((1,)), [given((2, 5)), *numbers], name=f"{start}-{end}-{step}")
+        operands = [_numbers([bound]) for bound in (start, end, step)]
+        yield Sample(DynamicSlice((1,)), [given((2, 5)), *operands], name=f"{start}-{end}-{step}")
     bounds = [_numbers([0, 1], INT32), _numbers([-1, 2], INT32)]
     yield Sample(DynamicSlice((-1, 0)), [given((3, 4, 5)), *bounds], name="axes")
     expected = [f32([[2, 3], [5, 6]])]
-    numbers = [of([[1, 2, 3], [4, 5, 6]]), _numbers([1]), _numbers([100])]
-    yield Sample(DynamicSlice((1,)), numbers, name="worked", expected=expected)
+    operands = [of([[1, 2, 3], [4, 5, 6]]), _numbers([1]), _numbers([100])]
+    yield Sample(DynamicSlice((1,)), operands, name="worked", expected=expected)
 
 
 @samples(DynamicTile)
 def dynamic_tile() -> Iterator[Sample]:
     """Yield DynamicTile samples: all types, with repeat counts of one, several, and zero."""
-    for label, item in typed((2, 3)):
-        yield Sample(DynamicTile(), [item, _numbers([2, 1])], name=label)
+    for label, operand in typed((2, 3)):
+        yield Sample(DynamicTile(), [operand, _numbers([2, 1])], name=label)
     yield Sample(DynamicTile(), [given((2, 3)), _numbers([0, 2], INT32)], name="nothing")
     expected = [f32([[1, 2, 1, 2], [1, 2, 1, 2]])]
     yield Sample(DynamicTile(), [of([[1, 2]]), _numbers([2, 2])], name="worked", expected=expected)
@@ -86,11 +86,11 @@ def dynamic_tile() -> Iterator[Sample]:
 @samples(DynamicPad)
 def dynamic_pad() -> Iterator[Sample]:
     """Yield DynamicPad samples: all types and every padding mode."""
-    for label, item in typed((2, 3), leave_out=[DataType.STRING]):
-        yield Sample(DynamicPad(), [item, _numbers([[1, 0], [0, 2]])], name=label)
+    for label, operand in typed((2, 3), leave_out=[DataType.STRING]):
+        yield Sample(DynamicPad(), [operand, _numbers([[1, 0], [0, 2]])], name=label)
     for mode in PaddingMode:
-        pads = _numbers([[1, 1], [2, 0]], INT32)
-        yield Sample(DynamicPad(padding_mode=mode), [given((3, 4)), pads], name=mode.name.lower())
+        paddings = _numbers([[1, 1], [2, 0]], INT32)
+        yield Sample(DynamicPad(padding_mode=mode), [given((3, 4)), paddings], name=mode.name.lower())
     expected = [f32([9, 1, 2, 9, 9])]
     yield Sample(DynamicPad(pad_value=9), [of([1, 2]), _numbers([[1, 2]])], name="worked", expected=expected)
 
@@ -98,8 +98,8 @@ def dynamic_pad() -> Iterator[Sample]:
 @samples(DynamicTopK)
 def dynamic_top_k() -> Iterator[Sample]:
     """Yield DynamicTopK samples: numeric types along each axis: the largest and smallest elements, none and all."""
-    for label, item in typed((3, 4), leave_out=[DataType.STRING, *STORED_FLOATS]):
-        yield Sample(DynamicTopK(), [item, _numbers([2])], name=label)
+    for label, operand in typed((3, 4), leave_out=[DataType.STRING, *STORED_FLOATS]):
+        yield Sample(DynamicTopK(), [operand, _numbers([2])], name=label)
     for axis, k in [(0, 3), (1, 0), (-1, 4)]:
         yield Sample(DynamicTopK(axis, largest=False), [given((3, 4)), _numbers(k, INT32)], name=f"{axis}-{k}")
     expected = [f32([9, 9]), i32([1, 2])]

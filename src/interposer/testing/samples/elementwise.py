@@ -70,7 +70,7 @@ BROADCASTS: Final = {
 
 BITWISE: Final = (B.BITWISE_AND, B.BITWISE_OR, B.BITWISE_XOR)
 SHIFTS: Final = (B.SHIFT_LEFT, B.SHIFT_RIGHT)
-REAL: Final = tuple(item for item in B if item not in (*BITWISE, *SHIFTS))
+REAL: Final = tuple(operation for operation in B if operation not in (*BITWISE, *SHIFTS))
 DIVISIONS: Final = (B.DIV, B.FLOOR_DIV, B.MOD, B.FMOD)
 NAMED: Final = (ElementwiseBinary, Addition, Subtraction, Multiplication, Division, Maximum, Minimum)
 
@@ -81,18 +81,18 @@ def _binary(operation: BinaryOperation, operands: list[Given], label: str, outpu
     return Sample(op, operands, [output], title)
 
 
-def _bounds(operation: BinaryOperation, whole: bool) -> tuple[Bounds, Bounds]:
+def _bounds(operation: BinaryOperation, is_integer: bool) -> tuple[Bounds, Bounds]:
     """Return the ranges of the two random operands of an operation, chosen so that results differ and do not overflow.
 
-    `whole` is True for integers.
+    `is_integer` is True for integers.
     """
     if operation in DIVISIONS:
-        return {"low": -20, "high": 20} if whole else {}, {"low": 1 if whole else 0.5, "high": 5}
+        return {"low": -20, "high": 20} if is_integer else {}, {"low": 1 if is_integer else 0.5, "high": 5}
     if operation is B.POWER:
-        return {"low": 0.25, "high": 3}, {"low": 0, "high": 3} if whole else {"low": -2, "high": 2}
+        return {"low": 0.25, "high": 3}, {"low": 0, "high": 3} if is_integer else {"low": -2, "high": 2}
     if operation in SHIFTS:
         return {"low": -60, "high": 60}, {"low": 0, "high": 6}
-    return ({"low": -9, "high": 9},) * 2 if whole and operation not in BITWISE else ({}, {})
+    return ({"low": -9, "high": 9},) * 2 if is_integer and operation not in BITWISE else ({}, {})
 
 
 @samples(*NAMED)
@@ -116,15 +116,15 @@ def quantized_binary() -> Iterator[Sample]:
     Maximum and Minimum also with equal scales.
     """
     for operation in REAL:
-        first, second = _bounds(operation, whole=False)
+        first, second = _bounds(operation, is_integer=False)
         for dtype, q in QUANTIZED.items():
             finer = Quantization(q.scale * 0.75, q.zero_point)
             operands = [quantized(SHAPE, dtype, q, **first), quantized(SHAPE, dtype, finer, **second)]
             coarser = TensorInfo(SHAPE, dtype, Quantization(q.scale * 4, q.zero_point))
             yield _binary(operation, operands, f"quantized-{dtype}", coarser)
             if operation in (B.MAXIMUM, B.MINIMUM):
-                same = [quantized(SHAPE, dtype, q), quantized(SHAPE, dtype, q)]
-                yield _binary(operation, same, f"one-scale-{dtype}", TensorInfo(SHAPE, dtype, q))
+                equal_scales = [quantized(SHAPE, dtype, q), quantized(SHAPE, dtype, q)]
+                yield _binary(operation, equal_scales, f"one-scale-{dtype}", TensorInfo(SHAPE, dtype, q))
 
 
 @samples(*NAMED)
@@ -134,8 +134,8 @@ def broadcast_binary() -> Iterator[Sample]:
     Operations with an operator of their own, such as Addition, get all shapes; the others get one.
     """
     for operation in BinaryOperation:
-        own = ElementwiseBinary(operation).canonical() != ElementwiseBinary(operation)
-        for label, (a, b) in BROADCASTS.items() if own else [("table", BROADCASTS["table"])]:
+        has_own_op = ElementwiseBinary(operation).canonical() != ElementwiseBinary(operation)
+        for label, (a, b) in BROADCASTS.items() if has_own_op else [("table", BROADCASTS["table"])]:
             yield from _broadcast_samples(operation, label, a, b)
 
 
@@ -149,7 +149,7 @@ def _broadcast_samples(
         first, second = _bounds(operation, dtype.is_integer)
         yield _binary(operation, [plain(a, dtype, **first), plain(b, dtype, **second)], f"{label}-{dtype}")
     for dtype, q in BYTES.items() if operation in REAL else ():
-        first, second = _bounds(operation, whole=False)
+        first, second = _bounds(operation, is_integer=False)
         operands = [quantized(a, dtype, **first), quantized(b, dtype, **second)]
         output = TensorInfo(shape, dtype, Quantization(q.scale * 2, q.zero_point))
         yield _binary(operation, operands, f"{label}-quantized-{dtype}", output)
@@ -159,7 +159,7 @@ def _broadcast_samples(
 def constant_binary() -> Iterator[Sample]:
     """Yield samples of binary arithmetic in which one of the operands is a constant of the network."""
     for operation in (B.ADD, B.SUB, B.MUL, B.DIV, B.MAXIMUM, B.MINIMUM, B.POWER):
-        first, second = _bounds(operation, whole=False)
+        first, second = _bounds(operation, is_integer=False)
         yield _binary(operation, [plain(SHAPE, **first), weights((4,), **second)], "constant-b")
         yield _binary(operation, [weights((3, 1), **first), plain(SHAPE, **second)], "constant-a")
 
@@ -167,9 +167,9 @@ def constant_binary() -> Iterator[Sample]:
 @samples(*NAMED)
 def powers() -> Iterator[Sample]:
     """Yield samples of powers whose exponent has another type than the base."""
-    whole, real = plain(SHAPE, INT32, low=0, high=3), plain(SHAPE, low=0.5, high=2)
-    yield _binary(B.POWER, [plain(SHAPE, low=0.5, high=3), whole], "float-to-integer")
-    yield _binary(B.POWER, [plain(SHAPE, INT32, low=1, high=5), real], "integer-to-float")
+    integers, reals = plain(SHAPE, INT32, low=0, high=3), plain(SHAPE, low=0.5, high=2)
+    yield _binary(B.POWER, [plain(SHAPE, low=0.5, high=3), integers], "float-to-integer")
+    yield _binary(B.POWER, [plain(SHAPE, INT32, low=1, high=5), reals], "integer-to-float")
 
 
 @samples(*NAMED)
@@ -200,8 +200,8 @@ def worked_binary() -> Iterator[Sample]:
 
 
 def _worked(operation: BinaryOperation, a: Given, b: Given, expected: Array, label: str = "integers") -> Sample:
-    created = _binary(operation, [a, b], f"worked-{label}")
-    return Sample(created.op, created.inputs, name=created.name, expected=[expected])
+    sample = _binary(operation, [a, b], f"worked-{label}")
+    return Sample(sample.op, sample.inputs, name=sample.name, expected=[expected])
 
 
 # --- one operand ------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def _worked(operation: BinaryOperation, a: Given, b: Given, expected: Array, lab
 OF_INTEGERS: Final = (U.ABS, U.NEG, U.SIGN, U.SQUARE, U.CEIL, U.FLOOR, U.ROUND, U.RECIPROCAL, U.BITWISE_NOT)
 PREDICATES: Final = (U.IS_NAN, U.IS_INF, U.IS_POSITIVE_INF, U.IS_NEGATIVE_INF)
 OF_BOOL: Final = (U.LOGICAL_NOT, U.BITWISE_NOT)
-OF_FLOATS: Final = tuple(item for item in U if item not in OF_BOOL)
+OF_FLOATS: Final = tuple(operation for operation in U if operation not in OF_BOOL)
 DOMAINS: Final = {
     U.SQRT: (0.0, 4.0),
     U.RSQRT: (0.25, 4.0),
@@ -244,12 +244,12 @@ def unary() -> Iterator[Sample]:
 @samples(ElementwiseUnary)
 def quantized_unary() -> Iterator[Sample]:
     """Yield ElementwiseUnary samples: functions of quantized tensors with another output scale."""
-    for operation in (of_float for of_float in OF_FLOATS if of_float not in PREDICATES):
+    for operation in (operation for operation in OF_FLOATS if operation not in PREDICATES):
         for dtype, q in QUANTIZED.items():
-            item = quantized(SHAPE, dtype, **_domain(operation))
-            output = like(item, SHAPE, Quantization(q.scale * 2, q.zero_point))
+            operand = quantized(SHAPE, dtype, **_domain(operation))
+            output = like(operand, SHAPE, Quantization(q.scale * 2, q.zero_point))
             title = f"{operation.name.lower()}-quantized-{dtype}"
-            yield Sample(ElementwiseUnary(operation), [item], [output], title)
+            yield Sample(ElementwiseUnary(operation), [operand], [output], title)
 
 
 @samples(ElementwiseUnary)
@@ -274,12 +274,12 @@ def worked_unary() -> Iterator[Sample]:
     ]:
         title = f"worked-{operation.name.lower()}"
         yield Sample(ElementwiseUnary(operation), [of(x)], name=title, expected=[f32(expected)])
-    odd = of([1, np.nan, np.inf, -np.inf])
+    special = of([1, np.nan, np.inf, -np.inf])
     for operation, truth in zip(PREDICATES, ([0, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 0], [0, 0, 0, 1]), strict=True):
         title = f"worked-{operation.name.lower()}"
-        yield Sample(ElementwiseUnary(operation), [odd], name=title, expected=[np.array(truth, bool)])
-    whole, reciprocals = of([1, -1, 5, 0], INT32), i32([1, -1, 0, 0])
-    yield Sample(ElementwiseUnary(U.RECIPROCAL), [whole], name="worked-whole", expected=[reciprocals])
+        yield Sample(ElementwiseUnary(operation), [special], name=title, expected=[np.array(truth, bool)])
+    integers, reciprocals = of([1, -1, 5, 0], INT32), i32([1, -1, 0, 0])
+    yield Sample(ElementwiseUnary(U.RECIPROCAL), [integers], name="worked-whole", expected=[reciprocals])
 
 
 @samples(Floor)
@@ -288,8 +288,8 @@ def floor() -> Iterator[Sample]:
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(Floor(), [plain(SHAPE, dtype)], name=str(dtype))
     for dtype in QUANTIZED:
-        item = quantized(SHAPE, dtype)
-        yield Sample(Floor(), [item], [item.info], f"quantized-{dtype}")
+        operand = quantized(SHAPE, dtype)
+        yield Sample(Floor(), [operand], [operand.info], f"quantized-{dtype}")
     yield Sample(Floor(), [of([-0.5, 0.5, -2, 7.9])], name="worked", expected=[f32([-1, 0, -2, 7])])
 
 
@@ -302,8 +302,8 @@ def comparison() -> Iterator[Sample]:
     for operation in ComparisonOperation:
         title = operation.name.lower()
         for dtype in (FLOAT32, DataType.FLOAT16, INT32, DataType.INT64, DataType.UINT8):
-            pair = [plain(SHAPE, dtype, low=-2, high=2), plain(SHAPE, dtype, low=-2, high=2)]
-            yield Sample(Comparison(operation), pair, name=f"{title}-{dtype}")
+            operands = [plain(SHAPE, dtype, low=-2, high=2), plain(SHAPE, dtype, low=-2, high=2)]
+            yield Sample(Comparison(operation), operands, name=f"{title}-{dtype}")
         for dtype, q in BYTES.items():
             finer = Quantization(q.scale * 0.75, q.zero_point)
             yield Sample(
@@ -312,8 +312,8 @@ def comparison() -> Iterator[Sample]:
             )  # fmt: skip
         for label, (a, b) in BROADCASTS.items():
             yield Sample(Comparison(operation), [given(a), given(b)], name=f"{title}-{label}")
-    for label, item in typed(SHAPE, tiny_quantized=False):
-        yield Sample(Comparison(C.LESS), [item, retyped(item, SHAPE)], name=f"all-types-{label}")
+    for label, operand in typed(SHAPE, tiny_quantized=False):
+        yield Sample(Comparison(C.LESS), [operand, retyped(operand, SHAPE)], name=f"all-types-{label}")
 
 
 @samples(Comparison)
@@ -340,20 +340,20 @@ def logic() -> Iterator[Sample]:
     for operation, truth in zip(LogicalBinaryOperation, tables, strict=True):
         op, title = LogicalBinary(operation), operation.name.lower()
         yield Sample(op, [a, b], name=f"worked-{title}", expected=[np.array(truth, bool)])
-        for label, (left, right) in BROADCASTS.items():
-            yield Sample(op, [given(left, BOOL), given(right, BOOL)], name=f"{title}-{label}")
+        for label, (a_shape, b_shape) in BROADCASTS.items():
+            yield Sample(op, [given(a_shape, BOOL), given(b_shape, BOOL)], name=f"{title}-{label}")
 
 
 @samples(Where)
 def where() -> Iterator[Sample]:
     """Yield Where samples: every type, conditions that broadcast, and quantized tensors with different scales."""
     condition = given(SHAPE, BOOL)
-    for label, item in typed(SHAPE, tiny_quantized=False):
-        yield Sample(Where(), [condition, item, retyped(item, SHAPE)], [like(item, SHAPE)], label)
+    for label, operand in typed(SHAPE, tiny_quantized=False):
+        yield Sample(Where(), [condition, operand, retyped(operand, SHAPE)], [like(operand, SHAPE)], label)
     for dtype, q in QUANTIZED.items():
         coarser = Quantization(q.scale * 2, q.zero_point)
-        pair = [quantized(SHAPE, dtype), quantized(SHAPE, dtype, coarser)]
-        yield Sample(Where(), [condition, *pair], [TensorInfo(SHAPE, dtype, coarser)], f"two-scales-{dtype}")
+        operands = [quantized(SHAPE, dtype), quantized(SHAPE, dtype, coarser)]
+        yield Sample(Where(), [condition, *operands], [TensorInfo(SHAPE, dtype, coarser)], f"two-scales-{dtype}")
     for label, (a, b) in BROADCASTS.items():
         yield Sample(Where(), [given(a, BOOL), given(b), given(b)], name=f"condition-{label}")
         yield Sample(Where(), [given(b, BOOL), given(a), given(b)], name=f"values-{label}")

@@ -33,13 +33,13 @@ def _values(dtype: DataType) -> Array:
 @samples(LabelEncoder)
 def label_encoder() -> Iterator[Sample]:
     """Yield LabelEncoder samples: every type of keys with every type of values, duplicate keys, and NaN."""
-    for source, (keys, value) in KEYS.items():
+    for source, (keys, words) in KEYS.items():
         for target in KEYS:
             values = _values(target)
             default = np.array("", object) if target is STRING else np.zeros((), target.numpy)
             op = LabelEncoder(np.array(keys, source.numpy), values, default)
-            yield Sample(op, [of(value, source)], name=f"{source}-{target}")
-            yield Sample(op, [of([value, value], source)], name=f"{source}-{target}-table")
+            yield Sample(op, [of(words, source)], name=f"{source}-{target}")
+            yield Sample(op, [of([words, words], source)], name=f"{source}-{target}-table")
     op = LabelEncoder(np.array(["a", "b"], object), np.array([1, 2]), np.array(-1))
     yield Sample(op, [of(["b", "c", "a"], STRING)], name="worked", expected=[np.array([2, -1, 1])])
 
@@ -55,11 +55,15 @@ def tf_idf_vectorizer() -> Iterator[Sample]:
     texts = np.array([f"w{word}" for word in pool], object)
     words = [1, 2, 3, 5, 3, 2, 6, 7, 8, 6, 7, 7]
     for mode in TermWeighting:
-        for least, most, skipped in ((1, 1, 0), (1, 2, 0), (2, 2, 5), (1, 3, 1), (2, 3, 10**12)):
-            settings: dict[str, Any] = {"min_gram_length": least, "max_gram_length": most, "max_skip_count": skipped}
-            name = f"{mode.value}-{least}-{most}-{skipped}"
+        for shortest, longest, skipped in ((1, 1, 0), (1, 2, 0), (2, 2, 5), (1, 3, 1), (2, 3, 10**12)):
+            settings: dict[str, Any] = {
+                "min_gram_length": shortest,
+                "max_gram_length": longest,
+                "max_skip_count": skipped,
+            }
+            name = f"{mode.value}-{shortest}-{longest}-{skipped}"
             yield Sample(TfIdfVectorizer(pool, **terms, **settings, mode=mode), [of(words, INT64)], name=name)
-            weights = tuple(0.5 * place for place in range(1, 9))
+            weights = tuple(0.5 * index for index in range(1, 9))
             op = TfIdfVectorizer(texts, **terms, **settings, mode=mode, weights=weights)
             table = of(np.array([f"w{word}" for word in words], object).reshape(2, 6), STRING)
             yield Sample(op, [table], name=f"{name}-texts")

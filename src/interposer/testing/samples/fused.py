@@ -27,10 +27,10 @@ def add_mul_add() -> Iterator[Sample]:
                     op, [given((2, 3, 4), dtype), given(shape, dtype), *factors], name=f"{name}-{count}-{dtype}"
                 )
             for dtype, q in BYTES.items():
-                wide = TensorInfo((2, 3, 4), dtype, Quantization(q.scale * 4, q.zero_point))
+                output = TensorInfo((2, 3, 4), dtype, Quantization(q.scale * 4, q.zero_point))
                 factors = [weights((4,), dtype, q), weights((4,), dtype, q)]
                 operands = [given((2, 3, 4), dtype, q), given(shape, dtype, q), *factors]
-                yield Sample(op, operands, [wide] * count, f"{name}-{count}-{dtype}")
+                yield Sample(op, operands, [output] * count, f"{name}-{count}-{dtype}")
 
 
 @samples(Fused)

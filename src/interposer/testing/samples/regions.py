@@ -12,7 +12,7 @@ from interposer.ops import HeatmapMaxKeypoint, RoiAlign, RoiAlignMode, RoiPoolin
 from interposer.testing.drawing import Draw
 from interposer.testing.sample import Given, Sample, given, of, samples
 from interposer.testing.samples.common import BYTES, FLOATS
-from interposer.testing.samples.detection import EIGHTHS, boxes_in, coded
+from interposer.testing.samples.detection import EIGHTHS, boxes_in, quantized_as
 
 __all__: list[str] = []
 
@@ -27,7 +27,7 @@ def _regions(dtype: DataType) -> list[Given]:
     """
     boxes = boxes_in(Draw("regions"), 5, 14.0)
     boxes[4] = [6, 6, 6, 6]
-    places = of(boxes, dtype) if dtype.is_float else coded(boxes, DataType.UINT16, EIGHTHS)
+    places = of(boxes, dtype) if dtype.is_float else quantized_as(boxes, DataType.UINT16, EIGHTHS)
     return [places, of([0, 0, 1, 1, 0], DataType.INT32)]
 
 
@@ -81,7 +81,7 @@ def keypoints() -> Iterator[Sample]:
         for dtype in FLOATS:
             yield Sample(op, [given(shape, dtype), of(boxes, dtype)], name=f"{layout}-{dtype}")
         for dtype, q in BYTES.items():
-            operands = [given(shape, dtype, q), coded(boxes, DataType.UINT16, EIGHTHS)]
+            operands = [given(shape, dtype, q), quantized_as(boxes, DataType.UINT16, EIGHTHS)]
             yield Sample(op, operands, name=f"{layout}-{dtype}")
 
 
