@@ -70,18 +70,22 @@ class Loaded:
         The results are written to the arrays `outputs` if these are given, else to new arrays with guard margins, which
         are checked. Values that are not tensors, such as sequences, are passed in their stored form.
         """
-        known = self.runtime.bindings(self.id)
-        value = {key: as_given(known.inputs[key].info, array) for key, array in feeds.items()}
-        guards = None if outputs is not None else {key: Guarded(known.outputs[key].info) for key in known.new_outputs()}
-        targets = outputs if guards is None else {key: element.array for key, element in guards.items()}
+        bindings = self.runtime.bindings(self.id)
+        input_arrays = {key: as_given(bindings.inputs[key].info, array) for key, array in feeds.items()}
+        guards = (
+            None
+            if outputs is not None
+            else {key: Guarded(bindings.outputs[key].info) for key in bindings.new_outputs()}
+        )
+        targets = outputs if guards is None else {key: guarded.array for key, guarded in guards.items()}
         note("running a network")
-        result = self.runtime.enqueue_workload(self.id, value, targets)
+        outputs_by_id = self.runtime.enqueue_workload(self.id, input_arrays, targets)
         note("going on after a network has run")
-        for key, item in (guards or {}).items():
-            item.check(key)
+        for key, guard in (guards or {}).items():
+            guard.check(key)
         return {
-            key: as_stored("", known.outputs[key].info, element, lambda *seen: seen[2])
-            for key, element in result.items()
+            key: as_stored("", bindings.outputs[key].info, array, lambda *arguments: arguments[2])
+            for key, array in outputs_by_id.items()
         }
 
     def unload(self) -> None:
@@ -158,8 +162,8 @@ class Bench:
             rewrite: whether the optimizer's own graph rewrites are applied.
         """
         ids = [*before, self.backend.id, *beside]
-        chosen = {self.backend.id: self.settings.options} if self.settings.options else {}
-        options = OptimizerOptions(rewrite=rewrite, model_options=chosen)
+        model_options = {self.backend.id: self.settings.options} if self.settings.options else {}
+        options = OptimizerOptions(rewrite=rewrite, model_options=model_options)
         note("optimizing a network")
         return optimize(network, ids, self.device(observer, held_back), options)
 
@@ -177,8 +181,8 @@ class Bench:
 
         `feeds` are the arrays of its inputs by binding id, and `how` has the arguments of `optimize`.
         """
-        with self.loaded(self.optimize(network, **how)) as created:
-            return created.run(feeds)
+        with self.loaded(self.optimize(network, **how)) as loaded_network:
+            return loaded_network.run(feeds)
 
     def query(self, view: SubgraphView) -> list[Support]:
         """Ask the backend which layers of a view it supports; return one verdict for each layer."""
@@ -212,21 +216,21 @@ class Bench:
             return False
 
     def samples_of(self, op: type[Op]) -> Sequence[Sample]:
-        """Return the samples of one operator."""
+        """Return the samples of the operator `op`."""
         return self.samples.of(op) if isinstance(self.samples, KnownSamples) else self._samples_by_operator[op]
 
     @cached_property
     def _samples_by_operator(self) -> dict[type[Op], list[Sample]]:
-        result: dict[type[Op], list[Sample]] = {}
+        samples_by_op: dict[type[Op], list[Sample]] = {}
         for sample in self.samples:
-            result.setdefault(type(sample.op), []).append(sample)
-        return result
+            samples_by_op.setdefault(type(sample.op), []).append(sample)
+        return samples_by_op
 
     @cached_property
     def taken(self) -> tuple[Sample, ...]:
         """The samples that the backend supports, without those that have empty tensors or random results."""
-        plain = (sample for sample in self.samples if not sample.statistical and not _is_empty(sample))
-        return tuple(item for item in plain if self.takes(item))
+        comparable = (sample for sample in self.samples if not sample.statistical and not _is_empty(sample))
+        return tuple(filter(self.takes, comparable))
 
     @cached_property
     def pool(self) -> Pool:
@@ -243,7 +247,7 @@ def _always(backend: Backend) -> Any:
 
 
 def _is_empty(sample: Sample) -> bool:
-    return any(item is not None and item.info.num_elements == 0 for item in sample.inputs)
+    return any(operand is not None and operand.info.num_elements == 0 for operand in sample.inputs)
 
 
 def can_be_shaped(layer: Layer) -> bool:

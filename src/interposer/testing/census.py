@@ -20,11 +20,11 @@ class Census:
 
     def alive(self) -> dict[str, int]:
         """Return the number of live objects of each class."""
-        result: dict[str, int] = {}
-        for title, reference in self._seen:
+        count_by_class: dict[str, int] = {}
+        for class_name, reference in self._seen:
             if reference() is not None:
-                result[title] = result.get(title, 0) + 1
-        return result
+                count_by_class[class_name] = count_by_class.get(class_name, 0) + 1
+        return count_by_class
 
     def manager(self, memory_manager: MemoryManager) -> None:
         """Count a memory manager."""
@@ -56,9 +56,9 @@ class Census:
 
         replace_method(factory, name, counted)
 
-    def _count(self, value: object) -> None:
+    def _count(self, created_object: object) -> None:
         self.made += 1
         try:
-            self._seen.append((type(value).__name__, weakref.ref(value)))
+            self._seen.append((type(created_object).__name__, weakref.ref(created_object)))
         except TypeError:
             return

@@ -96,15 +96,15 @@ def _differences(
     feeds: Outputs,
     earlier: Outputs | None = None,
 ) -> Iterator[str]:
-    for key, value in enumerate(trial.layer.outputs):
-        result, requested = results[key], expected[key]
-        info = value.known.with_shape(result.shape)
+    for key, output in enumerate(trial.layer.outputs):
+        actual, expected_array = results[key], expected[key]
+        info = output.known.with_shape(actual.shape)
         if trial.sample.statistical:
-            yield from _kind_problems(key, result, value.known)
+            yield from _kind_problems(key, actual, output.known)
             continue
-        before = None if earlier is None or same(requested, earlier[key]) else earlier[key]
-        error = tolerances.difference(result, requested, info, trial.evidence(feeds), before) or bias(
-            result, requested, info
+        earlier_result = None if earlier is None or same(expected_array, earlier[key]) else earlier[key]
+        error = tolerances.difference(actual, expected_array, info, trial.evidence(feeds), earlier_result) or bias(
+            actual, expected_array, info
         )
         if error:
             yield f"output {key}: {error}"
@@ -119,14 +119,14 @@ def repetition(trial: Trial) -> Iterator[str]:
     """
     _require_run(trial)
     strict = not trial.bench.backend.capabilities.has("Deterministic", False)
-    for key, value in enumerate(trial.layer.outputs):
+    for key, output in enumerate(trial.layer.outputs):
         first, again = trial.first[key], trial.again[key]
         if trial.sample.statistical:
-            yield from _kind_problems(key, again, value.known)
+            yield from _kind_problems(key, again, output.known)
         elif strict and not same(again, first):
             yield f"output {key} is not the same when the network runs again on the same inputs"
         elif not strict:
-            error = trial.bench.tolerances.difference(again, first, value.known.with_shape(first.shape))
+            error = trial.bench.tolerances.difference(again, first, output.known.with_shape(first.shape))
             yield from [f"output {key} of another run: {error}"] if error else []
 
 

@@ -65,18 +65,18 @@ def _some(bench: Bench, *, with_constants: bool = False) -> Iterator[Sample]:
     """
     chosen: dict[type, list[Sample]] = {}
     for sample in bench.taken:
-        if with_constants and not any(item is not None and item.constant for item in sample.inputs):
+        if with_constants and not any(operand is not None and operand.constant for operand in sample.inputs):
             continue
-        known = chosen.setdefault(type(sample.op), [])
-        kinds = {_kind(item) for item in known}
-        if len(known) < _PER_OPERATOR and _kind(sample) not in kinds:
-            known.append(sample)
+        chosen_of_op = chosen.setdefault(type(sample.op), [])
+        kinds = {_kind(operand) for operand in chosen_of_op}
+        if len(chosen_of_op) < _PER_OPERATOR and _kind(sample) not in kinds:
+            chosen_of_op.append(sample)
     for samples in chosen.values():
         yield from samples
 
 
 def _kind(sample: Sample) -> object:
-    return next((item.info.dtype for item in sample.inputs if item is not None), None)
+    return next((operand.info.dtype for operand in sample.inputs if operand is not None), None)
 
 
 # --- workloads that are executed directly -----------------------------------------------------------------------------
@@ -93,20 +93,24 @@ class _Direct:
         self.network, self.feeds = sample.network()
         optimized = bench.optimize(self.network)
         backend: Backend = bench.backend
-        cached = (Constant, Input, Output, MemCopy, MemImport)
-        layers = [layer for layer in optimized.graph.topological() if not isinstance(layer.op, cached)]
+        not_placed = (Constant, Input, Output, MemCopy, MemImport)
+        layers = [layer for layer in optimized.graph.topological() if not isinstance(layer.op, not_placed)]
         self.layer: Layer | None = layers[0] if len(layers) == 1 else None
         self.registry = TensorHandleFactoryRegistry()
         backend.register_tensor_handle_factories(self.registry, bench.settings.options)
         self.manager: MemoryManager | None = backend.create_memory_manager()
         self.factory: WorkloadFactory = backend.create_workload_factory(self.manager, bench.settings.options)
-        named = backend.handle_factory_preferences
-        best = next((item for item in named if item in self.registry or item == DEFAULT_FACTORY), DEFAULT_FACTORY)
-        self.handles: TensorHandleFactory | None = None if best == DEFAULT_FACTORY else self.registry.factory(best)
+        preferences = backend.handle_factory_preferences
+        preferred = next(
+            (name for name in preferences if name in self.registry or name == DEFAULT_FACTORY), DEFAULT_FACTORY
+        )
+        self.handles: TensorHandleFactory | None = (
+            None if preferred == DEFAULT_FACTORY else self.registry.factory(preferred)
+        )
         self.contents = Contents()
         self.made: list[TensorHandle] = []
         self.parents: list[TensorHandle] = []
-        self.inputs = {f"input_{number}": array for number, array in self.feeds.items()}
+        self.inputs = {f"input_{binding_id}": array for binding_id, array in self.feeds.items()}
 
     @property
     def plain(self) -> bool:
@@ -126,9 +130,9 @@ class _Direct:
         """Return the array of one of the layer's inputs: that of the constant, or the sample's array for the input."""
         while isinstance(value.producer.op, MemCopy | MemImport):
             [value] = value.producer.values
-        held = value.constant if value.is_constant else self.inputs[value.producer.name]
-        assert held is not None
-        return held
+        array = value.constant if value.is_constant else self.inputs[value.producer.name]
+        assert array is not None
+        return array
 
     def constant(self, value: Value) -> TensorHandle:
         """Create a constant in the backend's memory, with the array of one of the layer's inputs; return its handle."""
@@ -222,10 +226,10 @@ def _strided(bench: Bench) -> Iterator[str]:
 
 def _on_pieces(bench: Bench, sample: Sample, direct: _Direct, workload: Workload) -> Iterator[str]:
     says = f"{sample.id}: its workload says `strided`, but on sub-tensors, which have gaps between their rows,"
-    result = _pieces(direct)
-    if result is None:
+    pieces = _pieces(direct)
+    if pieces is None:
         return
-    inputs, targets = result
+    inputs, targets = pieces
     workload.post_allocation_configure()
     direct.acquire()
     for handle, array in inputs:
@@ -237,9 +241,9 @@ def _on_pieces(bench: Bench, sample: Sample, direct: _Direct, workload: Workload
     except Exception as error:
         yield f"{says} it raised {type(error).__name__}: {error}"
         return
-    expected = _requested(sample, direct)
+    expected_arrays = _requested(sample, direct)
     for key, ((piece, whole), old) in enumerate(zip(targets, before, strict=True)):
-        problem = bench.tolerances.difference(direct.contents.read(piece), expected[key], piece.info)
+        problem = bench.tolerances.difference(direct.contents.read(piece), expected_arrays[key], piece.info)
         if problem and not sample.statistical:
             yield f"{says} output {key} is wrong: {problem}"
         now = direct.contents.read(whole)
@@ -270,13 +274,13 @@ def _pieces(direct: _Direct) -> tuple[_Inputs, _Targets] | None:
         if value is None or value.is_constant:
             inputs.append((None if value is None else direct.constant(value), None))
             continue
-        created = direct.piece(value.known.with_constant(None))
-        if created is None:
+        sub_tensor = direct.piece(value.known.with_constant(None))
+        if sub_tensor is None:
             return None
-        inputs.append((created[0], direct.array(value)))
+        inputs.append((sub_tensor[0], direct.array(value)))
     outputs = [direct.piece(info.with_constant(None)) for info in layer.output_infos]
-    result = [output for output in outputs if output is not None]
-    return (inputs, result) if len(result) == len(outputs) else None
+    supported_outputs = [output for output in outputs if output is not None]
+    return (inputs, supported_outputs) if len(supported_outputs) == len(outputs) else None
 
 
 def _requested(sample: Sample, direct: _Direct) -> Mapping[int, Array]:
@@ -298,14 +302,14 @@ def _over_inputs(bench: Bench, sample: Sample, direct: _Direct, workload: Worklo
     layer = direct.layer
     assert layer is not None
     for name in layer.op.in_place:
-        victim = layer.operand(name)
+        shared = layer.operand(name)
         out = layer.output_infos[0]
-        if victim is None or victim.is_constant or len(layer.outputs) != 1 or list(layer.values).count(victim) != 1:
+        if shared is None or shared.is_constant or len(layer.outputs) != 1 or list(layer.values).count(shared) != 1:
             continue
-        if victim.known.dtype.itemsize != out.dtype.itemsize or victim.known.num_elements != out.num_elements:
+        if shared.known.dtype.itemsize != out.dtype.itemsize or shared.known.num_elements != out.num_elements:
             continue
         arrays = {value: direct.array(value).copy() for value in layer.values}
-        target = arrays[victim].reshape(-1).view(out.dtype.numpy).reshape(tuple(out.shape))
+        target = arrays[shared].reshape(-1).view(out.dtype.numpy).reshape(tuple(out.shape))
         handles = [None if value is None else ArrayHandle(value.known, arrays[value]) for value in layer.inputs]
         workload.post_allocation_configure()
         workload.execute(handles, [ArrayHandle(out, target)])
@@ -321,25 +325,25 @@ def _over_inputs(bench: Bench, sample: Sample, direct: _Direct, workload: Worklo
 def _dynamic_shapes(bench: Bench) -> Iterator[str]:
     if not bench.backend.capabilities.has("DynamicShapes"):
         return
-    asked = taken = 0
+    open_layers = accepted = 0
     reason = ""
     for sample in _some(bench):
         network, runs = _open(sample)
         if network is None:
             continue
-        asked += 1
+        open_layers += 1
         view = SubgraphView(network.graph, [network.graph.layer("layer")])
         [verdict] = bench.query(view)
         if verdict:
-            taken += 1
+            accepted += 1
             yield from _on_sizes(bench, sample, network, runs)
         else:
             reason = reason or "; ".join(verdict.reasons)
-    if asked and not taken:
+    if open_layers and not accepted:
         _require_all_families(bench, "DynamicShapes")
         yield (
-            f"it says that it has DynamicShapes, but refuses all {asked} layers that it takes with known dimensions; "
-            f"of the first one it says: {reason}"
+            f"it says that it has DynamicShapes, but refuses all {open_layers} layers that it takes with known "
+            f"dimensions; of the first one it says: {reason}"
         )
 
 
@@ -358,8 +362,8 @@ def _open(sample: Sample) -> tuple[Network | None, list[dict[int, Array]]]:
     Return it and the inputs of three runs. The sizes result from slices. The runs use the original size, twice that
     size, and the original size again. The network is None if the sample cannot be changed in this way.
     """
-    known, feeds = sample.network()
-    layer = known.graph.layer("layer")
+    closed_network, feeds = sample.network()
+    layer = closed_network.graph.layer("layer")
     network, values = Network(sample.id), list[Value | None]()
     runs: list[dict[int, Array]] = [{}, {}, {}]
     try:
@@ -369,8 +373,8 @@ def _open(sample: Sample) -> tuple[Network | None, list[dict[int, Array]]]:
             else:
                 array = feeds[int(value.producer.name.rpartition("_")[2])]
                 values.append(_cut(network, value, array, runs))
-        created = network.add_layer(layer.op, *values, name="layer", outputs=_without_shapes(layer))
-        for output in created.outputs:
+        layer_copy = network.add_layer(layer.op, *values, name="layer", outputs=_without_shapes(layer))
+        for output in layer_copy.outputs:
             network.add_output_layer(output.index, output)
         network.validate()
     except InterposerError:
@@ -389,24 +393,24 @@ def _cut(network: Network, value: Value, array: Array, runs: Sequence[dict[int, 
     The replacement is a slice of `array`, repeated twice; the length of its first axis is an input. The input arrays
     are added to the three `runs`, which are mappings by binding id. A scalar becomes a plain input.
     """
-    number, info = len(runs[0]), value.known
+    binding_id, info = len(runs[0]), value.known
     if not array.ndim:
         for run in runs:
-            run[number] = array
-        return network.add_input_layer(number, info).output
-    wide = np.concatenate([array, array])
-    whole = network.add_input_layer(number, info.with_shape(wide.shape))
-    end = network.add_input_layer(number + 1, TensorInfo((1,), DataType.INT64))
-    for run, size in zip(runs, (len(array), len(wide), len(array)), strict=True):
-        run |= {number: wide, number + 1: np.array([size])}
+            run[binding_id] = array
+        return network.add_input_layer(binding_id, info).output
+    doubled = np.concatenate([array, array])
+    doubled_input = network.add_input_layer(binding_id, info.with_shape(doubled.shape))
+    end = network.add_input_layer(binding_id + 1, TensorInfo((1,), DataType.INT64))
+    for run, size in zip(runs, (len(array), len(doubled), len(array)), strict=True):
+        run |= {binding_id: doubled, binding_id + 1: np.array([size])}
     start = network.add_constant_layer(np.array([0]))
-    return network.add_layer(DynamicSlice(axes=(0,)), whole, start, end).output
+    return network.add_layer(DynamicSlice(axes=(0,)), doubled_input, start, end).output
 
 
 def _without_shapes(layer: Layer) -> list[TensorInfo | None]:
     """Return the declared infos of the layer's results with unknown sizes; None for results without a declared info."""
     declared = [value.declared for value in layer.outputs]
-    return [None if item is None else item.with_shape([None] * item.rank) for item in declared]
+    return [None if info is None else info.with_shape([None] * info.rank) for info in declared]
 
 
 def _on_sizes(bench: Bench, sample: Sample, network: Network, runs: Sequence[Mapping[int, Array]]) -> Iterator[str]:
@@ -416,21 +420,21 @@ def _on_sizes(bench: Bench, sample: Sample, network: Network, runs: Sequence[Map
     """
     says = f"{sample.id}: it says that it has DynamicShapes, but"
     note(f"running {sample.id} with unknown dimensions")
-    expected = [_expected(network, value) for value in runs]
+    expected = [_expected(network, feeds) for feeds in runs]
     try:
-        with bench.loaded(bench.optimize(network, beside=["Oracle"])) as created:
-            for run, requested in zip(runs, expected, strict=True):
-                if requested is None:
+        with bench.loaded(bench.optimize(network, beside=["Oracle"])) as loaded_network:
+            for run, expected_outputs in zip(runs, expected, strict=True):
+                if expected_outputs is None:
                     continue
-                result = created.run(run)
-                yield from _differing(bench, sample, network, result, requested, says)
+                outputs = loaded_network.run(run)
+                yield from _differing(bench, sample, network, outputs, expected_outputs, says)
     except InterposerError as error:
         yield f"{says} with unknown dimensions: {error}"
 
 
-def _expected(network: Network, value: Mapping[int, Array]) -> Mapping[int, Array] | None:
+def _expected(network: Network, feeds: Mapping[int, Array]) -> Mapping[int, Array] | None:
     try:
-        return reference_outputs(network.graph, value)
+        return reference_outputs(network.graph, feeds)
     except InterposerError:
         return None
 
@@ -439,15 +443,15 @@ def _differing(
     bench: Bench,
     sample: Sample,
     network: Network,
-    result: Mapping[int, Array],
+    outputs: Mapping[int, Array],
     expected: Mapping[int, Array],
     says: str,
 ) -> Iterator[str]:
-    for key, array in expected.items():
-        info = network.graph.layer("layer").outputs[key].known.with_shape(array.shape)
-        error = bench.tolerances.difference(result[key], array, info)
+    for key, expected_array in expected.items():
+        info = network.graph.layer("layer").outputs[key].known.with_shape(expected_array.shape)
+        error = bench.tolerances.difference(outputs[key], expected_array, info)
         if error and not sample.statistical:
-            yield f"{says} output {key}, of shape {list(array.shape)}, is wrong: {error}"
+            yield f"{says} output {key}, of shape {list(expected_array.shape)}, is wrong: {error}"
 
 
 def _keeps_constants(bench: Bench) -> Iterator[str]:
@@ -471,21 +475,21 @@ def _without_constants(bench: Bench, sample: Sample) -> Iterator[str]:
         read = loaded.constants_read
         outputs = [loaded.bindings.new_outputs() for _ in range(2)]
         arrays = [layer.output.constant for layer in network if layer.kind == "Constant"]
-        free = [
+        unread = [
             array for array in arrays
             if array is not None and array.nbytes and not array.dtype.hasobject
-            and not any(np.may_share_memory(array, item) for item in read)
+            and not any(np.may_share_memory(array, constant) for constant in read)
         ]  # fmt: skip
-        if not free or set(outputs[0]) != set(loaded.bindings.outputs):
+        if not unread or set(outputs[0]) != set(loaded.bindings.outputs):
             return
         loaded.run(dict(feeds), outputs[0])
-        cached = [array.tobytes() for array in free]
+        original_contents = [array.tobytes() for array in unread]
         try:
-            for array in free:
+            for array in unread:
                 ctypes.memset(array.ctypes.data, 0x5A, array.nbytes)
             loaded.run(dict(feeds), outputs[1])
         finally:
-            for array, content in zip(free, cached, strict=True):
+            for array, content in zip(unread, original_contents, strict=True):
                 ctypes.memmove(array.ctypes.data, content, len(content))
         if not all(same(outputs[0][key], outputs[1][key]) for key in outputs[0]):
             yield (
@@ -516,11 +520,11 @@ def _non_constant_weights(bench: Bench) -> Iterator[str]:
     accepted = False
     for samples in operators.values():
         for sample in samples:
-            opened = _with_weights_as_input(sample)
-            reason = _refused(bench, opened)
+            with_input_weights = _with_weights_as_input(sample)
+            reason = _refused(bench, with_input_weights)
             if reason is None:
                 accepted = True
-                yield from _on_other_weights(bench, opened)
+                yield from _on_other_weights(bench, with_input_weights)
                 break
             refusals.append(f"{sample.id}: {reason}")
     if refusals and not accepted:
@@ -557,12 +561,12 @@ def _on_other_weights(bench: Bench, sample: Sample) -> Iterator[str]:
     says = f"{sample.id}: it says that it has NonConstWeights, but with weights from the caller"
     network, feeds = sample.network()
     note(f"running {sample.id} with weights from the caller")
-    others = {**feeds, 1: feeds[1][::-1].copy()}
+    other_feeds = {**feeds, 1: feeds[1][::-1].copy()}
     try:
-        with bench.loaded(bench.optimize(network)) as created:
-            for value in (feeds, others):
-                expected = reference_outputs(network.graph, value)
-                yield from _differing(bench, sample, network, created.run(value), expected, says)
+        with bench.loaded(bench.optimize(network)) as loaded_network:
+            for run_feeds in (feeds, other_feeds):
+                expected = reference_outputs(network.graph, run_feeds)
+                yield from _differing(bench, sample, network, loaded_network.run(run_feeds), expected, says)
     except InterposerError as error:
         yield f"{says}: {error}"
 

@@ -152,9 +152,9 @@ class Conformance:
             return
         ids = [case.id for case in all_cases(samples=self.samples)]
         for pattern in self.expected_failures:
-            if not any(fnmatchcase(item, pattern) for item in ids):
-                near = did_you_mean(pattern, ids)
-                raise InvalidArgumentError(f"the expected failure {pattern!r} matches no case{near}")
+            if not any(fnmatchcase(case_id, pattern) for case_id in ids):
+                suggestion = did_you_mean(pattern, ids)
+                raise InvalidArgumentError(f"the expected failure {pattern!r} matches no case{suggestion}")
 
     @cached_property
     def backend(self) -> Backend:
@@ -187,7 +187,7 @@ class Conformance:
         """Return all cases of the operator of a case; all cases of backends as a whole if it is one of these."""
         check, _, subject = name.partition("/")
         op = registered_ops().get(subject.partition("-")[0])
-        if all(check != item.name for item in SAMPLE_CHECKS):
+        if all(check != sample_check.name for sample_check in SAMPLE_CHECKS):
             return _every_case((), ())
         return all_cases(samples=self.samples if self._samples is not None or op is None else samples_of(op))
 
@@ -201,8 +201,8 @@ class Conformance:
         if settings.patience is None or not hasattr(os, "memfd_create"):
             return None
         if isinstance(self.given, str) and self._samples is None and self._is_known_anywhere(self.given):
-            value = str(Path(self.given).absolute()) if is_library(self.given) else self.given
-            return Outside(value, settings, settings.patience, __name__, self.families)
+            backend_text = str(Path(self.given).absolute()) if is_library(self.given) else self.given
+            return Outside(backend_text, settings, settings.patience, __name__, self.families)
         if not self._survives_fork():
             return None
         title = getattr(self.given, "__name__", str(self.given))
@@ -242,10 +242,10 @@ class Conformance:
 
         A case without a sample is a group of its own, keyed by the case's id.
         """
-        result: dict[str, list[Case]] = {}
+        cases_by_group: dict[str, list[Case]] = {}
         for case in self.cases:
-            result.setdefault(case.id if isinstance(case.subject, str) else case.subject.id, []).append(case)
-        return result
+            cases_by_group.setdefault(case.id if isinstance(case.subject, str) else case.subject.id, []).append(case)
+        return cases_by_group
 
     def run(self, case: Case) -> Result:
         """Run one case and return its result."""
@@ -253,8 +253,8 @@ class Conformance:
 
     def _run_all(self, cases: Sequence[Case], progress: Callable[[Result], None] = lambda _: None) -> list[Result]:
         results = []
-        for case, ending in zip(cases, self._outcomes(cases), strict=True):
-            results.append(self.judged(case, *ending))
+        for case, outcome in zip(cases, self._outcomes(cases), strict=True):
+            results.append(self.judged(case, *outcome))
             progress(results[-1])
         return results
 
@@ -273,7 +273,10 @@ class Conformance:
         """Return the result of a case that ended with this status and text, considering the expected failures."""
         if not self.expected_failures:
             return Result(case.id, case.check.name, case.family, case.operator, status, text)
-        reason = next((why for key, why in self.expected_failures.items() if fnmatchcase(case.id, key)), None)
+        reason = next(
+            (explanation for pattern, explanation in self.expected_failures.items() if fnmatchcase(case.id, pattern)),
+            None,
+        )
         if reason is not None and status is Status.FAIL:
             status, text = Status.XFAIL, reason
         elif reason is not None and status is Status.PASS:
@@ -288,15 +291,15 @@ class Conformance:
         sample = case.subject
         if isinstance(sample, str):
             return False
-        tried = self.bench.latest is not None and self.bench.latest.sample is sample
-        return tried or self.bench.refusals.is_known(sample)
+        ran_last = self.bench.latest is not None and self.bench.latest.sample is sample
+        return ran_last or self.bench.refusals.is_known(sample)
 
     def outcome(self, case: Case) -> tuple[Status, str]:
         """Run one case in this process; return its status, and the errors or the reason why it was skipped."""
         bench = self.bench
-        why = "" if isinstance(case.subject, str) else bench.refusals.of_operator(case.subject)
-        if why:
-            return Status.REFUSED, why
+        refusal = "" if isinstance(case.subject, str) else bench.refusals.of_operator(case.subject)
+        if refusal:
+            return Status.REFUSED, refusal
         try:
             errors = list(case.check.run(bench, case.subject))
         except Skipped as skipped:
@@ -384,14 +387,16 @@ def conformance_tests(backend: str | Factory, **options: Any) -> Callable[..., N
             results = [conformance.run(case) for case in cases]
         except BackendUnavailableError as error:
             pytest.skip(str(error))
-        bad = [f"{result.status.value}: {result.id}: {result.text}" for result in results if not result.status.good]
-        if bad:
-            pytest.fail("\n".join(bad), pytrace=False)
-        leave: dict[Status, Callable[[str], Any]] = {Status.XFAIL: pytest.xfail, Status.SKIP: pytest.skip}
-        for status, ending in leave.items():
+        problems = [
+            f"{result.status.value}: {result.id}: {result.text}" for result in results if not result.status.good
+        ]
+        if problems:
+            pytest.fail("\n".join(problems), pytrace=False)
+        ending_of_status: dict[Status, Callable[[str], Any]] = {Status.XFAIL: pytest.xfail, Status.SKIP: pytest.skip}
+        for status, end_test in ending_of_status.items():
             texts = [result.text for result in results if result.status is status]
             if texts:
-                ending("; ".join(dict.fromkeys(texts)))
+                end_test("; ".join(dict.fromkeys(texts)))
 
     return test_conformance
 

@@ -33,9 +33,9 @@ class Contents:
         """Return a copy of a tensor's contents; exceptions of the handle propagate."""
         copier = self._copier(handle)
         if copier is not None:
-            result = empty(handle.info)
-            copier.execute([handle], [ArrayHandle(handle.info, result)])
-            return result
+            copy = empty(handle.info)
+            copier.execute([handle], [ArrayHandle(handle.info, copy)])
+            return copy
         with handle.mapped() as array:
             return array.copy()
 
@@ -45,8 +45,8 @@ class Contents:
         if copier is not None:
             copier.execute([ArrayHandle(handle.info, array)], [handle])
             return
-        with handle.mapped() as own:
-            own[...] = array
+        with handle.mapped() as contents:
+            contents[...] = array
 
     def _copier(self, handle: TensorHandle) -> Workload | None:
         """Return a workload that copies a tensor which the host cannot map; None if the tensor can be mapped."""
@@ -78,8 +78,8 @@ class Guarded:
         changed = self._field != _CANARY
         changed[_MARGIN : len(changed) - _MARGIN] = False
         if changed.any():
-            where, size = int(changed.argmax()) - _MARGIN, self.array.nbytes
-            raise BackendContractError(f"something wrote outside of output {output}, at byte {where:,} of {size:,}")
+            offset, size = int(changed.argmax()) - _MARGIN, self.array.nbytes
+            raise BackendContractError(f"something wrote outside of output {output}, at byte {offset:,} of {size:,}")
 
 
 def unlike(array: Array, expected: Array) -> str:
@@ -88,7 +88,7 @@ def unlike(array: Array, expected: Array) -> str:
         return f"{array.dtype}{list(array.shape)}, not {expected.dtype}{list(expected.shape)}"
     both_nan = np.isnan(array) & np.isnan(expected) if array.dtype.kind == "f" else np.False_
     wrong = np.argwhere((array != expected) & ~both_nan)
-    first = f"; the first at {[int(item) for item in wrong[0]]}" if len(wrong) else ""
+    first = f"; the first at {[int(index) for index in wrong[0]]}" if len(wrong) else ""
     return f"{len(wrong)} of {array.size} elements differ{first}"
 
 

@@ -80,16 +80,17 @@ def description(bench: Bench, variant: str) -> Iterator[str]:
 
 
 def _capabilities(bench: Bench) -> Iterator[str]:
-    value: object = bench.backend.capabilities
-    if not isinstance(value, Capabilities):
-        yield f"its capabilities are {value!r}; expected Capabilities"
+    capabilities: object = bench.backend.capabilities
+    if not isinstance(capabilities, Capabilities):
+        yield f"its capabilities are {capabilities!r}; expected Capabilities"
         return
-    for item in value:
-        if not isinstance(item.value, bool | int | float | str):
-            yield f"the capability {item.name!r} is {item.value!r}; expected a truth value, a number or a text"
+    for capability in capabilities:
+        if not isinstance(capability.value, bool | int | float | str):
+            name, value = capability.name, capability.value
+            yield f"the capability {name!r} is {value!r}; expected a truth value, a number or a text"
     for name in ("DynamicShapes", "Deterministic", "NonConstWeights", "ConstantTensorsAsInputs", "HasFp16"):
-        if not isinstance(value.get(name), bool | None):
-            yield f"the capability {name!r} is {value.get(name)!r}; expected True or False"
+        if not isinstance(capabilities.get(name), bool | None):
+            yield f"the capability {name!r} is {capabilities.get(name)!r}; expected True or False"
 
 
 def _objects(bench: Bench) -> Iterator[str]:
@@ -130,7 +131,7 @@ def substitution(bench: Bench, variant: str) -> Iterator[str]:
     reason.
     """
     graph = new_growth(bench, variant).network.graph
-    view, before = view_of(graph), _state(graph)
+    view, state_before = view_of(graph), _state(graph)
     answer: object = bench.offer(view)
     if not isinstance(answer, OptimizationViews):
         yield f"optimize_subgraph gave {type(answer).__name__}; expected OptimizationViews"
@@ -139,13 +140,13 @@ def substitution(bench: Bench, variant: str) -> Iterator[str]:
         yield "optimize_subgraph gave an answer for another view"
         return
     answer.validate()
-    for item in answer.substitutions:
-        if not item.part.is_convex():
-            yield f"the part {_names(item.part)} is not convex: a path leaves it and comes back"
+    for replacement in answer.substitutions:
+        if not replacement.part.is_convex():
+            yield f"the part {_names(replacement.part)} is not convex: a path leaves it and comes back"
     for failure in answer.failed:
         if not failure.reason.strip():
             yield f"the part {_names(failure.part)} is given back without a reason"
-    if _state(graph) != before:
+    if _state(graph) != state_before:
         yield "optimize_subgraph changed the graph that it was shown"
 
 
@@ -172,15 +173,15 @@ def composition(bench: Bench, variant: str) -> Iterator[str]:
         optimized = bench.optimize(growth.network, recording)
     except UnsupportedLayerError as error:
         raise Refused(str(error)) from None
-    with bench.loaded(optimized) as created:
+    with bench.loaded(optimized) as loaded_network:
         recording.mark("loaded")
         recording.spoil_unmanaged()
-        result = run_recorded(created, recording, growth.feeds)
+        outputs = run_recorded(loaded_network, recording, growth.feeds)
         recording.mark("unload")
     recording.mark("unloaded")
     yield from dict.fromkeys(recording.problems)
     yield from order_problems(recording)
-    yield from _differences(bench, growth, result, one_by_one(bench, growth.network, growth.feeds))
+    yield from _differences(bench, growth, outputs, one_by_one(bench, growth.network, growth.feeds))
 
 
 @on_backend(*_NETWORKS)
@@ -191,14 +192,14 @@ def division(bench: Bench, variant: str) -> Iterator[str]:
     for held_back in (names[::2], names[1::2]):
         recording = Recording()
         optimized = bench.optimize(growth.network, recording, beside=["Oracle"], held_back=held_back)
-        with bench.loaded(optimized) as created:
-            result = run_recorded(created, recording, growth.feeds)
+        with bench.loaded(optimized) as loaded_network:
+            outputs = run_recorded(loaded_network, recording, growth.feeds)
             recording.mark("unload")
         recording.mark("unloaded")
         yield from dict.fromkeys(recording.problems)
         yield from order_problems(recording)
         expected = one_by_one(bench, growth.network, growth.feeds, held_back)
-        yield from _differences(bench, growth, result, expected)
+        yield from _differences(bench, growth, outputs, expected)
 
 
 def _differences(bench: Bench, growth: Growth, outputs: Outputs, expected: Outputs) -> Iterator[str]:
@@ -219,14 +220,14 @@ def isolation(bench: Bench, variant: str) -> Iterator[str]:
     after another one is unloaded.
     """
     growth = grown(bench, "chain-0")
-    other = growth if variant == "twice" else grown(bench, "chain-1")
+    second_growth = growth if variant == "twice" else grown(bench, "chain-1")
     expected, optimized = bench.run(growth.network, growth.feeds), bench.optimize(growth.network)
-    beside = optimized if variant == "twice" else bench.optimize(other.network)
+    second_network = optimized if variant == "twice" else bench.optimize(second_growth.network)
     with bench.loaded(optimized) as first:
-        with bench.loaded(beside) as second:
+        with bench.loaded(second_network) as second:
             for _ in range(3):
                 yield from _unequal(first.run(growth.feeds), expected)
-                second.run(other.feeds)
+                second.run(second_growth.feeds)
         if variant == "after-unloading":
             yield from _unequal(first.run(growth.feeds), expected)
 
@@ -245,9 +246,9 @@ def context(bench: Bench, variant: str) -> Iterator[str]:
     optimized = bench.optimize(grown(bench, "chain-0").network, recording)
     with Runtime() as runtime:
         loaded = [Loaded(runtime, optimized) for _ in range(2)]
-        for item in loaded:
-            item.unload()
-    if not recording.things("before_load_network"):
+        for network in loaded:
+            network.unload()
+    if not recording.objects("before_load_network"):
         raise Refused("the backend has no context")
     yield from recording.problems
     yield from context_problems(recording)

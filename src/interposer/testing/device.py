@@ -105,9 +105,9 @@ class DeviceMemory(MemoryManager):
 
     def acquire(self) -> None:
         """Allocate the memory and fill it with noise."""
-        created = self.plan
-        self.heap = np.full(created.size, 0xA5, np.uint8)
-        for handle, offset in zip(self.handles, created.offsets, strict=True):
+        plan = self.plan
+        self.heap = np.full(plan.size, 0xA5, np.uint8)
+        for handle, offset in zip(self.handles, plan.offsets, strict=True):
             handle.lie_in(self.heap, offset)
 
     def release(self) -> None:
@@ -174,18 +174,18 @@ class DeviceHandle(TensorHandle):
 
 
 class _Piece(DeviceHandle):
-    def __init__(self, whole: DeviceHandle, origin: tuple[int, ...], info: TensorInfo) -> None:
+    def __init__(self, parent: DeviceHandle, origin: tuple[int, ...], info: TensorInfo) -> None:
         super().__init__(info, None)
-        self._whole = whole
-        self._place = tuple(slice(start, start + int(n)) for start, n in zip(origin, info.shape, strict=True))
+        self._whole = parent
+        self._place = tuple(slice(start, start + int(size)) for start, size in zip(origin, info.shape, strict=True))
 
     def allocate(self) -> None:
         """Do nothing: the parent tensor owns the memory."""
 
     def on_device(self) -> Array:
         """Return the region of the parent's array."""
-        place: tuple[Any, ...] = (..., *self._place)
-        view: Array = self._whole.on_device()[place]
+        region: tuple[Any, ...] = (..., *self._place)
+        view: Array = self._whole.on_device()[region]
         return view
 
 
@@ -243,9 +243,9 @@ class _DeviceWorkload(Workload):
         self.prepared = kernel.make_ready(op, info)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        arrays = [None if item is None else _device(item).on_device() for item in inputs]
-        result = [_device(output).on_device() for output in outputs]
-        self.kernel.call(self.op, arrays, self.info, result, self.prepared)
+        arrays = [None if handle is None else _device(handle).on_device() for handle in inputs]
+        targets = [_device(output).on_device() for output in outputs]
+        self.kernel.call(self.op, arrays, self.info, targets, self.prepared)
 
 
 def _device(handle: TensorHandle) -> DeviceHandle:
@@ -261,11 +261,11 @@ class _DeviceWorkloadFactory(WorkloadFactory):
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
         kernel_info = KernelInfo.of(layer.op, info.inputs, info.outputs)
-        result = self.kernels.find(layer.op, kernel_info)
-        if result is None:
-            why = "; ".join(self.kernels.reasons(layer.op, kernel_info))
-            raise BackendContractError(f"the discrete device has no kernel for layer {layer}: {why}")
-        return _DeviceWorkload(layer.op, result, kernel_info)
+        kernel = self.kernels.find(layer.op, kernel_info)
+        if kernel is None:
+            reasons = "; ".join(self.kernels.reasons(layer.op, kernel_info))
+            raise BackendContractError(f"the discrete device has no kernel for layer {layer}: {reasons}")
+        return _DeviceWorkload(layer.op, kernel, kernel_info)
 
 
 class DiscreteBackend(Backend):

@@ -81,11 +81,11 @@ class Draw:
 
     def weighted(self, choices: Sequence[_T], weights: Sequence[int]) -> _T:
         """Return one of the choices, with probabilities proportional to the weights."""
-        place = self.below(sum(weights))
+        remaining = self.below(sum(weights))
         for choice, weight in zip(choices, weights, strict=True):
-            if place < weight:
+            if remaining < weight:
                 return choice
-            place -= weight
+            remaining -= weight
         raise AssertionError("the weights add up to their sum")
 
     def ranked(self, names: NDArray[np.uint64]) -> int:
@@ -101,8 +101,8 @@ class Draw:
         """Return the integers below `count` in random order."""
         numbers = list(range(count))
         for last in range(count - 1, 0, -1):
-            other = self.below(last + 1)
-            numbers[last], numbers[other] = numbers[other], numbers[last]
+            swapped = self.below(last + 1)
+            numbers[last], numbers[swapped] = numbers[swapped], numbers[last]
         return tuple(numbers)
 
     def size(self, most: int = 65) -> int:

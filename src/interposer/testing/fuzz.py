@@ -47,12 +47,14 @@ def random(bench: Bench, variant: str) -> Iterator[str]:
     if variant == "others" and not others:
         raise Skipped("there are no other backends here")
     name = bench.backend.id
-    orders = [(name,)] if variant != "others" else [ids for other in others for ids in ((other, name), (name, other))]
+    preferences = (
+        [(name,)] if variant != "others" else [ids for other in others for ids in ((other, name), (name, other))]
+    )
     favoured = tuple(sorted({type(sample.op).op_name() for sample in bench.taken}))
     suspects = list[tuple[tuple[str, ...], Subject, Verdict]]()
-    for ids in orders:
+    for ids in preferences:
         plan = Plan(0, ids=ids, favoured=favoured, ways="divided" if variant == "divided" else "whole")
-        count = _count(bench, len(favoured)) // _SHARES[variant] // len(orders)
+        count = _count(bench, len(favoured)) // _SHARES[variant] // len(preferences)
         for subject, verdict in _findings(bench, plan, max(_LEAST, count)):
             suspects.append((ids, subject, verdict))
             if len(suspects) == _MOST:
@@ -79,9 +81,9 @@ def _findings(bench: Bench, plan: Plan, count: int) -> Iterator[tuple[Subject, V
     for number in range(count):
         if number >= _LEAST and time.process_time() > deadline:
             return
-        created = drawn(plan, number)
-        for subject in subjects_of(plan, created):
-            note(f"judging the random network {created.id} on {' and '.join(plan.ids or ())}")
+        network_drawn = drawn(plan, number)
+        for subject in subjects_of(plan, network_drawn):
+            note(f"judging the random network {network_drawn.id} on {' and '.join(plan.ids or ())}")
             verdict = judge(seat, subject, plan.ids)
             if verdict.is_finding and bench.backend.id in verdict.culprit.split(" and "):
                 yield subject, verdict
@@ -98,12 +100,12 @@ def _reported(bench: Bench, suspects: list[tuple[tuple[str, ...], Subject, Verdi
     setup = _setup(bench)
     backends = dict(zip((bench.backend.id, *(other.id for other in _others(bench))), setup.backends, strict=True))
     inspection = Inspection(
-        [backends[item] for item in ids], ids, _SECONDS, _SHRINK_SECONDS, folder=Path(bench.settings.folder)
+        [backends[backend_id] for backend_id in ids], ids, _SECONDS, _SHRINK_SECONDS, folder=Path(bench.settings.folder)
     )
     note(f"reducing the random network {subject.id}, on which the backend fails")
     with nursery_for(setup) as nursery:
         finding = inspect(nursery, inspection, [subject], verdict)
-    more = [item.id for _, item, _ in suspects[1:]]
+    more = [backend_id.id for _, backend_id, _ in suspects[1:]]
     yield f"{finding}\nrandom networks that fail too: {', '.join(more)}" if more else str(finding)
 
 
@@ -120,7 +122,10 @@ def _setup(bench: Bench) -> Setup:
     if bench.given is not None:
         return Setup((bench.given, *(other.id for other in others)), options, bench.tolerances, formats=False)
     return Setup(
-        tuple(partial(_itself, item) for item in (bench.backend, *others)), options, bench.tolerances, formats=False
+        tuple(partial(_itself, backend) for backend in (bench.backend, *others)),
+        options,
+        bench.tolerances,
+        formats=False,
     )
 
 

@@ -125,12 +125,12 @@ def _stale(e: Evidence) -> str | None:
 
 
 def _never_written(e: Evidence) -> str | None:
-    result = e.actual[e.wrong]
+    wrong_elements = e.actual[e.wrong]
     if e.info.dtype.is_float:
-        filled = e.all_wrong and np.isnan(e.a[e.wrong]).all() and not any(_has_special(*pair) for pair in e.inputs)
+        is_fill = e.all_wrong and np.isnan(e.a[e.wrong]).all() and not any(_has_special(*pair) for pair in e.inputs)
     else:
-        filled = bool(result.size > 1 and (result == _FILL).all())
-    if not filled:
+        is_fill = bool(wrong_elements.size > 1 and (wrong_elements == _FILL).all())
+    if not is_fill:
         return None
     which = "the output still holds" if e.all_wrong else "the wrong elements still hold"
     return f"{which} what the kit filled the memory with: was it never written to?"
@@ -199,11 +199,11 @@ _KINDS: Final[tuple[tuple[str, Callable[[Array, float], Array]], ...]] = (
 def _special_inputs(e: Evidence) -> str | None:
     floats = [(x.astype(np.float64), _smallest_normal(info.dtype)) for x, info in e.inputs
               if info.element is None and info.dtype.is_float and x.shape == e.wrong.shape]  # fmt: skip
-    for title, kind in _KINDS:
-        places = np.zeros(e.wrong.shape, bool)
+    for title, is_special in _KINDS:
+        matching = np.zeros(e.wrong.shape, bool)
         for x, tiny in floats:
-            places |= kind(x, tiny)
-        if places.any() and not places.all() and not (e.wrong & ~places).any():
+            matching |= is_special(x, tiny)
+        if matching.any() and not matching.all() and not (e.wrong & ~matching).any():
             return f"only elements whose input is {title} are wrong"
     return None
 
@@ -225,21 +225,21 @@ def _overflow(e: Evidence) -> str | None:
 
 def _clamped(e: Evidence) -> str | None:
     low, high = float(e.a.min()), float(e.a.max())
-    limited = np.clip(e.b, low, high)
-    if e.b.size < 8 or not low < high or np.isnan(e.b).any() or not e.equal(e.a, limited) or e.wrong.all():
+    clipped = np.clip(e.b, low, high)
+    if e.b.size < 8 or not low < high or np.isnan(e.b).any() or not e.equal(e.a, clipped) or e.wrong.all():
         return None
     zero = float(e.zero_point.flat[0]) if e.zero_point.size == 1 else 0.0
-    reach = f"although results reach from {e.b.min() + zero:g} to {e.b.max() + zero:g}"
-    return f"clamped to {low + zero:g} and {high + zero:g}, {reach}: saturation?"
+    range_text = f"although results reach from {e.b.min() + zero:g} to {e.b.max() + zero:g}"
+    return f"clamped to {low + zero:g} and {high + zero:g}, {range_text}: saturation?"
 
 
 def _narrow(e: Evidence) -> str | None:
-    off = (e.a - e.b)[e.wrong & e.plain]
+    errors = (e.a - e.b)[e.wrong & e.plain]
     for bits in (32, 16, 8):
-        unit = 2.0**bits * _accumulator_scale(e)
-        count = np.rint(off / unit)
+        modulus = 2.0**bits * _accumulator_scale(e)
+        wraps = np.rint(errors / modulus)
         allowed = 1.0 if e.info.is_quantized else 0.0
-        if off.size > 1 and unit >= 16 and count.all() and (np.abs(off - count * unit) <= allowed).all():
+        if errors.size > 1 and modulus >= 16 and wraps.all() and (np.abs(errors - wraps * modulus) <= allowed).all():
             return f"elements are off by multiples of 2**{bits} in the sum: is the accumulator only {bits} bits wide?"
     return None
 
@@ -264,19 +264,19 @@ def _accumulator_scale(e: Evidence) -> float:
 
 def _offset(e: Evidence) -> str | None:
     wrong = e.wrong & e.plain
-    off = (e.a - e.b)[wrong]
-    if off.size < 2 or np.count_nonzero(e.plain) < e.plain.size / 4 or off.size < 0.9 * np.count_nonzero(e.plain):
+    errors = (e.a - e.b)[wrong]
+    if errors.size < 2 or np.count_nonzero(e.plain) < e.plain.size / 4 or errors.size < 0.9 * np.count_nonzero(e.plain):
         return None
-    by = float(np.median(off))
-    slack = 1 if e.info.is_quantized and abs(by) > 1 else 0
-    alike = e.near(e.b[wrong] + by, e.a[wrong]) if e.info.dtype.is_float else np.abs(off - by) <= slack
+    offset = float(np.median(errors))
+    slack = 1 if e.info.is_quantized and abs(offset) > 1 else 0
+    alike = e.near(e.b[wrong] + offset, e.a[wrong]) if e.info.dtype.is_float else np.abs(errors - offset) <= slack
     if not alike.all():
         return None
-    direction = "high" if by > 0 else "low"
-    if e.info.is_quantized and abs(by) == 1:
+    direction = "high" if offset > 0 else "low"
+    if e.info.is_quantized and abs(offset) == 1:
         return f"every element is one step too {direction}: rounding or bias?"
     unit = " steps" if e.info.is_quantized else ""
-    return f"every element is too {direction} by {abs(by):.6g}{unit}: zero point or bias?"
+    return f"every element is too {direction} by {abs(offset):.6g}{unit}: zero point or bias?"
 
 
 def _same_offset(e: Evidence) -> str | None:
@@ -289,12 +289,16 @@ def _same_offset(e: Evidence) -> str | None:
 
 
 def _factor(e: Evidence) -> str | None:
-    by = _ratio(e, e.a, e.b, e.plain)
-    if by is None or by == 1 or np.abs(e.a - e.b)[e.plain].max() < (4 + 4 * abs(by)) * e.info.dtype.is_integer:
+    factor = _ratio(e, e.a, e.b, e.plain)
+    if (
+        factor is None
+        or factor == 1
+        or np.abs(e.a - e.b)[e.plain].max() < (4 + 4 * abs(factor)) * e.info.dtype.is_integer
+    ):
         return None
-    if by == -1:
+    if factor == -1:
         return "every element has the wrong sign"
-    return f"every element is {by:.6g} times the right one: scale?"
+    return f"every element is {factor:.6g} times the right one: scale?"
 
 
 def _ratio(e: Evidence, a: Array, b: Array, plain: Array) -> float | None:
@@ -308,14 +312,14 @@ def _ratio(e: Evidence, a: Array, b: Array, plain: Array) -> float | None:
         b: the expected results in the same form.
         plain: True for the elements to judge.
     """
-    counted = plain & (b != 0)
-    if np.count_nonzero(counted) < 3 or len(np.unique(b[counted])) < 3:
+    nonzero = plain & (b != 0)
+    if np.count_nonzero(nonzero) < 3 or len(np.unique(b[nonzero])) < 3:
         return None
-    largest = np.argmax(np.where(counted, np.abs(b), 0.0))
-    by = float(a.flat[largest] / b.flat[largest])
-    slack = 1.0 + abs(by) if e.info.dtype.is_integer else 0.0
-    fits = np.abs(a - by * b) <= slack if slack else e.near(b * by, a)
-    return by if by != 0 and fits[plain].all() else None
+    largest = np.argmax(np.where(nonzero, np.abs(b), 0.0))
+    factor = float(a.flat[largest] / b.flat[largest])
+    slack = 1.0 + abs(factor) if e.info.dtype.is_integer else 0.0
+    fits = np.abs(a - factor * b) <= slack if slack else e.near(b * factor, a)
+    return factor if factor != 0 and fits[plain].all() else None
 
 
 def _by_slice(e: Evidence) -> str | None:
@@ -331,8 +335,8 @@ def _by_slice(e: Evidence) -> str | None:
                 f"every slice along axis {axis} has a factor of its own: scales of channels taken as one, or mixed up?"
             )
         offsets = [float(np.median((a - b)[plain])) if plain.any() else 0.0 for a, b, plain in pairs]
-        fits = (e.near(b + by, a)[plain].all() for (a, b, plain), by in zip(pairs, offsets, strict=True))
-        if len({round(by, 3) for by in offsets}) > 1 and min(a.size for a, _, _ in pairs) > 2 and all(fits):
+        fits = (e.near(b + offset, a)[plain].all() for (a, b, plain), offset in zip(pairs, offsets, strict=True))
+        if len({round(offset, 3) for offset in offsets}) > 1 and min(a.size for a, _, _ in pairs) > 2 and all(fits):
             return f"every slice along axis {axis} has an offset of its own: bias or zero points of channels?"
     return None
 
@@ -343,10 +347,10 @@ def _by_slice(e: Evidence) -> str | None:
 def _permuted(e: Evidence) -> str | None:
     if not 2 <= e.b.ndim <= _MOST_AXES:
         return None
-    for axes in permutations(range(e.b.ndim)):
-        turned = e.b.transpose(axes)
-        if axes != tuple(range(e.b.ndim)) and e.equal(e.a.reshape(-1), turned.reshape(-1)):
-            return f"equal to the right result with its axes in the order {list(axes)}: layout, or axes swapped?"
+    for order in permutations(range(e.b.ndim)):
+        transposed = e.b.transpose(order)
+        if order != tuple(range(e.b.ndim)) and e.equal(e.a.reshape(-1), transposed.reshape(-1)):
+            return f"equal to the right result with its axes in the order {list(order)}: layout, or axes swapped?"
     return None
 
 
@@ -354,11 +358,15 @@ def _moved(e: Evidence) -> str | None:
     for axis, size in enumerate(e.b.shape):
         if size > 1 and e.equal(e.a, np.flip(e.b, axis)):
             return f"equal to the right result reversed along axis {axis}"
-    for by in _moves(e.b.shape):
-        cached = tuple(slice(max(item, 0), size + min(item, 0)) for item, size in zip(by, e.b.shape, strict=True))
-        from_ = tuple(slice(max(-item, 0), size + min(-item, 0)) for item, size in zip(by, e.b.shape, strict=True))
-        if e.equal(e.a[cached], e.b[from_]):
-            places = " and ".join(f"{item} along axis {axis}" for axis, item in enumerate(by) if item)
+    for shift in _moves(e.b.shape):
+        target_slices = tuple(
+            slice(max(step, 0), size + min(step, 0)) for step, size in zip(shift, e.b.shape, strict=True)
+        )
+        source_slices = tuple(
+            slice(max(-step, 0), size + min(-step, 0)) for step, size in zip(shift, e.b.shape, strict=True)
+        )
+        if e.equal(e.a[target_slices], e.b[source_slices]):
+            places = " and ".join(f"{step} along axis {axis}" for axis, step in enumerate(shift) if step)
             return f"the right result moved by {places}: padding or start at the wrong side?"
     return None
 
@@ -373,8 +381,8 @@ def _moves(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
         for chosen in combinations(axes, count):
             for steps in product((1, -1, 2, -2), repeat=count):
                 if all(abs(step) < shape[axis] - 1 for axis, step in zip(chosen, steps, strict=True)):
-                    by = dict(zip(chosen, steps, strict=True))
-                    yield tuple(by.get(axis, 0) for axis in range(len(shape)))
+                    step_of_axis = dict(zip(chosen, steps, strict=True))
+                    yield tuple(step_of_axis.get(axis, 0) for axis in range(len(shape)))
 
 
 def _reordered(e: Evidence) -> str | None:
@@ -412,17 +420,17 @@ def _coarse(e: Evidence) -> str | None:
 
 
 def _one_step(e: Evidence) -> str | None:
-    off = (e.a - e.b)[e.wrong]
-    if not e.info.dtype.is_integer or np.abs(off).max(initial=0) != 1 or np.ptp(e.b) < 3:
+    errors = (e.a - e.b)[e.wrong]
+    if not e.info.dtype.is_integer or np.abs(errors).max(initial=0) != 1 or np.ptp(e.b) < 3:
         return None
-    away = np.asarray(off * np.sign(e.b[e.wrong]))
-    if (off < 0).all():
+    signed_distance = np.asarray(errors * np.sign(e.b[e.wrong]))
+    if (errors < 0).all():
         return "all wrong elements are one too low: rounded down?"
-    if (off > 0).all():
+    if (errors > 0).all():
         return "all wrong elements are one too high: rounded up?"
-    if (away < 0).all():
+    if (signed_distance < 0).all():
         return "all wrong elements are one too near to zero: truncated instead of rounded?"
-    if (away > 0).all():
+    if (signed_distance > 0).all():
         return "all wrong elements are one too far from zero: rounded instead of truncated?"
     return "all wrong elements are one off, in both directions: rounding?"
 
@@ -433,8 +441,8 @@ def _one_step(e: Evidence) -> str | None:
 def _vector_tail(e: Evidence) -> str | None:
     """Return a hint if all elements after a multiple of a vector width are wrong, along an axis or in memory order."""
     for axis, size in (*enumerate(e.wrong.shape), (None, e.wrong.size)):
-        rows = e.wrong.reshape(size, -1) if axis is None else np.moveaxis(e.wrong, axis, 0).reshape(size, -1)
-        wrong = np.asarray(rows.any(axis=1))
+        slices = e.wrong.reshape(size, -1) if axis is None else np.moveaxis(e.wrong, axis, 0).reshape(size, -1)
+        wrong = np.asarray(slices.any(axis=1))
         for width in _VECTORS:
             body = size - size % width
             if 0 < body < size and wrong[body:].all() and not wrong[:body].any():
@@ -446,13 +454,13 @@ def _vector_tail(e: Evidence) -> str | None:
 def _slices(e: Evidence) -> str | None:
     """Return a hint if some slices along an axis are wrong, and all others are right."""
     for axis, size in enumerate(e.wrong.shape):
-        rest = tuple(other for other in range(e.wrong.ndim) if other != axis)
-        bad = np.flatnonzero(e.wrong.any(axis=rest))
-        if size < 2 or len(bad) == size:
+        other_axes = tuple(another for another in range(e.wrong.ndim) if another != axis)
+        wrong = np.flatnonzero(e.wrong.any(axis=other_axes))
+        if size < 2 or len(wrong) == size:
             continue
-        if len(bad) <= size // 2 and size > 2 and e.wrong.ndim > 1 and bad[0] != 0 and bad[-1] != size - 1:
-            return f"only elements at {bad.tolist()} along axis {axis} are wrong"
-        if axis == 0 and e.wrong.ndim > 2 and bad[0] == 1:
+        if len(wrong) <= size // 2 and size > 2 and e.wrong.ndim > 1 and wrong[0] != 0 and wrong[-1] != size - 1:
+            return f"only elements at {wrong.tolist()} along axis {axis} are wrong"
+        if axis == 0 and e.wrong.ndim > 2 and wrong[0] == 1:
             return "only the first slice along axis 0 is right: is the batch ignored?"
     return None
 
@@ -464,16 +472,16 @@ def _border(e: Evidence) -> str | None:
         if not np.delete(e.wrong, end, axis).any():
             side = "first" if end == 0 else "last"
             return f"only the {side} elements along axis {axis} are wrong: padding?"
-    for chosen in _neighbours(axes):
-        inside = tuple(slice(1, -1) if axis in chosen else slice(None) for axis in range(e.wrong.ndim))
+    for border_axes in _neighbours(axes):
+        inside = tuple(slice(1, -1) if axis in border_axes else slice(None) for axis in range(e.wrong.ndim))
         if not e.wrong[inside].any():
-            return f"only elements at the border of axes {list(chosen)} are wrong: padding?"
+            return f"only elements at the border of axes {list(border_axes)} are wrong: padding?"
     return None
 
 
 def _neighbours(axes: Sequence[int]) -> Iterator[tuple[int, ...]]:
     for count in (1, 2, 3):
-        yield from (some for some in combinations(axes, count) if some[-1] - some[0] == count - 1)
+        yield from (candidate for candidate in combinations(axes, count) if candidate[-1] - candidate[0] == count - 1)
 
 
 def _everything(e: Evidence) -> str | None:

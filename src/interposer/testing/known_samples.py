@@ -36,11 +36,11 @@ def samples_of(op: type[Op]) -> tuple[Sample, ...]:
 
 def _samples_of(op: type[Op]) -> tuple[Sample, ...]:
     _import_families()
-    result = tuple(item for source in sources_of(op) for item in given_by(source, op))
-    for name, count in Counter(item.id for item in result).items():
+    samples = tuple(sample for source in sources_of(op) for sample in given_by(source, op))
+    for name, count in Counter(sample.id for sample in samples).items():
         if count > 1:
             raise InvalidArgumentError(f"two samples are called {name!r}")
-    return result
+    return samples
 
 
 class KnownSamples:

@@ -25,7 +25,7 @@ from interposer.testing.tolerances import same
 
 __all__: list[str] = []
 
-_MOST_INFOS: Final = 8
+_MAX_INFOS: Final = 8
 _ALIGNMENT: Final = 64
 
 
@@ -39,9 +39,9 @@ def memory(bench: Bench, variant: str) -> Iterator[str]:
     """
     check = _CHECKS[variant]
     with _memories(bench, 2) as memories:
-        for mine, others in zip(memories[0].factories, memories[1].factories, strict=True):
-            note(f"using the handle factory {mine.id}")
-            yield from check(bench, memories, mine, others)
+        for factory, twin in zip(memories[0].factories, memories[1].factories, strict=True):
+            note(f"using the handle factory {factory.id}")
+            yield from check(bench, memories, factory, twin)
 
 
 class _Memory:
@@ -53,7 +53,7 @@ class _Memory:
     def __init__(self, bench: Bench) -> None:
         registry = TensorHandleFactoryRegistry()
         bench.backend.register_tensor_handle_factories(registry, bench.settings.options)
-        self.factories = [item for item in registry if item.id != DEFAULT_FACTORY]
+        self.factories = [factory for factory in registry if factory.id != DEFAULT_FACTORY]
         self.managers = registry.memory_managers
         self.contents = Contents()
         self.handles: list[TensorHandle] = []
@@ -61,12 +61,12 @@ class _Memory:
 
     def create(self, factory: TensorHandleFactory, infos: Sequence[TensorInfo]) -> list[TensorHandle]:
         """Create a tensor for each info by the factory, with lifetimes that all overlap; return the handles."""
-        created = [self.own(factory, factory.create(info)) for info in infos]
-        for handle in created:
+        handles = [self.own(factory, factory.create(info)) for info in infos]
+        for handle in handles:
             handle.manage()
-        for handle in created:
+        for handle in handles:
             handle.allocate()
-        return created
+        return handles
 
     def own(self, factory: TensorHandleFactory, handle: TensorHandle) -> TensorHandle:
         """Remember a handle so that `close` destroys it."""
@@ -92,24 +92,24 @@ class _Memory:
 
 @contextmanager
 def _memories(bench: Bench, count: int) -> Iterator[list[_Memory]]:
-    created = [_Memory(bench) for _ in range(count)]
+    memories = [_Memory(bench) for _ in range(count)]
     try:
-        yield created
+        yield memories
     finally:
-        for item in created:
-            item.close()
+        for memory_of_network in memories:
+            memory_of_network.close()
 
 
 def _infos(bench: Bench) -> list[TensorInfo]:
     """Return the infos of tensors to try: some of those of the layers that the backend supports."""
-    result: dict[TensorInfo, None] = {}
+    infos: dict[TensorInfo, None] = {}
     for sample in bench.taken:
         layer = sample.network()[0].graph.layer("layer")
         for info in (*layer.input_infos, *layer.output_infos):
             if info is not None and info.is_tensor and info.is_concrete and info.dtype.bits and info.num_elements:
-                result.setdefault(info.with_constant(None))
-    several = [info for info in result if info.num_elements > 1]
-    return [*several, *result][:: max(1, len(several) // _MOST_INFOS)][:_MOST_INFOS]
+                infos.setdefault(info.with_constant(None))
+    with_several_elements = [info for info in infos if info.num_elements > 1]
+    return [*with_several_elements, *infos][:: max(1, len(with_several_elements) // _MAX_INFOS)][:_MAX_INFOS]
 
 
 def _pattern(info: TensorInfo, seed: int) -> Array:
@@ -126,126 +126,137 @@ def _readable(factory: TensorHandleFactory) -> bool:
 
 
 def _contents(
-    bench: Bench, memories: Sequence[_Memory], mine: TensorHandleFactory, others: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
 ) -> Iterator[str]:
-    if _readable(mine):
-        yield from _filled(bench, [(memories[0], mine)])
+    if _readable(factory):
+        yield from _filled(bench, [(memories[0], factory)])
 
 
 def _working_memories(
-    bench: Bench, memories: Sequence[_Memory], mine: TensorHandleFactory, others: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
 ) -> Iterator[str]:
-    if _readable(mine):
-        yield from _filled(bench, [(memories[0], mine), (memories[1], others)])
+    if _readable(factory):
+        yield from _filled(bench, [(memories[0], factory), (memories[1], twin)])
 
 
-def _filled(bench: Bench, places: Sequence[tuple[_Memory, TensorHandleFactory]]) -> Iterator[str]:
+def _filled(bench: Bench, sources: Sequence[tuple[_Memory, TensorHandleFactory]]) -> Iterator[str]:
     """Fill tensors one after the other, check all of them after each write, and yield an error if one has changed.
 
-    The tensors are created by each of the factories in `places`, with lifetimes that overlap.
+    The tensors are created by each of the factories in `sources`, with lifetimes that overlap.
     """
     tensors: list[tuple[_Memory, TensorHandle]] = []
     infos = _infos(bench)
-    for place, factory in places:
-        tensors += [(place, handle) for handle in place.create(factory, [*infos, *infos])]
-    for place, _ in places:
-        place.acquire()
-    held: list[Array] = []
-    title = f"{places[0][1].id}"
-    for number, (place, handle) in enumerate(tensors):
-        held.append(_pattern(handle.info, number))
-        place.contents.fill(handle, held[-1])
-        for index, expected in enumerate(held):
-            result = tensors[index][0].contents.read(tensors[index][1])
-            if same(result, expected):
+    for memory_of_network, factory in sources:
+        tensors += [(memory_of_network, handle) for handle in memory_of_network.create(factory, [*infos, *infos])]
+    for memory_of_network, _ in sources:
+        memory_of_network.acquire()
+    patterns: list[Array] = []
+    factory_id = f"{sources[0][1].id}"
+    for number, (memory_of_network, handle) in enumerate(tensors):
+        patterns.append(_pattern(handle.info, number))
+        memory_of_network.contents.fill(handle, patterns[-1])
+        for index, expected in enumerate(patterns):
+            contents = tensors[index][0].contents.read(tensors[index][1])
+            if same(contents, expected):
                 continue
             if index == number:
-                yield f"a tensor of {title}, {handle.info}, does not hold what it was given: {unlike(result, expected)}"
-            else:
-                where = "" if tensors[index][0] is place else " of another working memory"
                 yield (
-                    f"writing to a tensor of {title}, {handle.info}, changed a tensor{where} that lives at the same "
-                    f"time, {tensors[index][1].info}: they overlap; {unlike(result, expected)}"
+                    f"a tensor of {factory_id}, {handle.info}, does not hold what it was given: "
+                    f"{unlike(contents, expected)}"
+                )
+            else:
+                where = "" if tensors[index][0] is memory_of_network else " of another working memory"
+                yield (
+                    f"writing to a tensor of {factory_id}, {handle.info}, changed a tensor{where} that lives at the "
+                    "same "
+                    f"time, {tensors[index][1].info}: they overlap; {unlike(contents, expected)}"
                 )
             return
 
 
 def _constants(
-    bench: Bench, memories: Sequence[_Memory], mine: TensorHandleFactory, others: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
 ) -> Iterator[str]:
-    if not _readable(mine):
+    if not _readable(factory):
         return
-    place, infos = memories[0], _infos(bench)
+    working_memory, infos = memories[0], _infos(bench)
     arrays = [_pattern(info, number) for number, info in enumerate(infos)]
-    cached = [array.copy() for array in arrays]
-    created = [place.own(mine, mine.create_constant(info, array)) for info, array in zip(infos, arrays, strict=True)]
-    tensors = place.create(mine, infos)
+    expected_arrays = [array.copy() for array in arrays]
+    constants = [
+        working_memory.own(factory, factory.create_constant(info, array))
+        for info, array in zip(infos, arrays, strict=True)
+    ]
+    tensors = working_memory.create(factory, infos)
     for moment in ("when it was created", "after memory was acquired", "after tensors were written to"):
-        for info, handle, expected in zip(infos, created, cached, strict=True):
-            result = place.contents.read(handle)
-            if not same(result, expected):
-                yield f"a constant of {mine.id}, {info}, has other values {moment}: {unlike(result, expected)}"
+        for info, handle, expected in zip(infos, constants, expected_arrays, strict=True):
+            contents = working_memory.contents.read(handle)
+            if not same(contents, expected):
+                yield f"a constant of {factory.id}, {info}, has other values {moment}: {unlike(contents, expected)}"
                 return
         if moment == "when it was created":
-            place.acquire()
+            working_memory.acquire()
         else:
             for number, handle in enumerate(tensors):
-                place.contents.fill(handle, _pattern(handle.info, number + 50))
-    if not all(same(now, before) for now, before in zip(arrays, cached, strict=True)):
-        yield f"create_constant of {mine.id} wrote to the array that it was given"
+                working_memory.contents.fill(handle, _pattern(handle.info, number + 50))
+    if not all(
+        same(given_array, expected_array) for given_array, expected_array in zip(arrays, expected_arrays, strict=True)
+    ):
+        yield f"create_constant of {factory.id} wrote to the array that it was given"
 
 
 def _maps(
-    bench: Bench, memories: Sequence[_Memory], mine: TensorHandleFactory, others: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
 ) -> Iterator[str]:
-    if not mine.supports_map:
+    if not factory.supports_map:
         return
-    place, infos = memories[0], _infos(bench)
-    tensors = place.create(mine, infos)
-    place.acquire()
+    working_memory, infos = memories[0], _infos(bench)
+    tensors = working_memory.create(factory, infos)
+    working_memory.acquire()
     for number, handle in enumerate(tensors):
         pattern = _pattern(handle.info, number)
         try:
-            first, _ = handle.map(), handle.map()
+            mapped, _ = handle.map(), handle.map()
         except Exception as error:
-            yield f"{mine.id} says that it supports maps, but: {type(error).__name__}: {error}"
+            yield f"{factory.id} says that it supports maps, but: {type(error).__name__}: {error}"
             return
-        first[...] = pattern
+        mapped[...] = pattern
         handle.unmap()
         handle.unmap()
         with handle.mapped() as array:
             if not same(array.copy(), pattern):
-                yield f"what is written to a mapped tensor of {mine.id}, {handle.info}, is lost when it is unmapped"
+                yield f"what is written to a mapped tensor of {factory.id}, {handle.info}, is lost when it is unmapped"
                 return
 
 
 def _sub_tensors(
-    bench: Bench, memories: Sequence[_Memory], mine: TensorHandleFactory, others: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
 ) -> Iterator[str]:
-    if not (mine.supports_sub_tensors and _readable(mine)):
+    if not (factory.supports_sub_tensors and _readable(factory)):
         return
-    place = memories[0]
-    wholes = [info for info in _infos(bench) if max(info.shape, default=0) > 1]
-    tensors = place.create(mine, wholes)
-    pieces = []
+    working_memory = memories[0]
+    parent_infos = [info for info in _infos(bench) if max(info.shape, default=0) > 1]
+    tensors = working_memory.create(factory, parent_infos)
+    sub_tensors = []
     for handle in tensors:
         axis = int(np.argmax([int(size) for size in handle.info.shape]))
-        origin = [int(at == axis) for at in range(handle.info.rank)]
-        shape = [int(size) - int(at == axis) for at, size in enumerate(handle.info.shape)]
-        piece = mine.create_sub_tensor(handle, origin, handle.info.with_shape(shape))
-        if piece is not None:
-            pieces.append((handle, place.own(mine, piece), tuple(slice(start, None) for start in origin)))
-    place.acquire()
-    for number, (whole, piece, where) in enumerate(pieces):
-        expected = _pattern(whole.info, number)
-        place.contents.fill(whole, expected)
-        expected[where] = _pattern(piece.info, number + 40)
-        place.contents.fill(piece, expected[where])
-        result = place.contents.read(whole)
-        if not same(result, expected):
+        origin = [int(other_axis == axis) for other_axis in range(handle.info.rank)]
+        shape = [int(size) - int(other_axis == axis) for other_axis, size in enumerate(handle.info.shape)]
+        sub_tensor = factory.create_sub_tensor(handle, origin, handle.info.with_shape(shape))
+        if sub_tensor is not None:
+            sub_tensors.append(
+                (handle, working_memory.own(factory, sub_tensor), tuple(slice(start, None) for start in origin))
+            )
+    working_memory.acquire()
+    for number, (parent, sub_tensor, region) in enumerate(sub_tensors):
+        expected = _pattern(parent.info, number)
+        working_memory.contents.fill(parent, expected)
+        expected[region] = _pattern(sub_tensor.info, number + 40)
+        working_memory.contents.fill(sub_tensor, expected[region])
+        contents = working_memory.contents.read(parent)
+        if not same(contents, expected):
             yield (
-                f"{mine.id} says that it supports sub-tensors, but what is written to one of {whole.info} does not "
-                f"show at its place: {unlike(result, expected)}"
+                f"{factory.id} says that it supports sub-tensors, but what is written to one of {parent.info} does not "
+                f"show at its place: {unlike(contents, expected)}"
             )
             return
 
@@ -254,34 +265,39 @@ def _sub_tensors(
 
 
 def _exports(
-    bench: Bench, memories: Sequence[_Memory], mine: TensorHandleFactory, others: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
 ) -> Iterator[str]:
-    if not (mine.export_sources & MemorySource.MALLOC and _readable(mine)):
+    if not (factory.export_sources & MemorySource.MALLOC and _readable(factory)):
         return
-    place = memories[0]
-    tensors = place.create(mine, _infos(bench))
-    place.acquire()
+    working_memory = memories[0]
+    tensors = working_memory.create(factory, _infos(bench))
+    working_memory.acquire()
     for number, handle in enumerate(tensors):
         first, second = _pattern(handle.info, number), _pattern(handle.info, number + 1)
-        place.contents.fill(handle, first)
+        working_memory.contents.fill(handle, first)
         exported = handle.export_memory(MemorySource.MALLOC)
         if not same(np.array(exported), first):
-            yield f"a tensor of {mine.id}, {handle.info}, exports other values than it holds: {unlike(exported, first)}"
+            yield (
+                f"a tensor of {factory.id}, {handle.info}, exports other values than it holds: "
+                f"{unlike(exported, first)}"
+            )
             return
-        place.contents.fill(handle, second)
+        working_memory.contents.fill(handle, second)
         if not same(np.array(exported), second):
-            yield f"a tensor of {mine.id}, {handle.info}, exports a copy, not its own memory: later writes do not show"
+            yield (
+                f"a tensor of {factory.id}, {handle.info}, exports a copy, not its own memory: later writes do not show"
+            )
             return
 
 
 def _imports(
-    bench: Bench, memories: Sequence[_Memory], mine: TensorHandleFactory, others: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
 ) -> Iterator[str]:
-    if not (mine.import_sources & MemorySource.MALLOC and _readable(mine)):
+    if not (factory.import_sources & MemorySource.MALLOC and _readable(factory)):
         return
-    place = memories[0]
+    working_memory = memories[0]
     for number, info in enumerate(_infos(bench)):
-        handle = place.own(mine, mine.create(info))
+        handle = working_memory.own(factory, factory.create(info))
         if not handle.imports:
             return
         first, second = _pattern(info, number), _pattern(info, number + 1)
@@ -289,19 +305,19 @@ def _imports(
         memory[...] = first
         if not handle.import_memory(memory):
             continue
-        result = place.contents.read(handle)
-        if not same(result, first):
-            yield f"a tensor of {mine.id} that imported memory holds something else: {unlike(result, first)}"
+        contents = working_memory.contents.read(handle)
+        if not same(contents, first):
+            yield f"a tensor of {factory.id} that imported memory holds something else: {unlike(contents, first)}"
             return
-        place.contents.fill(handle, second)
+        working_memory.contents.fill(handle, second)
         if not same(memory, second):
-            yield f"a tensor of {mine.id} says that it imported memory, but has a copy: writes do not show there"
+            yield f"a tensor of {factory.id} says that it imported memory, but has a copy: writes do not show there"
             return
         handle.forget_memory()
 
 
-_Checked = Callable[[Bench, Sequence[_Memory], TensorHandleFactory, TensorHandleFactory], Iterator[str]]
-_CHECKS: Final[dict[str, _Checked]] = {
+_MemoryCheck = Callable[[Bench, Sequence[_Memory], TensorHandleFactory, TensorHandleFactory], Iterator[str]]
+_CHECKS: Final[dict[str, _MemoryCheck]] = {
     "contents": _contents,
     "working-memories": _working_memories,
     "constants": _constants,

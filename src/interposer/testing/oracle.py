@@ -26,34 +26,34 @@ class Oracle(Backend):
 
 def reference_values(graph: Graph, feeds: Mapping[int, Array]) -> dict[Value, Array]:
     """Return every value of a graph as the reference kernels compute it from the inputs `feeds`, by binding id."""
-    known: dict[Value, Array] = {}
+    values: dict[Value, Array] = {}
     for layer in graph.topological():
         if isinstance(layer.op, Input):
-            known[layer.output] = input_value(layer, feeds)
+            values[layer.output] = input_value(layer, feeds)
         elif isinstance(layer.op, Constant):
-            known[layer.output] = layer.op.value
+            values[layer.output] = layer.op.value
         elif not isinstance(layer.op, Output):
-            known.update(zip(layer.outputs, layer_values(layer, known), strict=True))
-    return known
+            values.update(zip(layer.outputs, layer_values(layer, values), strict=True))
+    return values
 
 
-def layer_values(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
-    """Return the results of one layer as its reference kernel computes them from the arrays in `known`.
+def layer_values(layer: Layer, values: Mapping[Value, Array]) -> list[Array]:
+    """Return the results of one layer as its reference kernel computes them from the arrays in `values`.
 
     Unknown shapes are inferred from these arrays.
     """
-    arrays = [None if value is None else known[value] for value in layer.inputs]
-    infos = [_info(value, known) for value in layer.inputs]
+    arrays = [None if value is None else values[value] for value in layer.inputs]
+    infos = [_info(value, values) for value in layer.inputs]
     return evaluate(layer.op, arrays, infos, infos_for(layer, infos))
 
 
-def _info(value: Value | None, known: Mapping[Value, Array]) -> TensorInfo | None:
+def _info(value: Value | None, values: Mapping[Value, Array]) -> TensorInfo | None:
     if value is None or value.known.is_concrete:
         return None if value is None else value.known
-    return value.known.with_shape(known[value].shape)
+    return value.known.with_shape(values[value].shape)
 
 
 def reference_outputs(graph: Graph, feeds: Mapping[int, Array]) -> dict[int, Array]:
     """Return the outputs of a graph as the reference kernels compute them from `feeds`; both are by binding id."""
-    known = reference_values(graph, feeds)
-    return {binding_id(layer): known[layer.values[0]] for layer in graph.outputs}
+    values = reference_values(graph, feeds)
+    return {binding_id(layer): values[layer.values[0]] for layer in graph.outputs}

@@ -21,18 +21,18 @@ def order_problems(recording: Recording) -> Iterator[str]:
 
 def _acquired_once(recording: Recording) -> Iterator[str]:
     """Yield an error unless memory is acquired once, in the first run, and released once, on unloading."""
-    runs, loaded, unload = (recording.positions(what) for what in ("run", "loaded", "unload"))
+    runs, loaded, unload = (recording.positions(call) for call in ("run", "loaded", "unload"))
     for manager in _managers(recording):
-        acquired, released = (recording.positions(what, manager) for what in ("acquire", "release"))
+        acquired, released = (recording.positions(call, manager) for call in ("acquire", "release"))
         if not (acquired or released or manager in recording.manager_of.values()):
             continue  # from a registry that was only queried for the properties of its factories
         if len(acquired) != min(1, len(runs)):
             yield f"the memory was acquired {len(acquired)} times in {len(runs)} runs; expected once, before the first"
-        if loaded and any(at < loaded[0] for at in acquired):
+        if loaded and any(position < loaded[0] for position in acquired):
             yield "the memory was acquired while the network was loaded; expected in its first run"
-        early = [at for at in released if not unload or at < unload[0]]
-        if early:
-            yield f"the memory was released {len(early)} times before the network was unloaded; expected only then"
+        too_early = [position for position in released if not unload or position < unload[0]]
+        if too_early:
+            yield f"the memory was released {len(too_early)} times before the network was unloaded; expected only then"
         elif unload and acquired and len(released) != 1:
             yield f"the memory was released {len(released)} times when the network was unloaded; expected once"
 
@@ -47,12 +47,12 @@ def _planned_once(recording: Recording) -> Iterator[str]:
     A handle of a network input or output that can import the caller's memory is not managed, and is only allocated in a
     run.
     """
-    run = min(recording.positions("run"), default=len(recording.events))
-    for handle in recording.things("manage") + recording.things("allocate"):
+    first_run = min(recording.positions("run"), default=len(recording.events))
+    for handle in recording.objects("manage") + recording.objects("allocate"):
         if handle in recording.constants:
             continue
         managed, allocated = recording.positions("manage", handle), recording.positions("allocate", handle)
-        if not managed and min(allocated) > run:
+        if not managed and min(allocated) > first_run:
             continue
         if len(managed) != 1 or len(allocated) != 1 or managed[0] > allocated[0]:
             title = recording.titles[handle]
@@ -62,14 +62,14 @@ def _planned_once(recording: Recording) -> Iterator[str]:
 
 def _mapped_while_there(recording: Recording) -> Iterator[str]:
     """Yield an error if a tensor is mapped while it has no memory."""
-    for handle in recording.things("map"):
+    for handle in recording.objects("map"):
         manager = recording.manager_of.get(handle, -1)
-        acquired, released = (recording.positions(what, manager) for what in ("acquire", "release"))
-        for at in recording.positions("map", handle):
-            if manager >= 0 and not any(item < at for item in acquired):
+        acquired, released = (recording.positions(call, manager) for call in ("acquire", "release"))
+        for position in recording.positions("map", handle):
+            if manager >= 0 and not any(moment < position for moment in acquired):
                 yield f"{recording.titles[handle]} was mapped before its memory was acquired"
                 return
-            if manager >= 0 and any(item < at for item in released):
+            if manager >= 0 and any(moment < position for moment in released):
                 yield f"{recording.titles[handle]} was mapped after its memory was released"
                 return
 
@@ -78,9 +78,9 @@ def _unmapped(recording: Recording) -> Iterator[str]:
     """Yield an error unless every map is followed by an unmap before the run ends."""
     open_maps: dict[int, int] = {}
     for event in recording.events:
-        if event.what in ("map", "unmap"):
-            open_maps[event.thing] = open_maps.get(event.thing, 0) + (1 if event.what == "map" else -1)
-        if event.what in ("ran", "unload"):  # not when a layer ends, as another one may run at the same time
+        if event.action in ("map", "unmap"):
+            open_maps[event.number] = open_maps.get(event.number, 0) + (1 if event.action == "map" else -1)
+        if event.action in ("ran", "unload"):  # not when a layer ends, as another one may run at the same time
             for handle, count in open_maps.items():
                 if count:
                     kind = "mapped but not unmapped" if count > 0 else "unmapped more often than mapped"
@@ -92,8 +92,8 @@ def _destroyed_once(recording: Recording) -> Iterator[str]:
     """Yield an error unless every handle is used, destroyed exactly once on unloading, and not used afterwards."""
     if not recording.positions("unloaded"):
         return
-    used = {event.thing for event in recording.events if event.what != "destroy"}
-    used |= {item for event in recording.events for item in (*event.inputs, *event.outputs)}
+    used_numbers = {event.number for event in recording.events if event.action != "destroy"}
+    used_numbers |= {handle_number for event in recording.events for handle_number in (*event.inputs, *event.outputs)}
     for number, handle in recording.handles.items():
         title, destroyed = recording.titles[number], recording.positions("destroy", number)
         if type(handle) is ArrayHandle:
@@ -102,20 +102,22 @@ def _destroyed_once(recording: Recording) -> Iterator[str]:
             yield f"{title} was created but never destroyed; who creates a handle beside the runtime must destroy it"
         elif len(destroyed) > 1:
             yield f"{title} was destroyed {len(destroyed)} times; only the runtime may destroy it, and does so once"
-        later = [event for event in recording.events[destroyed[0] + 1 :] if _uses(event, number)] if destroyed else []
-        if later:
-            yield f"{title} was used after it was destroyed: {later[0].what}"
-        if number not in used and number not in recording.constants:
+        later_uses = (
+            [event for event in recording.events[destroyed[0] + 1 :] if _uses(event, number)] if destroyed else []
+        )
+        if later_uses:
+            yield f"{title} was used after it was destroyed: {later_uses[0].action}"
+        if number not in used_numbers and number not in recording.constants:
             yield f"{title} was created but never used"
 
 
 def _uses(event: Event, number: int) -> bool:
-    return event.what != "destroy" and (event.thing == number or number in (*event.inputs, *event.outputs))
+    return event.action != "destroy" and (event.number == number or number in (*event.inputs, *event.outputs))
 
 
 def _configured_once(recording: Recording) -> Iterator[str]:
     """Yield an error unless a workload is configured once, before it runs, and runs only during a network run."""
-    for workload in recording.things("execute"):
+    for workload in recording.objects("execute"):
         configured = recording.positions("post_allocation_configure", workload)
         executed = recording.positions("execute", workload)
         title = recording.titles[workload]
@@ -127,19 +129,19 @@ def _configured_once(recording: Recording) -> Iterator[str]:
 
 def _within_runs(recording: Recording, positions: list[int]) -> bool:
     spans = list(zip(recording.positions("run"), recording.positions("ran"), strict=False))
-    return all(any(start < at < stop for start, stop in spans) for at in positions)
+    return all(any(start < position < stop for start, stop in spans) for position in positions)
 
 
 def _written_before_read(recording: Recording) -> Iterator[str]:
     """Yield an error if a run reads a result before the workload that produces it has run."""
     written: set[int] = set()
-    handles = {handle for event in recording.events if event.what == "execute" for handle in event.outputs}
+    handles = {handle for event in recording.events if event.action == "execute" for handle in event.outputs}
     for event in recording.events:
-        if event.what == "run":
+        if event.action == "run":
             written.clear()
-        elif event.what == "executed":
+        elif event.action == "executed":
             written |= set(event.outputs)
-        reads = (event.thing,) if event.what == "copy_out" else event.inputs if event.what == "execute" else ()
+        reads = (event.number,) if event.action == "copy_out" else event.inputs if event.action == "execute" else ()
         for handle in reads:
             if handle >= 0 and handle in handles and handle not in written:  # handles of a single run have no number
                 yield f"{recording.titles[handle]} was read before the workload that gives it had run"
@@ -161,11 +163,11 @@ _NOTICES: Final = ("before_load_network", "after_load_network", "before_unload_n
 
 def context_problems(recording: Recording) -> Iterator[str]:
     """Yield an error unless each context is notified before and after loading and unloading, once, in order."""
-    reported: dict[int, list[str]] = {}
+    notices_of_network: dict[int, list[str]] = {}
     for event in recording.events:
-        if event.what in _NOTICES:
-            reported.setdefault(event.inputs[0], []).append(event.what)
-    for network, notices in reported.items():
+        if event.action in _NOTICES:
+            notices_of_network.setdefault(event.inputs[0], []).append(event.action)
+    for network, notices in notices_of_network.items():
         if tuple(notices) != _NOTICES:
             calls = ", ".join(notices)
             yield f"of network {network} the context was notified of {calls}; expected {', '.join(_NOTICES)}"

@@ -107,12 +107,12 @@ class Outside:
         self._serve, self._families = serve, list(families)
         self.backend = self.version = ""
         self.crashes = self.hangs = 0
-        self._lost: dict[str, str] = {}
-        self._lost_at_start = ""
+        self._hung_cases: dict[str, str] = {}
+        self._failure_at_start = ""
         self._process: _Process | None = None
-        self._has_begun = False
+        self._is_created = False
         self._end = weakref.finalize(self, _close, running := list[_Process]())
-        self._running = running
+        self._unfinished = running
 
     @property
     def is_new(self) -> bool:
@@ -128,13 +128,13 @@ class Outside:
         """Start the process unless it runs already; do not wait until it is ready."""
         if self._process is None:
             self._process = _Process(self.given, self.settings, self._serve, self._families)
-            self._running.append(self._process)
-            self._has_begun = False
+            self._unfinished.append(self._process)
+            self._is_created = False
 
     def close(self) -> str | None:
         """End the process; return a description of its failure to end, or None."""
         process, self._process = self._process, None
-        self._running.clear()
+        self._unfinished.clear()
         return None if process is None else process.finish(self.seconds)
 
     def outcomes(self, ids: Sequence[str]) -> Iterator[Ending]:
@@ -143,41 +143,41 @@ class Outside:
         Raises:
             PluginError: the backend cannot be created; or a shared object crashes or hangs while it is loaded.
         """
-        left = deque(ids)
-        while left:
-            why = self._why_not(left[0])
-            if why:
-                left.popleft()
-                yield Status.SKIP, f"not tried: {why}"
+        remaining = deque(ids)
+        while remaining:
+            obstacle = self._why_not(remaining[0])
+            if obstacle:
+                remaining.popleft()
+                yield Status.SKIP, f"not tried: {obstacle}"
                 continue
             process = self._started()
             if process is None:
-                left.popleft()
-                yield Status.FAIL, f"the backend {self._lost_at_start}"
+                remaining.popleft()
+                yield Status.FAIL, f"the backend {self._failure_at_start}"
                 continue
-            process.ask(list(left))
-            while left:
+            process.ask(list(remaining))
+            while remaining:
                 ending = process.receive(self.seconds)
-                case = left.popleft()
+                case_id = remaining.popleft()
                 if isinstance(ending, str):
-                    self._crashed(ending, case)
+                    self._crashed(ending, case_id)
                     yield Status.FAIL, f"the backend {ending}"
                     break
                 yield ending
 
-    def _why_not(self, case: str) -> str:
+    def _why_not(self, case_id: str) -> str:
         """Return why the case with this id is not run after earlier crashes or hangs.
 
         An empty text if it can be run.
         """
-        if self._lost_at_start:
-            return f"the backend {self._lost_at_start}"
+        if self._failure_at_start:
+            return f"the backend {self._failure_at_start}"
         if self.hangs >= MOST_HANGS:
             return f"the backend has hung {self.hangs} times"
         if self.crashes >= MOST_CRASHES:
             return f"the backend has crashed {self.crashes} times"
-        lost = self._lost.get(_subject(case))
-        return f"{lost} has hung on the same sample" if lost else ""
+        hung_case = self._hung_cases.get(_subject(case_id))
+        return f"{hung_case} has hung on the same sample" if hung_case else ""
 
     def _started(self) -> _Process | None:
         """Return the child process, after it has created the backend.
@@ -186,34 +186,34 @@ class Outside:
         """
         self.start()
         assert self._process is not None
-        if not self._has_begun:
-            self._has_begun = True
-            reported = self._process.begin()
-            if isinstance(reported, str):
-                self._crashed(reported, "")
+        if not self._is_created:
+            self._is_created = True
+            description = self._process.begin()
+            if isinstance(description, str):
+                self._crashed(description, "")
                 if self.is_new and is_library(self.given):
-                    raise PluginError(self.given, "probe", f"the backend {reported} while it is loaded")
-                self._lost_at_start = f"{reported} while it is created"
+                    raise PluginError(self.given, "probe", f"the backend {description} while it is loaded")
+                self._failure_at_start = f"{description} while it is created"
                 return None
-            if "failed" in reported:
+            if "failed" in description:
                 self.close()
-                raise PluginError(self.given, reported["check"], reported["failed"])
-            self.backend, self.version = reported["backend"], reported["version"]
+                raise PluginError(self.given, description["check"], description["failed"])
+            self.backend, self.version = description["backend"], description["version"]
         return self._process
 
-    def _crashed(self, text: str, case: str) -> None:
-        hangs = text.startswith(_HANGS)
-        self.hangs, self.crashes = self.hangs + hangs, self.crashes + (not hangs)
-        if hangs and any(case.startswith(f"{check.name}/") for check in SAMPLE_CHECKS):  # these look at one trial
-            self._lost[_subject(case)] = case
-        self._running.clear()
+    def _crashed(self, text: str, case_id: str) -> None:
+        is_hang = text.startswith(_HANGS)
+        self.hangs, self.crashes = self.hangs + is_hang, self.crashes + (not is_hang)
+        if is_hang and any(case_id.startswith(f"{check.name}/") for check in SAMPLE_CHECKS):  # these look at one trial
+            self._hung_cases[_subject(case_id)] = case_id
+        self._unfinished.clear()
         if self._process is not None:
             self._process.kill()
         self._process = None
 
 
-def _subject(case: str) -> str:
-    return case.partition("/")[2]
+def _subject(case_id: str) -> str:
+    return case_id.partition("/")[2]
 
 
 def _close(running: list[_Process]) -> None:
@@ -228,17 +228,17 @@ class _Process:
         self._endings: deque[Ending] = deque()
         self._progress, shared = Progress.create()
         self._stacks = os.memfd_create("stacks")
-        theirs, self._requests = os.pipe()
-        descriptors = {"requests": theirs, "shared": shared, "stacks": self._stacks}
+        request_reader, self._requests = os.pipe()
+        descriptors = {"requests": request_reader, "shared": shared, "stacks": self._stacks}
         try:
             if isinstance(serve, str):
-                cached = base64.b64encode(pickle.dumps(replace(settings, patience=None))).decode()
-                arguments = {"text": text, "settings": cached, "families": families, **descriptors}
+                encoded_settings = base64.b64encode(pickle.dumps(replace(settings, patience=None))).decode()
+                arguments = {"text": text, "settings": encoded_settings, "families": families, **descriptors}
                 self.child: Child = Child(serve, arguments, tuple(descriptors.values()))
             else:
                 self.child = ForkedChild(partial(serve, **descriptors), (self._requests,))
         finally:
-            os.close(theirs)
+            os.close(request_reader)
             os.close(shared)
         self.child.__enter__()
 
@@ -263,10 +263,10 @@ class _Process:
         `seconds`.
         """
         if not self._endings:
-            result = self._message(seconds)
-            if isinstance(result, str):
-                return result
-            self._endings += [(Status(status), text) for status, text in result["endings"]]
+            message = self._message(seconds)
+            if isinstance(message, str):
+                return message
+            self._endings += [(Status(status), text) for status, text in message["endings"]]
         return self._endings.popleft()
 
     def _message(self, seconds: float) -> dict[str, Any] | str:
@@ -293,9 +293,9 @@ class _Process:
             try:
                 return self.child.receive(min(deadline, time.monotonic() + _TICK))
             except TimeoutError:
-                now = self._progress.read()[0]
-                if now != count:
-                    count, deadline = now, time.monotonic() + seconds
+                latest_count = self._progress.read()[0]
+                if latest_count != count:
+                    count, deadline = latest_count, time.monotonic() + seconds
                 elif time.monotonic() >= deadline:
                     raise
 
@@ -310,13 +310,13 @@ class _Process:
         """Yield the stack of each thread of the process, innermost calls first."""
         with suppress(ProcessLookupError):
             os.kill(self.child.pid, _SIGNAL)
-        before, end = 0, time.monotonic() + 2
-        while time.monotonic() < end:
+        previous_size, deadline = 0, time.monotonic() + 2
+        while time.monotonic() < deadline:
             time.sleep(_TICK / 2)
             size = os.fstat(self._stacks).st_size
-            if size and size == before:
+            if size and size == previous_size:
                 break
-            before = size
+            previous_size = size
         lines = os.pread(self._stacks, 1 << 16, 0).decode("utf-8", "replace").splitlines()
         frames = 0
         for line in lines:
@@ -370,15 +370,15 @@ def serve_cases(report: Channel, conformance: Any, requests: int, shared: int, s
     report.send(backend=backend.id, version=backend.version)
     with open(requests, encoding="utf-8") as lines:
         for line in lines:
-            settled: list[Ending] = []
+            outcomes: list[Ending] = []
             cases = [conformance.case(name) for name in json.loads(line)]
             gc.freeze()  # garbage collections need not scan the samples
             for case in cases:
                 if not conformance.is_settled(case):
-                    _send(report, settled)
+                    _send(report, outcomes)
                 note("beginning a case")
-                settled.append(conformance.outcome(case))
-            _send(report, settled)
+                outcomes.append(conformance.outcome(case))
+            _send(report, outcomes)
     conformance.bench.close()
 
 

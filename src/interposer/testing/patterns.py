@@ -19,7 +19,7 @@ LENGTH: Final = 6
 VARIANTS: Final = 16
 """The number of networks for each pattern, each built from other samples."""
 
-_PLACES: Final = frozenset({DataType.INT32, DataType.INT64})
+_INDEX_TYPES: Final = frozenset({DataType.INT32, DataType.INT64})
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,9 @@ class Pool:
         for link in links:
             self.after.setdefault(link.takes, []).append(link)
         self.keeping = {info: [link for link in links if link.gives == info] for info, links in self.after.items()}
-        self.joining = {info: [link for link in cached if _joins(link)] for info, cached in self.keeping.items()}
+        self.joining = {
+            info: [link for link in keeping_links if _joins(link)] for info, keeping_links in self.keeping.items()
+        }
 
 
 def _link(sample: Sample) -> Link | None:
@@ -61,14 +63,24 @@ def _link(sample: Sample) -> Link | None:
 
 def _is_open(sample: Sample, index: int) -> bool:
     """Return True if an operand is an input with arbitrary values, and not an index, size or box."""
-    item: Given | None = sample.inputs[index]
-    allowed = sample.op.operands[min(index, len(sample.op.operands) - 1)].dtypes
-    return item is not None and not item.constant and item.values is None and not (allowed and allowed <= _PLACES)
+    operand: Given | None = sample.inputs[index]
+    dtypes = sample.op.operands[min(index, len(sample.op.operands) - 1)].dtypes
+    return (
+        operand is not None
+        and not operand.constant
+        and operand.values is None
+        and not (dtypes and dtypes <= _INDEX_TYPES)
+    )
 
 
 def _joins(link: Link) -> bool:
-    others = link.sample.inputs[1:2]
-    return bool(others) and _is_open(link.sample, 1) and others[0] is not None and others[0].info == link.takes
+    second_operand = link.sample.inputs[1:2]
+    return (
+        bool(second_operand)
+        and _is_open(link.sample, 1)
+        and second_operand[0] is not None
+        and second_operand[0].info == link.takes
+    )
 
 
 class Growth:
@@ -120,24 +132,24 @@ class Growth:
         for number, value in enumerate(values):
             self.network.add_output_layer(number, value)
 
-    def _add(self, links: Sequence[Link], value: dict[int, Value]) -> Value:
+    def _add(self, links: Sequence[Link], attached: dict[int, Value]) -> Value:
         sample = self.random.choice(links).sample
         values: list[Value | None] = []
-        for index, (item, array) in enumerate(zip(sample.inputs, sample.arrays(), strict=True)):
-            values.append(value[index] if index in value else self._operand(item, array))
+        for index, (operand, array) in enumerate(zip(sample.inputs, sample.arrays(), strict=True)):
+            values.append(attached[index] if index in attached else self._operand(operand, array))
         return self.network.add_layer(sample.op, *values, outputs=sample.outputs).output
 
-    def _operand(self, item: Given | None, array: Array | None) -> Value | None:
-        if item is None or array is None:
+    def _operand(self, operand: Given | None, array: Array | None) -> Value | None:
+        if operand is None or array is None:
             return None
-        if item.constant:
-            return self.network.add_constant_layer(array, item.info.quantization).output
-        return self._input(item.info, array)
+        if operand.constant:
+            return self.network.add_constant_layer(array, operand.info.quantization).output
+        return self._input(operand.info, array)
 
     def _input(self, info: TensorInfo, array: Array) -> Value:
-        number = len(self.feeds)
-        self.feeds[number] = array
-        return self.network.add_input_layer(number, info).output
+        binding_id = len(self.feeds)
+        self.feeds[binding_id] = array
+        return self.network.add_input_layer(binding_id, info).output
 
 
 def _chain(growth: Growth, value: Value) -> list[Value]:
@@ -193,6 +205,6 @@ def braid(growth: Growth) -> None:
 
 
 PATTERNS: Final[dict[str, Callable[[Growth], None]]] = {
-    created.__name__: created for created in (chain, ladder, fan, diamond, twice, twins, braid)
+    build.__name__: build for build in (chain, ladder, fan, diamond, twice, twins, braid)
 }
 """The patterns by name."""

@@ -121,7 +121,7 @@ def _raised(name: str, error: Exception) -> str:
 
 
 def _listed(stamps: Any) -> list[CounterTimestamp]:
-    return [item for item in stamps or () if isinstance(item, CounterTimestamp)]
+    return [stamp for stamp in stamps or () if isinstance(stamp, CounterTimestamp)]
 
 
 @contextmanager
@@ -140,9 +140,11 @@ def _ids(bench: Bench) -> Iterator[str]:
     for driven in (first, second):
         yield from driven.problems
         yield from _number_problems(driven)
-    names, others = ([_described(item) for item in driven.counters.values()] for driven in (first, second))
-    if names != others:
-        yield f"another runtime gets other counters: {_shown(others)} instead of {_shown(names)}"
+    counters, other_counters = (
+        [_described(counter) for counter in driven.counters.values()] for driven in (first, second)
+    )
+    if counters != other_counters:
+        yield f"another runtime gets other counters: {_shown(other_counters)} instead of {_shown(counters)}"
 
 
 def _number_problems(driven: _Driven) -> Iterator[str]:
@@ -156,12 +158,12 @@ def _number_problems(driven: _Driven) -> Iterator[str]:
         yield f"register_counters returned {driven.returned!r}; the greatest number of a counter is {greatest}"
 
 
-def _described(item: Counter) -> tuple[object, ...]:
-    return item.name, item.category, item.units, item.kind, item.device, item.multiplier
+def _described(counter: Counter) -> tuple[object, ...]:
+    return counter.name, counter.category, counter.units, counter.kind, counter.device, counter.multiplier
 
 
 def _shown(counters: Sequence[tuple[object, ...]]) -> list[object]:
-    return [item[0] for item in counters]
+    return [description[0] for description in counters]
 
 
 def _counters(bench: Bench) -> Iterator[str]:
@@ -204,20 +206,21 @@ def _value_problems(counter: Counter | None, number: int, value: object) -> Iter
 
 
 def _missing(driven: _Driven, stamps: Sequence[CounterTimestamp]) -> Iterator[str]:
-    reported = {number for stamp in stamps for number in stamp.values}
+    reported_numbers = {number for stamp in stamps for number in stamp.values}
     for number, counter in driven.counters.items():
-        if number not in reported:
+        if number not in reported_numbers:
             yield f"no value of the counter {counter.name!r} was reported, which was active for two periods"
 
 
 def _counted_again(
-    driven: _Driven, first: Sequence[CounterTimestamp], again: Sequence[CounterTimestamp]
+    driven: _Driven, first: Sequence[CounterTimestamp], repeated: Sequence[CounterTimestamp]
 ) -> Iterator[str]:
     for number, counter in driven.counters.items():
-        before, after = (_sum(stamps, number) for stamps in (first, again))
-        if counter.kind is CounterClass.EVENT and after >= before > 0:
+        count, repeated_count = (_sum(stamps, number) for stamps in (first, repeated))
+        if counter.kind is CounterClass.EVENT and repeated_count >= count > 0:
             yield (
-                f"the counter {counter.name!r} has {before:g} events, and {after:g} again in the next report without a "
+                f"the counter {counter.name!r} has {count:g} events, and {repeated_count:g} again in the next report "
+                "without a "
                 "run; a counter of events counts those since the previous report"
             )
 
@@ -253,9 +256,9 @@ def _captured(driven: _Driven, run: Callable[[], object], number: int, period: i
     stamps = driven.report()
     periods = (time.monotonic() - begin) / period * 1e6
     name = driven.counters[number].name
-    others = sorted({item for stamp in stamps for item in stamp.values} - {number})
-    if others:
-        yield f"values of the counters {others} were reported, but only {number} ({name!r}) was selected"
+    unselected = sorted({other_number for stamp in stamps for other_number in stamp.values} - {number})
+    if unselected:
+        yield f"values of the counters {unselected} were reported, but only {number} ({name!r}) was selected"
     if len(stamps) > 2 * periods + 2:
         yield f"{len(stamps)} values of the counter {name!r} were reported in {periods:.1f} periods of {period} us"
 
@@ -264,7 +267,7 @@ def _captured(driven: _Driven, run: Callable[[], object], number: int, period: i
 
 
 @dataclass(frozen=True)
-class _Reported:
+class _ReportedInterval:
     """An interval as a backend has reported it, with times on the host's clock, which may be off by `error`."""
 
     name: object
@@ -284,37 +287,41 @@ class _Hooks:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
-        self.intervals: list[_Reported] = []
+        self.intervals: list[_ReportedInterval] = []
         self.stamps: list[CounterTimestamp] = []
         self.enabled: list[int] = []
 
     def watch(self, profiling: BackendProfiling) -> None:
         """Note the intervals and values that are reported to `profiling`."""
-        interval, report = profiling.interval, profiling.report_counters
+        report_interval, report_counters = profiling.interval, profiling.report_counters
 
-        def watched(name: Any, begin: int, end: int, *, clock: DeviceClock | None = None, **facts: Any) -> None:
-            self.intervals.append(_reported(name, begin, end, clock, facts))
-            interval(name, begin, end, clock=clock, **facts)
+        def watched_interval(
+            name: Any, begin: int, end: int, *, clock: DeviceClock | None = None, **facts: Any
+        ) -> None:
+            self.intervals.append(_on_host_clock(name, begin, end, clock, facts))
+            report_interval(name, begin, end, clock=clock, **facts)
 
-        def reported(timestamps: Any) -> None:
+        def watched_report(timestamps: Any) -> None:
             stamps = list(timestamps)
             self.stamps += _listed(stamps)
-            report(stamps)
+            report_counters(stamps)
 
-        replace_method(profiling, "interval", watched)
-        replace_method(profiling, "report_counters", reported)
+        replace_method(profiling, "interval", watched_interval)
+        replace_method(profiling, "report_counters", watched_report)
 
 
-def _reported(name: Any, begin: int, end: int, clock: DeviceClock | None, facts: dict[str, Any]) -> _Reported:
+def _on_host_clock(
+    name: Any, begin: int, end: int, clock: DeviceClock | None, facts: dict[str, Any]
+) -> _ReportedInterval:
     device, thread = facts.get("device", ""), facts.get("thread")
     error = _SLACK if clock is None else _SLACK + clock.error_ns
     if clock is not None:
         begin, end = clock.to_host(begin), clock.to_host(end)
     thread = 0 if device else threading.get_ident() if thread is None else thread
-    return _Reported(name, begin, end, thread, device, facts.get("category", Category.KERNEL), error)
+    return _ReportedInterval(name, begin, end, thread, device, facts.get("category", Category.KERNEL), error)
 
 
-class _Watched(BackendProfilingContext):
+class _WatchedContext(BackendProfilingContext):
     """A context that forwards all calls, and notes those that raise or return something else than they should."""
 
     def __init__(self, inner: BackendProfilingContext, hooks: _Hooks) -> None:
@@ -329,18 +336,18 @@ class _Watched(BackendProfilingContext):
             raise
 
     def _answer(self, name: str, enable: bool) -> bool:
-        result = self._call(name, enable)
-        if not isinstance(result, bool):
-            self._hooks.problems.append(f"{name} returned {result!r}; expected True or False")
-        return bool(result)
+        answer = self._call(name, enable)
+        if not isinstance(answer, bool):
+            self._hooks.problems.append(f"{name} returned {answer!r}; expected True or False")
+        return bool(answer)
 
     def register_counters(self, current_max_counter_id: int) -> int:
-        result: int = self._call("register_counters", current_max_counter_id)
-        return result
+        greatest: int = self._call("register_counters", current_max_counter_id)
+        return greatest
 
     def activate_counters(self, capture_period: int, counter_ids: Sequence[int]) -> str | None:
-        result: str | None = self._call("activate_counters", capture_period, counter_ids)
-        return result
+        error: str | None = self._call("activate_counters", capture_period, counter_ids)
+        return error
 
     def report_counter_values(self) -> list[CounterTimestamp]:
         try:
@@ -361,7 +368,7 @@ class _Watched(BackendProfilingContext):
         return self._answer("enable_timeline_reporting", enable)
 
 
-class _Measured(Watched):
+class _WatchedBackend(Watched):
     """The backend under test, whose profiling context is watched."""
 
     def __init__(self, bench: Bench, hooks: _Hooks) -> None:
@@ -373,15 +380,15 @@ class _Measured(Watched):
     ) -> BackendProfilingContext | None:
         self._hooks.watch(profiling)
         context = self.inner.create_backend_profiling_context(self._bench.settings.options, profiling)
-        return None if context is None else _Watched(context, self._hooks)
+        return None if context is None else _WatchedContext(context, self._hooks)
 
 
 def _optimized(bench: Bench, network: Network, backend: Watched) -> OptimizedNetwork:
     registry = BackendRegistry()
     registry.register(backend.id, lambda: backend)
     registry.register(Oracle().id, Oracle)
-    chosen = {backend.id: bench.settings.options} if bench.settings.options else {}
-    options = OptimizerOptions(rewrite=False, model_options=chosen)
+    model_options = {backend.id: bench.settings.options} if bench.settings.options else {}
+    options = OptimizerOptions(rewrite=False, model_options=model_options)
     return optimize(network, [backend.id], DeviceSpec(registry), options)
 
 
@@ -390,7 +397,7 @@ def _recordable(bench: Bench, hooks: _Hooks) -> Iterator[tuple[Loaded, Growth]]:
     """Give a small network that is loaded in a runtime of its own, whose recorders the hooks of the backend follow."""
     growth = grown(bench, _CHAIN)
     with Runtime() as runtime:
-        yield Loaded(runtime, _optimized(bench, growth.network, _Measured(bench, hooks))), growth
+        yield Loaded(runtime, _optimized(bench, growth.network, _WatchedBackend(bench, hooks))), growth
 
 
 def _intervals(bench: Bench) -> Iterator[str]:
@@ -398,105 +405,109 @@ def _intervals(bench: Bench) -> Iterator[str]:
     with _recordable(bench, hooks) as (loaded, growth):
         expected = loaded.run(growth.feeds)
         with Recorder() as recorder:
-            results = [loaded.run(growth.feeds) for _ in range(_RUNS)]
+            profiled = [loaded.run(growth.feeds) for _ in range(_RUNS)]
     yield from hooks.problems
-    if not all(same(result[key], array) for result in results for key, array in expected.items()):
+    if not all(same(outputs[key], array) for outputs in profiled for key, array in expected.items()):
         yield "the results are others while profiling is enabled"
     recording = recorder.recording()
-    runs = [item for item in recording.intervals if item.site.category is Category.RUN]
+    runs = [interval for interval in recording.intervals if interval.site.category is Category.RUN]
     intervals = [*hooks.intervals, *_recorded(recording, bench.backend.id)]
     yield from _shape_problems(intervals)
-    yield from _place_problems(intervals, [(item.begin, item.end) for item in runs])
+    yield from _place_problems(intervals, [(interval.begin, interval.end) for interval in runs])
     yield from _nesting_problems(intervals)
-    known = {0, *recording.threads, *recording.foreign, *(item.ident for item in threading.enumerate())}
-    for item in intervals:
-        if item.thread not in known:
-            yield f"{item} names the thread {item.thread}, which does not exist"
+    known_threads = {0, *recording.threads, *recording.foreign, *(thread.ident for thread in threading.enumerate())}
+    for interval in intervals:
+        if interval.thread not in known_threads:
+            yield f"{interval} names the thread {interval.thread}, which does not exist"
 
 
-def _recorded(recording: Recording, backend: str) -> list[_Reported]:
+def _recorded(recording: Recording, backend: str) -> list[_ReportedInterval]:
     """Return the kernels of a backend on the host, which plug-ins deliver as tables that hooks do not see."""
     return [
-        _Reported(item.site.name, item.begin, item.end, item.thread, "", Category.KERNEL, _SLACK)
-        for item in recording.intervals
-        if item.site.category is Category.KERNEL and item.site.backend == backend and not item.site.device
+        _ReportedInterval(
+            interval.site.name, interval.begin, interval.end, interval.thread, "", Category.KERNEL, _SLACK
+        )
+        for interval in recording.intervals
+        if interval.site.category is Category.KERNEL and interval.site.backend == backend and not interval.site.device
     ]
 
 
-def _shape_problems(intervals: Sequence[_Reported]) -> Iterator[str]:
-    for item in intervals:
-        if not isinstance(item.name, str) or not item.name:
-            yield f"an interval has the name {item.name!r}; expected a text that is not empty"
-        if item.end < item.begin:
-            yield f"{item} ends before it begins, or has no end"
+def _shape_problems(intervals: Sequence[_ReportedInterval]) -> Iterator[str]:
+    for interval in intervals:
+        if not isinstance(interval.name, str) or not interval.name:
+            yield f"an interval has the name {interval.name!r}; expected a text that is not empty"
+        if interval.end < interval.begin:
+            yield f"{interval} ends before it begins, or has no end"
 
 
-def _place_problems(intervals: Sequence[_Reported], runs: Sequence[tuple[int, int]]) -> Iterator[str]:
+def _place_problems(intervals: Sequence[_ReportedInterval], runs: Sequence[tuple[int, int]]) -> Iterator[str]:
     """Yield an error for each kernel that is not inside a run, as the host has measured it."""
-    for item in intervals:
-        if item.category is not Category.KERNEL or item.end < item.begin:
+    for interval in intervals:
+        if interval.category is not Category.KERNEL or interval.end < interval.begin:
             continue
-        if not any(begin - item.error <= item.begin and item.end <= end + item.error for begin, end in runs):
-            where = f"the clock of the device {item.device!r}" if item.device else "the host's clock"
-            yield f"{item}, on {where}, is not inside a run of the network, as the host has measured it"
+        if not any(
+            begin - interval.error <= interval.begin and interval.end <= end + interval.error for begin, end in runs
+        ):
+            where = f"the clock of the device {interval.device!r}" if interval.device else "the host's clock"
+            yield f"{interval}, on {where}, is not inside a run of the network, as the host has measured it"
 
 
-def _nesting_problems(intervals: Sequence[_Reported]) -> Iterator[str]:
+def _nesting_problems(intervals: Sequence[_ReportedInterval]) -> Iterator[str]:
     """Yield an error for each two intervals of one thread of which one begins inside the other and ends after it."""
-    path: list[_Reported] = []
-    for item in sorted(intervals, key=lambda item: (item.thread, item.begin, -item.end)):
-        if not item.thread:
+    enclosing: list[_ReportedInterval] = []
+    for interval in sorted(intervals, key=lambda interval: (interval.thread, interval.begin, -interval.end)):
+        if not interval.thread:
             continue
-        while path and (path[-1].thread != item.thread or path[-1].end <= item.begin):
-            path.pop()
-        if path and item.end > path[-1].end + _SLACK:
-            yield f"{item} begins inside {path[-1]} on the same thread, but ends after it"
+        while enclosing and (enclosing[-1].thread != interval.thread or enclosing[-1].end <= interval.begin):
+            enclosing.pop()
+        if enclosing and interval.end > enclosing[-1].end + _SLACK:
+            yield f"{interval} begins inside {enclosing[-1]} on the same thread, but ends after it"
             continue
-        path.append(item)
+        enclosing.append(interval)
 
 
 # --- at run time ------------------------------------------------------------------------------------------------------
 
 
 def _switching(bench: Bench) -> Iterator[str]:
-    hooks, reported = _Hooks(), list[tuple[int, int]]()
+    hooks, reported_counts = _Hooks(), list[tuple[int, int]]()
     with _recordable(bench, hooks) as (loaded, growth):
         for _ in range(2):
-            before = len(hooks.intervals), len(hooks.stamps)
+            counts_before = len(hooks.intervals), len(hooks.stamps)
             for recorder in (Recorder(), None):
                 with ExitStack() as stack:
                     if recorder is not None:
                         stack.enter_context(recorder)
                     for _ in range(_RUNS):
                         loaded.run(growth.feeds)
-            reported.append((len(hooks.intervals) - before[0], len(hooks.stamps) - before[1]))
+            reported_counts.append((len(hooks.intervals) - counts_before[0], len(hooks.stamps) - counts_before[1]))
     yield from hooks.problems
-    for what, first, second in zip(("intervals", "values of counters"), *reported, strict=True):
+    for what, first, second in zip(("intervals", "values of counters"), *reported_counts, strict=True):
         if first and not second:
             yield f"no {what} were reported after profiling was disabled and enabled again"
-    late = hooks.intervals[reported[0][0] :]
+    second_round = hooks.intervals[reported_counts[0][0] :]
     enabled = hooks.enabled[1] if len(hooks.enabled) > 1 else 0
-    for item in late:
-        if item.category is Category.KERNEL and item.begin + item.error < enabled:
-            yield f"{item} is from before profiling was enabled"
+    for interval in second_round:
+        if interval.category is Category.KERNEL and interval.begin + interval.error < enabled:
+            yield f"{interval} is from before profiling was enabled"
     yield from _counted_before(bench)
 
 
 def _counted_before(bench: Bench) -> Iterator[str]:
     """Yield an error for each counter that has counted events of runs before profiling was enabled."""
     driven = _Driven(bench)
-    values: list[list[CounterTimestamp]] = []
+    reports: list[list[CounterTimestamp]] = []
     with _loaded(bench) as run:
-        for runs in (0, 0, _RUNS):
-            for _ in range(runs):
+        for run_count in (0, 0, _RUNS):
+            for _ in range(run_count):
                 run()
             with driven.enabled():
                 driven.activate(_PERIOD, list(driven.counters))
-                values.append(driven.report())
+                reports.append(driven.report())
     yield from driven.problems
     for number, counter in driven.counters.items():
-        _, without, with_runs = (_sum(stamps, number) for stamps in values)
-        if counter.kind is CounterClass.EVENT and with_runs > without == 0:
+        _, before_runs, after_runs = (_sum(stamps, number) for stamps in reports)
+        if counter.kind is CounterClass.EVENT and after_runs > before_runs == 0:
             yield f"the counter {counter.name!r} counts events of runs before profiling was enabled"
 
 
@@ -504,33 +515,33 @@ def _threads(bench: Bench) -> Iterator[str]:
     hooks = _Hooks()
     growth = grown(bench, _CHAIN)
     with Runtime() as runtime:
-        watched = _Measured(bench, hooks)
+        watched = _WatchedBackend(bench, hooks)
         networks = [Loaded(runtime, _optimized(bench, growth.network, watched)) for _ in range(2)]
         expected = networks[0].run(growth.feeds)
-        over = threading.Event()
-        jobs = [_until(over, running(loaded, growth.feeds, expected)) for loaded in networks]
-        yield from at_once([*jobs, lambda: _attach(over)])
+        is_over = threading.Event()
+        jobs = [_until(is_over, running(loaded, growth.feeds, expected)) for loaded in networks]
+        yield from at_once([*jobs, lambda: _attach(is_over)])
     yield from hooks.problems
     yield from _shape_problems(hooks.intervals)
 
 
-def _until(over: threading.Event, job: Callable[[], None]) -> Callable[[], None]:
+def _until(is_over: threading.Event, job: Callable[[], None]) -> Callable[[], None]:
     def repeated() -> None:
-        while not over.is_set():
+        while not is_over.is_set():
             job()
 
     return repeated
 
 
-def _attach(over: threading.Event) -> None:
-    """Attach and detach a recorder several times, for longer than a period of captures each, and set `over`."""
+def _attach(is_over: threading.Event) -> None:
+    """Attach and detach a recorder several times, for longer than a period of captures each, and set `is_over`."""
     try:
         for _ in range(10):
             with Recorder():
                 time.sleep(1.5 * _PERIOD / 1e6)
             note("detaching a recorder while networks run")
     finally:
-        over.set()
+        is_over.set()
 
 
 _CHECKS: Final[dict[str, Callable[[Bench], Iterator[str]]]] = {

@@ -32,10 +32,10 @@ class Progress:
         os.ftruncate(descriptor, SIZE)
         return cls(descriptor), descriptor
 
-    def write(self, doing: str) -> None:
+    def write(self, activity: str) -> None:
         """Increment the counter, and set the text that describes the next action."""
         self._count += 1
-        text = doing.encode("utf-8", "replace")[: SIZE - _HEAD.size]
+        text = activity.encode("utf-8", "replace")[: SIZE - _HEAD.size]
         self._memory[_HEAD.size : _HEAD.size + len(text)] = text
         _HEAD.pack_into(self._memory, 0, self._count, len(text))
 
@@ -50,15 +50,15 @@ class Progress:
         self._memory.close()
 
 
-_shown: list[Progress] = []
+_reporting: list[Progress] = []
 
 
 def show_in(progress: Progress) -> None:
     """Let all further calls of `note` in this process write to this shared memory."""
-    _shown[:] = [progress]
+    _reporting[:] = [progress]
 
 
-def note(doing: str) -> None:
+def note(activity: str) -> None:
     """Report progress of a check to the watchdog, with a text that describes what is called next."""
-    for progress in _shown:
-        progress.write(doing)
+    for progress in _reporting:
+        progress.write(activity)

@@ -35,12 +35,13 @@ __all__ = ["Event", "Recording"]
 class Event(NamedTuple):
     """One logged call of a method of the backend or of an object that it created.
 
-    Its fields are the name of the method, the number of the object, and the enclosing call in the same thread (or
-    empty). `inputs` and `outputs` are the numbers of the tensors that a workload was executed on.
+    `action` is the name of the method or of a mark, `number` that of the object (-1 for a mark), and `inside` the
+    enclosing call in the same thread, or empty. `inputs` and `outputs` are the numbers of the tensors that a workload
+    was executed on.
     """
 
-    what: str
-    thing: int = -1
+    action: str
+    number: int = -1
     inside: str = ""
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
@@ -65,37 +66,37 @@ class Recording:
         self.constants: set[int] = set()
         self.overwrites: set[tuple[int, int]] = set()
         self._numbers: dict[int, int] = {}
-        self._cached: list[object] = []
-        self._owned: dict[int, list[TensorHandle]] = {}
+        self._kept_alive: list[object] = []
+        self._handles_of_manager: dict[int, list[TensorHandle]] = {}
         self._contents = Contents()
-        self._inside_factory: dict[int, int] = {}
-        self._written: dict[int, tuple[Array, str]] = {}
-        self._disturbed: dict[int, str] = {}
+        self._thread_in_factory: dict[int, int] = {}
+        self._last_writes: dict[int, tuple[Array, str]] = {}
+        self._disturbers: dict[int, str] = {}
         self._imported: dict[int, Array] = {}
-        self._threads = threading.local()
-        self._turn = threading.RLock()
+        self._thread_state = threading.local()
+        self._execution_lock = threading.RLock()
 
     # --- marks of the kit itself --------------------------------------------------------------------------------------
 
-    def mark(self, what: str) -> None:
+    def mark(self, action: str) -> None:
         """Log an action of the conformance check itself, such as "run", "ran", "unload" or "unloaded"."""
-        self.events.append(Event(what))
-        if what == "run":
-            self._written.clear()
-            self._disturbed.clear()
+        self.events.append(Event(action))
+        if action == "run":
+            self._last_writes.clear()
+            self._disturbers.clear()
 
-    def positions(self, what: str, thing: int | None = None) -> list[int]:
-        """Return the positions of calls of the method `what` in the log, on any object or on the one with a number."""
-        for at in range(self._indexed, len(self.events)):
-            event = self.events[at]
-            self._positions.setdefault((event.what, None), []).append(at)
-            self._positions.setdefault((event.what, event.thing), []).append(at)
+    def positions(self, action: str, number: int | None = None) -> list[int]:
+        """Return the positions of the calls of a method in the log, on any object or on the one with this number."""
+        for position in range(self._indexed, len(self.events)):
+            event = self.events[position]
+            self._positions.setdefault((event.action, None), []).append(position)
+            self._positions.setdefault((event.action, event.number), []).append(position)
         self._indexed = len(self.events)
-        return self._positions.get((what, thing), [])
+        return self._positions.get((action, number), [])
 
-    def things(self, what: str) -> list[int]:
-        """Return the numbers of the objects on which the method `what` was called, without duplicates."""
-        return list(dict.fromkeys(event.thing for event in self.events if event.what == what))
+    def objects(self, action: str) -> list[int]:
+        """Return the numbers of the objects on which the method `action` was called, without duplicates."""
+        return list(dict.fromkeys(event.number for event in self.events if event.action == action))
 
     # --- objects that the backend creates -----------------------------------------------------------------------------
 
@@ -172,7 +173,7 @@ class Recording:
 
         def watched_copy() -> Workload:
             copy = create_copy()
-            if self._where() != "kit":
+            if self._innermost_call() != "kit":
                 self._watch_copy(copy, f"the device copy of {tensor_handle_factory.id}")
             return copy
 
@@ -187,17 +188,17 @@ class Recording:
 
         That happens if the backend registers one factory for several working memories.
         """
-        me, inside = threading.get_ident(), self._inside_factory.get(factory)
-        if inside not in (None, me):
+        this_thread, thread_inside = threading.get_ident(), self._thread_in_factory.get(factory)
+        if thread_inside not in (None, this_thread):
             self.problems.append(
                 f"{self.titles[factory]} was called by two threads at the same time, as it was registered for several "
                 "working memories; register a new factory for each"
             )
-        self._inside_factory[factory] = me
+        self._thread_in_factory[factory] = this_thread
         try:
             yield
         finally:
-            self._inside_factory.pop(factory, None)
+            self._thread_in_factory.pop(factory, None)
 
     def context(self, backend_context: BackendContext) -> None:
         """Watch a backend context: log the notifications that it gets."""
@@ -207,13 +208,13 @@ class Recording:
         for name in ("before_load_network", "after_load_network", "before_unload_network", "after_unload_network"):
             self._watch_notice(backend_context, number, name)
 
-    def _number(self, thing: object, title: str) -> int | None:
+    def _number(self, watched_object: object, title: str) -> int | None:
         """Return a number for a new object, described by `title`; None for an object that has a number already."""
-        if id(thing) in self._numbers:
+        if id(watched_object) in self._numbers:
             return None
-        self._numbers[id(thing)] = number = len(self.titles)
+        self._numbers[id(watched_object)] = number = len(self.titles)
         self.titles.append(title)
-        self._cached.append(thing)
+        self._kept_alive.append(watched_object)
         return number
 
     def _watch_handle(
@@ -221,15 +222,15 @@ class Recording:
         handle: TensorHandle,
         info: TensorInfo,
         owner: int,
-        giver: str,
+        creator: str,
         origin: TensorHandleFactory | None = None,
     ) -> None:
         number = self._number(handle, f"the handle of {info}")
         if number is None:
-            self.problems.append(f"{giver} returned a handle for a second time, for {info}")
+            self.problems.append(f"{creator} returned a handle for a second time, for {info}")
             return
         self.manager_of[number], self.handles[number] = owner, handle
-        self._owned.setdefault(owner, []).append(handle)
+        self._handles_of_manager.setdefault(owner, []).append(handle)
         if origin is not None:
             self._contents.origins[id(handle)] = origin
         for name in ("manage", "allocate", "map", "unmap", "destroy"):
@@ -244,7 +245,7 @@ class Recording:
         handle: TensorHandle,
         info: TensorInfo,
         array: Array,
-        giver: str,
+        creator: str,
         origin: TensorHandleFactory | None = None,
     ) -> None:
         """Watch the handle of a constant, which has memory from its creation on.
@@ -253,21 +254,21 @@ class Recording:
             handle: the handle that the backend returned.
             info: the info of the constant.
             array: its contents.
-            giver: a description of the object that created the handle, for messages.
+            creator: a description of the object that created the handle, for messages.
             origin: the tensor handle factory that created the handle; None if a workload factory did.
         """
         plain = info.with_constant(None)
         if id(handle) not in self._numbers:
-            self._watch_handle(handle, plain, -1, giver, origin)
+            self._watch_handle(handle, plain, -1, creator, origin)
         elif self._numbers[id(handle)] in self.constants:
-            self.problems.append(f"{giver} returned a handle for a second time, for {plain}")
+            self.problems.append(f"{creator} returned a handle for a second time, for {plain}")
         number = self._numbers[id(handle)]
         self.titles[number] = f"the handle of a constant, {plain}"
         self.manager_of[number] = -1
         self.constants.add(number)
-        held = self._content(handle)
-        if held is not None and not same(held, array):
-            self.problems.append(f"{self.titles[number]}, does not hold the constant: {unlike(held, array)}")
+        contents = self._content(handle)
+        if contents is not None and not same(contents, array):
+            self.problems.append(f"{self.titles[number]}, does not hold the constant: {unlike(contents, array)}")
 
     def _watch_copies(self, handle: TensorHandle, number: int) -> None:
         fill, fetch = handle.copy_in, handle.copy_out
@@ -275,54 +276,55 @@ class Recording:
         def copy_in(array: Array) -> None:
             with self._inside("copy_in", number), self._noting_errors(number, "copy_in"):
                 fill(array)
-            if self._where() == "kit":
+            if self._innermost_call() == "kit":
                 return
-            held = self._content(handle)
-            if held is not None and not same(held, array):
-                said = f"holds something else after copy_in than it was given: {unlike(held, array)}"
-                self.problems.append(f"{self.titles[number]} {said}")
-            self._note_written(number, held, "copy_in")
+            contents = self._content(handle)
+            if contents is not None and not same(contents, array):
+                problem = f"holds something else after copy_in than it was given: {unlike(contents, array)}"
+                self.problems.append(f"{self.titles[number]} {problem}")
+            self._note_written(number, contents, "copy_in")
 
         def copy_out(array: Array) -> None:
-            held = None if self._where() == "kit" else self._content(handle)
-            self._note_read(number, held, "the runtime")
+            contents = None if self._innermost_call() == "kit" else self._content(handle)
+            self._note_read(number, contents, "the runtime")
             with self._inside("copy_out", number), self._noting_errors(number, "copy_out"):
                 fetch(array)
-            if held is not None and not same(array, held):
-                text = f"{self.titles[number]} gave something else in copy_out than it holds: {unlike(array, held)}"
+            if contents is not None and not same(array, contents):
+                text = f"{self.titles[number]} gave something else in copy_out than it holds: {unlike(array, contents)}"
                 self.problems.append(text)
 
         replace_method(handle, "copy_in", copy_in)
         replace_method(handle, "copy_out", copy_out)
 
     def _watch_imports(self, handle: TensorHandle, number: int) -> None:
-        take, forget, give = handle.import_memory, handle.forget_memory, handle.export_memory
+        original_import, original_export = handle.import_memory, handle.export_memory
+        original_forget = handle.forget_memory
 
         def import_memory(array: Array) -> bool:
             with self._inside("import_memory", number), self._noting_errors(number, "import_memory"):
-                agreed = take(array)
-            self._written.pop(number, None)
+                is_imported = original_import(array)
+            self._last_writes.pop(number, None)
             self._imported.pop(number, None)
-            if agreed and self._where() != "kit":
+            if is_imported and self._innermost_call() != "kit":
                 self._imported[number] = array
-            return agreed
+            return is_imported
 
         def forget_memory() -> None:
             array = self._imported.pop(number, None)
-            if array is not None and self._where() != "kit":
-                held = self._content(handle)
-                if held is not None and not same(held, array):
+            if array is not None and self._innermost_call() != "kit":
+                contents = self._content(handle)
+                if contents is not None and not same(contents, array):
                     self.problems.append(
                         f"{self.titles[number]} agreed to import memory, but holds something else "
-                        f"than that memory; is it a copy? {unlike(held, array)}"
+                        f"than that memory; is it a copy? {unlike(contents, array)}"
                     )
             with self._inside("forget_memory", number), self._noting_errors(number, "forget_memory"):
-                forget()
+                original_forget()
 
         def export_memory(source: Any) -> Array:
             with self._inside("export_memory", number), self._noting_errors(number, "export_memory"):
-                array = give(source)
-            if self._where() != "kit" and self._is_copy(handle, array):
+                array = original_export(source)
+            if self._innermost_call() != "kit" and self._is_copy(handle, array):
                 self.problems.append(f"{self.titles[number]} exported a copy, not its own memory")
             return array
 
@@ -337,14 +339,14 @@ class Recording:
         """
         if not isinstance(exported, np.ndarray) or not exported.nbytes or not exported.flags.writeable:
             return False
-        before, first = self._content(handle), (0,) * exported.ndim
-        if before is None or exported.dtype.hasobject:
+        contents_before, first_index = self._content(handle), (0,) * exported.ndim
+        if contents_before is None or exported.dtype.hasobject:
             return False
-        cached = exported[first].copy()
-        exported[first] = _other(cached)
-        after = self._content(handle)
-        exported[first] = cached
-        return after is not None and same(before, after)
+        original_element = exported[first_index].copy()
+        exported[first_index] = _with_flipped_bit(original_element)
+        contents_after = self._content(handle)
+        exported[first_index] = original_element
+        return contents_after is not None and same(contents_before, contents_after)
 
     def _watch_pieces(self, handle: TensorHandle, owner: int, origin: TensorHandleFactory | None) -> None:
         make = handle.create_sub_tensor
@@ -367,46 +369,47 @@ class Recording:
             return
         execute = workload.execute
 
-        def watched(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-            if self._where() == "kit":
+        def watched_execute(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+            if self._innermost_call() == "kit":
                 execute(inputs, outputs)
                 return
             ids = [tuple(self._numbers.get(id(handle), -1) for handle in handles) for handles in (inputs, outputs)]
-            with self._turn:
+            with self._execution_lock:
                 source = self._content(inputs[0])
                 self._note_read(ids[0][0], source, title)
                 with self._inside("execute", number, ids[0], ids[1]):
                     execute(inputs, outputs)
-                self.events.append(Event("executed", number, self._where(), *ids))
+                self.events.append(Event("executed", number, self._innermost_call(), *ids))
                 target = self._content(outputs[0])
                 if source is not None and target is not None and not same(target, source):
-                    said = f"copied wrong values to {outputs[0].info}: {unlike(target, source)}"
-                    self.problems.append(f"{title} {said}")
+                    problem = f"copied wrong values to {outputs[0].info}: {unlike(target, source)}"
+                    self.problems.append(f"{title} {problem}")
                 self._note_written(ids[1][0], target, title)
 
-        replace_method(workload, "execute", watched)
+        replace_method(workload, "execute", watched_execute)
 
     # --- contents of tensors between a write and the next read --------------------------------------------------------
 
-    def _note_written(self, number: int, held: Array | None, writer: str) -> None:
-        if number >= 0 and held is not None:
-            self._written[number] = held, writer
-            self._disturbed.pop(number, None)
+    def _note_written(self, number: int, contents: Array | None, writer: str) -> None:
+        if number >= 0 and contents is not None:
+            self._last_writes[number] = contents, writer
+            self._disturbers.pop(number, None)
 
-    def _note_read(self, number: int, held: Array | None, reader: str) -> None:
+    def _note_read(self, number: int, contents: Array | None, reader: str) -> None:
         """Record an error if a tensor does not hold the values that were last written to it.
 
         Args:
             number: the number of the tensor.
-            held: its contents now; None if they cannot be read.
+            contents: its contents now; None if they cannot be read.
             reader: a description of the workload that reads it, for the message.
         """
-        known = self._written.get(number)
-        if known is None or held is None or same(held, known[0]):
+        last_write = self._last_writes.get(number)
+        if last_write is None or contents is None or same(contents, last_write[0]):
             return
-        by = self._disturbed.get(number, "something else")
+        disturber = self._disturbers.get(number, "something else")
         self.problems.append(
-            f"{self.titles[number]} was changed by {by} after {known[1]} had written it and before {reader} read it; "
+            f"{self.titles[number]} was changed by {disturber} after {last_write[1]} had written it and before "
+            f"{reader} read it; "
             "tensors that live at the same time must not overlap"
         )
 
@@ -415,22 +418,22 @@ class Recording:
 
         `writer` describes the workload, for messages, and `outputs` are the numbers of its outputs.
         """
-        for number, (before, _) in self._written.items():
-            if number in outputs or number in self._disturbed:
+        for number, (written_contents, _) in self._last_writes.items():
+            if number in outputs or number in self._disturbers:
                 continue
-            held = self._content(self.handles.get(number))
-            if held is not None and not same(held, before):
-                self._disturbed[number] = writer
+            contents = self._content(self.handles.get(number))
+            if contents is not None and not same(contents, written_contents):
+                self._disturbers[number] = writer
 
     def _watch_sharing(self, handle: TensorHandle, number: int) -> None:
         original = handle.share
 
         def share(source: TensorHandle) -> bool:
-            agreed = original(source)
-            if agreed:
-                self.events.append(Event("manage", number, self._where()))
+            is_shared = original(source)
+            if is_shared:
+                self.events.append(Event("manage", number, self._innermost_call()))
                 self.overwrites.add((number, self._numbers.get(id(source), -1)))
-            return agreed
+            return is_shared
 
         replace_method(handle, "share", share)
 
@@ -443,65 +446,73 @@ class Recording:
         title = self.titles[number]
         execute = workload.execute
 
-        def watched(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-            with self._turn:
-                watched_in_turn(inputs, outputs)
+        def watched_execute(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+            with self._execution_lock:
+                execute_in_turn(inputs, outputs)
 
-        def watched_in_turn(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        def execute_in_turn(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
             ids = [tuple(self._numbers.get(id(handle), -1) for handle in handles) for handles in (inputs, outputs)]
-            before = [self._content(element) for element in inputs]
-            for item, held in zip(ids[0], before, strict=True):
-                self._note_read(item, held, title)
+            contents_before = [self._content(element) for element in inputs]
+            for handle_number, contents in zip(ids[0], contents_before, strict=True):
+                self._note_read(handle_number, contents, title)
             with self._inside("execute", number, ids[0], ids[1]):
                 execute(inputs, outputs)
-            self.events.append(Event("executed", number, self._where(), *ids))
+            self.events.append(Event("executed", number, self._innermost_call(), *ids))
             self._note_disturbed(title, ids[1])
-            for item, output in zip(ids[1], outputs, strict=True):
-                self._note_written(item, self._content(output), title)
-            for index, (handle, old) in enumerate(zip(inputs, before, strict=True)):
-                new = self._content(handle)
-                if any((out, ids[0][index]) in self.overwrites for out in ids[1]):
+            for handle_number, output in zip(ids[1], outputs, strict=True):
+                self._note_written(handle_number, self._content(output), title)
+            for index, (handle, old_contents) in enumerate(zip(inputs, contents_before, strict=True)):
+                new_contents = self._content(handle)
+                if any((output_number, ids[0][index]) in self.overwrites for output_number in ids[1]):
                     continue
-                if handle is not None and old is not None and new is not None and not same(new, old):
+                if (
+                    handle is not None
+                    and old_contents is not None
+                    and new_contents is not None
+                    and not same(new_contents, old_contents)
+                ):
                     shared = "" if not self._shared(handle, outputs) else "; an output lies in the same memory"
                     constant = ", a constant" if ids[0][index] in self.constants else ""
                     self.problems.append(f"{title} wrote to its input {index}{constant}{shared}")
 
-        replace_method(workload, "execute", watched)
+        replace_method(workload, "execute", watched_execute)
 
-    def _shared(self, tensor_handle: TensorHandle, others: Sequence[TensorHandle]) -> bool:
+    def _shared(self, tensor_handle: TensorHandle, other_handles: Sequence[TensorHandle]) -> bool:
         try:
             with self._by_the_kit(), ExitStack() as stack:
                 array = stack.enter_context(tensor_handle.mapped())
-                return any(np.may_share_memory(array, stack.enter_context(other.mapped())) for other in others)
+                return any(
+                    np.may_share_memory(array, stack.enter_context(other_handle.mapped()))
+                    for other_handle in other_handles
+                )
         except Exception:  # such handles cannot be mapped
             return False
 
     # --- watching -----------------------------------------------------------------------------------------------------
 
-    def _watch(self, thing: object, number: int, name: str, after: Callable[[], None] = lambda: None) -> None:
-        original = getattr(thing, name)
+    def _watch(self, watched_object: object, number: int, name: str, after: Callable[[], None] = lambda: None) -> None:
+        original = getattr(watched_object, name)
 
-        def watched(*arguments: Any, **named: Any) -> Any:
+        def watched(*arguments: Any, **keywords: Any) -> Any:
             with self._inside(name, number), self._noting_errors(number, name):
-                result = original(*arguments, **named)
+                returned = original(*arguments, **keywords)
             after()
-            return result
+            return returned
 
-        replace_method(thing, name, watched)
+        replace_method(watched_object, name, watched)
 
-    def _watch_notice(self, thing: object, number: int, name: str) -> None:
-        original = getattr(thing, name)
+    def _watch_notice(self, watched_object: object, number: int, name: str) -> None:
+        original = getattr(watched_object, name)
 
         def watched(network_id: int) -> Any:
             self.events.append(Event(name, number, inputs=(network_id,)))
             with self._noting_errors(number, name):
-                agreed = original(network_id)
-            if agreed not in (True, None):
+                answer = original(network_id)
+            if answer not in (True, None):
                 self.problems.append(f"{self.titles[number]} returned False from {name}")
-            return agreed
+            return answer
 
-        replace_method(thing, name, watched)
+        replace_method(watched_object, name, watched)
 
     @contextmanager
     def _noting_errors(self, number: int, name: str) -> Iterator[None]:
@@ -512,32 +523,32 @@ class Recording:
         try:
             yield
         except Exception as error:
-            if self._where() != "kit":
+            if self._innermost_call() != "kit":
                 self.problems.append(f"{self.titles[number]} raised {type(error).__name__} in {name}: {error}")
             raise
 
     @contextmanager
     def _inside(
-        self, what: str, number: int, inputs: tuple[int, ...] = (), outputs: tuple[int, ...] = ()
+        self, action: str, number: int, inputs: tuple[int, ...] = (), outputs: tuple[int, ...] = ()
     ) -> Iterator[None]:
-        if self._where() == "kit":
+        if self._innermost_call() == "kit":
             yield
             return
-        self.events.append(Event(what, number, self._where(), inputs, outputs))
+        self.events.append(Event(action, number, self._innermost_call(), inputs, outputs))
         stack = self._stack()
-        stack.append(what)
+        stack.append(action)
         try:
             yield
         finally:
             stack.pop()
 
     def _stack(self) -> list[str]:
-        if not hasattr(self._threads, "stack"):
-            self._threads.stack = []
-        names: list[str] = self._threads.stack
+        if not hasattr(self._thread_state, "stack"):
+            self._thread_state.stack = []
+        names: list[str] = self._thread_state.stack
         return names
 
-    def _where(self) -> str:
+    def _innermost_call(self) -> str:
         stack = self._stack()
         return stack[-1] if stack else ""
 
@@ -560,7 +571,7 @@ class Recording:
             return None
 
     def _spoil(self, manager: int) -> None:
-        for handle in self._owned.get(manager, ()):
+        for handle in self._handles_of_manager.get(manager, ()):
             if self._numbers[id(handle)] in self.constants:
                 continue
             try:
@@ -574,7 +585,7 @@ class Recording:
         self._spoil(-1)
 
 
-def _other(value: Any) -> Any:
+def _with_flipped_bit(element: Any) -> Any:
     """Return a different value of the same type: one bit of the last byte is flipped."""
-    *head, last = value.tobytes()
-    return np.frombuffer(bytes([*head, last ^ 1]), value.dtype)[0]
+    *head, last = element.tobytes()
+    return np.frombuffer(bytes([*head, last ^ 1]), element.dtype)[0]

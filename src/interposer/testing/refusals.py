@@ -15,7 +15,7 @@ __all__ = ["Refusals"]
 
 _LAYER_TYPE: Final = 1
 """The reason code of the C interface for an unsupported type of layer."""
-_EVERY: Final = 16
+_PROBE_INTERVAL: Final = 16
 """The sampling interval of probes: every n-th sample of an operator, besides one for each data type."""
 
 Reasons = tuple[str, ...]
@@ -30,44 +30,44 @@ class Refusals:
     """
 
     def __init__(self) -> None:
-        self._known: dict[type[Op], Reasons | None] = {}
-        self._begun: dict[type[Op], Sample] = {}
-        self._seen: dict[type[Op], set[Reasons]] = {}
-        self._texts: dict[type[Op], str] = {}
+        self._reasons_of_op: dict[type[Op], Reasons | None] = {}
+        self._first_samples: dict[type[Op], Sample] = {}
+        self._seen_reasons: dict[type[Op], set[Reasons]] = {}
+        self._text_of_op: dict[type[Op], str] = {}
 
     def of(self, sample: Sample, bench: Any) -> Reasons | None:
         """Return the reasons why a backend refuses the operator of a sample whatever its tensors and attributes are.
 
         None if it supports the operator in some cases. `bench` is the `Bench` of the backend.
         """
-        kind = type(sample.op)
-        if kind not in self._known:
+        op_class = type(sample.op)
+        if op_class not in self._reasons_of_op:
             try:
-                self._known[kind] = _asked(kind, bench)
+                self._reasons_of_op[op_class] = _reasons_for_all(op_class, bench)
             except Exception:  # the checks of samples report the error
-                self._known[kind] = None
-        return self._known[kind]
+                self._reasons_of_op[op_class] = None
+        return self._reasons_of_op[op_class]
 
     def is_known(self, sample: Sample) -> bool:
         """Return True if samples of the operator are refused without another query."""
-        return self._known.get(type(sample.op)) is not None and type(sample.op) in self._begun
+        return self._reasons_of_op.get(type(sample.op)) is not None and type(sample.op) in self._first_samples
 
     def is_queried_twice(self, sample: Sample, reasons: Reasons) -> bool:
         """Return True if the backend is asked again after it refused this sample, to check that the verdicts are equal.
 
         That is the case if these reasons are new for the operator, and are its 1st, 2nd, 4th, 8th ... different ones.
         """
-        seen = self._seen.setdefault(type(sample.op), set())
-        if reasons in seen:
+        distinct_reasons = self._seen_reasons.setdefault(type(sample.op), set())
+        if reasons in distinct_reasons:
             return False
-        seen.add(reasons)
-        return len(seen).bit_count() == 1
+        distinct_reasons.add(reasons)
+        return len(distinct_reasons).bit_count() == 1
 
     def is_first(self, sample: Sample) -> bool:
         """Return True if this is the first sample of its operator since the object was created."""
-        first = type(sample.op) not in self._begun
-        self._begun.setdefault(type(sample.op), sample)
-        return first
+        is_first = type(sample.op) not in self._first_samples
+        self._first_samples.setdefault(type(sample.op), sample)
+        return is_first
 
     def of_operator(self, sample: Sample) -> str:
         """Return why the operator of a sample is refused as a whole; empty if it is not, or not known yet.
@@ -75,22 +75,22 @@ class Refusals:
         The text is also empty for the operator's first sample, which is always queried, and for a refusal without a
         reason.
         """
-        kind = type(sample.op)
-        if self._begun.get(kind, sample) is sample:
+        op_class = type(sample.op)
+        if self._first_samples.get(op_class, sample) is sample:
             return ""
-        if kind not in self._texts:
-            reasons = self._known.get(kind) or ()
-            explained = any(text.strip() and text not in Support.no().reasons for text in reasons)
-            self._texts[kind] = "; ".join(reasons) if explained else ""
-        return self._texts[kind]
+        if op_class not in self._text_of_op:
+            reasons = self._reasons_of_op.get(op_class) or ()
+            is_explained = any(text.strip() and text not in Support.no().reasons for text in reasons)
+            self._text_of_op[op_class] = "; ".join(reasons) if is_explained else ""
+        return self._text_of_op[op_class]
 
 
-def _asked(kind: type[Op], bench: Any) -> Reasons | None:
-    samples = bench.samples_of(kind)
+def _reasons_for_all(op_class: type[Op], bench: Any) -> Reasons | None:
+    samples = bench.samples_of(op_class)
     probes = list(_probes(samples))
     support = bench.backend.layer_support(bench.settings.options)
-    if type(support) is KernelSupport and kind not in support.kernels and probes[0].op.canonical() is probes[0].op:
-        return (f"no kernel for {kind.op_name()}",)
+    if type(support) is KernelSupport and op_class not in support.kernels and probes[0].op.canonical() is probes[0].op:
+        return (f"no kernel for {op_class.op_name()}",)
     reasons: Reasons | None = None
     for sample in probes if len(samples) > len(probes) else ():
         graph = sample.network()[0].graph
@@ -109,9 +109,9 @@ def _asked(kind: type[Op], bench: Any) -> Reasons | None:
 
 
 def _probes(samples: Sequence[Sample]) -> Iterator[Sample]:
-    types = set()
+    seen_types = set()
     for number, sample in enumerate(samples):
-        dtype = next((item.info.dtype for item in sample.inputs if item is not None), None)
-        if dtype not in types or number % _EVERY == 0:
+        dtype = next((operand.info.dtype for operand in sample.inputs if operand is not None), None)
+        if dtype not in seen_types or number % _PROBE_INTERVAL == 0:
             yield sample
-        types.add(dtype)
+        seen_types.add(dtype)

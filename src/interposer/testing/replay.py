@@ -35,12 +35,12 @@ def backend_of(text: str | Factory, runtime: Runtime | None = None) -> Backend:
         return (runtime or default_runtime()).registry.get(text)
     factory = _imported(text) if isinstance(text, str) else text
     try:
-        value: object = factory() if callable(factory) else factory
+        backend: object = factory() if callable(factory) else factory
     except (Exception, SystemExit) as error:
         raise InvalidArgumentError(f"{text!r} gives no backend: {type(error).__name__}: {error}") from error
-    if not isinstance(value, Backend):
-        raise InvalidArgumentError(f"{text!r} gives {value!r}, which is not a Backend")
-    return value
+    if not isinstance(backend, Backend):
+        raise InvalidArgumentError(f"{text!r} gives {backend!r}, which is not a Backend")
+    return backend
 
 
 def is_library(text: str) -> bool:

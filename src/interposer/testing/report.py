@@ -17,7 +17,7 @@ __all__ = ["WHOLE", "Report"]
 WHOLE: Final = "the whole backend"
 """The row title for checks of the backend as a whole, which have no operator family."""
 _WIDTH: Final = 99
-_REASON: Final = 64
+_MAX_REASON_LENGTH: Final = 64
 """The maximum length, in characters, of the most common reason for skipped checks in the summary."""
 _TITLES: Final = (
     *("family", "operators", "samples", "refused", "cases"),
@@ -55,13 +55,15 @@ class Report:
         The columns "samples" and "refused" count samples of operators that the backend supports. The other columns
         count cases.
         """
-        taken = self._taken_operators()
-        shown = [result for result in self.results if result.family == WHOLE or result.operator in taken]
-        families = sorted({item.family for item in shown}, key=lambda name: (name == WHOLE, name))
-        rows = [_row(name, [item for item in shown if item.family == name]) for name in families]
-        rows.append(_row("all", shown))
-        cached = [column for column, title in enumerate(_TITLES) if title in ("family", "cases") or _any(rows, column)]
-        return [tuple(row[column] for column in cached) for row in (_TITLES, *rows)]
+        supported = self._taken_operators()
+        shown_results = [result for result in self.results if result.family == WHOLE or result.operator in supported]
+        families = sorted({result.family for result in shown_results}, key=lambda name: (name == WHOLE, name))
+        rows = [_row(family, [result for result in shown_results if result.family == family]) for family in families]
+        rows.append(_row("all", shown_results))
+        columns = [
+            column for column, title in enumerate(_TITLES) if title in ("family", "cases") or _has_number(rows, column)
+        ]
+        return [tuple(row[column] for column in columns) for row in (_TITLES, *rows)]
 
     def _taken_operators(self) -> set[str]:
         return {result.operator for result in self.results if result.status not in (Status.REFUSED, Status.SKIP)} - {""}
@@ -74,14 +76,14 @@ class Report:
         """Return one line about the operators that the backend does not support at all."""
         operators = set(self.refused_operators())
         count = len({result.id.partition("/")[2] for result in self.results if result.operator in operators})
-        many = f"{len(operators):,} operators with {count:,} samples" if len(operators) > 1 else f"{count:,} samples"
+        amount = f"{len(operators):,} operators with {count:,} samples" if len(operators) > 1 else f"{count:,} samples"
         names = f" of {next(iter(operators))}" if len(operators) == 1 else ""
-        return f"it does not take {many}{names}; --refusals lists what it refuses, and why"
+        return f"it does not take {amount}{names}; --refusals lists what it refuses, and why"
 
     def refusals(self) -> Iterator[tuple[str, str, int]]:
         """Yield each refused operator with a reason and the number of samples it applies to, most frequent first."""
         refused = [result for result in self.results if result.status is Status.REFUSED and result.check == "support"]
-        for (operator, text), count in Counter((item.operator, item.text) for item in refused).most_common():
+        for (operator, text), count in Counter((refusal.operator, refusal.text) for refusal in refused).most_common():
             yield operator, text, count
 
     def causes(self) -> list[Cause]:
@@ -90,10 +92,10 @@ class Report:
         Failures of the same check and operator form a group if they have the same hint, the text after "hint:" in an
         error that guesses its cause. Without a hint, the errors must be equal apart from numbers and names.
         """
-        result: dict[tuple[str, str, str], list[Result]] = {}
+        groups: dict[tuple[str, str, str], list[Result]] = {}
         for failure in self.failures:
-            result.setdefault((failure.check, failure.operator, _cause(failure.text)), []).append(failure)
-        return [Cause(max(group, key=_severity), tuple(item.id for item in group)) for group in result.values()]
+            groups.setdefault((failure.check, failure.operator, _cause(failure.text)), []).append(failure)
+        return [Cause(max(group, key=_severity), tuple(failed.id for failed in group)) for group in groups.values()]
 
     def __str__(self) -> str:
         lines = [f"backend {self.backend} {self.version}".rstrip(), "", *_aligned(self.table())]
@@ -121,10 +123,10 @@ class Report:
         if not counter:
             return ""
         [(text, count)] = counter.most_common(1)
-        reason = textwrap.shorten(f"{count:,} because {text}", _REASON, placeholder=" ...")
-        more = f"; {counter.total() - count:,} for other reasons" if len(counter) > 1 else ""
+        reason = textwrap.shorten(f"{count:,} because {text}", _MAX_REASON_LENGTH, placeholder=" ...")
+        other_reasons = f"; {counter.total() - count:,} for other reasons" if len(counter) > 1 else ""
         checks = "check was" if counter.total() == 1 else "checks were"
-        return f", but {counter.total():,} {checks} skipped ({reason}{more})"
+        return f", but {counter.total():,} {checks} skipped ({reason}{other_reasons})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-compatible data."""
@@ -138,8 +140,8 @@ class Report:
 
     def to_junit(self) -> str:
         """Return the report as JUnit XML."""
-        bad, skipped = len(self.failures), sum(item.status in _NOT_RUN for item in self.results)
-        counts = {"tests": str(len(self.results)), "failures": str(bad), "skipped": str(skipped), "errors": "0"}
+        failures, skipped = len(self.failures), sum(result.status in _NOT_RUN for result in self.results)
+        counts = {"tests": str(len(self.results)), "failures": str(failures), "skipped": str(skipped), "errors": "0"}
         suite = ElementTree.Element("testsuite", name=f"conformance of {self.backend}", attrib=counts)
         for result in self.results:
             case = ElementTree.SubElement(
@@ -165,12 +167,12 @@ class Cause:
     @property
     def title(self) -> str:
         """The status and the id of the worst failure, and the number of others."""
-        more = len(self.ids) - 1
-        others = f" and {more:,} more like it" if more else ""
+        other_count = len(self.ids) - 1
+        others = f" and {other_count:,} more like it" if other_count else ""
         return f"{self.worst.status.value}: {self.worst.id}{others}"
 
 
-_WRONG: Final = re.compile(r"(\d+) of (\d+) elements")
+_WRONG_COUNT: Final = re.compile(r"(\d+) of (\d+) elements")
 _DETAIL: Final = re.compile(r"-?\d[\d.e+-]*|'[^']*'|\[[^]]*\]")
 
 
@@ -179,25 +181,27 @@ def _cause(text: str) -> str:
 
     It is the hint in the first line of the error, or the line itself, with numbers and names replaced by "#".
     """
-    first = text.partition("\n")[0]
-    hint = first.partition("; hint: ")[2]
-    return _DETAIL.sub("#", hint or first)
+    first_line = text.partition("\n")[0]
+    hint = first_line.partition("; hint: ")[2]
+    return _DETAIL.sub("#", hint or first_line)
 
 
 def _severity(result: Result) -> tuple[int, float, int]:
     """Return a sort key for failures: exceptions are greatest, others ordered by the share of wrong elements."""
-    matches = _WRONG.search(result.text)
-    if matches is None:
+    match = _WRONG_COUNT.search(result.text)
+    if match is None:
         return 1, 0.0, 0
-    wrong, size = map(int, matches.groups())
+    wrong, size = map(int, match.groups())
     return 0, wrong / max(size, 1), wrong
 
 
 def _row(title: str, results: Sequence[Result]) -> tuple[str, ...]:
     sampled = [result for result in results if result.family != WHOLE]
-    operators = {item.operator for item in sampled}
-    samples = {item.id.partition("/")[2] for item in sampled}
-    refused = {item.id.partition("/")[2] for item in sampled if item.status is Status.REFUSED}
+    operators = {sampled_result.operator for sampled_result in sampled}
+    samples = {sampled_result.id.partition("/")[2] for sampled_result in sampled}
+    refused = {
+        sampled_result.id.partition("/")[2] for sampled_result in sampled if sampled_result.status is Status.REFUSED
+    }
     counter = Counter(result.status for result in results)
     counts = [counter[status] for status in Status if status is not Status.REFUSED]
     numbers = (len(operators), len(samples), len(refused), len(results) - counter[Status.REFUSED], *counts)
@@ -207,7 +211,7 @@ def _row(title: str, results: Sequence[Result]) -> tuple[str, ...]:
 _NOT_RUN: Final = frozenset({Status.SKIP, Status.REFUSED, Status.XFAIL})
 
 
-def _any(rows: Iterable[Sequence[str]], column: int) -> bool:
+def _has_number(rows: Iterable[Sequence[str]], column: int) -> bool:
     return any(row[column] for row in rows)
 
 
@@ -218,6 +222,6 @@ def _printable(text: str) -> str:
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *others in rows:
-        numbers = (text.rjust(width) for text, width in zip(others, widths[1:], strict=True))
-        yield "  ".join([first.ljust(widths[0]), *numbers]).rstrip()
+    for title, *cells in rows:
+        numbers = (text.rjust(width) for text, width in zip(cells, widths[1:], strict=True))
+        yield "  ".join([title.ljust(widths[0]), *numbers]).rstrip()

@@ -44,25 +44,25 @@ class Given:
         """Return the operand's array, also of a scalar; unspecified values are drawn from `generator`."""
         if self.values is not None:
             return self.values
-        real = generator.uniform(self.low, self.high, tuple(self.info.shape))
-        return np.asarray(_stored(real, self.info))  # NumPy's functions turn arrays without axes into numbers
+        reals = generator.uniform(self.low, self.high, tuple(self.info.shape))
+        return np.asarray(_stored(reals, self.info))  # NumPy's functions turn arrays without axes into numbers
 
 
-def _stored(real: Array, info: TensorInfo) -> Array:
+def _stored(reals: Array, info: TensorInfo) -> Array:
     q = info.quantization
     if info.dtype is DataType.STRING:
-        return np.array([f"text {number:.1f}" for number in real.ravel()], object).reshape(real.shape)
+        return np.array([f"text {number:.1f}" for number in reals.ravel()], object).reshape(reals.shape)
     if info.dtype is DataType.BOOL:
-        return np.asarray(real > 0)
+        return np.asarray(reals > 0)
     if info.dtype.is_float:
-        return real.astype(info.dtype.numpy)
+        return reals.astype(info.dtype.numpy)
     if q is not None:
         shape = [1] * info.rank
         if q.axis is not None:
             shape[q.axis] = -1
-        real = real / np.reshape(q.scales, shape) + np.reshape(q.zero_points, shape)
+        reals = reals / np.reshape(q.scales, shape) + np.reshape(q.zero_points, shape)
     lowest, highest = _range(info.dtype)
-    return np.clip(np.rint(real), lowest, highest).astype(info.dtype.numpy)
+    return np.clip(np.rint(reals), lowest, highest).astype(info.dtype.numpy)
 
 
 def _range(dtype: DataType) -> tuple[int, int]:
@@ -96,19 +96,19 @@ class Sample:
     def arrays(self) -> list[Array | None]:
         """Return the operands' arrays: always the same for one sample, but different between samples."""
         generator = np.random.default_rng(zlib.crc32(self.id.encode()))
-        return [None if item is None else item.array(generator) for item in self.inputs]
+        return [None if operand is None else operand.array(generator) for operand in self.inputs]
 
     def network(self) -> tuple[Network, dict[int, Array]]:
         """Return a network of this single layer, and its input arrays by binding id."""
         network, feeds = Network(self.id), dict[int, Array]()
         values: list[Layer | None] = []
-        for index, (item, array) in enumerate(zip(self.inputs, self.arrays(), strict=True)):
-            if item is None or array is None:
+        for index, (operand, array) in enumerate(zip(self.inputs, self.arrays(), strict=True)):
+            if operand is None or array is None:
                 values.append(None)
-            elif item.constant:
-                values.append(network.add_constant_layer(array, item.info.quantization, f"constant_{index}"))
+            elif operand.constant:
+                values.append(network.add_constant_layer(array, operand.info.quantization, f"constant_{index}"))
             else:
-                values.append(network.add_input_layer(index, item.info, f"input_{index}"))
+                values.append(network.add_input_layer(index, operand.info, f"input_{index}"))
                 feeds[index] = array
         layer = network.add_layer(self.op, *values, name="layer", outputs=self.outputs)
         for index, value in enumerate(layer.outputs):
@@ -174,10 +174,10 @@ def sources_of(op: type[Op]) -> tuple[Source, ...]:
 @cache
 def _given_by(source: Source) -> Mapping[type[Op], Sequence[Sample]]:
     """Call a generator of samples, and return its samples grouped by operator; the result is cached."""
-    result: dict[type[Op], list[Sample]] = {}
-    for item in source():
-        result.setdefault(type(item.op), []).append(item)
-    return result
+    samples_by_op: dict[type[Op], list[Sample]] = {}
+    for sample in source():
+        samples_by_op.setdefault(type(sample.op), []).append(sample)
+    return samples_by_op
 
 
 def given_by(source: Source, op: type[Op]) -> Sequence[Sample]:

@@ -31,7 +31,7 @@ from interposer.testing.trial import Outputs
 
 __all__ = ["at_once", "running"]
 
-_STATM: Final = Path("/proc/self/statm")
+_MEMORY_FILE: Final = Path("/proc/self/statm")
 _MEBIBYTE: Final = 1 << 20
 _WARM_UP: Final = 5
 _ROUNDS: Final = 15
@@ -63,32 +63,32 @@ def _only_new_objects() -> Iterator[None]:
 @contextmanager
 def _no_log_records() -> Iterator[None]:
     """Disable logging, as a handler may retain every record: pytest's does, and its memory would count as leaked."""
-    before = logging.root.manager.disable
+    previous_level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
-        logging.disable(before)
+        logging.disable(previous_level)
 
 
 def _objects_left(bench: Bench) -> Iterator[str]:
     loads, census = bench.settings.loads, Census()
     _load_chains(bench, census, loads)
     gc.collect()
-    for title, count in census.alive().items():
+    for class_name, count in census.alive().items():
         if count >= loads // 10:
-            yield f"{count} objects of the class {title} are still alive after {loads} networks were unloaded"
+            yield f"{count} objects of the class {class_name} are still alive after {loads} networks were unloaded"
 
 
 def _load_chains(bench: Bench, census: Census, loads: int) -> None:
     growths = [grown(bench, f"chain-{number}") for number in range(VARIANTS)]
     for number in range(loads):
         growth = growths[number % len(growths)]
-        with bench.loaded(bench.optimize(growth.network, census)) as created:
-            created.run(growth.feeds)
+        with bench.loaded(bench.optimize(growth.network, census)) as loaded_network:
+            loaded_network.run(growth.feeds)
 
 
-_LARGE: Final[tuple[Op, ...]] = (
+_LARGE_OPS: Final[tuple[Op, ...]] = (
     Addition(),
     Multiplication(),
     Activation(ActivationFunction.RELU),
@@ -99,37 +99,37 @@ _LARGE: Final[tuple[Op, ...]] = (
 
 def _memory_left(bench: Bench) -> Iterator[str]:
     """Yield an error if the process grows while networks with tensors of 1 MiB are loaded and unloaded."""
-    if not _STATM.exists():
-        raise Skipped(f"{_STATM} is missing, which reports the memory of a process")
-    networks = [network for network in map(_large, _LARGE) if bench.takes_all(network.graph)]
+    if not _MEMORY_FILE.exists():
+        raise Skipped(f"{_MEMORY_FILE} is missing, which reports the memory of a process")
+    networks = [network for network in map(_large, _LARGE_OPS) if bench.takes_all(network.graph)]
     if not networks:
         raise Refused("the backend takes none of the layers that are tried with large tensors")
     loads = bench.settings.loads
     for network in networks:
         _load_often(bench, network, _WARM_UP)
-        before = _resident()
+        bytes_before = _resident()
         _load_often(bench, network, loads)
-        more = (_resident() - before) / _MEBIBYTE
-        if more > loads / 4:
+        growth = (_resident() - bytes_before) / _MEBIBYTE
+        if growth > loads / 4:
             title = f"{network.name}, on tensors of 1 MiB"
-            yield f"the process grew by {more:.0f} MiB while a network of {title}, was loaded {loads} times"
+            yield f"the process grew by {growth:.0f} MiB while a network of {title}, was loaded {loads} times"
 
 
 def _large(op: Op) -> Network:
     """Return a network of one layer with tensors of 1 MiB; all required operands of the operator are the same input."""
     network, shape = Network(op.op_name()), (64, 64, 64) if isinstance(op, BatchMatMul) else (512, 512)
-    first = network.add_input_layer(0, TensorInfo(shape))
-    expected = sum(not declared.optional for declared in op.operands)
-    network.add_output_layer(0, network.add_layer(op, *[first] * expected, name="layer"))
+    shared_input = network.add_input_layer(0, TensorInfo(shape))
+    operand_count = sum(not operand.optional for operand in op.operands)
+    network.add_output_layer(0, network.add_layer(op, *[shared_input] * operand_count, name="layer"))
     return network
 
 
 def _load_often(bench: Bench, network: Network, times: int) -> None:
-    [result] = network.graph.outputs
-    zeros, output = (_zeros(value.known) for value in (network.inputs[0].output, result.values[0]))
+    [output_layer] = network.graph.outputs
+    zeros, output_array = (_zeros(value.known) for value in (network.inputs[0].output, output_layer.values[0]))
     for _ in range(times):
-        with bench.loaded(bench.optimize(network)) as created:
-            created.run({0: zeros}, {0: output})
+        with bench.loaded(bench.optimize(network)) as loaded_network:
+            loaded_network.run({0: zeros}, {0: output_array})
     gc.collect()
 
 
@@ -157,14 +157,14 @@ def _bytes_left(bench: Bench) -> Iterator[str]:
             gc.collect()
             if window:  # the first one warms up
                 counts.append((sys.getallocatedblocks(), _native_bytes()))
-    blocks, sizes = ([after - before for before, after in pairwise(item)] for item in zip(*counts, strict=True))
+    blocks, sizes = ([after - before for before, after in pairwise(series)] for series in zip(*counts, strict=True))
     if min(blocks) >= loads * _LEAST_BLOCKS:
         yield f"about {min(blocks) // loads} Python objects leak for every small network that is loaded"
     elif min(sizes) >= loads * _LEAST_BYTES:
         yield f"about {min(sizes) // loads} bytes leak for every small network that is loaded"
 
 
-class _Allocated(ctypes.Structure):
+class _MallocStatistics(ctypes.Structure):
     """The C struct ``mallinfo2`` of the GNU C library: statistics about memory from `malloc`."""
 
     _fields_: ClassVar = [(f"field_{number}", ctypes.c_size_t) for number in range(10)]
@@ -173,17 +173,17 @@ class _Allocated(ctypes.Structure):
 def _native_bytes() -> int:
     """Return the number of bytes allocated with `malloc` and not freed; 0 if the C library does not report it."""
     try:
-        ask = ctypes.CDLL(None).mallinfo2
+        mallinfo2 = ctypes.CDLL(None).mallinfo2
     except (OSError, AttributeError):
         return 0
-    ask.restype = _Allocated
-    reported = ask()
-    return int(reported.field_4 + reported.field_7)  # hblkhd, in mappings of their own, and uordblks, in arenas
+    mallinfo2.restype = _MallocStatistics
+    statistics = mallinfo2()
+    return int(statistics.field_4 + statistics.field_7)  # hblkhd, in mappings of their own, and uordblks, in arenas
 
 
 def _resident() -> int:
     """Return the resident set size of the process, in bytes."""
-    return int(_STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(_MEMORY_FILE.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 # --- threads ----------------------------------------------------------------------------------------------------------
@@ -211,16 +211,16 @@ def _networks(bench: Bench, stack: ExitStack) -> list[Job]:
     jobs = []
     for number in range(VARIANTS):
         growth = grown(bench, f"chain-{number}")
-        created = stack.enter_context(bench.loaded(bench.optimize(growth.network)))
-        jobs.append(running(created, growth.feeds, created.run(growth.feeds)))
+        loaded_network = stack.enter_context(bench.loaded(bench.optimize(growth.network)))
+        jobs.append(running(loaded_network, growth.feeds, loaded_network.run(growth.feeds)))
     return jobs
 
 
 def _one_network(bench: Bench, stack: ExitStack) -> list[Job]:
     growth = grown(bench, "chain-0")
-    created = stack.enter_context(bench.loaded(bench.optimize(growth.network)))
-    several = [{key: np.roll(array, number) for key, array in growth.feeds.items()} for number in range(4)]
-    return [running(created, feeds, created.run(feeds)) for feeds in several]
+    loaded_network = stack.enter_context(bench.loaded(bench.optimize(growth.network)))
+    feeds_of_runs = [{key: np.roll(array, number) for key, array in growth.feeds.items()} for number in range(4)]
+    return [running(loaded_network, feeds, loaded_network.run(feeds)) for feeds in feeds_of_runs]
 
 
 def running(loaded: Loaded, feeds: Outputs, expected: Outputs) -> Job:
@@ -282,9 +282,9 @@ def at_once(jobs: Sequence[Job]) -> Iterator[str]:
 
 @contextmanager
 def _frequent_changes() -> Iterator[None]:
-    before = sys.getswitchinterval()
+    previous_interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         yield
     finally:
-        sys.setswitchinterval(before)
+        sys.setswitchinterval(previous_interval)

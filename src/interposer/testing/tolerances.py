@@ -101,16 +101,16 @@ class Tolerances:
             return f"{array.dtype}{list(array.shape)} instead of {expected.dtype}{list(expected.shape)}"
         if info.element is not None:
             errors = (self.difference(*pair, info.element) for pair in zip(array, expected, strict=True))
-            return next((f"element {at}: {error}" for at, error in enumerate(errors) if error), None)
+            return next((f"element {position}: {error}" for position, error in enumerate(errors) if error), None)
         with np.errstate(all="ignore"):
             wrong = ~np.asarray(self._near(array, expected, info))
         count = int(np.count_nonzero(wrong))
         if not count:
             return None
-        place = tuple(int(index) for index in np.argwhere(wrong)[0])
-        first = f"the first at {list(place)} is {array[place]} instead of {expected[place]}"
+        first_wrong = tuple(int(index) for index in np.argwhere(wrong)[0])
+        example = f"the first at {list(first_wrong)} is {array[first_wrong]} instead of {expected[first_wrong]}"
         cause = hint(Evidence(array, expected, wrong, info, self._compared(info), inputs, earlier))
-        text = f"{count} of {array.size} elements are wrong by more than {self._stated(info)}; {first}"
+        text = f"{count} of {array.size} elements are wrong by more than {self._stated(info)}; {example}"
         return f"{text}; hint: {cause}" if cause else text
 
     def is_near(self, array: Array, expected: Array, info: TensorInfo) -> bool:
@@ -125,9 +125,9 @@ class Tolerances:
     def _compared(self, info: TensorInfo) -> Callable[[Array, Array], Array]:
         """Return a function that returns, for two float64 arrays, a mask of the elements equal within the tolerance."""
         if info.dtype.is_float:
-            return lambda result, expected: _near(result, expected, self.of(info.dtype))
+            return lambda actual, expected: _near(actual, expected, self.of(info.dtype))
         steps = self.steps if info.is_quantized else 0
-        return lambda result, expected: np.asarray(np.abs(result - expected) <= steps)
+        return lambda actual, expected: np.asarray(np.abs(actual - expected) <= steps)
 
     def _near(self, array: Array, expected: Array, info: TensorInfo) -> Array:
         if info.dtype.is_float:
@@ -159,8 +159,8 @@ def _same_bits(array: Array, expected: Array) -> Array:
 
     Any NaN equals any other NaN.
     """
-    alike = (array == expected) & (np.signbit(array) == np.signbit(expected))
-    return np.asarray(alike | (np.isnan(array) & np.isnan(expected)))
+    is_same = (array == expected) & (np.signbit(array) == np.signbit(expected))
+    return np.asarray(is_same | (np.isnan(array) & np.isnan(expected)))
 
 
 def _steps(array: Array, expected: Array) -> Array:
@@ -192,13 +192,13 @@ def bias(array: Array, expected: Array, info: TensorInfo) -> str | None:
         error = _end_missed(a, b, end)
         if error:
             return error
-    inside = (b > low) & (b < high)
-    count = int(np.count_nonzero(inside))
+    in_range = (b > low) & (b < high)
+    count = int(np.count_nonzero(in_range))
     if count < _FEWEST:
         return None
-    off = np.where(inside, a - b, 0.0)
-    mean, away = float(off.sum() / count), float((off * np.sign(b - _zero_points(info))).sum() / count)
-    return _stated_bias(mean, away, count) if max(abs(mean), abs(away)) >= _MOST_BIAS else None
+    errors = np.where(in_range, a - b, 0.0)
+    mean, outward = float(errors.sum() / count), float((errors * np.sign(b - _zero_points(info))).sum() / count)
+    return _stated_bias(mean, outward, count) if max(abs(mean), abs(outward)) >= _MOST_BIAS else None
 
 
 def _end_missed(array: Array, expected: Array, end: int) -> str | None:
@@ -211,9 +211,9 @@ def _end_missed(array: Array, expected: Array, end: int) -> str | None:
     count, missed = int(np.count_nonzero(saturated)), int(np.count_nonzero(saturated & (array != end)))
     if count < _FEWEST_AT_END or missed <= count / 2:
         return None
-    value = float(np.median(array[saturated]))
-    text = f"{missed} of {count} elements that saturate at {end} are not {end} but mostly {value:g}"
-    return f"{text}; hint: clamped to {value:g} instead of {end}?"
+    typical = float(np.median(array[saturated]))
+    text = f"{missed} of {count} elements that saturate at {end} are not {end} but mostly {typical:g}"
+    return f"{text}; hint: clamped to {typical:g} instead of {end}?"
 
 
 def _zero_points(info: TensorInfo) -> Array:
@@ -225,13 +225,13 @@ def _zero_points(info: TensorInfo) -> Array:
     return np.asarray(np.reshape(np.asarray(q.zero_points, np.float64), shape if q.axis is not None else ()))
 
 
-def _stated_bias(mean: float, away: float, count: int) -> str:
-    if abs(mean) >= abs(away):
+def _stated_bias(mean: float, outward: float, count: int) -> str:
+    if abs(mean) >= abs(outward):
         direction = "high" if mean > 0 else "low"
         size, cause = abs(mean), f"rounded {'up' if mean > 0 else 'down (floor)'} instead of to the nearest"
     else:
-        direction = "far from zero" if away > 0 else "near to zero"
-        size, cause = abs(away), "rounded away from zero" if away > 0 else "truncated instead of rounded"
+        direction = "far from zero" if outward > 0 else "near to zero"
+        size, cause = (abs(outward), "rounded away from zero" if outward > 0 else "truncated instead of rounded")
     cause = "an offset of one step, in the rounding or the zero point" if size > 0.75 else cause
     text = f"{count} elements are on average {size:.2f} steps too {direction}, and may be {_MOST_BIAS}"
     return f"{text}; hint: {cause}?"
@@ -242,7 +242,7 @@ def same(array: Array, expected: Array) -> bool:
     if (array.shape, array.dtype) != (expected.shape, expected.dtype):
         return False
     if array.dtype.kind == "O":
-        return all(map(_same_item, array.flat, expected.flat))
+        return all(map(_same_element, array.flat, expected.flat))
     if np.array_equal(_bytes(array), _bytes(expected)):
         return True
     if not DataType.of(array.dtype).is_float:
@@ -251,11 +251,11 @@ def same(array: Array, expected: Array) -> bool:
         return bool(np.array_equal(array.astype(np.float64), expected.astype(np.float64), equal_nan=True))
 
 
-def _same_item(value: object, expected: object) -> bool:
+def _same_element(element: object, expected: object) -> bool:
     """Return True if two texts, or two elements of a sequence, are equal."""
-    if isinstance(value, np.ndarray) and isinstance(expected, np.ndarray):
-        return same(value, expected)
-    return value == expected
+    if isinstance(element, np.ndarray) and isinstance(expected, np.ndarray):
+        return same(element, expected)
+    return element == expected
 
 
 def _bytes(array: Array) -> Array:

@@ -68,7 +68,7 @@ class Trial:
     @cached_property
     def other_feeds(self) -> Outputs:
         """The input arrays of the run in between, by binding id."""
-        return _others(self.feeds)
+        return _shuffled(self.feeds)
 
     @property
     def layer(self) -> Layer:
@@ -95,37 +95,37 @@ class Trial:
 
         `feeds` are the inputs of that run by binding id.
         """
-        result = []
+        evidence = []
         for value in self.layer.values:
             array = value.constant if value.is_constant else feeds.get(binding_id(value.producer))
             if array is not None and value.known.is_tensor:
-                result.append((array, value.known))
-        return result
+                evidence.append((array, value.known))
+        return evidence
 
     # --- support queries ----------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        known = self.bench.refusals.of(self.sample, self.bench)
-        if known is not None and not self.bench.refusals.is_first(self.sample):
-            self._refused(known)
+        op_reasons = self.bench.refusals.of(self.sample, self.bench)
+        if op_reasons is not None and not self.bench.refusals.is_first(self.sample):
+            self._refused(op_reasons)
             return
-        lacking = self._lacking()
-        if lacking:
+        missing_capability = self._lacking()
+        if missing_capability:
             self.bench.verdicts[self.sample] = False
-            self._refused(known or (lacking,))
+            self._refused(op_reasons or (missing_capability,))
             return
         try:
-            first = self._verdicts(view_of(self.network.graph))
+            verdicts = self._verdicts(view_of(self.network.graph))
             refusals = self.bench.refusals
-            if len(first) != 1 or first[0] or refusals.is_queried_twice(self.sample, tuple(first[0].reasons)):
-                self._ask_again(first)
+            if len(verdicts) != 1 or verdicts[0] or refusals.is_queried_twice(self.sample, tuple(verdicts[0].reasons)):
+                self._ask_again(verdicts)
         except Exception as error:
             self.failure = f"asking raised {type(error).__name__}: {error}"
             self.support_problems.append(self.failure)
             return
-        self.bench.verdicts[self.sample] = bool(first) and all(first)
-        if first and not first[0]:
-            self._refused(first[0].reasons)
+        self.bench.verdicts[self.sample] = bool(verdicts) and all(verdicts)
+        if verdicts and not verdicts[0]:
+            self._refused(verdicts[0].reasons)
 
     def _lacking(self) -> str:
         """Return which capability the sample needs and the backend lacks; empty if none is missing."""
@@ -138,17 +138,17 @@ class Trial:
         return ""
 
     def _ask_again(self, first: list[Support]) -> None:
-        second, twice = self._verdicts(view_of(self.network.graph)), self._verdicts(_doubled(self.sample))
+        second, of_two = (self._verdicts(view_of(self.network.graph)), self._verdicts(_doubled(self.sample)))
         if first != second:
             self.support_problems.append(f"asked twice it answered {_said(first)}, then {_said(second)}")
-        if len(twice) != 2:
-            self.support_problems.append(f"asked for a view of 2 layers it gave {len(twice)} verdicts")
+        if len(of_two) != 2:
+            self.support_problems.append(f"asked for a view of 2 layers it gave {len(of_two)} verdicts")
 
     def _verdicts(self, view: SubgraphView) -> list[Support]:
-        value: Any = self.bench.query(view)
-        if not isinstance(value, list) or not all(isinstance(item, Support) for item in value):
-            raise TypeError(f"query gave {value!r}; expected a list of Support")
-        return list(value)
+        verdicts: Any = self.bench.query(view)
+        if not isinstance(verdicts, list) or not all(isinstance(verdict, Support) for verdict in verdicts):
+            raise TypeError(f"query gave {verdicts!r}; expected a list of Support")
+        return list(verdicts)
 
     def _refused(self, reasons: Iterable[str]) -> None:
         self.reasons = tuple(reasons)
@@ -163,7 +163,13 @@ class Trial:
         except UnsupportedLayerError as error:
             given_back = [refusal for refusal in error.refusals if refusal.stage == "optimize"]
             if given_back:
-                self._refused([f"gave it back: {text}" for item in given_back for text in item.reasons])
+                self._refused(
+                    [
+                        f"gave it back: {text}"
+                        for refusal_given_back in given_back
+                        for text in refusal_given_back.reasons
+                    ]
+                )
             else:
                 self.failure = f"it said yes when it was asked, but to the optimizer no: {error}"
             return
@@ -171,24 +177,24 @@ class Trial:
             self.failure = f"it said yes, but then optimizing failed: {error}"
             return
         try:
-            with self.bench.loaded(optimized) as created:
+            with self.bench.loaded(optimized) as loaded_network:
                 self.recording.mark("loaded")
-                self._run(created)
+                self._run(loaded_network)
                 self.recording.mark("unload")
         except InterposerError as error:
             self.failure = f"it said yes, but then: {error}"
         self.recording.mark("unloaded")
 
     def _run(self, loaded: Loaded) -> None:
-        before = {key: deepcopy(array) for key, array in self.feeds.items()}
+        feeds_before = {key: deepcopy(array) for key, array in self.feeds.items()}
         constants = [(array, array.copy()) for array in _constants(self.network)]
         self.recording.spoil_unmanaged()
         self.first = self._run_once(loaded, self.feeds)
         self._run_on_others(loaded)
         targets = {key: _strided(array) for key, array in self.first.items() if self._is_fixed(key)}
         self.again = self._run_once(loaded, {key: _strided(array) for key, array in self.feeds.items()}, targets)
-        pairs = [(self.feeds[key], array) for key, array in before.items()] + constants
-        self.untouched = all(same(now, then) for now, then in pairs)
+        pairs = [(self.feeds[key], array) for key, array in feeds_before.items()] + constants
+        self.untouched = all(same(current, original) for current, original in pairs)
 
     def _run_on_others(self, loaded: Loaded) -> None:
         """Run the loaded network on `other_feeds`, and store the results in `other`.
@@ -202,8 +208,8 @@ class Trial:
                 raise
 
     def _is_fixed(self, key: int) -> bool:
-        known = self.layer.outputs[key].known
-        return known.is_tensor and known.is_concrete
+        info = self.layer.outputs[key].known
+        return info.is_tensor and info.is_concrete
 
     def _run_once(self, loaded: Loaded, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
         return run_recorded(loaded, self.recording, feeds, outputs)
@@ -223,8 +229,10 @@ def run_recorded(loaded: Loaded, recording: Recording, feeds: Outputs, outputs: 
         errors = mode_problems()
         if errors:
             reset_mode()
-            said = " and ".join(errors)
-            recording.problems.append(f"the run left the floating-point mode of the calling thread changed: {said}")
+            deviations = " and ".join(errors)
+            recording.problems.append(
+                f"the run left the floating-point mode of the calling thread changed: {deviations}"
+            )
 
 
 def _said(verdicts: list[Support]) -> str:
@@ -245,8 +253,8 @@ def _constants(network: Network) -> list[Array]:
     ]
 
 
-def _others(feeds: Outputs) -> Outputs:
-    """Return other inputs of the same shapes: the same rows in another order (the elements of a row may form a box)."""
+def _shuffled(feeds: Outputs) -> Outputs:
+    """Return the inputs with their rows in another order; the elements of a row stay together, as they may be a box."""
     return {key: _turned(array) for key, array in feeds.items()}
 
 
@@ -260,14 +268,14 @@ def _can_be_computed(network: Network, feeds: Outputs) -> bool:
 
 def _turned(array: Array) -> Array:
     axes = range(array.ndim - 1) if array.ndim > 1 else range(array.ndim)
-    long = [axis for axis in axes if array.shape[axis] > 1]
-    return np.roll(array, 1, long[0]) if long else array
+    long_axes = [axis for axis in axes if array.shape[axis] > 1]
+    return np.roll(array, 1, long_axes[0]) if long_axes else array
 
 
 def _strided(array: Array) -> Array:
     """Return the same array with unusual strides: every second element of a larger array, with the last axis first."""
-    if array.ndim == 0 or any(isinstance(item, np.ndarray) for item in array.flat):
+    if array.ndim == 0 or any(isinstance(element, np.ndarray) for element in array.flat):
         return array
-    wide = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype, order="F")
-    wide[..., ::2] = array
-    return wide[..., ::2]
+    doubled = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype, order="F")
+    doubled[..., ::2] = array
+    return doubled[..., ::2]

@@ -52,8 +52,8 @@ class Watched(Backend):
 
     def __init__(self, inner: Backend, observer: Observer, held_back: Collection[str] = ()) -> None:
         self.inner, self.observer, self.held_back = inner, observer, frozenset(held_back)
-        said = ("id", "kernels", "capabilities", "api_version", "version")
-        vars(self).update({name: getattr(inner, name) for name in said})
+        forwarded = ("id", "kernels", "capabilities", "api_version", "version")
+        vars(self).update({name: getattr(inner, name) for name in forwarded})
 
     def layer_support(self, options: Options) -> LayerSupport:
         """Return the support of the wrapped backend, except for the layers in `held_back`."""
@@ -73,12 +73,12 @@ class Watched(Backend):
         """Register the factories of the wrapped backend, and report them to the observer."""
         managers, factories = set(registry.memory_managers), set(registry)
         self.inner.register_tensor_handle_factories(registry, options)
-        new = [memory_manager for memory_manager in registry.memory_managers if memory_manager not in managers]
-        for manager in new:
+        new_managers = [memory_manager for memory_manager in registry.memory_managers if memory_manager not in managers]
+        for manager in new_managers:
             self.observer.manager(manager)
         for factory in registry:
             if factory not in factories:
-                self.observer.handle_factory(factory, new[-1] if new else None)
+                self.observer.handle_factory(factory, new_managers[-1] if new_managers else None)
 
     def create_memory_manager(self) -> MemoryManager | None:
         """Return the memory manager of the wrapped backend, and report it to the observer."""
@@ -118,15 +118,16 @@ def _note_layers(factory: WorkloadFactory) -> None:
 
 
 def _note_runs(workload: Workload, running: str, after: str) -> None:
-    own = vars(workload).get("execute") if hasattr(workload, "__dict__") else None
-    here, plain = weakref.ref(workload), type(workload).execute  # no cycle, which would keep the workload alive
+    own_execute = vars(workload).get("execute") if hasattr(workload, "__dict__") else None
+    class_execute = type(workload).execute
+    weak_workload = weakref.ref(workload)  # no cycle, which would keep the workload alive
 
     def noted(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         note(running)
-        if own is not None:
-            own(inputs, outputs)
-        elif (alive := here()) is not None:
-            plain(alive, inputs, outputs)
+        if own_execute is not None:
+            own_execute(inputs, outputs)
+        elif (workload_alive := weak_workload()) is not None:
+            class_execute(workload_alive, inputs, outputs)
         note(after)
 
     replace_method(workload, "execute", noted)
@@ -141,10 +142,10 @@ class _Picky(LayerSupport):
         return [Support.no("held back") if layer.name in self.held_back else verdict for layer, verdict in pairs]
 
 
-def replace_method(thing: object, name: str, function: Callable[..., Any]) -> bool:
+def replace_method(target: object, name: str, function: Callable[..., Any]) -> bool:
     """Set the attribute `name` of one object to a function; return False if the object has no writable attributes."""
     try:
-        setattr(thing, name, function)
+        setattr(target, name, function)
     except AttributeError:
         return False
     return True
