@@ -42,9 +42,9 @@ def _print(rows: list[tuple[str, ...]]) -> None:
         return
     width = shutil.get_terminal_size().columns
     show(Table(titles[:3], [row[:3] for row in rows]))
-    for name, *_, source, text in rows:
+    for name, *_, source, details in rows:
         print()
-        for line in (name, *wrapped(source, width, "  "), *wrapped(text, width, "  ")):
+        for line in (name, *wrapped(source, width, "  "), *wrapped(details, width, "  ")):
             say(line)
 
 
@@ -63,17 +63,21 @@ def _records(runtime: Runtime) -> Iterator[tuple[BackendRecord, DynamicBackendRe
 def _to_dict(record: BackendRecord, file: DynamicBackendRecord | None, runtime: Runtime) -> dict[str, Any]:
     if file is None:
         return record.to_dict()
-    facts = file.to_dict()
-    cached = ("file", "path", "library", "state", "step", "sha256")
+    plugin = file.to_dict()
+    plugin_keys = ("file", "path", "library", "state", "step", "sha256")
     declared = getattr(runtime.registry.get(record.id), "declared_options", ()) if record.available else ()
-    options = [{"name": item.name, "default": item.default, "doc": item.doc, "for": item.scopes} for item in declared]
-    return record.to_dict() | {key: facts[key] for key in cached} | {"interface": file.version, "options": options}
+    options = [
+        {"name": option.name, "default": option.default, "doc": option.doc, "for": option.scopes} for option in declared
+    ]
+    facts = {key: plugin[key] for key in plugin_keys} | {"interface": file.version, "options": options}
+    return record.to_dict() | facts
 
 
 def _row(record: BackendRecord) -> tuple[str, ...]:
-    can = ", ".join(_capability(name, value) for name, value in record.capabilities if value is not False)
+    capabilities = ", ".join(_capability(name, value) for name, value in record.capabilities if value is not False)
     available = "yes" if record.available else "no"
-    return record.id or "-", available, record.version, record.source, can if record.available else record.reason
+    details = capabilities if record.available else record.reason
+    return record.id or "-", available, record.version, record.source, details
 
 
 def _capability(name: str, value: Any) -> str:

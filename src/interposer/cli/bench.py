@@ -110,8 +110,12 @@ def execute(args: argparse.Namespace) -> int:
 
 def _is_quick(report: BenchReport, threshold: float | None) -> bool:
     """Return True if a choice could run the network, in at most `threshold` milliseconds unless it is None."""
-    best = report.quickest
-    return best is not None and best.timing is not None and (threshold is None or best.timing.median <= threshold)
+    quickest = report.quickest
+    return (
+        quickest is not None
+        and quickest.timing is not None
+        and (threshold is None or quickest.timing.median <= threshold)
+    )
 
 
 def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]]:
@@ -121,10 +125,10 @@ def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]
     fastest mix that a search finds. The combinations of --mix follow. CpuRef ends each choice but ``("auto",)``, as the
     backend that runs what the others do not support.
     """
-    alone = [tuple(candidate) for candidate in candidates(runtime)] + ([] if args.no_auto else [(AUTO,)])
+    single = [tuple(candidate) for candidate in candidates(runtime)] + ([] if args.no_auto else [(AUTO,)])
     if args.backends is not None:
-        alone = [_completed([backend], runtime) for backend in args.backends]
-    return [*alone, *(_completed(item, runtime) for item in args.mix)]
+        single = [_completed([backend], runtime) for backend in args.backends]
+    return [*single, *(_completed(mix, runtime) for mix in args.mix)]
 
 
 def _report_absent(choices: Iterable[Sequence[str]], runtime: Runtime) -> None:
@@ -132,17 +136,17 @@ def _report_absent(choices: Iterable[Sequence[str]], runtime: Runtime) -> None:
 
     `UnknownBackendError` is raised for an id that the runtime does not know.
     """
-    for fromkey in dict.fromkeys(item for ids in choices for item in ids if item != AUTO):
-        reason = runtime.registry.reason_absent(fromkey)
+    for backend in dict.fromkeys(backend_id for choice in choices for backend_id in choice if backend_id != AUTO):
+        reason = runtime.registry.reason_absent(backend)
         if reason is not None:
-            report_skipped(fromkey, reason)
+            report_skipped(backend, reason)
 
 
 def _completed(ids: list[str], runtime: Runtime) -> tuple[str, ...]:
     """Return the ids with CpuRef appended, if it is available and not named already; ``auto`` stays alone."""
     if ids == [AUTO]:
         return (AUTO,)
-    reference = [item for item in ("CpuRef",) if item not in ids and item in runtime.registry.available()]
+    reference = [backend for backend in ("CpuRef",) if backend not in ids and backend in runtime.registry.available()]
     return (*ids, *reference)
 
 
@@ -152,22 +156,22 @@ def _completed(ids: list[str], runtime: Runtime) -> tuple[str, ...]:
 def _print(report: BenchReport) -> None:
     titles = ["backends", "layers", "copies", "load ms", "median ms", "spread", "least ms", "times the quickest"]
     titles += ["runs/s", "differs", "note"]
-    rows = [_row(item, report) for item in report.candidates]
+    rows = [_row(candidate, report) for candidate in report.candidates]
     show(without_empty_columns(Table(titles, rows, titles[2:-1])))
     if len(report.undecided) > 1:
-        say(f"too noisy to say which is fastest: {', '.join(item.name for item in report.undecided)}")
+        say(f"too noisy to say which is fastest: {', '.join(undecided.name for undecided in report.undecided)}")
     for candidate in report.candidates:
         if candidate.reason:
             say(f"{candidate.name}: {candidate.reason}")
 
 
 def _row(candidate: Candidate, report: BenchReport) -> list[str]:
-    best = report.quickest
+    quickest = report.quickest
     layers = ", ".join(f"{count} on {backend}" for backend, count in candidate.layers.items())
     ratio = (
         ""
-        if candidate.timing is None or best is None or best.timing is None
-        else best.timing.faster_than(candidate.timing)
+        if candidate.timing is None or quickest is None or quickest.timing is None
+        else quickest.timing.faster_than(candidate.timing)
     )
     return [
         candidate.name,
@@ -191,12 +195,16 @@ def _per_second(candidate: Candidate, report: BenchReport) -> float | None:
 def _note(candidate: Candidate, report: BenchReport) -> str:
     if candidate.same_as:
         return f"same placement as {candidate.same_as}"
-    close = report.undecided
-    return "too noisy to compare" if len(close) > 1 and candidate in close and candidate is not report.quickest else ""
+    undecided = report.undecided
+    return (
+        "too noisy to compare"
+        if len(undecided) > 1 and candidate in undecided and candidate is not report.quickest
+        else ""
+    )
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
+def _number(measured: float | None) -> str:
+    return "" if measured is None else f"{measured:.4g}"
 
 
 def _plot(report: BenchReport) -> str:

@@ -46,13 +46,13 @@ _OF_BACKENDS: Final = re.compile(r"[^/]+-[0-9a-f]{8}/.+")
 
 
 @dataclass(frozen=True)
-class _Cached:
+class _CachedRow:
     """One row of the listing: a file in the cache folder, and why it cannot be used; an empty `reason` means it can.
 
-    `kind` says what the file holds (such as a network or a plan), `what` is its subject (such as the path of the
-    model), `written` is the time of writing as text, and `name` is the path in the cache folder. `sha256` is the hash
-    of the network's file, or of the compiled subgraph. `parts` lists the compiled subgraphs of a network. `setting`
-    describes the target of a compiled subgraph, in the words of its backend.
+    `kind` says what the file holds (such as a network or a plan), `what` is its subject (such as the path of
+    the model), `written` is the time of writing as text, and `name` is the path in the cache folder. `sha256` is the
+    hash of the network's file, or of the compiled subgraph. `parts` lists the compiled subgraphs of a network.
+    `setting` describes the target of a compiled subgraph, in the words of its backend.
     """
 
     kind: str
@@ -83,26 +83,27 @@ def execute(args: argparse.Namespace) -> None:
         raise InvalidArgumentError(f"'cache {args.action}' takes no --stale; only 'cache clear' does")
     if args.dir and not os.path.isdir(os.path.expanduser(args.dir)):
         raise InvalidArgumentError(f"--dir: there is no folder {args.dir!r}")
-    cached = list(_all_retained(args.dir))
+    files = list(_rows(args.dir))
     if args.action == "clear":
-        _clear([item for item in cached if item.reason or not args.stale], args.dir)
+        _clear([file for file in files if file.reason or not args.stale], args.dir)
         return
     if args.action == "why":
-        cached = _asked(args.model, cached) if args.model is not None else [item for item in cached if item.reason]
+        stale = [file for file in files if file.reason]
+        files = _files_of_model(args.model, files) if args.model is not None else stale
     if args.json:
-        write_json([asdict(item) for item in cached])
+        write_json([asdict(file) for file in files])
     elif args.action == "why":
-        _explain(args.model, cached, args.dir)
+        _explain(args.model, files, args.dir)
     else:
-        _list(cached, args.dir)
+        _list(files, args.dir)
 
 
-def _list(cached: list[_Cached], folder: str) -> None:
-    if cached:
-        rows = [(item.kind, item.what, f"{item.bytes:,}", item.written, item.reason or "of use") for item in cached]
+def _list(files: list[_CachedRow], folder: str) -> None:
+    if files:
+        rows = [(file.kind, file.what, f"{file.bytes:,}", file.written, file.reason or "of use") for file in files]
         show(Table(("kind", "of", "bytes", "written", "state"), rows))
-    where = cache_folder(folder) or "no folder: there is to be none"
-    say(f"{len(cached)} files, {sum(item.bytes for item in cached):,} bytes in {where}")
+    location = cache_folder(folder) or "no folder: there is to be none"
+    say(f"{len(files)} files, {sum(file.bytes for file in files):,} bytes in {location}")
 
 
 def _reason(model: str, folder: str) -> str:
@@ -110,115 +111,118 @@ def _reason(model: str, folder: str) -> str:
 
     The reason is not stored, so this optimizes the network and divides it among the backends again to find it.
     """
-    where = cache_folder(folder)
-    if where is None:
+    location = cache_folder(folder)
+    if location is None:
         return f"there is no cache folder, as {CACHE_DIR} is empty"
     with _without_cache():
         reason = Keeper.reason(model, default_runtime())
     return (
-        reason or f"it could be, but was not loaded yet with this content (by interposer run, for example) into {where}"
+        reason
+        or f"it could be, but was not loaded yet with this content (by interposer run, for example) into {location}"
     )
 
 
 @contextmanager
 def _without_cache() -> Iterator[None]:
-    before = os.environ.get(CACHE_DIR)
+    previous_folder = os.environ.get(CACHE_DIR)
     os.environ[CACHE_DIR] = ""
     try:
         yield
     finally:
         os.environ.pop(CACHE_DIR)
-        if before is not None:
-            os.environ[CACHE_DIR] = before
+        if previous_folder is not None:
+            os.environ[CACHE_DIR] = previous_folder
 
 
-def _explain(model: str | None, cached: list[_Cached], folder: str) -> None:
-    if model is None and not cached:
+def _explain(model: str | None, files: list[_CachedRow], folder: str) -> None:
+    if model is None and not files:
         say("nothing is stale")
-    elif model is not None and not cached:
+    elif model is not None and not files:
         say(f"{model} is not cached: {_reason(model, folder)}")
-    for item in cached:
-        say(f"{item.what} ({item.kind}): {item.reason or 'it is of use'}")
+    for file in files:
+        say(f"{file.what} ({file.kind}): {file.reason or 'it is of use'}")
 
 
-def _clear(cached: list[_Cached], where: str) -> None:
-    gone = [item for item in cached if forget_cached(item.name, where)]
-    say(f"{len(gone)} files with {sum(item.bytes for item in gone):,} bytes are deleted")
+def _clear(files: list[_CachedRow], folder: str) -> None:
+    deleted = [file for file in files if forget_cached(file.name, folder)]
+    say(f"{len(deleted)} files with {sum(file.bytes for file in deleted):,} bytes are deleted")
 
 
-def _asked(model: str, cached: list[_Cached]) -> list[_Cached]:
+def _files_of_model(model: str, files: list[_CachedRow]) -> list[_CachedRow]:
     try:
         check_regular(model)
         with open(model, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InvalidArgumentError(f"{model or 'the file'} cannot be read: {error.strerror}") from error
-    networks = [item for item in cached if item.sha256 == digest]
+    networks = [cached for cached in files if cached.sha256 == digest]
     parts = {part for network in networks for part in network.parts}
-    return networks + [item for item in cached if item.sha256 in parts]
+    return networks + [cached for cached in files if cached.sha256 in parts]
 
 
-def _all_retained(where: str) -> Iterator[_Cached]:
-    """Yield a record of each file that this package has written to the cache folder `where`, and ignore all others.
+def _rows(cache_dir: str) -> Iterator[_CachedRow]:
+    """Yield a record of each file that this package has written to the cache folder `cache_dir`, and ignore all others.
 
     Networks, compiled subgraphs and digests of model files can be in any cache folder. Plans, trials of shared objects
     and files of backends are only listed for the default folder.
     """
-    own = cache_folder(where) == cache_folder()
-    for file in cached_files("", where):
-        folder, _, rest = file.name.partition("/")
+    is_default = cache_folder(cache_dir) == cache_folder()
+    for file in cached_files("", cache_dir):
+        top_folder, _, file_name = file.name.partition("/")
         written = datetime.fromtimestamp(file.time).isoformat(" ", "seconds")
-        if folder == FOLDER and NAMES.fullmatch(rest):
-            yield _network(file, written, where)
-        elif folder == PARTS and NAMES_OF_PARTS.fullmatch(rest):
-            yield _part(file, written, where)
-        elif folder == DIGESTS and NAMES_OF_DIGESTS.fullmatch(rest):
-            yield _Cached("digest of a model file", rest, file.size, written, file.name)
-        elif not own:
+        if top_folder == FOLDER and NAMES.fullmatch(file_name):
+            yield _network(file, written, cache_dir)
+        elif top_folder == PARTS and NAMES_OF_PARTS.fullmatch(file_name):
+            yield _part(file, written, cache_dir)
+        elif top_folder == DIGESTS and NAMES_OF_DIGESTS.fullmatch(file_name):
+            yield _CachedRow("digest of a model file", file_name, file.size, written, file.name)
+        elif not is_default:
             continue
-        elif folder == "probed" and _PROBED.fullmatch(rest):
-            yield _Cached("trial of a shared object", _probed(file, where), file.size, written, file.name)
-        elif folder == "backends" and _OF_BACKENDS.fullmatch(rest):
-            yield _Cached("file of a backend", rest, file.size, written, file.name)
+        elif top_folder == "probed" and _PROBED.fullmatch(file_name):
+            yield _CachedRow("trial of a shared object", _probed(file, cache_dir), file.size, written, file.name)
+        elif top_folder == "backends" and _OF_BACKENDS.fullmatch(file_name):
+            yield _CachedRow("file of a backend", file_name, file.size, written, file.name)
         elif _PLAN.fullmatch(file.name):
-            yield _plan(file, written, where)
+            yield _plan(file, written, cache_dir)
 
 
-def _network(file: CachedFile, written: str, where: str) -> _Cached:
+def _network(file: CachedFile, written: str, cache_dir: str) -> _CachedRow:
     try:
-        entry = read_entry(mapped_cached(file.name, where) or b"")
+        entry = read_entry(mapped_cached(file.name, cache_dir) or b"")
         reason = entry.fault(default_runtime().registry) or ""
-        what = f"{entry.origin['source'] or entry.network['name']} on {', '.join(entry.origin['backends'])}"
+        subject = f"{entry.origin['source'] or entry.network['name']} on {', '.join(entry.origin['backends'])}"
         parts = tuple(part.digest for part in entry.parts)
-        return _Cached("divided network", what, file.size, written, file.name, reason, entry.origin["sha256"], parts)
+        return _CachedRow(
+            "divided network", subject, file.size, written, file.name, reason, entry.origin["sha256"], parts
+        )
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        return _Cached("divided network", file.name, file.size, written, file.name, f"it is damaged: {error}")
+        return _CachedRow("divided network", file.name, file.size, written, file.name, f"it is damaged: {error}")
 
 
-def _part(file: CachedFile, written: str, where: str) -> _Cached:
+def _part(file: CachedFile, written: str, cache_dir: str) -> _CachedRow:
     kind, name = "compiled part", file.name.removesuffix(TRIAL)
     if name != file.name:
-        mark = read_mark(name, where)
+        mark = read_mark(name, cache_dir)
         reason = "" if mark is Mark.NONE else mark.value
-        return _Cached("trial of a compiled part", name, file.size, written, file.name, reason)
+        return _CachedRow("trial of a compiled part", name, file.size, written, file.name, reason)
     try:
-        part = read_part(mapped_cached(file.name, where) or b"")
-        what = f"{part.origin['source'] or part.origin['part'][:16]} on {part.origin['backend']}"
+        part = read_part(mapped_cached(file.name, cache_dir) or b"")
+        subject = f"{part.origin['source'] or part.origin['part'][:16]} on {part.origin['backend']}"
         reason = part.fault(default_runtime().registry) or ""
-        created = part.origin["part"], (), part.origin["fingerprint"]
-        return _Cached(kind, what, file.size, written, file.name, reason, *created)
+        compilation = part.origin["part"], (), part.origin["fingerprint"]
+        return _CachedRow(kind, subject, file.size, written, file.name, reason, *compilation)
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        return _Cached(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
+        return _CachedRow(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
 
 
-def _plan(file: CachedFile, written: str, where: str) -> _Cached:
+def _plan(file: CachedFile, written: str, cache_dir: str) -> _CachedRow:
     kind = "measured placement"
     try:
-        plan = Plan.from_json((read_cached(file.name, where) or b"").decode())
+        plan = Plan.from_json((read_cached(file.name, cache_dir) or b"").decode())
     except (InvalidArgumentError, UnicodeDecodeError) as error:
-        return _Cached(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
-    what = f"{plan.network} on {', '.join(sorted(plan.backends))}"
-    return _Cached(kind, what, file.size, written, file.name, _outdated(plan))
+        return _CachedRow(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
+    subject = f"{plan.network} on {', '.join(sorted(plan.backends))}"
+    return _CachedRow(kind, subject, file.size, written, file.name, _outdated(plan))
 
 
 def _outdated(plan: Plan) -> str:
@@ -226,13 +230,13 @@ def _outdated(plan: Plan) -> str:
 
     A plan that was measured with another number of threads stays valid.
     """
-    here = made_with(default_runtime(), plan.backends)
-    changed = [name for name, item in here.items() if name != "threads" and item != plan.made_with.get(name)]
+    current = made_with(default_runtime(), plan.backends)
+    changed = [name for name in current if name != "threads" and current[name] != plan.made_with.get(name)]
     return f"{' and '.join(changed)} changed since it was measured" if changed else ""
 
 
-def _probed(file: CachedFile, where: str) -> str:
+def _probed(file: CachedFile, cache_dir: str) -> str:
     try:
-        return str(json.loads(read_cached(file.name, where) or b"")["id"])
+        return str(json.loads(read_cached(file.name, cache_dir) or b"")["id"])
     except (ValueError, KeyError, TypeError):
         return file.name

@@ -102,12 +102,12 @@ def _checked(args: argparse.Namespace) -> Report:
 def _quiet() -> Iterator[None]:
     """Suppress warnings of the optimizer and the runtime within this context, as the report covers their content."""
     logger = logging.getLogger("interposer")
-    before = logger.level
+    previous_level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        logger.setLevel(previous_level)
 
 
 def _expected(path: Path | None) -> Mapping[str, str]:
@@ -115,12 +115,12 @@ def _expected(path: Path | None) -> Mapping[str, str]:
         return {}
     check_regular(path)
     try:
-        value: Any = json.loads(path.read_text(encoding="utf-8"))
+        reasons: Any = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InvalidArgumentError(f"{path} is no JSON: {error}") from error
-    if not isinstance(value, dict) or not all(isinstance(reason, str) for reason in value.values()):
+    if not isinstance(reasons, dict) or not all(isinstance(reason, str) for reason in reasons.values()):
         raise InvalidArgumentError(f"{path} must hold an object that gives a reason for every pattern of cases")
-    return value
+    return reasons
 
 
 class _Progress:
@@ -151,8 +151,8 @@ def _print(report: Report, *, refusals: bool) -> None:
     show(Table(titles, rows, right=titles[1:]))
     if refusals:
         print()
-        result = [(operator, f"{count:,}", text) for operator, text, count in report.refusals()]
-        show(Table(("refused", "samples", "because"), result, right=["samples"]))
+        refusal_rows = [(operator, f"{count:,}", text) for operator, text, count in report.refusals()]
+        show(Table(("refused", "samples", "because"), refusal_rows, right=["samples"]))
     elif report.refused_operators():
         print()
         say(report.refusal_line())
@@ -184,6 +184,6 @@ def _print_checks(as_json: bool) -> None:
     if as_json:
         write_json([{"check": check.name, "about": check.doc, "variants": list(check.variants)} for check in checks])
     else:
-        created = [f"{len(check.variants)} variants" if check.variants else "every sample" for check in checks]
-        rows = [(check.name, on, check.doc) for check, on in zip(checks, created, strict=True)]
+        subjects = [f"{len(check.variants)} variants" if check.variants else "every sample" for check in checks]
+        rows = [(check.name, subject, check.doc) for check, subject in zip(checks, subjects, strict=True)]
         show(Table(("check", "made of", "about"), rows))

@@ -46,7 +46,7 @@ range of values, and the signal-to-noise ratio of the accumulated result.
 --cut writes the subgraph that differs as .onnx, .tflite or .txt (the text form),
 and its inputs next to it as .npz; the written file is compared again at once.
 """
-_amount: Final = number("a number of 0 or more")
+_nonnegative: Final = number("a number of 0 or more")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,11 +56,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_network_arguments(parser, "the reference backend, and the backend to compare with it")
     add_input_arguments(parser)
     parser.add_argument(
-        "--tolerance", type=_amount, metavar="T",
+        "--tolerance", type=_nonnegative, metavar="T",
         help="allowed error of floats in a layer, relative to the largest element (default: by type, 1e-4 for float32)",
     )  # fmt: skip
     parser.add_argument(
-        "--steps", type=_amount, default=1, metavar="N", help="steps that quantized results may be off (default: 1)"
+        "--steps",
+        type=_nonnegative,
+        default=1,
+        metavar="N",
+        help="steps that quantized results may be off (default: 1)",
     )
     parser.add_argument("--all", action="store_true", help="list every layer, not only those that differ too much")
     parser.add_argument("--cut", type=file_path, metavar="FILE", help="write the failing subgraph to a file")
@@ -77,7 +81,7 @@ def execute(args: argparse.Namespace) -> int:
         _check_cut(args)
     network = read_network(args.network, **reading_of(args))
     tolerance = Tolerance(args.tolerance, args.steps)
-    result = compare(
+    comparison = compare(
         network,
         backends,
         named_inputs(args, network),
@@ -86,23 +90,23 @@ def execute(args: argparse.Namespace) -> int:
         progress=progress_line("as a whole"),
     )
     if not args.json:
-        _print(result, args.all)  # before writing files, which may fail
+        _print(comparison, args.all)  # before writing files, which may fail
     written = None
-    if args.cut is not None and result.cut is not None:
-        written = _write_cut(args, backends, result.cut, tolerance, result)
+    if args.cut is not None and comparison.cut is not None:
+        written = _write_cut(args, backends, comparison.cut, tolerance, comparison)
     if args.json:
-        write_json(result.to_dict() | {"cut": written, "inputs": inputs_text(args)})
+        write_json(comparison.to_dict() | {"cut": written, "inputs": inputs_text(args)})
     else:
         say(f"inputs: {inputs_text(args)}")
         _print_cut(args, written)
-    return 0 if result.agrees else 1
+    return 0 if comparison.agrees else 1
 
 
 def _backends(names: list[str] | None) -> list[str]:
-    chosen = ["CpuRef", *names] if names is not None and len(names) == 1 else names or []
-    if len(chosen) != 2 or chosen[0] == chosen[1]:
+    backends = ["CpuRef", *names] if names is not None and len(names) == 1 else names or []
+    if len(backends) != 2 or backends[0] == backends[1]:
         raise InvalidArgumentError("give the two backends that are to be compared: --backends A,B")
-    return chosen
+    return backends
 
 
 # --- the failing subgraph ---------------------------------------------------------------------------------------------
@@ -112,8 +116,8 @@ def _check_cut(args: argparse.Namespace) -> None:
     path: Path = args.cut
     if path.suffix.lower() not in _WRITERS:
         raise InvalidArgumentError(f"the part is to be written to {str(path)!r}; expected {', '.join(_WRITERS)}")
-    for item in (path, path.with_suffix(".npz")):
-        check_writable("--cut", item, sources_of(args))
+    for target in (path, path.with_suffix(".npz")):
+        check_writable("--cut", target, sources_of(args))
 
 
 def _write_onnx(network: Network, path: Path) -> None:
@@ -155,18 +159,18 @@ def _write_cut(
     network = read_network(path)
     infos = {layer.name: layer.output.known for layer in network.graph.inputs}
     arrays = read_inputs([str(inputs)], infos, Preprocessing(None, (), ()))
-    again = compare(network, backends, arrays, tolerance=tolerance)
+    second_comparison = compare(network, backends, arrays, tolerance=tolerance)
     words = ["interposer", "compare", str(path), "--backends", ",".join(backends), "--input", str(inputs)]
     words += ["--tolerance", f"{args.tolerance:g}"] if args.tolerance is not None else []
     words += ["--steps", f"{args.steps:g}"] if args.steps != 1 else []
-    shown = again.culprit
+    culprit = second_comparison.culprit
     return {
         "file": str(path),
         "inputs": str(inputs),
         "layers": list(comparison.culprit.layers) if comparison.culprit is not None else [],
         "command": shlex.join(words),
-        "reproduces": not again.agrees,
-        "found": None if shown is None else str(shown),
+        "reproduces": not second_comparison.agrees,
+        "found": None if culprit is None else str(culprit),
     }
 
 
@@ -186,10 +190,10 @@ def _print_cut(args: argparse.Namespace, written: dict[str, Any] | None) -> None
 
 def _print(comparison: Comparison, everything: bool) -> None:
     first, second = comparison.backends
-    shown = [item for item in comparison.layers if everything or _is_wrong(comparison, item)]
-    if shown:
+    shown_layers = [layer for layer in comparison.layers if everything or _is_wrong(comparison, layer)]
+    if shown_layers:
         titles = ["layer", "operator", "info", "range", f"{second} on the same inputs", "on its own", "snr", ""]
-        show(without_empty_columns(Table(titles, [_row(comparison, item) for item in shown])))
+        show(without_empty_columns(Table(titles, [_row(comparison, layer) for layer in shown_layers])))
         print()
     for layer in comparison.layers:
         for backend, reason in layer.refused.items():
@@ -214,7 +218,7 @@ def _is_wrong(comparison: Comparison, layer_comparison: LayerComparison) -> bool
 
 
 def _row(comparison: Comparison, layer_comparison: LayerComparison) -> list[str]:
-    mark = (
+    remark = (
         "differs"
         if comparison.tolerance.exceeded(layer_comparison.local)
         else "adds up"
@@ -230,7 +234,7 @@ def _row(comparison: Comparison, layer_comparison: LayerComparison) -> list[str]
         _cell(layer_comparison.local),
         _cell(layer_comparison.accumulated),
         "" if layer_comparison.snr is None else decibels(layer_comparison.snr),
-        refused or mark,
+        refused or remark,
     ]
 
 

@@ -131,12 +131,12 @@ def _save_for(level: str, words: Sequence[str], backends: list[str] | None, path
     """Save one target in a child process, whose instruction set an environment variable chooses."""
     words = [*_without_targets(words), "-o", path]
     words += [] if backends is None else ["--backends", ",".join(backends)]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "interposer", *words], env=os.environ | {_ISA: level}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    if done.returncode:
-        raise InterposerError(f"compiling for {level} failed: {done.stderr.strip().removeprefix('interposer: ')}")
+    if process.returncode:
+        raise InterposerError(f"compiling for {level} failed: {process.stderr.strip().removeprefix('interposer: ')}")
 
 
 _WITH_VALUE: Final = ("-o", "--output", "--isa", "--also", "--backends", "--sign-key")
@@ -144,10 +144,10 @@ _WITH_VALUE: Final = ("-o", "--output", "--isa", "--also", "--backends", "--sign
 
 def _without_targets(words: Sequence[str]) -> Iterator[str]:
     """Yield the words of the command line without the options that each target has for itself."""
-    rest = iter(words)
-    for word in rest:
+    remaining_words = iter(words)
+    for word in remaining_words:
         if word in _WITH_VALUE:
-            next(rest, None)
+            next(remaining_words, None)
         elif word.partition("=")[0] not in _WITH_VALUE:
             yield word
 

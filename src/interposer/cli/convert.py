@@ -62,17 +62,17 @@ def execute(args: argparse.Namespace) -> None:
         check_writable("the output", Path(path), sources_of(args))
     inputs, outputs = names_of("--inputs", args.inputs), names_of("--outputs", args.outputs)
     source = read_source(args.network, Reading(**reading_of(args), inputs=inputs, outputs=outputs))
-    network, fixed = _with_open_dimensions(source), None
+    network, fixed_network = _with_open_dimensions(source), None
     try:
-        written = _WRITERS[suffix](network, args)
+        summary = _WRITERS[suffix](network, args)
     except InterposerError:
-        fixed = _with_fixed_dimensions(source, network)
-        if fixed is None:
+        fixed_network = _with_fixed_dimensions(source, network)
+        if fixed_network is None:
             raise
-        network, written = fixed, _WRITERS[suffix](fixed, args)
-    say(f"{args.output}: {len(network)} layers as {written}")
-    if fixed is not None:
-        shapes = ", ".join(f"{item.name} {item.output.known.shape}" for item in fixed.graph.inputs)
+        network, summary = fixed_network, _WRITERS[suffix](fixed_network, args)
+    say(f"{args.output}: {len(network)} layers as {summary}")
+    if fixed_network is not None:
+        shapes = ", ".join(f"{layer.name} {layer.output.known.shape}" for layer in fixed_network.graph.inputs)
         say(f"open dimensions cannot be written; they have the sizes in {args.network}: {shapes}")
 
 
@@ -94,7 +94,7 @@ def _with_fixed_dimensions(source: Network | Template, network: Network) -> Netw
     """
     if not isinstance(source, Template) or not source.usual:
         return None
-    is_open = any(not item.output.known.is_concrete for item in network.graph.inputs)
+    is_open = any(not layer.output.known.is_concrete for layer in network.graph.inputs)
     return source.network(source.usual) if is_open else None
 
 
@@ -108,13 +108,13 @@ _FORMATS = {
 
 
 def _refuse_options_of_others(args: argparse.Namespace, suffix: str) -> None:
-    value = {
+    given_options = {
         "--opset": args.opset is not None,
         "--inexact": args.inexact,
         "--external-data": args.external_data,
         "--release": args.release is not None,
     }
-    for name in (name for name, is_present in value.items() if is_present):
+    for name in (name for name, is_present in given_options.items() if is_present):
         formats, suffixes = _FORMATS[name]
         if suffix not in suffixes:
             raise InvalidArgumentError(f"{name} is for {formats}, but the output is {args.output!r}")

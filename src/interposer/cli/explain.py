@@ -73,10 +73,10 @@ def execute(args: argparse.Namespace) -> None:
         if not model.is_prepared and not (args.measure and args.input):
             require_shapes(model.inputs)
             require_values(model)
-        plain = Preprocessing(None, (), ())
+        preprocessing = Preprocessing(None, (), ())
         inputs = None
         if args.measure:
-            inputs = read_inputs(args.input, model.inputs, plain, seed_of(args), sized_inputs(model))
+            inputs = read_inputs(args.input, model.inputs, preprocessing, seed_of(args), sized_inputs(model))
         explanation = model.explain(args.measure, inputs=inputs, budget_seconds=args.budget)
         if args.dot is not None:
             model.optimized.to_dot(args.dot)

@@ -38,9 +38,11 @@ def _names_of(op: type[Op]) -> Iterator[ForeignName]:
     section = (inspect.getdoc(op) or "").partition("Source:")[2]
     format = ""
     for phrase in re.split(r"[;.]\s", " ".join(section.split())):
-        begun = next((item for item in _FORMATS if phrase.startswith(f"{item} ")), None)
-        format, rest = (begun, phrase.removeprefix(begun)) if begun is not None else (format, phrase)
-        for name in dict.fromkeys(re.findall(_FORMATS[format], rest) if format else ()):
+        named_format = next((known_format for known_format in _FORMATS if phrase.startswith(f"{known_format} ")), None)
+        format, description = (
+            (named_format, phrase.removeprefix(named_format)) if named_format is not None else (format, phrase)
+        )
+        for name in dict.fromkeys(re.findall(_FORMATS[format], description) if format else ()):
             yield ForeignName(format, name, op)
 
 

@@ -70,13 +70,13 @@ def seed_of(args: argparse.Namespace) -> int | None:
 def inputs_text(args: argparse.Namespace) -> str:
     """Return a description of the inputs that a command ran on: texts of --input, and the seed of random numbers."""
     seed = seed_of(args)
-    rest = f"random numbers, seed {seed}" if seed is not None else ""
-    return ", ".join(filter(None, [" and ".join(args.input), rest]))
+    random_text = f"random numbers, seed {seed}" if seed is not None else ""
+    return ", ".join(filter(None, [" and ".join(args.input), random_text]))
 
 
 def shape_hint(infos: Infos) -> str:
     """Return command-line options that set all open shapes of the inputs, as an example for a message."""
-    return " ".join(f"--shape {shlex.quote(item)}" for item in example_shapes(infos))
+    return " ".join(f"--shape {shlex.quote(example)}" for example in example_shapes(infos))
 
 
 def example_shapes(infos: Infos) -> list[str]:
@@ -89,21 +89,21 @@ def example_shapes(infos: Infos) -> list[str]:
         if info.is_concrete or not info.is_tensor:
             continue
         sizes = tuple(info.shape) if info.shape.is_ranked else ()
-        named = [size.name for size in sizes if isinstance(size, Dim) and size.name]
-        texts |= dict.fromkeys(_examples_of(name, sizes, named))
+        dim_names = [size.name for size in sizes if isinstance(size, Dim) and size.name]
+        texts |= dict.fromkeys(_examples_of(name, sizes, dim_names))
     return list(texts)
 
 
-def _examples_of(name: str, sizes: tuple[Any, ...], named: list[str]) -> list[str]:
-    if named and len(named) == sum(isinstance(size, Dim) for size in sizes):
-        return [f"{item}=1" for item in named]
+def _examples_of(name: str, sizes: tuple[Any, ...], dim_names: list[str]) -> list[str]:
+    if dim_names and len(dim_names) == sum(isinstance(size, Dim) for size in sizes):
+        return [f"{dim_name}=1" for dim_name in dim_names]
     shape = "x".join("1" if isinstance(size, Dim) else str(size) for size in sizes)
     return [f"{name}={shape or 1}"]
 
 
 def sized_inputs(model: Model) -> dict[str, TensorInfo]:
     """Return the infos of a model's inputs by name; open dimensions have the sizes that the file records, if any."""
-    sized = {item.name: item.output.known for item in model.optimized.inputs} if model.is_prepared else {}
+    sized = {layer.name: layer.output.known for layer in model.optimized.inputs} if model.is_prepared else {}
     return {name: sized.get(name, info) for name, info in model.inputs.items()}
 
 
@@ -144,24 +144,24 @@ def read_inputs(
         InvalidArgumentError: an input is missing, given twice or unknown, or a file does not fit its input.
         OSError: a file cannot be opened.
     """
-    named = [_split(text, infos) for text in names]
-    taken = {name for name, _ in named}
-    free = [name for name in infos if name not in taken]
-    result: dict[str, Any] = {}
-    for name, path in named:
-        for key, array in _read(name, path, infos, free, preprocessing).items():
-            if key in result:
-                raise InvalidArgumentError(f"{path}: input {key!r} is given already")
-            result[key] = array
-    absent = [name for name in infos if name not in result]
+    named_paths = [_split(text, infos) for text in names]
+    named_inputs = {name for name, _ in named_paths}
+    unnamed = [name for name in infos if name not in named_inputs]
+    arrays: dict[str, Any] = {}
+    for name, path in named_paths:
+        for input_name, array in _read(name, path, infos, unnamed, preprocessing).items():
+            if input_name in arrays:
+                raise InvalidArgumentError(f"{path}: input {input_name!r} is given already")
+            arrays[input_name] = array
+    absent = [name for name in infos if name not in arrays]
     if seed is not None:
-        result |= {name: random_input(name, (sized or infos)[name], seed) for name in absent}
-    result |= {name: None for name in absent if infos[name].dtype is DataType.OPTIONAL}
-    missing = [f"{name!r} {infos[name]}" for name in absent if name not in result]
+        arrays |= {name: random_input(name, (sized or infos)[name], seed) for name in absent}
+    arrays |= {name: None for name in absent if infos[name].dtype is DataType.OPTIONAL}
+    missing = [f"{name!r} {infos[name]}" for name in absent if name not in arrays]
     if missing:
-        listed = "\n  - ".join(["no --input gives these inputs of the network:", *missing])
-        raise InvalidArgumentError(f"{listed}\ngive a file for each with --input NAME=FILE, or use --random")
-    return result
+        message = "\n  - ".join(["no --input gives these inputs of the network:", *missing])
+        raise InvalidArgumentError(f"{message}\ngive a file for each with --input NAME=FILE, or use --random")
+    return arrays
 
 
 def named_inputs(args: argparse.Namespace, network: Network) -> dict[str, Any]:
@@ -217,21 +217,23 @@ def _no_such_input(name: str, infos: Infos) -> str:
     return f"the network has no input {name!r}{did_you_mean(name, infos)} (it has: {', '.join(infos)})"
 
 
-def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocessing: Preprocessing) -> dict[str, Any]:
+def _read(
+    name: str | None, path: str, infos: Infos, unnamed: list[str], preprocessing: Preprocessing
+) -> dict[str, Any]:
     check_regular(path)
     with open(path, "rb") as file:
-        head = file.read(8)
-    if not head and Path(path).suffix.lower() not in _RAW:  # a file of bare numbers may be empty
+        first_bytes = file.read(8)
+    if not first_bytes and Path(path).suffix.lower() not in _RAW:  # a file of bare numbers may be empty
         raise InvalidArgumentError(f"{path}: the file is empty")
-    infos = {item: _held(info) for item, info in infos.items()}
-    if preprocessing.quantize and not _is_image(path, head):
-        return _quantized(_read(name, path, _as_floats(infos), free, replace(preprocessing, quantize=False)), infos)
-    if head.startswith(_NPZ) and not _is_sequence(name or next(iter(free), None), infos):
-        return _from_archive(name, path, infos, free)
-    name = name or _next(free, path, infos)
+    infos = {input_name: _held(info) for input_name, info in infos.items()}
+    if preprocessing.quantize and not _is_image(path, first_bytes):
+        return _quantized(_read(name, path, _as_floats(infos), unnamed, replace(preprocessing, quantize=False)), infos)
+    if first_bytes.startswith(_NPZ) and not _is_sequence(name or next(iter(unnamed), None), infos):
+        return _from_archive(name, path, infos, unnamed)
+    name = name or _next(unnamed, path, infos)
     if _is_sequence(name, infos):
-        return {name: _sequence(path, name, infos[name], head)}
-    if head.startswith(_NPY):
+        return {name: _sequence(path, name, infos[name], first_bytes)}
+    if first_bytes.startswith(_NPY):
         return {name: _array(path)}
     if Path(path).suffix.lower() in _RAW:
         return {name: _from_numbers(path, name, infos[name])}
@@ -240,9 +242,9 @@ def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocess
     return {name: read_image(path, name, infos[name], preprocessing)}
 
 
-def _is_image(path: str, head: bytes) -> bool:
+def _is_image(path: str, first_bytes: bytes) -> bool:
     suffix = Path(path).suffix.lower()
-    return not head.startswith((_NPY, *_NPZ)) and suffix not in (*_RAW, *_TEXT)
+    return not first_bytes.startswith((_NPY, *_NPZ)) and suffix not in (*_RAW, *_TEXT)
 
 
 def _as_floats(infos: Infos) -> dict[str, TensorInfo]:
@@ -255,12 +257,12 @@ def _as_floats(infos: Infos) -> dict[str, TensorInfo]:
 
 def _quantized(arrays: Mapping[str, Any], infos: Infos) -> dict[str, Any]:
     """Return the arrays with the values of quantized inputs quantized; arrays of integers stay as they are."""
-    result = dict(arrays)
+    quantized = dict(arrays)
     for name, array in arrays.items():
         quantization = infos[name].quantization
         if quantization is not None and array.dtype.kind == "f":
-            result[name] = quantize(array, quantization, infos[name].dtype)
-    return result
+            quantized[name] = quantize(array, quantization, infos[name].dtype)
+    return quantized
 
 
 def _held(info: TensorInfo) -> TensorInfo:
@@ -272,36 +274,36 @@ def _is_sequence(name: str | None, infos: Infos) -> bool:
     return name is not None and name in infos and infos[name].dtype is DataType.SEQUENCE
 
 
-def _sequence(path: str, name: str, info: TensorInfo, head: bytes) -> list[Array]:
-    if not head.startswith(_NPZ):
+def _sequence(path: str, name: str, info: TensorInfo, first_bytes: bytes) -> list[Array]:
+    if not first_bytes.startswith(_NPZ):
         raise InvalidArgumentError(f"{path}: input {name!r} is {info}; give a .npz file with an array for each element")
     return list(_arrays(path).values())
 
 
-def _next(free: list[str], path: str, infos: Infos) -> str:
-    if not free:
+def _next(unnamed: list[str], path: str, infos: Infos) -> str:
+    if not unnamed:
         raise InvalidArgumentError(f"{path}: the network has no input left for this (it has: {', '.join(infos)})")
-    return free.pop(0)
+    return unnamed.pop(0)
 
 
-def _from_archive(name: str | None, path: str, infos: Infos, free: list[str]) -> dict[str, Array]:
+def _from_archive(name: str | None, path: str, infos: Infos, unnamed: list[str]) -> dict[str, Array]:
     """Return the arrays of a .npz file by the names of the inputs that they are for.
 
     If `name` is an input, the result is the array of this name, or the only array of the file, whatever its name is. If
-    `name` is None, all arrays are returned; a single array whose name is no input is for the first input in `free`, the
-    inputs that no other file was given for.
+    `name` is None, all arrays are returned; a single array whose name is no input is for the first input in `unnamed`,
+    the inputs that no other file was given for.
     """
     arrays = _arrays(path)
     if name in arrays:
         return {name: arrays[name]}
     if len(arrays) == 1:
-        [(key, array)] = arrays.items()
-        return {name or (key if key in infos else _next(free, path, infos)): array}
+        [(member_name, array)] = arrays.items()
+        return {name or (member_name if member_name in infos else _next(unnamed, path, infos)): array}
     if name is not None:
         raise InvalidArgumentError(f"{path}: there is no array {name!r} (there are: {', '.join(arrays) or 'none'})")
-    for key in arrays:
-        if key not in infos:
-            raise InvalidArgumentError(f"{path}: {_no_such_input(key, infos)}")
+    for member_name in arrays:
+        if member_name not in infos:
+            raise InvalidArgumentError(f"{path}: {_no_such_input(member_name, infos)}")
     return arrays
 
 
@@ -331,8 +333,8 @@ def _damage(path: str) -> Iterator[None]:
         yield
     except Exception as error:
         reason = str(error) or type(error).__name__
-        pickled = re.search("python objects|object arrays", reason, re.IGNORECASE)
-        summary = "the arrays cannot be read" if pickled else "the file is truncated or damaged"
+        is_pickled = re.search("python objects|object arrays", reason, re.IGNORECASE)
+        summary = "the arrays cannot be read" if is_pickled else "the file is truncated or damaged"
         raise InvalidArgumentError(f"{path}: {summary}: {reason}") from error
 
 
@@ -401,7 +403,7 @@ def _sized(info: TensorInfo, size: int) -> TensorInfo | None:
     if not info.is_ranked or sum(isinstance(size, Dim) for size in info.shape) > 1:
         return None
     single = info.with_shape(1 if isinstance(size, Dim) else size for size in info.shape)
-    count, rest = divmod(size, single.num_bytes or size + 1)
-    if info.is_concrete or rest or not count:
+    count, remainder = divmod(size, single.num_bytes or size + 1)
+    if info.is_concrete or remainder or not count:
         return single
     return info.with_shape(count if isinstance(size, Dim) else size for size in info.shape)

@@ -33,12 +33,12 @@ def read_labels(path: str) -> Labels:
     if lines == [""]:
         raise InvalidArgumentError(f"{path}: there are no labels in this file")
     numbered = [_NUMBERED.fullmatch(line) for line in lines if line.strip()]
-    pairs = [(int(result[1]), result[2].strip()) for result in numbered if result]
+    pairs = [(int(line_match[1]), line_match[2].strip()) for line_match in numbered if line_match]
     if len(pairs) < len(numbered):
         return {index: line.strip() for index, line in enumerate(lines)}
-    [(number, times)] = Counter(number for number, _ in pairs).most_common(1)
-    if times > 1:
-        raise InvalidArgumentError(f"{path}: {number} is the number of {times} labels")
+    [(number, count)] = Counter(number for number, _ in pairs).most_common(1)
+    if count > 1:
+        raise InvalidArgumentError(f"{path}: {number} is the number of {count} labels")
     return dict(pairs)
 
 

@@ -106,8 +106,8 @@ def _executed(words: Sequence[str]) -> int:
 
 
 def _warn_of_unknown_variables() -> None:
-    for name, near in unknown_variables().items():
-        logging.getLogger("interposer").warning("the environment variable %s is unknown%s", name, near)
+    for name, suggestion in unknown_variables().items():
+        logging.getLogger("interposer").warning("the environment variable %s is unknown%s", name, suggestion)
 
 
 def _report(error: Exception, debug: bool) -> None:
@@ -132,8 +132,8 @@ def _message(error: Exception) -> str:
         return ": ".join(map(str, filter(None, (name, error.strerror)))) or str(error)
     if isinstance(error, MemoryError):
         return ": ".join(filter(None, ("there is not enough memory", str(error))))
-    result = f"{type(error).__name__}: {error}".partition("\n")[0]
-    return f"unexpected {result}; this is a defect of Interposer, and --debug shows the traceback"
+    description = f"{type(error).__name__}: {error}".partition("\n")[0]
+    return f"unexpected {description}; this is a defect of Interposer, and --debug shows the traceback"
 
 
 # --- the parser -------------------------------------------------------------------------------------------------------
@@ -147,24 +147,25 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=f"interposer {__version__}")
     _add_debug(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
-    created = {
-        name: commands.add_parser(name, help=line, description=_sentence(line)) for name, line in COMMANDS.items()
+    parsers = {
+        name: commands.add_parser(name, help=summary, description=_sentence(summary))
+        for name, summary in COMMANDS.items()
     }
-    value = next((word for word in words if not word.startswith("-")), None)
-    if value is None:
+    command = next((word for word in words if not word.startswith("-")), None)
+    if command is None:
         return parser.parse_args(words)
-    if value not in COMMANDS:
-        parser.error(f"unknown command {value!r}{did_you_mean(value, COMMANDS)} (known: {', '.join(COMMANDS)})")
-    _module(value).configure(created[value])
-    _add_debug(created[value])
-    _add_statuses(created[value], NO_MEANS.get(value, ""))
-    options = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", created[value].format_help())
-    _refuse_files_like_options(words, options, created[value])
+    if command not in COMMANDS:
+        parser.error(f"unknown command {command!r}{did_you_mean(command, COMMANDS)} (known: {', '.join(COMMANDS)})")
+    _module(command).configure(parsers[command])
+    _add_debug(parsers[command])
+    _add_statuses(parsers[command], NO_MEANS.get(command, ""))
+    options = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", parsers[command].format_help())
+    _refuse_files_like_options(words, options, parsers[command])
     args, unknown = parser.parse_known_args(words)
     args.words = tuple(words)
     if unknown:
         hint = did_you_mean(unknown[0].partition("=")[0], options)
-        created[value].error(f"unknown argument {unknown[0]!r}{hint}")
+        parsers[command].error(f"unknown argument {unknown[0]!r}{hint}")
     return args
 
 
@@ -175,13 +176,14 @@ def _refuse_files_like_options(words: Sequence[str], options: Collection[str], p
             parser.error(f"unknown argument {word!r}; a file whose name begins with a dash is given as {path!r}")
 
 
-def _add_statuses(parser: argparse.ArgumentParser, no: str) -> None:
+def _add_statuses(parser: argparse.ArgumentParser, meaning_of_one: str) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "\n".join(filter(None, [parser.epilog, _statuses(no)]))
+    parser.epilog = "\n".join(filter(None, [parser.epilog, _statuses(meaning_of_one)]))
 
 
-def _statuses(no: str) -> str:
-    rows = [("0", "success"), ("1", no), ("2", "an error, wrong usage included"), ("130", "interrupted by Ctrl-C")]
+def _statuses(meaning_of_one: str) -> str:
+    rows = [("0", "success"), ("1", meaning_of_one)]
+    rows += [("2", "an error, wrong usage included"), ("130", "interrupted by Ctrl-C")]
     return "\n".join(["exit status:", *(f"  {status:3}  {meaning}" for status, meaning in rows if meaning)])
 
 

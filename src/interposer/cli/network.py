@@ -159,9 +159,9 @@ def sources_of(args: argparse.Namespace) -> Iterator[str]:
     yield from getattr(args, "trusted_key", [])
     if getattr(args, "sign_key", None) is not None:
         yield args.sign_key
-    for item in getattr(args, "input", []):
-        yield item
-        yield item.partition("=")[2]
+    for text in getattr(args, "input", []):
+        yield text
+        yield text.partition("=")[2]
     with suppress(InterposerError):
         yield from map(str, files_of_weights(args.network))
 
@@ -173,8 +173,8 @@ def names_of(option: str, texts: Sequence[str], known: Container[str] = ()) -> l
     """
     if not texts:
         return None
-    parts = [[text] if text in known else text.split(",") for text in texts]
-    names = [name.strip() for part in parts for name in part if name.strip()]
+    groups = [[text] if text in known else text.split(",") for text in texts]
+    names = [name.strip() for group in groups for name in group if name.strip()]
     if not names:
         raise InvalidArgumentError(f"{option} names no value; give names with commas between them")
     return list(dict.fromkeys(names))
@@ -201,14 +201,14 @@ def shape_argument(text: str) -> tuple[str, int | list[int]]:
 
 
 def _value(text: str) -> tuple[str, Number | list[Number]]:
-    name, _, value = text.rpartition("=")
+    name, _, numbers_text = text.rpartition("=")
     try:
-        numbers = [_number(part) for part in value.split(",") if part.strip()]
+        numbers = [_number(part) for part in numbers_text.split(",") if part.strip()]
     except ValueError:
         numbers = []
     if not name or not numbers:
         raise argparse.ArgumentTypeError(f"expected NAME=3 or NAME=0,1, not {text!r}")
-    return name, numbers if "," in value else numbers[0]
+    return name, numbers if "," in numbers_text else numbers[0]
 
 
 def _number(text: str) -> Number:
@@ -221,10 +221,10 @@ def _number(text: str) -> Number:
 def _limit(text: str) -> int | None:
     if text.lower() == "none":
         return None
-    result = re.fullmatch(r"(\d+)([KMGT]?)", text, re.IGNORECASE)
-    if not result:
+    limit = re.fullmatch(r"(\d+)([KMGT]?)", text, re.IGNORECASE)
+    if not limit:
         raise argparse.ArgumentTypeError(f"expected a number, a number with K, M, G or T, or 'none', not {text!r}")
-    return int(result[1]) << 10 * " KMGT".index(result[2].upper() or " ")
+    return int(limit[1]) << 10 * " KMGT".index(limit[2].upper() or " ")
 
 
 def _shapes_of(args: argparse.Namespace) -> dict[str, int | list[int]] | None:
@@ -245,9 +245,9 @@ def _values_of(args: argparse.Namespace) -> dict[str, Number | list[Number]] | N
 
 def _once(option: str, pairs: list[tuple[str, T]]) -> dict[str, T] | None:
     names = [name for name, _ in pairs]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InvalidArgumentError(f"{option} gives {twice!r} more than once")
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise InvalidArgumentError(f"{option} gives {repeated!r} more than once")
     return dict(pairs) or None
 
 
@@ -267,8 +267,8 @@ def open_model(args: argparse.Namespace) -> Model:
 
 def report_absent(model: Model) -> None:
     """Report on standard error which of the backends requested for the model are not available."""
-    for item in model.optimized.absent:
-        report_skipped(item.id, item.reason)
+    for backend in model.optimized.absent:
+        report_skipped(backend.id, backend.reason)
 
 
 def report_skipped(backend: str, reason: str) -> None:
@@ -284,7 +284,7 @@ def runtime_with_threads(count: int | None) -> Iterator[Runtime]:
 
     The environment variable for the number of threads is set until then, and restored afterwards.
     """
-    before = os.environ.get(NUM_THREADS)
+    previous_count = os.environ.get(NUM_THREADS)
     if count is not None:
         os.environ[NUM_THREADS] = str(count)
     try:
@@ -293,5 +293,5 @@ def runtime_with_threads(count: int | None) -> Iterator[Runtime]:
     finally:
         if count is not None:
             os.environ.pop(NUM_THREADS, None)
-            if before is not None:
-                os.environ[NUM_THREADS] = before
+            if previous_count is not None:
+                os.environ[NUM_THREADS] = previous_count

@@ -78,17 +78,17 @@ def _check_name(name: str) -> None:
         )
 
 
-def _check_word(what: str, word: str) -> None:
+def _check_word(subject: str, word: str) -> None:
     if not word:
-        raise InvalidArgumentError(f"the {what} is empty; expected letters and digits, such as Npu")
+        raise InvalidArgumentError(f"the {subject} is empty; expected letters and digits, such as Npu")
     wrong = sorted(set(re.sub(r"[A-Za-z0-9]", "", word)))
     if wrong:
         raise InvalidArgumentError(
-            f"the {what} {word!r} has {', '.join(map(repr, wrong))} in it; "
+            f"the {subject} {word!r} has {', '.join(map(repr, wrong))} in it; "
             f"only the letters A to Z and digits may be in it, as shared objects are named {FILE_NAME}"
         )
     if len(word) > LONGEST:
-        raise InvalidArgumentError(f"the {what} has {len(word)} letters; {LONGEST} are the most")
+        raise InvalidArgumentError(f"the {subject} has {len(word)} letters; {LONGEST} are the most")
 
 
 def _check_folder(folder: Path) -> None:
@@ -117,11 +117,11 @@ def _whole(folder: Path, language: str, words: Mapping[str, str]) -> list[Path]:
     `words` are the replacements of ``{{key}}`` in the templates. After an error, everything that was written is
     deleted.
     """
-    existed = folder.is_dir()
+    has_existed = folder.is_dir()
     try:
         return list(_written(folder, language, words))
     except BaseException:
-        if existed:
+        if has_existed:
             for child in folder.iterdir():  # the folder was empty before
                 shutil.rmtree(child) if child.is_dir() else child.unlink()
         else:

@@ -43,12 +43,12 @@ def number(expected: str, *, zero: bool = True) -> Callable[[str], float]:
 
     def read(text: str) -> float:
         try:
-            result = float(text)
+            parsed = float(text)
         except ValueError:
-            result = math.nan
-        if not (0 < result < math.inf or (zero and result == 0)):
+            parsed = math.nan
+        if not (0 < parsed < math.inf or (zero and parsed == 0)):
             raise argparse.ArgumentTypeError(f"expected {expected}, not {text!r}")
-        return result
+        return parsed
 
     return read
 
@@ -56,17 +56,17 @@ def number(expected: str, *, zero: bool = True) -> Callable[[str], float]:
 def numbers(text: str) -> tuple[float, ...]:
     """Return one or several finite numbers with commas between them; raise `ArgumentTypeError` for any other text."""
     try:
-        result = tuple(float(part) for part in text.split(","))
+        parsed = tuple(float(part) for part in text.split(","))
     except ValueError:
-        result = ()
-    if not result or not all(map(math.isfinite, result)):
+        parsed = ()
+    if not parsed or not all(map(math.isfinite, parsed)):
         raise argparse.ArgumentTypeError(f"expected a number, or several with commas, not {text!r}")
-    return result
+    return parsed
 
 
 def spreads(text: str) -> tuple[float, ...]:
     """Return one or several numbers above zero; raise `ArgumentTypeError` for any other text."""
-    result = numbers(text)
-    if not all(item > 0 for item in result):
+    parsed = numbers(text)
+    if not all(spread > 0 for spread in parsed):
         raise argparse.ArgumentTypeError(f"expected positive numbers, not {text!r}")
-    return result
+    return parsed

@@ -34,11 +34,11 @@ _SIGNS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the command-line arguments of `interposer ops`."""
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
+    subject = parser.add_mutually_exclusive_group()
+    subject.add_argument(
         "operator", nargs="?", help="describe this operator; names from ONNX, TFLite, NNAPI and Arm NN work too"
     )
-    what.add_argument("--backend", metavar="ID", help="list the kernels of this backend, and the types they take")
+    subject.add_argument("--backend", metavar="ID", help="list the kernels of this backend, and the types they take")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
 
 
@@ -64,21 +64,21 @@ def _print_catalogue(as_json: bool) -> None:
 
 
 def _row(op: type[Op]) -> tuple[str, ...]:
-    attributes = [_defaulted(op, name) for name in op.attributes if not _is_pinned(op, name)]
-    return op.op_name(), op.family, _listed([_marked(operand) for operand in op.operands]), _listed(attributes)
+    attributes = [_with_default(op, name) for name in op.attributes if not _is_pinned(op, name)]
+    return op.op_name(), op.family, _listed([_signature(operand) for operand in op.operands]), _listed(attributes)
 
 
 def _listed(names: list[str]) -> str:
     """Return names separated by commas: the first ones, then the number of the others, as in "a, b, c and 4 more"."""
-    more = len(names) - SHOWN
-    return ", ".join(names) if more <= 1 else f"{', '.join(names[:SHOWN])} and {more} more"
+    left_out = len(names) - SHOWN
+    return ", ".join(names) if left_out <= 1 else f"{', '.join(names[:SHOWN])} and {left_out} more"
 
 
-def _marked(slot: Slot) -> str:
+def _signature(slot: Slot) -> str:
     return f"{slot.name}{'...' if slot.variadic else ''}{'?' if slot.optional else ''}"
 
 
-def _defaulted(op: type[Op], name: str) -> str:
+def _with_default(op: type[Op], name: str) -> str:
     if op.attributes[name].required:
         return name
     default = _default(op, name)
@@ -104,8 +104,8 @@ def _print_named(name: str, as_json: bool) -> None:
     if name in registered_ops():
         _print_operator(op_class(name), as_json)
         return
-    result = ops_named(name)
-    ops = list({item.op.op_name(): item.op for item in result}.values())
+    foreign_matches = ops_named(name)
+    ops = list({foreign_match.op.op_name(): foreign_match.op for foreign_match in foreign_matches}.values())
     if not ops and (format := format_that_reads(name)):
         raise InvalidArgumentError(
             f"{name!r} of {format} is read, but has no operator of its own here: others replace it"
@@ -114,8 +114,8 @@ def _print_named(name: str, as_json: bool) -> None:
         known = [*registered_ops(), *(foreign_name.name for foreign_name in foreign_names())]
         raise InvalidArgumentError(f"unknown operator {name!r}{did_you_mean(name, known)}")
     if not as_json:
-        formats = ", ".join(dict.fromkeys(item.format for item in result))
-        say(f"{result[0].name} of {formats} is here: {', '.join(op.op_name() for op in ops)}\n".strip())
+        formats = ", ".join(dict.fromkeys(foreign_match.format for foreign_match in foreign_matches))
+        say(f"{foreign_matches[0].name} of {formats} is here: {', '.join(op.op_name() for op in ops)}\n".strip())
         print()
     if len(ops) == 1:
         _print_operator(ops[0], as_json)
@@ -134,8 +134,11 @@ def _print_operator(op: type[Op], as_json: bool) -> None:
         *(("operand", slot) for slot in op.operands),
         *(("result", slot) for slot in op.results),
     ]
-    rows = [(kind, _marked(slot), _rank(slot), _types(slot.dtypes), slot.doc) for kind, slot in slots]
-    rows += [("attribute", _defaulted(op, name), "", _kind(op, name), a.doc) for name, a in op.attributes.items()]
+    rows = [(kind, _signature(slot), _rank(slot), _types(slot.dtypes), slot.doc) for kind, slot in slots]
+    rows += [
+        ("attribute", _with_default(op, name), "", _kind(op, name), attribute.doc)
+        for name, attribute in op.attributes.items()
+    ]
     show(without_empty_columns(Table(("part", "name", "rank", "type", "about"), rows)))
 
 
@@ -146,10 +149,10 @@ def _rank(slot: Slot) -> str:
 
 
 def _kind(op: type[Op], name: str) -> str:
-    declared, codec = op.attributes[name], op.codecs()[name]
-    if declared.choices is not None:
-        return f"one of {', '.join(str(codec.to_plain(choice)) for choice in declared.choices)}"
-    bounds = [f"{_SIGNS[bound]} {limit:g}" for bound, limit in declared.bounds.items()]
+    attribute, codec = op.attributes[name], op.codecs()[name]
+    if attribute.choices is not None:
+        return f"one of {', '.join(str(codec.to_plain(choice)) for choice in attribute.choices)}"
+    bounds = [f"{_SIGNS[bound]} {limit:g}" for bound, limit in attribute.bounds.items()]
     return " ".join([codec.title, *bounds])
 
 
@@ -177,9 +180,9 @@ def _slot(slot: Slot) -> dict[str, Any]:
 
 
 def _attribute(op: type[Op], name: str) -> dict[str, Any]:
-    declared = op.attributes[name]
-    default = {} if declared.required else {"default": _default(op, name)}
-    return {"name": name, "type": _kind(op, name), "required": declared.required, **default, "about": declared.doc}
+    attribute = op.attributes[name]
+    default = {} if attribute.required else {"default": _default(op, name)}
+    return {"name": name, "type": _kind(op, name), "required": attribute.required, **default, "about": attribute.doc}
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -213,9 +216,9 @@ def _takes(op: type[Op], kernel: Kernel) -> str:
     others: float32``. If it restricts nothing, the types are those of the operator's first operand.
     """
     allowed = op.operands[0].dtypes if op.operands else None
-    named = [f"{name}: {_types(types)}" for name, types in kernel.types.items() if name != "*"]
-    rest = _types(kernel.types.get("*", allowed))
-    return "; ".join([*named, f"others: {rest}"]) if named else rest
+    named_operands = [f"{name}: {_types(types)}" for name, types in kernel.types.items() if name != "*"]
+    other_operands = _types(kernel.types.get("*", allowed))
+    return "; ".join([*named_operands, f"others: {other_operands}"]) if named_operands else other_operands
 
 
 def _conditions(kernel: Kernel) -> str:
@@ -242,12 +245,12 @@ def _described_kernel(op: type[Op], kernel: Kernel) -> dict[str, Any]:
 
 def _types(types: Collection[DataType] | None) -> str:
     """Return a set of data types as a short text, in which names such as "floats" stand for whole groups."""
-    left, words = set(ANY_TYPE if types is None else types), []
+    remaining, words = set(ANY_TYPE if types is None else types), []
     for word, group in _GROUPS.items():
-        if group <= left:
+        if group <= remaining:
             words.append(word)
-            left -= group
-    return ", ".join([*words, *_sorted(left)])
+            remaining -= group
+    return ", ".join([*words, *_sorted(remaining)])
 
 
 _GROUPS: Final[dict[str, frozenset[DataType]]] = {
@@ -263,4 +266,4 @@ _GROUPS: Final[dict[str, frozenset[DataType]]] = {
 
 def _sorted(types: Iterable[DataType]) -> list[str]:
     order = list(DataType)
-    return [str(item) for item in sorted(types, key=order.index)]
+    return [str(dtype) for dtype in sorted(types, key=order.index)]

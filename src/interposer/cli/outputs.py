@@ -53,8 +53,8 @@ class Ranked:
 
 def has_classes(array: Array) -> bool:
     """Return True if the array can be scores of classes: a vector of numbers, possibly with leading axes of size 1."""
-    numbers = array.dtype.kind != "O" and array.ndim > 0
-    return numbers and array.shape[-1] > 1 and array.size == array.shape[-1]
+    is_vector = array.dtype.kind != "O" and array.ndim > 0
+    return is_vector and array.shape[-1] > 1 and array.size == array.shape[-1]
 
 
 def top(array: Array, info: TensorInfo, count: int, labels: Labels | None) -> list[Ranked]:
@@ -63,14 +63,14 @@ def top(array: Array, info: TensorInfo, count: int, labels: Labels | None) -> li
     `array` has one score per class, `info` gives their quantization, and `labels` the label of each class number.
     """
     scores = _numbers(array).reshape(-1)
-    best = np.argsort(scores[::-1], kind="stable")[::-1][:count]
-    return [_ranked(scores.size - 1 - int(at), scores, info, labels) for at in best]
+    best_first = np.argsort(scores[::-1], kind="stable")[::-1][:count]
+    return [_ranked(scores.size - 1 - int(reversed_index), scores, info, labels) for reversed_index in best_first]
 
 
 def _ranked(index: int, scores: Array, info: TensorInfo, labels: Labels | None) -> Ranked:
     score, q = scores[index].item(), info.quantization
-    value = None if q is None or q.per_axis else q.scale * (score - q.zero_point)
-    return Ranked(index, None if labels is None else labels.get(index), score, value)
+    real = None if q is None or q.per_axis else q.scale * (score - q.zero_point)
+    return Ranked(index, None if labels is None else labels.get(index), score, real)
 
 
 def figures(name: str, array: Array, info: TensorInfo) -> dict[str, Any]:
@@ -78,24 +78,24 @@ def figures(name: str, array: Array, info: TensorInfo) -> dict[str, Any]:
 
     Minimum, maximum and mean are those of the stored values; they are omitted for texts and empty arrays.
     """
-    result: dict[str, Any] = {"name": name, "info": str(info.with_shape(array.shape)), "shape": list(array.shape)}
+    summary: dict[str, Any] = {"name": name, "info": str(info.with_shape(array.shape)), "shape": list(array.shape)}
     if array.size == 0 or array.dtype.kind == "O":
-        return result
+        return summary
     numbers = _numbers(array)
     with np.errstate(all="ignore"):
         mean = float(numbers.mean(dtype=np.float64))
-    return result | {"min": numbers.min().item(), "max": numbers.max().item(), "mean": mean}
+    return summary | {"min": numbers.min().item(), "max": numbers.max().item(), "mean": mean}
 
 
 def flat(outputs: Mapping[str, Any]) -> dict[str, Array]:
     """Return the output arrays by name; element 0 of a sequence ``x`` is named ``x.0``, empty optionals are omitted."""
-    result: dict[str, Array] = {}
-    for name, value in outputs.items():
-        if isinstance(value, list):
-            result |= {f"{name}.{number}": element for number, element in enumerate(value)}
-        elif value is not None:
-            result[name] = value
-    return result
+    arrays: dict[str, Array] = {}
+    for name, output in outputs.items():
+        if isinstance(output, list):
+            arrays |= {f"{name}.{number}": element for number, element in enumerate(output)}
+        elif output is not None:
+            arrays[name] = output
+    return arrays
 
 
 def save(path: str, arrays: Mapping[str, Array], option: str = "--save") -> None:
@@ -156,11 +156,11 @@ def _save_raw(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
 
 
 def _save_json(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
-    described = {
+    plain_arrays = {
         name: {"type": array.dtype.name, "shape": list(array.shape), "values": _values(_plain(array))}
         for name, array in arrays.items()
     }
-    file.write(f"{json.dumps(described, allow_nan=False)}\n".encode())
+    file.write(f"{json.dumps(plain_arrays, allow_nan=False)}\n".encode())
 
 
 def _values(array: Array) -> list[Any]:

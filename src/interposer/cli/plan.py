@@ -113,15 +113,15 @@ def _check_pins(pins: Plan, graph: Graph) -> None:
     names, kinds = {layer.name for layer in graph}, {layer.kind for layer in graph}
     for pattern in pins.layers:
         if not replace(pins, layers={pattern: "?"}).hints(graph):
-            requested = pattern.removeprefix(TYPE)
-            near = did_you_mean(requested, kinds if pattern.startswith(TYPE) else names)
-            raise InvalidArgumentError(f"no layer of the network is {pattern!r}, which was pinned{near}")
+            layer_or_type = pattern.removeprefix(TYPE)
+            suggestion = did_you_mean(layer_or_type, kinds if pattern.startswith(TYPE) else names)
+            raise InvalidArgumentError(f"no layer of the network is {pattern!r}, which was pinned{suggestion}")
 
 
 def _print(plan: Plan, args: argparse.Namespace) -> None:
-    rows = sorted(plan.measured.items(), key=lambda item: item[1])
-    shown = [(name, f"{milliseconds:.4g}", "chosen" if name == plan.chosen else "") for name, milliseconds in rows]
-    show(Table(("plan", "ms", ""), shown, ("ms",)))
+    rows = sorted(plan.measured.items(), key=lambda row: row[1])
+    cells = [(name, f"{milliseconds:.4g}", "chosen" if name == plan.chosen else "") for name, milliseconds in rows]
+    show(Table(("plan", "ms", ""), cells, ("ms",)))
     for backend, reason in plan.failed.items():
         say(f"{backend} failed while it was measured: {reason}")
     if plan.cost:

@@ -103,26 +103,28 @@ def _compare(args: argparse.Namespace) -> None:
         raise InvalidArgumentError("--compare takes two files and no further ones, and does not go with --listen")
     changes, counters = compare_profiles(*args.compare), compare_counters(*args.compare)
     if args.json:
-        write_json({"layers": [item.to_dict() for item in changes], "counters": [item.to_dict() for item in counters]})
+        write_json(
+            {"layers": [change.to_dict() for change in changes], "counters": [change.to_dict() for change in counters]}
+        )
         return
-    rows = [_compared(item) for item in changes]
+    rows = [_compared(change) for change in changes]
     right = "before us", "after us", "difference us", "ratio"
     show(Table(("layer", "operator", "backend", *right), rows, right))
     if counters:
         numeric = "before", "after", "difference"
-        show(Table(("counter", *numeric, "units"), [_compared_counter(item) for item in counters], numeric))
+        show(Table(("counter", *numeric, "units"), [_compared_counter(change) for change in counters], numeric))
 
 
-def _compared_counter(item: CounterChange) -> list[str]:
-    values = ["-" if value is None else f"{value:,.6g}" for value in (item.before, item.after)]
-    return [item.counter, *values, f"{item.difference:+,.6g}", item.units]
+def _compared_counter(change: CounterChange) -> list[str]:
+    values = ["-" if value is None else f"{value:,.6g}" for value in (change.before, change.after)]
+    return [change.counter, *values, f"{change.difference:+,.6g}", change.units]
 
 
-def _compared(item: LayerChange) -> list[str]:
-    backends = [backend or "-" for backend in dict.fromkeys(item.backends)]
-    times = ["-" if value is None else f"{value:.2f}" for value in (item.before_us, item.after_us)]
-    ratio = "-" if item.ratio is None else f"{item.ratio:.2f}"
-    return [item.layer, item.kind, " -> ".join(backends), *times, f"{item.difference_us:+.2f}", ratio]
+def _compared(change: LayerChange) -> list[str]:
+    backends = [backend or "-" for backend in dict.fromkeys(change.backends)]
+    times = ["-" if value is None else f"{value:.2f}" for value in (change.before_us, change.after_us)]
+    ratio = "-" if change.ratio is None else f"{change.ratio:.2f}"
+    return [change.layer, change.kind, " -> ".join(backends), *times, f"{change.difference_us:+.2f}", ratio]
 
 
 def _check_targets(args: argparse.Namespace) -> None:
@@ -151,10 +153,10 @@ def _printer(args: argparse.Namespace) -> Any:
 def _show_packet(session: Session, packet: Packet, content: Any) -> None:
     kind = packet.kind
     name = f"packet {packet.word:#010x}" if kind is None else kind.name.lower().replace("_", " ")
-    more = f": {_values(content)}" if isinstance(content, Capture) else ""
+    details = f": {_values(content)}" if isinstance(content, Capture) else ""
     if kind is Kind.TIMELINE_MESSAGE:
-        more = f": {counted(len(content), 'message')}"
-    say(f"{session.number}: {name}, {counted(len(packet.body), 'byte')}{more}")
+        details = f": {counted(len(content), 'message')}"
+    say(f"{session.number}: {name}, {counted(len(packet.body), 'byte')}{details}")
 
 
 def _values(capture: Capture) -> str:
@@ -200,26 +202,28 @@ def _counters(session: Session) -> list[dict[str, Any]]:
     directory = session.stream.directory
     totals: dict[int, list[int]] = {}
     for capture in session.stream.captures:
-        for counter, value in capture.values:
-            totals.setdefault(counter, []).append(value)
-    known = {} if directory is None else directory.by_number()
-    result = []
-    for counter in sorted({*known, *totals}):
-        item, values = known.get(counter), totals.get(counter, [])
-        total = sum(values) if item is None or not item.kind else values[-1] if values else 0
-        name, units = ("", "") if item is None else (item.name, item.units)
-        result.append({"number": counter, "name": name, "units": units, "captures": len(values), "value": total})
-    return result
+        for index, value in capture.values:
+            totals.setdefault(index, []).append(value)
+    counters = {} if directory is None else directory.by_number()
+    rows = []
+    for index in sorted({*counters, *totals}):
+        counter, values = counters.get(index), totals.get(index, [])
+        total = sum(values) if counter is None or not counter.kind else values[-1] if values else 0
+        name, units = ("", "") if counter is None else (counter.name, counter.units)
+        rows.append({"number": index, "name": name, "units": units, "captures": len(values), "value": total})
+    return rows
 
 
 def _inferences(session: Session) -> list[Execution]:
-    return [item for item in session.stream.executions() if not item.backend]
+    return [execution for execution in session.stream.executions() if not execution.backend]
 
 
 def _layers(session: Session) -> list[dict[str, Any]]:
     times: dict[tuple[str, str, str], list[int]] = {}
-    for item in session.stream.executions():
-        times.setdefault((item.network, item.name, item.backend), []).append(item.end - item.begin)
+    for execution in session.stream.executions():
+        times.setdefault((execution.network, execution.name, execution.backend), []).append(
+            execution.end - execution.begin
+        )
     return [
         {
             "network": network,
@@ -234,8 +238,8 @@ def _layers(session: Session) -> list[dict[str, Any]]:
 
 def _steps(session: Session) -> list[dict[str, Any]]:
     times: dict[tuple[str, str, str], list[int]] = {}
-    for item in session.stream.steps():
-        times.setdefault((item.name, item.device, item.backend), []).append(item.end - item.begin)
+    for step in session.stream.steps():
+        times.setdefault((step.name, step.device, step.backend), []).append(step.end - step.begin)
     return [
         {"step": name, "device": device, "backend": backend, "count": len(values), **_microseconds(values)}
         for (name, device, backend), values in times.items()
@@ -248,25 +252,27 @@ def _microseconds(values: Sequence[int]) -> dict[str, float]:
 
 def _print(session: Session) -> None:
     metadata = session.stream.metadata
-    who = "a program that did not say who it is" if metadata is None else f"{metadata.process}, process {metadata.pid}"
-    end = f"; it ended with: {session.error}" if session.error else ""
+    sender = (
+        "a program that did not say who it is" if metadata is None else f"{metadata.process}, process {metadata.pid}"
+    )
+    remark = f"; it ended with: {session.error}" if session.error else ""
     if session.stream.dropped:
-        end += f"; {session.stream.dropped:,} later objects and packets were dropped"
+        remark += f"; {session.stream.dropped:,} later objects and packets were dropped"
     packets = counted(sum(session.stream.packets.values()), "packet")
-    say(f"{session.number}: {who}: {packets} of {session.size:,} bytes{end}")
+    say(f"{session.number}: {sender}: {packets} of {session.size:,} bytes{remark}")
     _show(("counter", "name", "value", "units", "captures"), ("counter", "value", "captures"), [
-        (str(item["number"]), item["name"], str(item["value"]), item["units"], str(item["captures"]))
-        for item in _counters(session)
+        (str(row["number"]), row["name"], str(row["value"]), row["units"], str(row["captures"]))
+        for row in _counters(session)
     ])  # fmt: skip
     _show(("network", "layer", "backend", "count", "median us", "total us"), ("count", "median us", "total us"), [
-        (item["network"], item["layer"] or "(inference)", item["backend"], str(item["count"]),
-         f"{item['median_us']:.2f}", f"{item['total_us']:.2f}")
-        for item in _layers(session)
+        (row["network"], row["layer"] or "(inference)", row["backend"], str(row["count"]),
+         f"{row['median_us']:.2f}", f"{row['total_us']:.2f}")
+        for row in _layers(session)
     ])  # fmt: skip
     _show(("step", "device", "backend", "count", "median us", "total us"), ("count", "median us", "total us"), [
-        (item["step"], item["device"], item["backend"], str(item["count"]), f"{item['median_us']:.2f}",
-         f"{item['total_us']:.2f}")
-        for item in _steps(session)
+        (row["step"], row["device"], row["backend"], str(row["count"]), f"{row['median_us']:.2f}",
+         f"{row['total_us']:.2f}")
+        for row in _steps(session)
     ])  # fmt: skip
 
 

@@ -120,7 +120,7 @@ def execute(args: argparse.Namespace) -> None:
     """Quantize the network, write it and its report, and print a summary."""
     writer = _checked(args)
     network = read_network(args.network, **reading_of(args))
-    result = quantize(
+    quantized = quantize(
         network,
         _data(args, network),
         scheme=args.scheme,
@@ -137,28 +137,28 @@ def execute(args: argparse.Namespace) -> None:
         backends=args.backends,
         progress=progress_line("comparing"),
     )
-    writer(result, args.output)
+    writer(quantized, args.output)
     if args.report is not None:
-        _write_report(result.report, Path(args.report))
+        _write_report(quantized.report, Path(args.report))
     if args.json:
-        write_json(result.report.to_dict() | {"written": args.output})
+        write_json(quantized.report.to_dict() | {"written": args.output})
     else:
-        _print(args, result.report)
+        _print(args, quantized.report)
 
 
 def _checked(args: argparse.Namespace) -> Any:
     """Check the paths that are written to, and return the function that writes the output."""
     suffix = Path(args.output).suffix.lower()
     if suffix not in _WRITERS:
-        known = ", ".join(_WRITERS)
-        raise InvalidArgumentError(f"the output is {args.output!r}; expected a file with the suffix {known}")
+        suffixes = ", ".join(_WRITERS)
+        raise InvalidArgumentError(f"the output is {args.output!r}; expected a file with the suffix {suffixes}")
     targets = {"--output": args.output, "--report": args.report}
     for option, path in targets.items():
         if path is not None:
             check_writable(option, Path(path), sources_of(args))
     if args.report is not None and Path(args.report).suffix.lower() not in _REPORTS:
-        known = ", ".join(_REPORTS)
-        raise InvalidArgumentError(f"the report is {args.report!r}; expected a file with the suffix {known}")
+        suffixes = ", ".join(_REPORTS)
+        raise InvalidArgumentError(f"the report is {args.report!r}; expected a file with the suffix {suffixes}")
     if args.data is None and args.algorithm != "armnn" and args.scheme not in STORAGE:
         raise InvalidArgumentError(
             "give calibration data with --data PATH; only --algorithm armnn and schemes that store weights in fewer "
@@ -223,10 +223,14 @@ def _write_report(report: QuantizationReport, path: Path) -> None:
 
 
 def _print(args: argparse.Namespace, report: QuantizationReport) -> None:
-    shown = report.layers if args.all else report.left
-    if shown:
+    shown_layers = report.layers if args.all else report.left
+    if shown_layers:
         titles = ["layer", "operator", "range", "scale", "zero point", "snr", "in float, because"]
-        show(without_empty_columns(Table(titles, [_row(layer) for layer in shown], ("scale", "zero point", "snr"))))
+        show(
+            without_empty_columns(
+                Table(titles, [_row(layer) for layer in shown_layers], ("scale", "zero point", "snr"))
+            )
+        )
         print()
     say(f"{len(report.quantized)} of {counted(len(report.layers), 'layer')} quantized ({report.scheme})")
     for output in report.outputs:

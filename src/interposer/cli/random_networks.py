@@ -68,19 +68,19 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _arguments(args: argparse.Namespace, progress: _Progress) -> dict[str, Any]:
-    common = {name: getattr(args, name) for name in ("jobs", "seconds", "shrink", "folder")}
-    common["tolerances"] = Tolerances(steps=args.steps)
-    common["environment"] = {NUM_THREADS: str(args.threads)} if args.threads else {}
-    named = _ID.match(args.random)
-    if named:
-        kind, seed, number = named.groups()
-        return {"count": 1, "kind": kind, "seed": int(seed), "start": int(number), **common}
+    arguments = {name: getattr(args, name) for name in ("jobs", "seconds", "shrink", "folder")}
+    arguments["tolerances"] = Tolerances(steps=args.steps)
+    arguments["environment"] = {NUM_THREADS: str(args.threads)} if args.threads else {}
+    network_id = _ID.match(args.random)
+    if network_id:
+        kind, seed, number = network_id.groups()
+        return {"count": 1, "kind": kind, "seed": int(seed), "start": int(number), **arguments}
     if not args.random.isdecimal() or not int(args.random):
         raise InvalidArgumentError(
             f"--random takes a number of networks, or an id such as float-7-123, not {args.random!r}"
         )
     progress.total = int(args.random)
-    return {"count": progress.total, "kind": args.kind, "seed": args.seed, "start": args.start, **common}
+    return {"count": progress.total, "kind": args.kind, "seed": args.seed, "start": args.start, **arguments}
 
 
 class _Progress:
@@ -88,7 +88,7 @@ class _Progress:
 
     def __init__(self) -> None:
         self.total, self.done, self.failed = 1, 0, 0
-        self.since = time.monotonic()
+        self._start = time.monotonic()
         self.shown = sys.stderr.isatty()
 
     def step(self, judged: Judged) -> None:
@@ -96,7 +96,7 @@ class _Progress:
         self.done += 1
         self.failed += any(verdict.is_finding for verdict in judged.verdicts)
         if self.shown and self.done % 20 == 0:
-            rate = self.done / (time.monotonic() - self.since)
+            rate = self.done / (time.monotonic() - self._start)
             text = f"{self.done:,} of {self.total:,} networks, {self.failed:,} findings, {rate:.0f} a second"
             print(f"\r{text}\033[K", end="", file=sys.stderr)
 

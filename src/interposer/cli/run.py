@@ -110,7 +110,7 @@ def execute(args: argparse.Namespace) -> int:
     _check_targets(args)
     labels = None if args.labels is None else read_labels(args.labels)
     with open_model(args) as model:
-        names = _requested(args, model)
+        names = _names_to_compute(args, model)
         _check_output(args.output, names)
         if args.save is not None:
             check_suffix("--save", args.save, len(names))
@@ -121,23 +121,23 @@ def execute(args: argparse.Namespace) -> int:
         outputs, times = _timed(model, inputs, names, args.repeat, args.concurrent)
         if args.dequantize_outputs:
             outputs = {name: _dequantized(model, name, value) for name, value in outputs.items()}
-        inner = _intermediates(model, inputs) if args.save_intermediates is not None else {}
+        intermediates = _intermediates(model, inputs) if args.save_intermediates is not None else {}
         report_absent(model)
-        result = _result(args, model, outputs, labels, times)
+        summary = _result(args, model, outputs, labels, times)
     if args.save is not None:
         save(args.save, flat(outputs))
     if args.save_intermediates is not None:
-        save(args.save_intermediates, flat(inner), "--save-intermediates")
-    made_up = seed_of(args) is not None
+        save(args.save_intermediates, flat(intermediates), "--save-intermediates")
+    has_random_inputs = seed_of(args) is not None
     if args.json:
-        write_json(result.to_dict() | ({"inputs": inputs_text(args)} if made_up else {}))
-        return int(_is_late(result, args.threshold))
-    _print(result)
-    if made_up:
+        write_json(summary.to_dict() | ({"inputs": inputs_text(args)} if has_random_inputs else {}))
+        return int(_is_late(summary, args.threshold))
+    _print(summary)
+    if has_random_inputs:
         say(f"inputs: {inputs_text(args)}")
-    if _is_late(result, args.threshold):
-        say(f"the median of {result.median:.3g} ms is above the threshold of {args.threshold:g} ms")
-    return int(_is_late(result, args.threshold))
+    if _is_late(summary, args.threshold):
+        say(f"the median of {summary.median:.3g} ms is above the threshold of {args.threshold:g} ms")
+    return int(_is_late(summary, args.threshold))
 
 
 def _is_late(result: _Result, threshold: float | None) -> bool:
@@ -154,25 +154,27 @@ def _check_targets(args: argparse.Namespace) -> None:
         raise InvalidArgumentError(f"--save and --save-intermediates name one file, {args.save!r}")
 
 
-def _requested(args: argparse.Namespace, model: Model) -> list[str]:
+def _names_to_compute(args: argparse.Namespace, model: Model) -> list[str]:
     """Return the names of the values to compute: those of --outputs, by default the model's outputs.
 
     `InvalidArgumentError` is raised for a name that the model does not have.
     """
     if not args.outputs:
         return list(model.outputs)
-    known = model.outputs if model.needed_values else model.values
-    names = names_of("--outputs", args.outputs, known) or []
-    unknown = [name for name in names if name not in known and not model.needed_values]
+    computable = model.outputs if model.needed_values else model.values
+    names = names_of("--outputs", args.outputs, computable) or []
+    unknown = [name for name in names if name not in computable and not model.needed_values]
     if unknown:
-        raise InvalidArgumentError(f"--outputs: the model has no value {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+        raise InvalidArgumentError(
+            f"--outputs: the model has no value {unknown[0]!r}{did_you_mean(unknown[0], computable)}"
+        )
     return names
 
 
-def _check_output(name: str | None, known: list[str]) -> None:
-    if name is not None and name not in known:
-        hint = did_you_mean(name, known)
-        raise InvalidArgumentError(f"the network has no output {name!r}{hint} (it has: {', '.join(known)})")
+def _check_output(name: str | None, output_names: list[str]) -> None:
+    if name is not None and name not in output_names:
+        hint = did_you_mean(name, output_names)
+        raise InvalidArgumentError(f"the network has no output {name!r}{hint} (it has: {', '.join(output_names)})")
 
 
 def _intermediates(model: Model, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -201,37 +203,41 @@ def _timed(
     `names` are the values to compute. Runs before these do the one-time setup, which is not timed. The outputs are
     those of the last run of one thread.
     """
-    requested = None if names == list(model.outputs) else names
-    if repeat * concurrent > 1 or requested is not None or not all(info.is_concrete for info in model.inputs.values()):
+    extra_names = None if names == list(model.outputs) else names
+    if (
+        repeat * concurrent > 1
+        or extra_names is not None
+        or not all(info.is_concrete for info in model.inputs.values())
+    ):
         model.run(inputs)
-    if requested is not None:
-        model.run(inputs, requested)
+    if extra_names is not None:
+        model.run(inputs, extra_names)
 
     def work(_: int = 0) -> tuple[Any, list[float]]:
         times = []
         for _ in range(repeat):
             start = time.perf_counter()
-            result = model.run(inputs, requested)
+            outputs = model.run(inputs, extra_names)
             times.append((time.perf_counter() - start) * 1e3)
-        return result, times
+        return outputs, times
 
     start = time.perf_counter()
     if concurrent == 1:
-        done = [work()]
+        thread_results = [work()]
     else:
         with ThreadPoolExecutor(concurrent) as pool:
-            done = list(pool.map(work, range(concurrent)))
-    milliseconds = [item for _, times in done for item in times]
+            thread_results = list(pool.map(work, range(concurrent)))
+    milliseconds = [milliseconds_of_run for _, times in thread_results for milliseconds_of_run in times]
     times = _Times(milliseconds, concurrent, time.perf_counter() - start)
-    return dict(zip(names, done[0][0], strict=True)), times
+    return dict(zip(names, thread_results[0][0], strict=True)), times
 
 
-def _dequantized(model: Model, name: str, value: Any) -> Any:
+def _dequantized(model: Model, name: str, output: Any) -> Any:
     """Return the floats that a quantized output stands for; any other output is returned unchanged."""
-    known = model.outputs.get(name) or model.values.get(name)
-    if known is None or known.quantization is None:
-        return value
-    return dequantize(value, known.quantization).astype(np.float32)
+    info = model.outputs.get(name) or model.values.get(name)
+    if info is None or info.quantization is None:
+        return output
+    return dequantize(output, info.quantization).astype(np.float32)
 
 
 # --- the result -------------------------------------------------------------------------------------------------------
@@ -275,35 +281,35 @@ class _Result:
 def _result(
     args: argparse.Namespace, model: Model, outputs: dict[str, Any], labels: Labels | None, times: _Times
 ) -> _Result:
-    shown = flat(outputs if args.output is None else {args.output: outputs[args.output]})
-    described = [figures(name, array, _info(model, name, array)) for name, array in shown.items()]
-    best = _top(args, model, shown, labels)
-    return _Result(best, described, model.optimized, times)
+    arrays = flat(outputs if args.output is None else {args.output: outputs[args.output]})
+    rows = [figures(name, array, _info(model, name, array)) for name, array in arrays.items()]
+    top_classes = _top(args, model, arrays, labels)
+    return _Result(top_classes, rows, model.optimized, times)
 
 
 def _info(model: Model, name: str, array: Array) -> TensorInfo:
     """Return the info of output `name`: type and actual shape of its array, and the quantization in the model."""
-    known = model.outputs.get(name) or model.values.get(name)
-    if known is None or (known.is_quantized and array.dtype.kind == "f"):  # dequantized, or no value of the model
+    declared = model.outputs.get(name) or model.values.get(name)
+    if declared is None or (declared.is_quantized and array.dtype.kind == "f"):  # dequantized, or no value of the model
         return TensorInfo.of(array)
-    return known.with_shape(array.shape)
+    return declared.with_shape(array.shape)
 
 
-def _top(args: argparse.Namespace, model: Model, shown: dict[str, Array], labels: Labels | None) -> list[Ranked]:
-    name, array = next(iter(shown.items()), (None, None))
-    if name is None or array is None or len(shown) > 1 or not has_classes(array):
+def _top(args: argparse.Namespace, model: Model, arrays: dict[str, Array], labels: Labels | None) -> list[Ranked]:
+    name, array = next(iter(arrays.items()), (None, None))
+    if name is None or array is None or len(arrays) > 1 or not has_classes(array):
         if labels is not None:
-            raise InvalidArgumentError(_why_no_classes(model, shown))
+            raise InvalidArgumentError(_why_no_classes(model, arrays))
         return []
     if labels is not None:
         check_count(labels, array.size, args.labels)
     return top(array, _info(model, name, array), args.top, labels)
 
 
-def _why_no_classes(model: Model, shown: dict[str, Array]) -> str:
-    if len(shown) != 1:
-        return f"--labels needs one output; choose it with --output ({', '.join(shown)})"
-    [(name, array)] = shown.items()
+def _why_no_classes(model: Model, arrays: dict[str, Array]) -> str:
+    if len(arrays) != 1:
+        return f"--labels needs one output; choose it with --output ({', '.join(arrays)})"
+    [(name, array)] = arrays.items()
     return f"--labels needs a vector of classes, but output {name!r} is {_info(model, name, array)}"
 
 
@@ -326,21 +332,22 @@ def _time(result: _Result) -> str:
     if len(runs) == 1:
         return f"{runs[0]:.2f} ms"
     text = f"{result.median:.2f} ms (median of {len(runs)} runs, {min(runs):.2f} to {max(runs):.2f})"
-    together = result.times.concurrent
-    return text if together == 1 else f"{text}, {together} at a time, {result.per_second:.4g} runs per second"
+    concurrent = result.times.concurrent
+    return text if concurrent == 1 else f"{text}, {concurrent} at a time, {result.per_second:.4g} runs per second"
 
 
 def _classes(ranked: list[Ranked]) -> Table:
-    numbers = (_figures([item.score for item in ranked]), _figures([item.value for item in ranked]))
+    numbers = (_figures([entry.score for entry in ranked]), _figures([entry.value for entry in ranked]))
     rows = [
-        (str(item.index), score, value, item.label or "") for item, score, value in zip(ranked, *numbers, strict=True)
+        (str(entry.index), score, value, entry.label or "")
+        for entry, score, value in zip(ranked, *numbers, strict=True)
     ]
     return without_empty_columns(Table(("class", "score", "value", "label"), rows, ("class", "score", "value")))
 
 
-def _outputs(described: list[dict[str, Any]]) -> Table:
+def _outputs(summaries: list[dict[str, Any]]) -> Table:
     keys = ("min", "max", "mean")
-    rows = [(item["name"], item["info"], *(_figure(item.get(key)) for key in keys)) for item in described]
+    rows = [(summary["name"], summary["info"], *(_figure(summary.get(key)) for key in keys)) for summary in summaries]
     return Table(("output", "info", *keys), rows, keys)
 
 

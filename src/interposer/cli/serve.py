@@ -156,9 +156,11 @@ def _grpc_port(args: argparse.Namespace) -> int | None:
 def _check_ports(args: argparse.Namespace) -> None:
     """Raise `InvalidArgumentError` if two services have the same port, which the system allows for several workers."""
     ports = [port for port in (args.port, _grpc_port(args), args.metrics_port) if port]
-    twice = next((port for port in ports if ports.count(port) > 1), None)
-    if twice is not None:
-        raise InvalidArgumentError(f"HTTP, gRPC and metrics need different ports; port {twice} cannot be that of two")
+    repeated = next((port for port in ports if ports.count(port) > 1), None)
+    if repeated is not None:
+        raise InvalidArgumentError(
+            f"HTTP, gRPC and metrics need different ports; port {repeated} cannot be that of two"
+        )
 
 
 def _check_files(args: argparse.Namespace) -> None:
@@ -233,20 +235,20 @@ def _sources(args: argparse.Namespace) -> list[Any]:
     )  # fmt: skip
     sources: list[Any] = []
     for path in args.model:
-        here = list(found_in(path, settings)) if _is_folder(path) else [source_of_file(path, args.name, settings)]
-        if not here:
+        in_path = list(found_in(path, settings)) if _is_folder(path) else [source_of_file(path, args.name, settings)]
+        if not in_path:
             raise InvalidArgumentError(f"{path}: the folder has no models, such as kws.tflite or kws/1/model.onnx")
-        known = {source.name for source in sources}
-        for item in here:
-            if item.name in known or _same(item, here) > 1:
-                problem = f"two models have the name {item.name!r}; a server needs different names"
-                item = replace(item, problem=problem)
-            sources.append(item)
+        known_names = {source.name for source in sources}
+        for source_in_path in in_path:
+            if source_in_path.name in known_names or _count_equal(source_in_path, in_path) > 1:
+                problem = f"two models have the name {source_in_path.name!r}; a server needs different names"
+                source_in_path = replace(source_in_path, problem=problem)
+            sources.append(source_in_path)
     return sources
 
 
-def _same(source: Any, sources: list[Any]) -> int:
-    return sum((item.name, item.version) == (source.name, source.version) for item in sources)
+def _count_equal(source: Any, sources: list[Any]) -> int:
+    return sum((other.name, other.version) == (source.name, source.version) for other in sources)
 
 
 def _is_folder(path: str) -> bool:
@@ -259,9 +261,9 @@ def _say(core: Any, addresses: dict[str, str], is_worker: bool) -> None:
     if is_worker:
         print(READY, flush=True)
         return
-    names = ", ".join(dict.fromkeys(item.name for item in core.repository.served))
-    others = [f"{_TITLES[key]} at {address}" for key, address in addresses.items() if key in _TITLES]
-    print(printable(", ".join([f"serving {names} at {addresses['http']}", *others])), flush=True)
+    names = ", ".join(dict.fromkeys(model.name for model in core.repository.served))
+    other_services = [f"{_TITLES[key]} at {address}" for key, address in addresses.items() if key in _TITLES]
+    print(printable(", ".join([f"serving {names} at {addresses['http']}", *other_services])), flush=True)
 
 
 def _log_json() -> None:
@@ -269,8 +271,8 @@ def _log_json() -> None:
     logger = logging.getLogger("interposer")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json())
-    for other in tuple(logger.handlers):
-        logger.removeHandler(other)
+    for previous in tuple(logger.handlers):
+        logger.removeHandler(previous)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False

@@ -50,19 +50,19 @@ def _fill(descriptor: int, flags: int) -> None:
     try:
         os.fstat(descriptor)
     except OSError:
-        opened = os.open(os.devnull, flags)
-        if opened != descriptor:
-            os.dup2(opened, descriptor)
-            os.close(opened)
+        new_descriptor = os.open(os.devnull, flags)
+        if new_descriptor != descriptor:
+            os.dup2(new_descriptor, descriptor)
+            os.close(new_descriptor)
 
 
 def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    letter = error.object[error.start]
-    plain = _PLAIN.get(letter)
-    if plain is not None:
-        return plain, error.start + 1
+    character = error.object[error.start]
+    replacement = _PLAIN.get(character)
+    if replacement is not None:
+        return replacement, error.start + 1
     return codecs.backslashreplace_errors(
         UnicodeEncodeError(error.encoding, error.object, error.start, error.start + 1, error.reason)
     )
@@ -76,9 +76,9 @@ def printable(text: str) -> str:
 def discard_output() -> None:
     """Discard what is still buffered for standard output, so that the interpreter does not complain when it exits."""
     with suppress(OSError, ValueError):  # ValueError: the stream has no file descriptor
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, sys.stdout.fileno())
+        os.close(null_device)
 
 
 class _OneLine(logging.Formatter):
@@ -92,7 +92,7 @@ class _OneLine(logging.Formatter):
 def log_messages(debug: bool) -> Iterator[None]:
     """Print the package's warnings on standard error within this context, and with `debug` all its log messages."""
     logger, handler = logging.getLogger("interposer"), logging.StreamHandler()
-    before = logger.level
+    previous_level = logger.level
     if debug:
         handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
         logger.setLevel(logging.DEBUG)
@@ -104,4 +104,4 @@ def log_messages(debug: bool) -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-        logger.setLevel(before)
+        logger.setLevel(previous_level)

@@ -27,9 +27,9 @@ class Table:
 
 def without_empty_columns(table: Table) -> Table:
     """Return the table without those columns that have no text in any row."""
-    cached = [column for column, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
-    rows = [[row[column] for column in cached] for row in table.rows]
-    return Table([table.titles[column] for column in cached], rows, table.right)
+    nonempty = [column for column, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
+    rows = [[row[column] for column in nonempty] for row in table.rows]
+    return Table([table.titles[column] for column in nonempty], rows, table.right)
 
 
 def show(table: Table) -> None:
@@ -45,7 +45,7 @@ def plain_lines(table: Table) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = zip(row, widths, table.titles, strict=True)
-        yield "  ".join(_aligned(text, width, title in table.right) for text, width, title in cells).rstrip()
+        yield "  ".join(_aligned(cell, width, title in table.right) for cell, width, title in cells).rstrip()
 
 
 def _aligned(text: str, width: int, right: bool) -> str:
@@ -58,13 +58,15 @@ def _show_rich(table: Table) -> bool:
         from rich import table as tables  # noqa: PLC0415
     except ImportError:
         return False
-    plain = bool(os.environ.get("NO_COLOR"))  # NO_COLOR also disables bold text
-    drawn = tables.Table(box=box.SIMPLE_HEAD, header_style="" if plain else "bold", pad_edge=False, show_edge=False)
+    is_plain = bool(os.environ.get("NO_COLOR"))  # NO_COLOR also disables bold text
+    rich_table = tables.Table(
+        box=box.SIMPLE_HEAD, header_style="" if is_plain else "bold", pad_edge=False, show_edge=False
+    )
     for title in table.titles:
-        drawn.add_column(title, justify="right" if title in table.right else "left", overflow="fold")
+        rich_table.add_column(title, justify="right" if title in table.right else "left", overflow="fold")
     for row in table.rows:
-        drawn.add_row(*(text.Text(printable(cell)) for cell in row))
-    console.Console().print(drawn)
+        rich_table.add_row(*(text.Text(printable(cell)) for cell in row))
+    console.Console().print(rich_table)
     return True
 
 
@@ -74,9 +76,9 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     A ``pip install`` command at the end of the text gets a line of its own, which is not wrapped, so that it can be
     copied.
     """
-    said, command, arguments = text.partition("pip install ")
+    prose, command, arguments = text.partition("pip install ")
     lines = textwrap.wrap(
-        said.rstrip(), width, initial_indent=indent, subsequent_indent=indent, break_long_words=False,
+        prose.rstrip(), width, initial_indent=indent, subsequent_indent=indent, break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip
     return [*lines, f"{indent}{command}{arguments}"] if command else lines
@@ -87,9 +89,9 @@ def say(line: str) -> None:
     print(printable(line))
 
 
-def counted(count: int, text: str, many: str = "") -> str:
-    """Return a count with its noun, such as "2 layers"; `many` is the plural if it is not `text` plus "s"."""
-    return f"{count} {text if count == 1 else many or f'{text}s'}"
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun, such as "2 layers"; `plural` is the plural if it is not `noun` plus "s"."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def write_json(data: Any) -> None:
@@ -99,7 +101,7 @@ def write_json(data: Any) -> None:
 
 def _finite(data: Any) -> Any:
     if isinstance(data, Mapping):
-        return {str(key): _finite(value) for key, value in data.items()}
+        return {str(key): _finite(element) for key, element in data.items()}
     if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
+        return [_finite(element) for element in data]
     return None if isinstance(data, float) and not math.isfinite(data) else data

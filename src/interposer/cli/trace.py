@@ -50,8 +50,8 @@ def execute(args: argparse.Namespace) -> None:
     check_writable("--output", args.output, sources_of(args))
     profile = Profile()
     with profile, open_model(args) as model:
-        plain = Preprocessing(quantize=args.quantize_inputs)
-        inputs = read_inputs(args.input, model.inputs, plain, seed_of(args), sized_inputs(model))
+        preprocessing = Preprocessing(quantize=args.quantize_inputs)
+        inputs = read_inputs(args.input, model.inputs, preprocessing, seed_of(args), sized_inputs(model))
         for _ in range(args.runs):
             model.run(inputs)
         report_absent(model)
@@ -71,20 +71,22 @@ def execute(args: argparse.Namespace) -> None:
 def _write_json(args: argparse.Namespace, profile: Profile) -> None:
     layers, steps, counters = profile.layers(), profile.steps(), profile.counters()
     facts: dict[str, Any] = {
-        "layers": [item.to_dict() for item in layers],
-        "steps": [item.to_dict() for item in steps],
-        "counters": [item.to_dict() for item in counters],
+        "layers": [entry.to_dict() for entry in layers],
+        "steps": [entry.to_dict() for entry in steps],
+        "counters": [entry.to_dict() for entry in counters],
     }
     write_json(facts | {"runs": args.runs, "lost": profile.lost, "inputs": inputs_text(args)})
 
 
-def _print(title: str, items: list[LayerTimes]) -> None:
-    if not items and title != "layer":
+def _print(subject: str, entries: list[LayerTimes]) -> None:
+    if not entries and subject != "layer":
         return
-    total = sum(item.total for item in items) or 1
-    rows = [[*_named(item), f"{item.median / 1000:.2f}", f"{item.total / total:.1%}"] for item in items]
-    second = "operator" if title == "layer" else "device"
-    show(Table((title, second, "backend", "count", "median us", "share"), rows, ("count", "median us", "share")))
+    total = sum(entry.total for entry in entries) or 1
+    rows = [[*_named(entry), f"{entry.median / 1000:.2f}", f"{entry.total / total:.1%}"] for entry in entries]
+    second_title = "operator" if subject == "layer" else "device"
+    show(
+        Table((subject, second_title, "backend", "count", "median us", "share"), rows, ("count", "median us", "share"))
+    )
 
 
 def _print_memory(memory: MemoryProfile) -> None:
@@ -93,18 +95,19 @@ def _print_memory(memory: MemoryProfile) -> None:
     show(Table(titles, memory.rows(), ("bytes", "share")))
 
 
-def _named(item: LayerTimes) -> tuple[str, ...]:
-    return item.name, item.site.kind or item.site.device, item.site.backend, str(item.count)
+def _named(times: LayerTimes) -> tuple[str, ...]:
+    return times.name, times.site.kind or times.site.device, times.site.backend, str(times.count)
 
 
-def _print_counters(items: list[CounterTotal]) -> None:
-    known = [item for item in items if item.counter.backend]
+def _print_counters(totals: list[CounterTotal]) -> None:
+    of_backends = [entry for entry in totals if entry.counter.backend]
     rows = [
-        [_title(item), item.counter.kind, str(item.count), f"{item.value:,.6g}", item.counter.units] for item in known
+        [_title(entry), entry.counter.kind, str(entry.count), f"{entry.value:,.6g}", entry.counter.units]
+        for entry in of_backends
     ]
     if rows:
         show(Table(("counter", "class", "count", "value", "units"), rows, ("count", "value")))
 
 
-def _title(item: CounterTotal) -> str:
-    return f"{item.counter.backend} {item.counter.name}"
+def _title(entry: CounterTotal) -> str:
+    return f"{entry.counter.backend} {entry.counter.name}"
