@@ -78,7 +78,10 @@ class BackendProfilingContext:
         """
 
     def enable_profiling(self, enable: bool) -> bool:
-        """Begin or end to measure; called while networks run. Return True if the backend does so."""
+        """Start measuring, or stop if `enable` is False; the runtime calls it while networks run.
+
+        The result, whether the backend measures, is that of Arm NN's signature; the runtime ignores it.
+        """
         return True
 
     def enable_timeline_reporting(self, enable: bool) -> bool:
@@ -202,7 +205,11 @@ class CounterRegistration:
     ) -> str | None:
         if category not in self._categories:
             return f"the category {category!r} is not registered"
-        if any(item.name == name and item.category == category for item in self._counters.values() if self._owns(item)):
+        if any(
+            counter.name == name and counter.category == category
+            for counter in self._counters.values()
+            if self._owns(counter)
+        ):
             return f"the category {category!r} has a counter of this name"
         if not multiplier:
             return "the multiplier is 0"
@@ -245,13 +252,13 @@ class BackendProfiling:
         Raises:
             InvalidArgumentError: the numbers do not follow each other from `greatest` on, or are too large.
         """
-        result: dict[int, Counter] = {}
+        adopted: dict[int, Counter] = {}
         for number, counter in enumerate(counters, greatest + 1):
             if counter.number != number or number >= _MOST_COUNTERS or not counter.multiplier:
                 raise InvalidArgumentError(f"the counter {counter.name!r} has the number {counter.number}")
-            result[number] = replace(counter, backend=self.backend)
-        self._counters.update(result)
-        return result
+            adopted[number] = replace(counter, backend=self.backend)
+        self._counters.update(adopted)
+        return adopted
 
     def counter_status(self, number: int) -> CounterStatus:
         """Return whether a counter is captured now."""
@@ -337,18 +344,18 @@ class BackendProfiling:
         key = category, name, kind, layer, device, bytes, flops
         site = self._sites.get(key)
         if site is None:
-            moved, computed = (None if item is None else int(item) for item in (bytes, flops))  # may be NumPy's
-            facts = Site(category, name, kind, None, layer, "", self.backend, device, (), (), moved, computed)
-            site = self._sites.setdefault(key, facts)
+            moved, computed = (None if amount is None else int(amount) for amount in (bytes, flops))  # may be NumPy's
+            new_site = Site(category, name, kind, None, layer, "", self.backend, device, (), (), moved, computed)
+            site = self._sites.setdefault(key, new_site)
         return site
 
 
-def _check_name(what: str, name: object) -> None:
+def _check_name(subject: str, name: object) -> None:
     if not isinstance(name, str) or not name:
-        raise InvalidArgumentError(f"the name of a {what} must be a text that is not empty, not {name!r}")
+        raise InvalidArgumentError(f"the name of a {subject} must be a text that is not empty, not {name!r}")
 
 
-def _numbered(known: dict[int, str], name: str) -> int:
-    number = len(known) + 1
-    known[number] = name
+def _numbered(names: dict[int, str], name: str) -> int:
+    number = len(names) + 1
+    names[number] = name
     return number

@@ -31,9 +31,9 @@ def chrome_trace(recording: Recording) -> str:
     for event in events:
         if "ts" in event:
             event["ts"] = (event["ts"] - origin) / 1000
-    counters = [_declared(item) for item in dict.fromkeys(sample.counter for sample in recording.samples)]
-    other = {"origin_ns": origin, "lost_events": recording.lost, "writer": "interposer", "counters": counters}
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "otherData": other}, indent=None)
+    counters = [_declared(counter) for counter in dict.fromkeys(sample.counter for sample in recording.samples)]
+    other_data = {"origin_ns": origin, "lost_events": recording.lost, "writer": "interposer", "counters": counters}
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "otherData": other_data}, indent=None)
 
 
 def _events(line: Timeline) -> Iterator[dict[str, Any]]:
@@ -50,32 +50,32 @@ def _events(line: Timeline) -> Iterator[dict[str, Any]]:
         place = _foreign(track.foreign.process) if track.foreign else _PROCESSES[track.group], number
         yield _named("thread_name", track.name, *place)
         places |= dict.fromkeys(track.slices, place)
-        yield from (_slice(item, *place) for item in track.slices)
+        yield from (_slice(slice, *place) for slice in track.slices)
     for flow in line.flows:
         yield from _arrow(flow, places)
     threads = {track.thread: number for number, track in enumerate(line.tracks, 1) if track.thread}
-    yield from (_instant(item, threads.get(item.thread, 0)) for item in line.instants)
+    yield from (_instant(instant, threads.get(instant.thread, 0)) for instant in line.instants)
     if line.samples:
         yield _named("process_name", "Counters", _COUNTERS)
-    yield from (_counter(item) for item in line.samples if math.isfinite(item.value))  # JSON has no other numbers
+    yield from (_counter(sample) for sample in line.samples if math.isfinite(sample.value))  # JSON has no other numbers
 
 
 def _foreign(process: int) -> int:
     return process if process > _COUNTERS else process + _FOREIGN
 
 
-def _named(what: str, name: str, process: int, thread: int = 0) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
+def _named(metadata_name: str, name: str, process: int, thread: int = 0) -> dict[str, Any]:
+    return {"ph": "M", "name": metadata_name, "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def _slice(item: Slice, process: int, thread: int) -> dict[str, Any]:
-    interval = item.interval
+def _slice(slice: Slice, process: int, thread: int) -> dict[str, Any]:
+    interval = slice.interval
     return {
         "ph": "X",
         "name": interval.site.name,
         "cat": str(interval.site.category),
-        "ts": item.begin,
-        "dur": (item.end - item.begin) / 1000,
+        "ts": slice.begin,
+        "dur": (slice.end - slice.begin) / 1000,
         "pid": process,
         "tid": thread,
         "args": {**interval.site.to_dict(), **_numbers(interval.run, interval.inference)},
@@ -87,17 +87,17 @@ def _numbers(run: int, inference: int) -> dict[str, int]:
 
 
 def _arrow(flow: Flow, places: dict[Slice, tuple[int, int]]) -> Iterator[dict[str, Any]]:
-    for phase, item in (("s", flow.source), ("f", flow.target)):
-        process, thread = places[item]
-        at = min(item.end, flow.target.begin) if phase == "s" else item.begin
-        event = {"ph": phase, "id": flow.number, "name": "tensor", "cat": "tensor", "ts": max(at, item.begin)}
+    for phase, end in (("s", flow.source), ("f", flow.target)):
+        process, thread = places[end]
+        time = min(end.end, flow.target.begin) if phase == "s" else end.begin
+        event = {"ph": phase, "id": flow.number, "name": "tensor", "cat": "tensor", "ts": max(time, end.begin)}
         yield {**event, "pid": process, "tid": thread, **({"bp": "e"} if phase == "f" else {})}
 
 
-def _instant(item: Instant, thread: int) -> dict[str, Any]:
-    site = item.site
-    event = {"ph": "i", "name": site.name, "cat": str(site.category), "ts": item.at, "pid": _PROCESSES[THREADS]}
-    return {**event, "tid": thread, "s": "t", "args": {**site.to_dict(), **_numbers(item.run, item.inference)}}
+def _instant(instant: Instant, thread: int) -> dict[str, Any]:
+    site = instant.site
+    event = {"ph": "i", "name": site.name, "cat": str(site.category), "ts": instant.at, "pid": _PROCESSES[THREADS]}
+    return {**event, "tid": thread, "s": "t", "args": {**site.to_dict(), **_numbers(instant.run, instant.inference)}}
 
 
 def _declared(counter: Counter) -> dict[str, Any]:
@@ -109,6 +109,6 @@ def _title(counter: Counter) -> str:
     return f"{counter.backend} {counter.name}".lstrip()
 
 
-def _counter(item: Sample) -> dict[str, Any]:
-    name, values = _title(item.counter), {item.counter.units: item.value}
-    return {"ph": "C", "name": name, "ts": item.at, "pid": _COUNTERS, "tid": 0, "args": values}
+def _counter(sample: Sample) -> dict[str, Any]:
+    name, values = _title(sample.counter), {sample.counter.units: sample.value}
+    return {"ph": "C", "name": name, "ts": sample.at, "pid": _COUNTERS, "tid": 0, "args": values}

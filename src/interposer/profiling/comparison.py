@@ -79,9 +79,9 @@ def compare_counters(before: str | os.PathLike[str], after: str | os.PathLike[st
     Raises:
         ParseError: a file cannot be read, or is not a trace in Chrome's format.
     """
-    first, second = _counters(Path(before)), _counters(Path(after))
-    names = dict.fromkeys([*first, *second])
-    return [CounterChange(*name, first.get(name), second.get(name)) for name in names]
+    values_before, values_after = _counters(Path(before)), _counters(Path(after))
+    names = dict.fromkeys([*values_before, *values_after])
+    return [CounterChange(*name, values_before.get(name), values_after.get(name)) for name in names]
 
 
 def compare_profiles(before: str | os.PathLike[str], after: str | os.PathLike[str]) -> list[LayerChange]:
@@ -94,11 +94,11 @@ def compare_profiles(before: str | os.PathLike[str], after: str | os.PathLike[st
     Raises:
         ParseError: a file cannot be read, or is not a trace in Chrome's format with layers.
     """
-    first, second = _layers(Path(before)), _layers(Path(after))
-    if max(_networks(first), _networks(second)) <= 1:  # its name need not be the same
-        first, second = _without_networks(first), _without_networks(second)
-    changes = [_change(key, first.get(key), second.get(key)) for key in first | second]
-    return sorted(changes, key=lambda item: -item.difference_us)
+    layers_before, layers_after = _layers(Path(before)), _layers(Path(after))
+    if max(_networks(layers_before), _networks(layers_after)) <= 1:  # its name need not be the same
+        layers_before, layers_after = _without_networks(layers_before), _without_networks(layers_after)
+    changes = [_change(key, layers_before.get(key), layers_after.get(key)) for key in layers_before | layers_after]
+    return sorted(changes, key=lambda change: -change.difference_us)
 
 
 def _networks(layers: Mapping[_Key, _Layer]) -> int:
@@ -106,11 +106,11 @@ def _networks(layers: Mapping[_Key, _Layer]) -> int:
 
 
 def _without_networks(layers: Mapping[_Key, _Layer]) -> dict[_Key, _Layer]:
-    result: dict[_Key, _Layer] = {}
-    for (_, name, is_step), item in layers.items():
-        known = result.setdefault(("", name, is_step), _Layer(item.kind, item.backend, []))
-        known.durations.extend(item.durations)
-    return result
+    merged_layers: dict[_Key, _Layer] = {}
+    for (_, name, is_step), layer in layers.items():
+        merged = merged_layers.setdefault(("", name, is_step), _Layer(layer.kind, layer.backend, []))
+        merged.durations.extend(layer.durations)
+    return merged_layers
 
 
 @dataclass(slots=True)
@@ -121,12 +121,12 @@ class _Layer:
 
 
 def _change(key: _Key, before: _Layer | None, after: _Layer | None) -> LayerChange:
-    pair = before, after
-    kind = next(item.kind for item in (after, before) if item is not None)
-    medians = [None if item is None else statistics.median(item.durations) for item in pair]
-    backends = tuple(None if item is None else item.backend for item in pair)
-    network, layer, _ = key
-    name = f"{network}: {layer}" if network else layer
+    layers = before, after
+    kind = next(layer.kind for layer in (after, before) if layer is not None)
+    medians = [None if layer is None else statistics.median(layer.durations) for layer in layers]
+    backends = tuple(None if layer is None else layer.backend for layer in layers)
+    network, layer_name, _ = key
+    name = f"{network}: {layer_name}" if network else layer_name
     return LayerChange(name, kind, (backends[0], backends[1]), medians[0], medians[1])
 
 
@@ -136,22 +136,22 @@ _Key: TypeAlias = tuple[str, str, bool]
 
 def _layers(path: Path) -> dict[_Key, _Layer]:
     """Return the layers and steps of a trace, with a duration in microseconds for each time that they ran."""
-    result: dict[_Key, _Layer] = {}
+    layers: dict[_Key, _Layer] = {}
     for event in _events(_trace(path)):
-        facts = _facts(event)
-        if facts is not None:
-            result.setdefault(*_named(event, facts)).durations.append(float(event["dur"]))
-    if not _networks(result):
+        arguments = _facts(event)
+        if arguments is not None:
+            layers.setdefault(*_named(event, arguments)).durations.append(float(event["dur"]))
+    if not _networks(layers):
         raise ParseError(f"{path}: it is no profile with layers; write one with interposer trace -o FILE.json")
-    return result
+    return layers
 
 
 def _trace(path: Path) -> Mapping[str, Any]:
     try:
         data = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        why = reason_of(error) if isinstance(error, OSError) else "it is not JSON"
-        raise ParseError(f"{path}: the profile cannot be read: {why}") from error
+        reason = reason_of(error) if isinstance(error, OSError) else "it is not JSON"
+        raise ParseError(f"{path}: the profile cannot be read: {reason}") from error
     return data if isinstance(data, Mapping) else {}
 
 
@@ -160,12 +160,12 @@ def _events(trace: Mapping[str, Any]) -> list[Any]:
     return events if isinstance(events, list) else []
 
 
-def _named(event: Mapping[str, Any], facts: Mapping[str, Any]) -> tuple[_Key, _Layer]:
+def _named(event: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[_Key, _Layer]:
     """Return what an event is the time of, and a new record for it."""
     is_step = event["cat"] not in _LAYERS
-    name = _text(event, "name") if is_step else facts["layer"]
-    return (_text(facts, "network"), name, is_step), _Layer(
-        "step" if is_step else _text(facts, "kind"), _text(facts, "backend"), []
+    name = _text(event, "name") if is_step else arguments["layer"]
+    return (_text(arguments, "network"), name, is_step), _Layer(
+        "step" if is_step else _text(arguments, "kind"), _text(arguments, "backend"), []
     )
 
 
@@ -179,33 +179,35 @@ def _counters(path: Path) -> dict[tuple[str, str], float]:
                 if isinstance(value, int | float) and abs(value) < _LARGEST:
                     values.setdefault((_text(event, "name"), units), []).append(float(value))
     events = _counters_of_events(trace)
-    return {key: sum(items) if key[0] in events else statistics.median(items) for key, items in values.items()}
+    return {key: sum(samples) if key[0] in events else statistics.median(samples) for key, samples in values.items()}
 
 
 def _counters_of_events(trace: Mapping[str, Any]) -> set[str]:
-    other = trace.get("otherData")
-    declared = other.get("counters") if isinstance(other, Mapping) else None
-    items = [item for item in declared if isinstance(item, Mapping)] if isinstance(declared, list) else []
-    return {_text(item, "name") for item in items if item.get("class") == "event"}
+    other_data = trace.get("otherData")
+    declarations = other_data.get("counters") if isinstance(other_data, Mapping) else None
+    counters = (
+        [counter for counter in declarations if isinstance(counter, Mapping)] if isinstance(declarations, list) else []
+    )
+    return {_text(counter, "name") for counter in counters if counter.get("class") == "event"}
 
 
 def _facts(event: object) -> Mapping[str, Any] | None:
     """Return the arguments of an event that is the time of a layer, copy or step; None for other events."""
     if not isinstance(event, Mapping) or event.get("ph") != "X":
         return None
-    facts, duration, category = event.get("args"), event.get("dur"), event.get("cat")
-    if not isinstance(facts, Mapping) or not _is_time(duration):
+    arguments, duration, category = event.get("args"), event.get("dur"), event.get("cat")
+    if not isinstance(arguments, Mapping) or not _is_time(duration):
         return None
     if event.get("pid") != _BACKENDS:
         return None
-    is_layer = category in _LAYERS and isinstance(facts.get("layer"), str)
-    return facts if is_layer or category in _STEPS else None
+    is_layer = category in _LAYERS and isinstance(arguments.get("layer"), str)
+    return arguments if is_layer or category in _STEPS else None
 
 
 def _is_time(value: object) -> bool:
     return isinstance(value, int | float) and 0 <= value < _LONGEST
 
 
-def _text(facts: Mapping[str, Any], name: str) -> str:
-    value = facts.get(name, "")
+def _text(arguments: Mapping[str, Any], name: str) -> str:
+    value = arguments.get(name, "")
     return value if isinstance(value, str) else ""

@@ -96,19 +96,19 @@ class TraceMarks(Marks):
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        target = next((Path(name) for name in _FILES if Path(name).exists()), Path(_FILES[0])) if path is None else path
+        marker = next((Path(name) for name in _FILES if Path(name).exists()), Path(_FILES[0])) if path is None else path
         try:
-            self._file = os.open(target, os.O_WRONLY | os.O_CLOEXEC | os.O_APPEND)
+            self._file = os.open(marker, os.O_WRONLY | os.O_CLOEXEC | os.O_APPEND)
         except OSError as error:
             raise InvalidArgumentError(
-                f"the trace of the kernel cannot be written: {os.fspath(target)}: {error.strerror}; it needs Linux "
+                f"the trace of the kernel cannot be written: {os.fspath(marker)}: {error.strerror}; it needs Linux "
                 "with tracefs mounted, and permission to write to this file"
             ) from error
 
     def begin(self, name: str) -> None:
         """Write the line of a begin, without line breaks and bars in the name."""
-        plain = "".join("_" if letter in "|\n\r\0" else letter for letter in name)
-        self._write(f"B|{os.getpid()}|{plain}")
+        safe_name = "".join("_" if character in "|\n\r\0" else character for character in name)
+        self._write(f"B|{os.getpid()}|{safe_name}")
 
     def end(self) -> None:
         """Write the line of an end."""
@@ -144,17 +144,17 @@ def marked(name: str) -> Iterator[None]:
 @contextmanager
 def _range(name: str) -> Iterator[None]:
     """Mark the time of a ``with`` block with all active marks."""
-    begun = []
-    for item in tuple(active_marks):
+    begun_marks = []
+    for mark in tuple(active_marks):
         with suppress(Exception):
-            item.begin(name)
-            begun.append(item)
+            mark.begin(name)
+            begun_marks.append(mark)
     try:
         yield
     finally:
-        for item in reversed(begun):
+        for mark in reversed(begun_marks):
             with suppress(Exception):
-                item.end()
+                mark.end()
 
 
 def call_marked(name: str, call: Callable[..., object], *arguments: object) -> None:

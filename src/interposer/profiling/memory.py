@@ -52,11 +52,11 @@ class MemoryProfile:
 
     def by_layer(self) -> dict[tuple[str, str], int]:
         """Return the bytes at the peak by network and layer, the largest first."""
-        result: dict[tuple[str, str], int] = {}
+        bytes_by_layer: dict[tuple[str, str], int] = {}
         for owner in self.owners:
             key = owner.network, owner.layer
-            result[key] = result.get(key, 0) + owner.bytes
-        return dict(sorted(result.items(), key=lambda item: -item[1]))
+            bytes_by_layer[key] = bytes_by_layer.get(key, 0) + owner.bytes
+        return dict(sorted(bytes_by_layer.items(), key=lambda entry: -entry[1]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the peak and its owners as JSON-compatible data."""
@@ -64,8 +64,8 @@ class MemoryProfile:
 
     def rows(self, most: int = _ROWS) -> list[list[str]]:
         """Return the cells of a table of the owners: layer, tensor, kind, backend, bytes and share."""
-        rows = [[*_named(item), f"{item.bytes:,}", f"{item.bytes / self.peak:.1%}"] for item in self.owners[:most]]
-        rest = sum(item.bytes for item in self.owners[most:])
+        rows = [[*_named(owner), f"{owner.bytes:,}", f"{owner.bytes / self.peak:.1%}"] for owner in self.owners[:most]]
+        rest = sum(owner.bytes for owner in self.owners[most:])
         if rest:
             rows.append([f"{len(self.owners) - most} more", "", "", "", f"{rest:,}", f"{rest / self.peak:.1%}"])
         return rows
@@ -86,27 +86,29 @@ def _named(owner: MemoryOwner) -> tuple[str, ...]:
 
 def memory_of(recording: Recording) -> MemoryProfile:
     """Return the memory of a recording."""
-    held: dict[Counter, float] = {}
+    bytes_of_counter: dict[Counter, float] = {}
     over_time: list[tuple[int, int]] = []
-    peak, at, at_peak = 0, 0, dict[Counter, float]()
+    peak, peak_at, bytes_at_peak = 0, 0, dict[Counter, float]()
     for sample in _samples(recording):
-        held[sample.counter] = sample.value
-        total = int(sum(held.values()))
+        bytes_of_counter[sample.counter] = sample.value
+        total = int(sum(bytes_of_counter.values()))
         over_time.append((sample.at, total))
         if total > peak:
-            peak, at, at_peak = total, sample.at, dict(held)
-    holdings = {item.counter: item for item in recording.holdings}
+            peak, peak_at, bytes_at_peak = total, sample.at, dict(bytes_of_counter)
+    holdings = {holding.counter: holding for holding in recording.holdings}
     owners = [
         owner
-        for counter, value in at_peak.items()
+        for counter, value in bytes_at_peak.items()
         if value
         for owner in _owners(counter, holdings.get(counter), int(value))
     ]
-    return MemoryProfile(tuple(over_time), peak, at, tuple(sorted(owners, key=lambda item: -item.bytes)))
+    return MemoryProfile(tuple(over_time), peak, peak_at, tuple(sorted(owners, key=lambda owner: -owner.bytes)))
 
 
 def _samples(recording: Recording) -> Iterator[Sample]:
-    return (item for item in recording.samples if item.counter.category == _TOTAL and item.counter.units == "bytes")
+    return (
+        sample for sample in recording.samples if sample.counter.category == _TOTAL and sample.counter.units == "bytes"
+    )
 
 
 def _owners(counter: Counter, holding: Holding | None, size: int) -> Iterator[MemoryOwner]:
@@ -117,30 +119,32 @@ def _owners(counter: Counter, holding: Holding | None, size: int) -> Iterator[Me
     network, kind, backend = holding.network.name, holding.kind, holding.backend
     tensors = live_at_peak(holding.tensors) if kind == "arena" else holding.tensors
     copies = max(1, round(size / holding.bytes)) if holding.bytes else 1  # one for each concurrent run
-    for item in tensors:
-        if item.bytes:
-            yield MemoryOwner(network, kind, backend, item.layer, item.name, item.bytes * copies)
-    rest = size - copies * sum(item.bytes for item in tensors)
-    if rest > 0:
-        yield MemoryOwner(network, kind, backend, UNUSED, "", rest)
+    for tensor in tensors:
+        if tensor.bytes:
+            yield MemoryOwner(network, kind, backend, tensor.layer, tensor.name, tensor.bytes * copies)
+    unused = size - copies * sum(tensor.bytes for tensor in tensors)
+    if unused > 0:
+        yield MemoryOwner(network, kind, backend, UNUSED, "", unused)
 
 
 def live_at_peak(tensors: Sequence[HeldTensor]) -> list[HeldTensor]:
     """Return the tensors of an arena that are live at the moment at which these have most bytes."""
-    live = _live_bytes(tensors)
-    worst = max(live, key=live.__getitem__, default=0)
-    return [item for item in tensors if item.begins <= worst <= item.ends]
+    live_bytes = _live_bytes(tensors)
+    peak_moment = max(live_bytes, key=live_bytes.__getitem__, default=0)
+    return [tensor for tensor in tensors if tensor.begins <= peak_moment <= tensor.ends]
 
 
 def _live_bytes(tensors: Sequence[HeldTensor]) -> dict[int, int]:
     """Return the bytes of the live tensors at each moment at which one begins."""
-    changes = [(item.begins, item.bytes) for item in tensors] + [(item.ends + 1, -item.bytes) for item in tensors]
-    result, total = dict[int, int](), 0
+    changes = [(tensor.begins, tensor.bytes) for tensor in tensors] + [
+        (tensor.ends + 1, -tensor.bytes) for tensor in tensors
+    ]
+    bytes_at_moment, total = dict[int, int](), 0
     for moment, change in sorted(changes):  # at one moment, tensors end before others begin
         total += change
         if change >= 0:
-            result[moment] = total
-    return result
+            bytes_at_moment[moment] = total
+    return bytes_at_moment
 
 
 def memory_samples(recording: Recording) -> list[Sample]:
@@ -154,8 +158,11 @@ def _live(recording: Recording) -> Iterator[Sample]:
     live: dict[object, dict[str, int]] = {}
     for holding in recording.holdings:
         if holding.kind == "arena":
-            known, alive = live.setdefault(holding.network, {}), _live_bytes(holding.tensors)
-            known |= {item.layer: max(known.get(item.layer, 0), alive[item.begins]) for item in holding.tensors}
+            bytes_of_layer, live_bytes = live.setdefault(holding.network, {}), _live_bytes(holding.tensors)
+            bytes_of_layer |= {
+                tensor.layer: max(bytes_of_layer.get(tensor.layer, 0), live_bytes[tensor.begins])
+                for tensor in holding.tensors
+            }
     counters = {network: Counter(f"{getattr(network, 'name', '')}: live tensors", "bytes") for network in live}
     for interval in recording.intervals:
         network = interval.site.network

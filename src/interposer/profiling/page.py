@@ -44,55 +44,57 @@ def profile_page(recording: Recording, explanations: Iterable[Explained] = ()) -
             times become those that were recorded. The layers of other networks are drawn as they were recorded.
     """
     networks = _networks(recording)
-    explained = [item.to_dict() for item in explanations]
-    known = {str(item["network"]): item for item in explained}
-    drawn = [
-        _drawing(network, items) if network.name not in known else _timed(known[network.name], items)
-        for network, items in networks.items()
+    explained = (explanation.to_dict() for explanation in explanations)
+    explanation_of = {str(explanation["network"]): explanation for explanation in explained}
+    drawings = [
+        _drawing(network, times) if network.name not in explanation_of else _timed(explanation_of[network.name], times)
+        for network, times in networks.items()
     ]
     title = ", ".join(dict.fromkeys(network.name for network in networks)) or "profile"
-    ranked = [backend for item in drawn for backend in item["backends"]]
+    ranked_backends = [backend for drawing in drawings for backend in drawing["backends"]]
     data = _data(recording)
-    backends = list(dict.fromkeys([*ranked, *data["backends"]]))
-    runs = _run_times(recording)
-    for number, item in zip(networks, drawn, strict=True):
-        item["times"] = {**item["times"], "whole_ms": runs.get(number, item["times"]["whole_ms"])}
-        item["colours"] = backends
-    return html({"title": title, **data, "backends": backends}, drawn)
+    backends = list(dict.fromkeys([*ranked_backends, *data["backends"]]))
+    run_times = _run_times(recording)
+    for network, drawing in zip(networks, drawings, strict=True):
+        drawing["times"] = {**drawing["times"], "whole_ms": run_times.get(network, drawing["times"]["whole_ms"])}
+        drawing["colours"] = backends
+    return html({"title": title, **data, "backends": backends}, drawings)
 
 
 def _run_times(recording: Recording) -> dict[TracedNetwork, float]:
     """Return the median time of a run of each network, in milliseconds."""
     durations: dict[TracedNetwork, list[int]] = {}
-    for item in recording.intervals:
-        if item.site.category is Category.RUN and item.site.network is not None:
-            durations.setdefault(item.site.network, []).append(item.duration)
-    return {network: statistics.median(values) / 1e6 for network, values in durations.items()}
+    for interval in recording.intervals:
+        if interval.site.category is Category.RUN and interval.site.network is not None:
+            durations.setdefault(interval.site.network, []).append(interval.duration)
+    return {
+        network: statistics.median(durations_of_network) / 1e6 for network, durations_of_network in durations.items()
+    }
 
 
 def _data(recording: Recording) -> dict[str, Any]:
     line = timeline(recording)
     intervals, samples = recording.intervals, line.samples
-    moments = [*(item.at for item in samples), *(item.at for item in line.instants)]
-    origin = min([*(item.begin for item in intervals[:1]), *moments], default=0)
+    moments = [*(event.at for event in samples), *(event.at for event in line.instants)]
+    origin = min([*(event.begin for event in intervals[:1]), *moments], default=0)
     sites = _Sites()
     tracks, left_out = _tracks(line.tracks, origin, sites)
-    backends = sorted({item.site.backend for item in intervals if item.site.backend})
+    backends = sorted({event.site.backend for event in intervals if event.site.backend})
     layers, steps = layer_times(recording), step_times(recording)
     return {
         "backends": backends,
         "events": len(intervals),
         "lost": recording.lost,
         "left_out": left_out,
-        "runs": sum(item.site.category is Category.RUN for item in intervals),
-        "end": max([*(item.end for item in intervals), *moments], default=origin) - origin,
+        "runs": sum(event.site.category is Category.RUN for event in intervals),
+        "end": max([*(event.end for event in intervals), *moments], default=origin) - origin,
         "sites": sites.facts,
         "tracks": tracks,
         "flows": _flows(line, tracks),
         "instants": _instants(line, origin, sites),
         "counters": _counters(replace(recording, samples=tuple(samples)), origin),
-        "run_time": sum(item.duration for item in intervals if item.site.category is Category.RUN),
-        "rows": [_row(item) for item in [*layers, *steps][:_MOST_ROWS]],
+        "run_time": sum(event.duration for event in intervals if event.site.category is Category.RUN),
+        "rows": [_row(event) for event in [*layers, *steps][:_MOST_ROWS]],
         "all_rows": len(layers) + len(steps),
         "flame": _flame(intervals),
     }
@@ -103,52 +105,59 @@ def _data(recording: Recording) -> dict[str, Any]:
 
 def _tracks(tracks: Sequence[Track], origin: int, sites: _Sites) -> tuple[list[dict[str, Any]], int]:
     """Return the tracks, and how many slices are left out of them: those that begin last."""
-    begins = sorted(item.begin for track in tracks for item in track.slices)
-    last = begins[_MOST_SLICES - 1] if len(begins) > _MOST_SLICES else math.inf
-    result = [
-        {"group": track.group, "name": track.name, "slices": _slices(track, origin, last, sites)} for track in tracks
+    begins = sorted(drawn_slice.begin for track in tracks for drawn_slice in track.slices)
+    last_begin = begins[_MOST_SLICES - 1] if len(begins) > _MOST_SLICES else math.inf
+    drawn_tracks = [
+        {"group": track.group, "name": track.name, "slices": _slices(track, origin, last_begin, sites)}
+        for track in tracks
     ]
-    shown = sum(len(item["slices"]) for item in result) // 5
-    return result, len(begins) - shown
+    shown_slices = sum(len(drawn_slice["slices"]) for drawn_slice in drawn_tracks) // 5
+    return drawn_tracks, len(begins) - shown_slices
 
 
-def _flows(line: Timeline, shown: Sequence[Mapping[str, Any]]) -> list[int]:
+def _flows(line: Timeline, shown_tracks: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return four numbers for each arrow: the track and the position of the slice at its begin, and those at its end.
 
     Arrows of slices that are left out are left out too.
     """
     places = {
-        item: (number, place)
+        flow: (number, index)
         for number, track in enumerate(line.tracks)
-        for place, item in enumerate(track.slices[: len(shown[number]["slices"]) // 5])
-        if item.leaving or item.arriving
+        for index, flow in enumerate(track.slices[: len(shown_tracks[number]["slices"]) // 5])
+        if flow.leaving or flow.arriving
     }
-    flows = [item for item in line.flows if item.source in places and item.target in places]
-    return [number for item in flows[:_MOST_FLOWS] for end in (item.source, item.target) for number in places[end]]
+    flows = [flow for flow in line.flows if flow.source in places and flow.target in places]
+    return [number for flow in flows[:_MOST_FLOWS] for end in (flow.source, flow.target) for number in places[end]]
 
 
 def _instants(line: Timeline, origin: int, sites: _Sites) -> list[int]:
     """Return three numbers for each instant: its track, or -1 if its thread has none, its site, and its time."""
     tracks = {track.thread: number for number, track in enumerate(line.tracks) if track.group == THREADS}
-    result: list[int] = []
-    for item in line.instants[:_MOST_INSTANTS]:
-        result += [tracks.get(item.thread, -1), sites.number(item.site), item.at - origin]
-    return result
+    numbers: list[int] = []
+    for instant in line.instants[:_MOST_INSTANTS]:
+        numbers += [tracks.get(instant.thread, -1), sites.number(instant.site), instant.at - origin]
+    return numbers
 
 
 def _slices(track: Track, origin: int, last: float, sites: _Sites) -> list[int]:
     """Return five numbers for each slice: its site, begin, duration, depth and inference."""
-    result: list[int] = []
-    path: list[int] = []
-    for item in track.slices:
-        if item.begin > last:
+    numbers: list[int] = []
+    enclosing_ends: list[int] = []
+    for slice in track.slices:
+        if slice.begin > last:
             break
-        while path and path[-1] <= item.begin:
-            path.pop()
-        number = sites.number(item.interval.site)
-        result += [number, item.begin - origin, item.end - item.begin, len(path), item.interval.inference]
-        path.append(item.end)
-    return result
+        while enclosing_ends and enclosing_ends[-1] <= slice.begin:
+            enclosing_ends.pop()
+        site_number = sites.number(slice.interval.site)
+        numbers += [
+            site_number,
+            slice.begin - origin,
+            slice.end - slice.begin,
+            len(enclosing_ends),
+            slice.interval.inference,
+        ]
+        enclosing_ends.append(slice.end)
+    return numbers
 
 
 class _Sites:
@@ -170,43 +179,43 @@ class _Sites:
 
 def _counters(recording: Recording, origin: int) -> list[dict[str, Any]]:
     samples: dict[object, list[Sample]] = {}
-    for item in recording.samples:
-        if math.isfinite(item.value):
-            samples.setdefault(item.counter, []).append(item)
+    for entry in recording.samples:
+        if math.isfinite(entry.value):
+            samples.setdefault(entry.counter, []).append(entry)
     return [
-        item.to_dict() | {"points": _points(samples[item.counter], origin)}
-        for item in counter_totals(recording)
-        if item.counter in samples
+        entry.to_dict() | {"points": _points(samples[entry.counter], origin)}
+        for entry in counter_totals(recording)
+        if entry.counter in samples
     ]
 
 
 def _points(samples: Sequence[Sample], origin: int) -> list[float]:
     """Return the times and values of samples in turn: of many ones, the greatest of each group."""
     size = -(-len(samples) // _MOST_POINTS)
-    groups = [samples[at : at + size] for at in range(0, len(samples), size)]
+    groups = [samples[start : start + size] for start in range(0, len(samples), size)]
     return [number for group in groups for number in _point(group, origin)]
 
 
 def _point(group: Sequence[Sample], origin: int) -> tuple[float, float]:
-    largest = max(group, key=lambda item: item.value)
+    largest = max(group, key=lambda sample: sample.value)
     return largest.at - origin, largest.value
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def _row(item: LayerTimes) -> dict[str, Any]:
-    site = item.site
+def _row(times: LayerTimes) -> dict[str, Any]:
+    site = times.site
     return {
-        "name": item.name,
+        "name": times.name,
         "what": "step" if site.category in (Category.KERNEL, Category.BACKEND) else str(site.category),
         "operator": site.kind,
         "network": "" if site.network is None else site.network.name,
         "backend": site.backend,
         "device": site.device,
-        "count": item.count,
-        "total": item.total,
-        "median": item.median,
+        "count": times.count,
+        "total": times.total,
+        "median": times.median,
         "bytes": site.bytes,
         "flops": site.flops,
         "layers": list(site.layers),
@@ -238,12 +247,12 @@ class _Node:
 
     def to_list(self) -> list[Any]:
         """Return the name, the kind, the backend, the time, the count and the children, the largest ones first."""
-        rows = sorted((item.to_list() for item in self.children.values()), key=lambda row: -row[3])
+        rows = sorted((child.to_list() for child in self.children.values()), key=lambda row: -row[3])
         total = max(self.total, sum(row[3] for row in rows))
-        rest = rows[_MOST_CHILDREN:]
-        if rest:
-            others = sum(row[3] for row in rest), sum(row[4] for row in rest)
-            rows[_MOST_CHILDREN:] = [[f"{len(rest)} smaller ones", "others", "", *others, []]]
+        smaller = rows[_MOST_CHILDREN:]
+        if smaller:
+            sums = sum(row[3] for row in smaller), sum(row[4] for row in smaller)
+            rows[_MOST_CHILDREN:] = [[f"{len(smaller)} smaller ones", "others", "", *sums, []]]
         return [self.name, self.what, self.backend, total, self.count, rows]
 
 
@@ -251,36 +260,40 @@ def _flame(intervals: Sequence[Interval]) -> list[Any]:
     """Return the boxes of networks, in them those of partitions, layers and steps, over all runs."""
     root = _Node("all networks", "root")
     finder = _Layers(intervals)
-    networks = {item.run: item.site.network for item in intervals if item.site.network is not None and item.run >= 0}
-    for item in intervals:
-        network = item.site.network
-        if network is not None and item.site.category is Category.RUN:
-            root.child(network, network.name, "network").add(item.duration)
-        elif network is not None and _is_layer(item):
-            _layer_node(root, item).add(item.duration)
-        elif item.site.category is Category.BACKEND and not item.site.backend and item.run in networks:
-            known = networks[item.run]
-            between = root.child(known, known.name, "network").child("", "between layers", "part")
-            between.child(item.site.name, item.site.name, "wait").add(item.duration)
-        elif is_step(item):
-            _step_parent(root, finder.around(item)).child(
-                (item.site.name, item.site.device), item.site.name, "step", item.site.backend
-            ).add(item.duration)
+    networks = {
+        interval.run: interval.site.network
+        for interval in intervals
+        if interval.site.network is not None and interval.run >= 0
+    }
+    for interval in intervals:
+        network = interval.site.network
+        if network is not None and interval.site.category is Category.RUN:
+            root.child(network, network.name, "network").add(interval.duration)
+        elif network is not None and _is_layer(interval):
+            _layer_node(root, interval).add(interval.duration)
+        elif interval.site.category is Category.BACKEND and not interval.site.backend and interval.run in networks:
+            network_of_run = networks[interval.run]
+            between = root.child(network_of_run, network_of_run.name, "network").child("", "between layers", "part")
+            between.child(interval.site.name, interval.site.name, "wait").add(interval.duration)
+        elif is_step(interval):
+            _step_parent(root, finder.around(interval)).child(
+                (interval.site.name, interval.site.device), interval.site.name, "step", interval.site.backend
+            ).add(interval.duration)
     for network_node in root.children.values():
         for part in network_node.children.values():
             part.total = part.total or sum(layer.total for layer in part.children.values())
     return root.to_list()
 
 
-def _is_layer(item: Interval) -> bool:
-    return item.site.category in (Category.LAYER, Category.COPY) and bool(item.site.layer)
+def _is_layer(interval: Interval) -> bool:
+    return interval.site.category in (Category.LAYER, Category.COPY) and bool(interval.site.layer)
 
 
-def _layer_node(root: _Node, item: Interval) -> _Node:
-    site, network = item.site, item.site.network
+def _layer_node(root: _Node, interval: Interval) -> _Node:
+    site, network = interval.site, interval.site.network
     name = "" if network is None else network.name
-    whole = root.child(network, name, "network")
-    part = whole.child(_part(site), _part(site), "part", "" if site.category is Category.COPY else site.backend)
+    network_node = root.child(network, name, "network")
+    part = network_node.child(_part(site), _part(site), "part", "" if site.category is Category.COPY else site.backend)
     return part.child(site, site.name, str(site.category), site.backend)
 
 
@@ -299,17 +312,17 @@ class _Layers:
 
     def __init__(self, intervals: Iterable[Interval]) -> None:
         self._items: dict[str, list[Interval]] = {}
-        for item in intervals:  # which are ordered by their begin
-            if item.site.network is not None and item.site.category is Category.LAYER:
-                self._items.setdefault(item.site.backend, []).append(item)
-        self._begins = {backend: [item.begin for item in items] for backend, items in self._items.items()}
+        for interval in intervals:  # which are ordered by their begin
+            if interval.site.network is not None and interval.site.category is Category.LAYER:
+                self._items.setdefault(interval.site.backend, []).append(interval)
+        self._begins = {backend: [interval.begin for interval in layers] for backend, layers in self._items.items()}
 
     def around(self, step: Interval) -> Interval | None:
         """Return the latest layer of the backend that begins before the step and ends after it."""
-        items = self._items.get(step.site.backend, [])
-        place = bisect_right(self._begins.get(step.site.backend, []), step.begin + _SLACK)
-        near = reversed(items[max(0, place - 8) : place])
-        return next((item for item in near if step.end <= item.end + _SLACK), None)
+        layers = self._items.get(step.site.backend, [])
+        end = bisect_right(self._begins.get(step.site.backend, []), step.begin + _SLACK)
+        candidates = reversed(layers[max(0, end - 8) : end])
+        return next((layer for layer in candidates if step.end <= layer.end + _SLACK), None)
 
 
 # --- the drawings -----------------------------------------------------------------------------------------------------
@@ -317,38 +330,42 @@ class _Layers:
 
 def _networks(recording: Recording) -> dict[TracedNetwork, list[LayerTimes]]:
     """Return the times of the layers and copies of each network that has run."""
-    result: dict[TracedNetwork, list[LayerTimes]] = {}
-    for item in layer_times(recording):
-        if item.site.network is not None:
-            result.setdefault(item.site.network, []).append(item)
-    return result
+    times_of_network: dict[TracedNetwork, list[LayerTimes]] = {}
+    for times in layer_times(recording):
+        if times.site.network is not None:
+            times_of_network.setdefault(times.site.network, []).append(times)
+    return times_of_network
 
 
-def _timed(explanation: dict[str, Any], items: Sequence[LayerTimes]) -> dict[str, Any]:
+def _timed(explanation: dict[str, Any], times_of_layers: Sequence[LayerTimes]) -> dict[str, Any]:
     """Return an explanation with the recorded times.
 
     The time of a compiled partition is divided among its layers as the explanation divides it.
     """
-    units = {item.site.layer: item.median / 1e6 for item in items}
+    ms_of_unit = {layer.site.layer: layer.median / 1e6 for layer in times_of_layers}
     layers = explanation["layers"]
     shares: dict[str, float] = {}
     for layer in layers:
         shares[layer["runs_in"]] = shares.get(layer["runs_in"], 0.0) + layer["time"]["share"]
-    total = sum(units.get(name, 0.0) for name in shares) or 1.0
-    timed = [layer | {"time": _time_of(layer, units, shares, total)} for layer in layers]
+    total = sum(ms_of_unit.get(name, 0.0) for name in shares) or 1.0
+    timed = [layer | {"time": _time_of(layer, ms_of_unit, shares, total)} for layer in layers]
     parts = [part | {"time": _time_of_part(part, timed, total)} for part in explanation["parts"]]
-    times = explanation["times"] | {"whole_ms": total, "source": "recorded", "runs": max(item.count for item in items)}
-    crossings = [item | {"ms": units.get(item["layer"])} for item in explanation["crossings"]]
+    times = explanation["times"] | {
+        "whole_ms": total,
+        "source": "recorded",
+        "runs": max(layer.count for layer in times_of_layers),
+    }
+    crossings = [crossing | {"ms": ms_of_unit.get(crossing["layer"])} for crossing in explanation["crossings"]]
     return explanation | {"layers": timed, "parts": parts, "times": times, "crossings": crossings}
 
 
 def _time_of(
-    layer: Mapping[str, Any], units: Mapping[str, float], shares: Mapping[str, float], total: float
+    layer: Mapping[str, Any], ms_of_unit: Mapping[str, float], shares: Mapping[str, float], total: float
 ) -> dict[str, Any]:
     unit = layer["runs_in"]
-    if unit not in units:
+    if unit not in ms_of_unit:
         return {"ms": None, "share": 0.0, "how": "estimated"}
-    ms = units[unit] * (layer["time"]["share"] / shares[unit] if shares[unit] else 1.0)
+    ms = ms_of_unit[unit] * (layer["time"]["share"] / shares[unit] if shares[unit] else 1.0)
     return {"ms": ms, "share": ms / total, "how": "measured" if unit == layer["layer"] else "estimated"}
 
 
@@ -357,51 +374,52 @@ def _time_of_part(part: Mapping[str, Any], layers: Sequence[Mapping[str, Any]], 
     return {"ms": ms, "share": ms / total, "how": "measured"}
 
 
-def _drawing(network: TracedNetwork, items: Sequence[LayerTimes]) -> dict[str, Any]:
+def _drawing(network: TracedNetwork, times_of_layers: Sequence[LayerTimes]) -> dict[str, Any]:
     """Return the layers of a network as they ran, with their median times, in the format of `Explanation.to_dict`."""
-    items = [item for item in items if item.site.kind not in ("Input", "Output")]
-    total = sum(item.median for item in items) or 1.0
-    parts = _parts(items, total)
+    times_of_layers = [times for times in times_of_layers if times.site.kind not in ("Input", "Output")]
+    total = sum(times.median for times in times_of_layers) or 1.0
+    parts = _parts(times_of_layers, total)
     numbers = {name: part["part"] for part in parts for name in part["layers"]}
-    backends = list(dict.fromkeys(item.site.backend for item in items if item.site.backend))
+    backends = list(dict.fromkeys(times.site.backend for times in times_of_layers if times.site.backend))
     return {
         "explanation": 1,
         "network": network.name,
         "backends": backends,
         "absent": [],
         "times": {
-            "whole_ms": total / 1e6, "source": "recorded", "runs": max((item.count for item in items), default=0),
+            "whole_ms": total / 1e6, "source": "recorded",
+            "runs": max((times.count for times in times_of_layers), default=0),
             "estimated_by": "", "candidates_ms": {},
         },
         "inputs": [],
         "outputs": [],
-        "layers": [_drawn(item, item.median / total, numbers.get(item.site.layer)) for item in items],
+        "layers": [_drawn(times, times.median / total, numbers.get(times.site.layer)) for times in times_of_layers],
         "run by the runtime": [],
         "parts": parts,
-        "counts": {name: sum(item.site.backend == name for item in items) for name in backends},
+        "counts": {name: sum(times.site.backend == name for times in times_of_layers) for name in backends},
         "copies": [],
         "crossings": [],
         "messages": [],
     }  # fmt: skip
 
 
-def _parts(items: Sequence[LayerTimes], total: float) -> list[dict[str, Any]]:
+def _parts(times_of_layers: Sequence[LayerTimes], total: float) -> list[dict[str, Any]]:
     groups: dict[str, list[LayerTimes]] = {}
-    for item in items:
-        if item.site.category is Category.LAYER and item.site.partition:
-            groups.setdefault(item.site.partition, []).append(item)
+    for times in times_of_layers:
+        if times.site.category is Category.LAYER and times.site.partition:
+            groups.setdefault(times.site.partition, []).append(times)
     return [_drawn_part(number, group, total) for number, group in enumerate(groups.values(), 1)]
 
 
-def _drawn_part(number: int, items: Sequence[LayerTimes], total: float) -> dict[str, Any]:
-    names, time = [item.site.layer for item in items], sum(item.median for item in items)
-    facts = {"part": number, "backend": items[0].site.backend, "layers": names, "runs_as": names}
+def _drawn_part(number: int, times_of_layers: Sequence[LayerTimes], total: float) -> dict[str, Any]:
+    names, time = [layer.site.layer for layer in times_of_layers], sum(layer.median for layer in times_of_layers)
+    description = {"part": number, "backend": times_of_layers[0].site.backend, "layers": names, "runs_as": names}
     times = {"ms": time / 1e6, "share": time / total, "how": "measured"}
-    return {**facts, "incoming": [], "outgoing": [], "time": times}
+    return {**description, "incoming": [], "outgoing": [], "time": times}
 
 
-def _drawn(item: LayerTimes, share: float, part: int | None) -> dict[str, Any]:
-    site = item.site
+def _drawn(times: LayerTimes, share: float, part: int | None) -> dict[str, Any]:
+    site = times.site
     return {
         "layer": site.layer,
         "kind": site.kind or str(site.category),
@@ -411,7 +429,7 @@ def _drawn(item: LayerTimes, share: float, part: int | None) -> dict[str, Any]:
         "replaced": list(site.layers),
         "others": {},
         "part": part,
-        "time": {"ms": item.median / 1e6, "share": share, "how": "measured"},
+        "time": {"ms": times.median / 1e6, "share": share, "how": "measured"},
         "attributes": dict(site.details),
         "inputs": [_tensor(name) for name in dict.fromkeys(site.sources)],
         "outputs": [],
@@ -421,5 +439,5 @@ def _drawn(item: LayerTimes, share: float, part: int | None) -> dict[str, Any]:
 
 
 def _tensor(name: str) -> dict[str, Any]:
-    facts = {"role": "", "name": name, "type": "", "shape": "", "bytes": 0, "quantization": "", "layer": name}
-    return facts | {"value": "", "crossing": None}
+    description = {"role": "", "name": name, "type": "", "shape": "", "bytes": 0, "quantization": "", "layer": name}
+    return description | {"value": "", "crossing": None}

@@ -163,7 +163,7 @@ def _writer(path: Path) -> Any:
     try:
         return SUFFIXES[path.suffix.lower()]
     except KeyError:
-        known = ", ".join(SUFFIXES)
+        suffixes = ", ".join(SUFFIXES)
         raise InvalidArgumentError(
-            f"a profile is written to a file with the suffix {known}, not {str(path)!r}"
+            f"a profile is written to a file with the suffix {suffixes}, not {str(path)!r}"
         ) from None

@@ -76,9 +76,12 @@ class Profiler:
         inference. The backend is "Unknown" for what the runtime itself does.
         """
         runs = _runs_of(self._recorder)
-        everything = [item for run in runs for item in run]
-        sections = (f"> Begin Inference: {n}\n\n{_tables(run)}\n> End Inference: {n}\n" for n, run in enumerate(runs))
-        return f"{_tables(everything)}\n***\n*** Per Inference Stats\n***\n\n{''.join(sections)}"
+        all_intervals = [interval for run in runs for interval in run]
+        sections = (
+            f"> Begin Inference: {number}\n\n{_tables(run)}\n> End Inference: {number}\n"
+            for number, run in enumerate(runs)
+        )
+        return f"{_tables(all_intervals)}\n***\n*** Per Inference Stats\n***\n\n{''.join(sections)}"
 
     def as_json(self) -> str:
         """Return the events in the JSON form of Arm NN's profiler, indented by tabs, in microseconds.
@@ -112,41 +115,41 @@ def event_name(site: Site) -> str:
 def _runs_of(recorder: Recorder) -> list[list[Interval]]:
     """Return the intervals of each run that has ended, ordered by their begin, runs first."""
     runs: dict[int, list[Interval]] = {}
-    for item in recorder.recording().intervals:
-        if item.run >= 0:
-            runs.setdefault(item.run, []).append(item)
+    for interval in recorder.recording().intervals:
+        if interval.run >= 0:
+            runs.setdefault(interval.run, []).append(interval)
     return [sorted(run, key=_outer_first) for run in runs.values()]
 
 
-def _outer_first(item: Interval) -> tuple[int, int, int]:
-    order = {Category.RUN: 0, Category.EXECUTE: 1}
-    return item.begin, -item.end, order.get(item.site.category, 2)
+def _outer_first(interval: Interval) -> tuple[int, int, int]:
+    order_of_category = {Category.RUN: 0, Category.EXECUTE: 1}
+    return interval.begin, -interval.end, order_of_category.get(interval.site.category, 2)
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
-def _tables(items: Sequence[Interval]) -> str:
-    events = "".join(map(_row, items))
-    return f"{_EVENTS}{events}\n{_STATISTICS}{''.join(_statistics(items))}\n"
+def _tables(intervals: Sequence[Interval]) -> str:
+    events = "".join(map(_row, intervals))
+    return f"{_EVENTS}{events}\n{_STATISTICS}{''.join(_statistics(intervals))}\n"
 
 
-def _row(item: Interval) -> str:
-    times = "".join(f"{value / 1e6:>20.6f}" for value in (item.duration, item.begin, item.end))
-    return f"{event_name(item.site):>50}{times}{_device(item.site):>20}\n"
+def _row(interval: Interval) -> str:
+    times = "".join(f"{nanoseconds / 1e6:>20.6f}" for nanoseconds in (interval.duration, interval.begin, interval.end))
+    return f"{event_name(interval.site):>50}{times}{_device(interval.site):>20}\n"
 
 
 def _device(site: Site) -> str:
     return site.backend if site.category is Category.LAYER and site.backend else _UNKNOWN
 
 
-def _statistics(items: Sequence[Interval]) -> Iterator[str]:
+def _statistics(intervals: Sequence[Interval]) -> Iterator[str]:
     durations: dict[str, list[float]] = {}
-    for item in items:
-        durations.setdefault(event_name(item.site), []).append(item.duration / 1e6)
+    for interval in intervals:
+        durations.setdefault(event_name(interval.site), []).append(interval.duration / 1e6)
     for name, values in sorted(durations.items()):
-        numbers = sum(values) / len(values), min(values), max(values), sum(values)
-        yield f"\t{name:>50}{''.join(f'{number:>12.6g}' for number in numbers)}{len(values):>10}\n"
+        statistics = sum(values) / len(values), min(values), max(values), sum(values)
+        yield f"\t{name:>50}{''.join(f'{number:>12.6g}' for number in statistics)}{len(values):>10}\n"
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
@@ -171,32 +174,32 @@ def _nest(root: _Node, run: Sequence[Interval]) -> None:
     processor is ahead, so that they seem to end later.
     """
     outer: list[tuple[_Node, int]] = [(root, run[0].end if run else 0)]
-    paths: dict[int, list[tuple[_Node, int]]] = {}
-    least: dict[int, int] = {}
-    for item in run:
-        if item.site.category is Category.RUN:
-            root.items.append(item)
+    enclosing_of_thread: dict[int, list[tuple[_Node, int]]] = {}
+    shared_depth: dict[int, int] = {}
+    for interval in run:
+        if interval.site.category is Category.RUN:
+            root.items.append(interval)
             continue
-        path = paths.setdefault(item.thread, list(outer))
-        while len(path) > least.setdefault(item.thread, len(outer)) and path[-1][1] < item.end:
-            path.pop()
-        node = path[-1][0].child(item.site)
-        node.items.append(item)
-        path.append((node, item.end))
-        if item.site.category is Category.EXECUTE:
-            outer.append(path[-1])
+        enclosing = enclosing_of_thread.setdefault(interval.thread, list(outer))
+        while len(enclosing) > shared_depth.setdefault(interval.thread, len(outer)) and enclosing[-1][1] < interval.end:
+            enclosing.pop()
+        node = enclosing[-1][0].child(interval.site)
+        node.items.append(interval)
+        enclosing.append((node, interval.end))
+        if interval.site.category is Category.EXECUTE:
+            outer.append(enclosing[-1])
 
 
 def _described(node: _Node, name: str, numbers: Iterator[int]) -> tuple[str, dict[str, Any]]:
     number = next(numbers)
-    result: dict[str, Any] = {"type": "Event"}
+    event: dict[str, Any] = {"type": "Event"}
     if node.items:
-        result[f"Wall clock time_#{number}"] = _measurement(item.duration for item in node.items)
-        result[f"Wall clock time (Start)_#{number}"] = _measurement(item.begin for item in node.items)
-        result[f"Wall clock time (Stop)_#{number}"] = _measurement(item.end for item in node.items)
+        event[f"Wall clock time_#{number}"] = _measurement(interval.duration for interval in node.items)
+        event[f"Wall clock time (Start)_#{number}"] = _measurement(interval.begin for interval in node.items)
+        event[f"Wall clock time (Stop)_#{number}"] = _measurement(interval.end for interval in node.items)
     children = sorted(node.children.values(), key=lambda child: child.site.category is not Category.EXECUTE)
-    result |= [_described(child, event_name(child.site), numbers) for child in children]
-    return f"{name}_#{number}", result
+    event |= [_described(child, event_name(child.site), numbers) for child in children]
+    return f"{name}_#{number}", event
 
 
 def _measurement(values: Iterable[int]) -> dict[str, Any]:
@@ -205,15 +208,18 @@ def _measurement(values: Iterable[int]) -> dict[str, Any]:
 
 def _json(value: Any, indent: str = "") -> str:
     """Return JSON indented by tabs, in which all numbers have six decimals."""
-    inner = f"{indent}\t"
+    inner_indent = f"{indent}\t"
     match value:
         case float():
             return f"{value:.6f}"
         case str():
             return json.dumps(value)
         case list():
-            items, brackets = [_json(item, inner) for item in value], "[]"
+            members, brackets = [_json(member, inner_indent) for member in value], "[]"
         case _:
-            items, brackets = [f"{json.dumps(key)}: {_json(item, inner)}" for key, item in value.items()], "{}"
-    lines = ",\n".join(f"{inner}{item}" for item in items)
+            members, brackets = (
+                [f"{json.dumps(key)}: {_json(member, inner_indent)}" for key, member in value.items()],
+                "{}",
+            )
+    lines = ",\n".join(f"{inner_indent}{member}" for member in members)
     return f"{brackets[0]}\n{lines}\n{indent}{brackets[1]}"

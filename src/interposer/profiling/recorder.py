@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from interposer.core.errors import InvalidArgumentError
-from interposer.profiling.children import Executed, Execution, told_by_children
+from interposer.profiling.children import Executed, Execution, with_child_times
 from interposer.profiling.events import (
     Category,
     Counter,
@@ -70,24 +70,24 @@ The fields of a sample are its counter, the moment, the value and the thread. A 
 tuples, which the garbage collector would visit one by one.
 """
 _WIDTH: Final = 4
-_SHAPES: Final = 256
+_MIN_SHAPE_LIMIT: Final = 256
 """The number of shapes that a ring buffer holds before it looks for unused ones."""
 
 active: Final[list[Recorder]] = []
 """The recorders that are recording. Code that can be profiled records nothing while this list is empty."""
 current: Final[dict[int, RunTrace]] = {}
 """The trace of the run that each thread executes, by the id of the thread."""
-_only: Final[list[dict[int, _Ring] | None]] = [None]
+_only_rings: Final[list[dict[int, _Ring] | None]] = [None]
 """The buffers of the only recorder, if there is one that records everything and has no `add_record` of its own."""
-_everything: Final[list[tuple[Recorder, ...] | None]] = [()]
+_recorders_of_all: Final[list[tuple[Recorder, ...] | None]] = [()]
 """The recorders that are recording, if each of them records everything; else None."""
 _changes: Final = threading.RLock()
 _runs: Final = itertools.count()
 _shapes: Final = itertools.count()
 _gauges: Final[weakref.WeakSet[Gauge]] = weakref.WeakSet()
 _listeners: Final[list[weakref.WeakMethod[Callable[[int], object]]]] = []
-_foreign: Final[dict[int, ForeignThread]] = {}
-_FOREIGN: Final = 1 << 31
+_foreign_threads: Final[dict[int, ForeignThread]] = {}
+_THREADS_PER_PROCESS: Final = 1 << 31
 """The number of threads of one process that have different keys."""
 
 
@@ -98,7 +98,7 @@ A tuple of integers is fast to add, and the garbage collector does not visit it.
 """
 _Batch: TypeAlias = "tuple[Fields | Rows, int, int] | Record"
 """Events that were recorded together, with the numbers of their run and inference; both are -1 outside of runs."""
-_HEAD: Final = 4
+_RECORD_HEADER: Final = 4
 """The number of integers of a `Record` before its times."""
 
 
@@ -146,91 +146,91 @@ class Chain(Shape):
     def fields(self, times: Sequence[int], thread: int) -> Fields:
         """Return the intervals that have an end."""
         begin, end = times[0], times[-1]
-        result: Fields = [self.run, begin, end, thread]
+        intervals: Fields = [self.run, begin, end, thread]
         if self.before is not None:
             if len(times) < 2:
-                return result
-            result += (self.before, begin, times[1], thread)
+                return intervals
+            intervals += (self.before, begin, times[1], thread)
             times = times[1:]
         ends = times[1 : len(self.layers) + 1]
         if ends or not self.layers:
-            result += (self.execute, times[0], ends[-1] if ends else times[0], thread)
-        for site, first, last in zip((*self.layers, self.after), times, times[1:], strict=False):
-            result += (site, first, last, thread)
-        return result
+            intervals += (self.execute, times[0], ends[-1] if ends else times[0], thread)
+        for site, interval_begin, interval_end in zip((*self.layers, self.after), times, times[1:], strict=False):
+            intervals += (site, interval_begin, interval_end, thread)
+        return intervals
 
 
 class _Ring:
     """The last events of one thread, which alone adds to it, so that no lock is needed."""
 
-    __slots__ = ("_most", "batches", "held", "limit", "lost", "name", "shapes")
+    __slots__ = ("_shape_limit", "batches", "field_count", "limit", "lost", "name", "shapes")
 
     def __init__(self, name: str, capacity: int) -> None:
         self.name, self.limit = name, capacity * _WIDTH
         self.batches: deque[_Batch] = deque()
-        self.held = self.lost = 0
+        self.field_count = self.lost = 0
         self.shapes: dict[int, Shape] = {}
-        self._most = _SHAPES
+        self._shape_limit = _MIN_SHAPE_LIMIT
 
     def add(self, shape: Shape, record: Record) -> None:
         """Add a record of this shape."""
         if shape.number not in self.shapes:
             self._add_shape(shape)
         self.batches.append(record)
-        self.held += shape.size * _WIDTH
-        if self.held > self.limit:
+        self.field_count += shape.size * _WIDTH
+        if self.field_count > self.limit:
             self.drop()
 
     def _add_shape(self, shape: Shape) -> None:
         """Note a shape; now and then, forget those of which there are no records any more."""
-        if len(self.shapes) >= self._most:
+        if len(self.shapes) >= self._shape_limit:
             used = {batch[0] for batch in self.copied()[0] if isinstance(batch[0], int)}
-            self.shapes = {number: item for number, item in self.shapes.items() if number in used}
-            self._most = max(_SHAPES, 2 * len(self.shapes))
+            self.shapes = {number: shape_of_number for number, shape_of_number in self.shapes.items() if number in used}
+            self._shape_limit = max(_MIN_SHAPE_LIMIT, 2 * len(self.shapes))
         self.shapes[shape.number] = shape
 
     def drop(self) -> None:
         """Drop the oldest batches until the others fit."""
-        while self.held > self.limit and self.batches:
+        while self.field_count > self.limit and self.batches:
             size, events = self._size_of(self.batches.popleft())
-            self.held -= size
+            self.field_count -= size
             self.lost += events
 
     def _size_of(self, batch: _Batch) -> tuple[int, int]:
         """Return the fields that a batch counts for, and the number of its events."""
-        what = batch[0]
-        if isinstance(what, int):
-            size = self.shapes[what].size
+        first = batch[0]
+        if isinstance(first, int):
+            size = self.shapes[first].size
             return size * _WIDTH, size
-        if isinstance(what, Rows):
-            return what.count * _WIDTH, what.count
-        return len(what), len(what) // _WIDTH
+        if isinstance(first, Rows):
+            return first.count * _WIDTH, first.count
+        return len(first), len(first) // _WIDTH
 
     def take_over(self, other: _Ring) -> None:
         """Add the batches of another ring, which has no thread any more."""
         self.shapes |= other.shapes
         self.batches.extend(other.batches)
-        self.held += other.held
+        self.field_count += other.field_count
         self.lost += other.lost
         self.drop()
 
     def copied(self) -> tuple[list[_Batch], dict[int, Shape]]:
         """Return the batches and the shapes of the records among them; called by any thread."""
-        before = dict(self.shapes)
+        shapes_before = dict(self.shapes)
         while True:
             try:
-                return list(self.batches), before | self.shapes
+                return list(self.batches), shapes_before | self.shapes
             except RuntimeError:  # the ring's own thread has added a batch concurrently
                 continue
 
 
 def _note_rings() -> None:
-    """Update `_only` and `_everything` after a change of `active` or of the buffers of a recorder."""
+    """Update `_only_rings` and `_recorders_of_all` after a change of `active` or of the buffers of a recorder."""
     with _changes:
-        _everything[0] = tuple(active) if all(item.wants_all for item in active) else None
+        _recorders_of_all[0] = tuple(active) if all(recorder.wants_all for recorder in active) else None
         only = active[0] if len(active) == 1 else None
-        plain = only is not None and only.wants_all and type(only).add_record is Recorder.add_record
-        _only[0] = only._rings if only is not None and plain else None
+        is_plain = only is not None and only.wants_all and type(only).add_record is Recorder.add_record
+        _only_rings[0] = only._rings if only is not None and is_plain else None
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ class Recorder:
     @property
     def is_active(self) -> bool:
         """True while the recorder records events."""
-        return any(item is self for item in active)
+        return any(recorder is self for recorder in active)
 
     def start(self) -> None:
         """Begin to record, with the present values of all gauges but 0; do nothing if the recorder is active."""
@@ -320,8 +320,8 @@ class Recorder:
         """
         ring = self._rings.get(get_ident()) or self._new_ring()
         ring.batches.append((fields, run, inference))
-        ring.held += len(fields) if isinstance(fields, list) else fields.count * _WIDTH
-        if ring.held > ring.limit:
+        ring.field_count += len(fields) if isinstance(fields, list) else fields.count * _WIDTH
+        if ring.field_count > ring.limit:
             ring.drop()
 
     def add_record(self, shape: Shape, record: Record, fields: Fields) -> None:
@@ -360,10 +360,10 @@ class Recorder:
 
         Threads that add events at this moment may still do so for a short time.
         """
-        result = Recorder(self.capacity, self.network, self.thread)
-        result._rings, self._rings = self._rings, {}
+        taken = Recorder(self.capacity, self.network, self.thread)
+        taken._rings, self._rings = self._rings, {}
         _note_rings()
-        return result
+        return taken
 
     @property
     def batches(self) -> Iterator[tuple[Fields, int, int]]:
@@ -376,21 +376,26 @@ class Recorder:
     def recording(self) -> Recording:
         """Return the events that have been recorded until now."""
         rings = list(self._rings.items())
-        result: tuple[list[Interval], list[Instant], list[Sample], list[Executed], list[Holding]] = [], [], [], [], []
+        events: tuple[list[Interval], list[Instant], list[Sample], list[Executed], list[Holding]] = [], [], [], [], []
         for _, ring in rings:
             batches, shapes = ring.copied()
             for batch in batches:
                 fields, run, inference = _fields_of(batch, shapes)
-                _expand(fields, run, inference, *result)
-        intervals, instants, samples, executed, holdings = result
-        intervals = told_by_children(intervals, executed)
+                _expand(fields, run, inference, *events)
+        intervals, instants, samples, executed, holdings = events
+        intervals = with_child_times(intervals, executed)
         return Recording(
-            tuple(sorted(_with_runs(intervals), key=lambda item: (item.begin, -item.end))),  # stable for equal times
-            tuple(sorted(instants, key=lambda item: item.at)),
-            tuple(sorted(samples, key=lambda item: item.at)),
+            tuple(
+                sorted(_with_runs(intervals), key=lambda interval: (interval.begin, -interval.end))
+            ),  # stable for equal times
+            tuple(sorted(instants, key=lambda event: event.at)),
+            tuple(sorted(samples, key=lambda event: event.at)),
             sum(ring.lost for _, ring in rings),
             {ident: ring.name for ident, ring in rings},
-            {ident: _foreign[ident] for ident in {item.thread for item in intervals} & _foreign.keys()},
+            {
+                ident: _foreign_threads[ident]
+                for ident in {interval.thread for interval in intervals} & _foreign_threads.keys()
+            },
             tuple(dict.fromkeys(holdings)),
         )
 
@@ -407,23 +412,23 @@ class Recorder:
 def _with_runs(intervals: list[Interval]) -> list[Interval]:
     """Return the intervals; kernels that were reported later get the run of the layer that they were part of."""
     layers: dict[int, list[Interval]] = {}
-    for item in intervals:
-        if item.run >= 0 and item.site.category is Category.LAYER:
-            layers.setdefault(item.thread, []).append(item)
-    for items in layers.values():
-        items.sort(key=lambda item: item.begin)
-    return [_with_run(item, layers.get(item.thread, [])) for item in intervals]
+    for interval in intervals:
+        if interval.run >= 0 and interval.site.category is Category.LAYER:
+            layers.setdefault(interval.thread, []).append(interval)
+    for layers_of_thread in layers.values():
+        layers_of_thread.sort(key=lambda layer: layer.begin)
+    return [_with_run(interval, layers.get(interval.thread, [])) for interval in intervals]
 
 
-def _with_run(item: Interval, layers: list[Interval]) -> Interval:
-    if item.run >= 0 or item.site.category is not Category.KERNEL:
-        return item
-    number = bisect_right(layers, item.begin, key=lambda layer: layer.begin) - 1
-    if number < 0 or layers[number].end < item.begin:
-        return item
-    layer = layers[number]
-    site = replace(item.site, network=layer.site.network, partition=layer.site.partition)
-    return replace(item, site=site, run=layer.run, inference=layer.inference)
+def _with_run(interval: Interval, layers: list[Interval]) -> Interval:
+    if interval.run >= 0 or interval.site.category is not Category.KERNEL:
+        return interval
+    index = bisect_right(layers, interval.begin, key=lambda layer: layer.begin) - 1
+    if index < 0 or layers[index].end < interval.begin:
+        return interval
+    layer = layers[index]
+    site = replace(interval.site, network=layer.site.network, partition=layer.site.partition)
+    return replace(interval, site=site, run=layer.run, inference=layer.inference)
 
 
 def _is_count(value: object) -> bool:
@@ -431,7 +436,7 @@ def _is_count(value: object) -> bool:
 
 
 def _expand(
-    recorded: Fields,
+    flat: Fields,
     run: int,
     inference: int,
     intervals: list[Interval],
@@ -440,34 +445,34 @@ def _expand(
     executed: list[Executed],
     holdings: list[Holding],
 ) -> None:
-    fields = iter(recorded)
-    for what, begin, value, thread in zip(fields, fields, fields, fields, strict=True):
-        if isinstance(what, Counter):
-            samples.append(Sample(what, begin, value, thread))
-        elif isinstance(what, Holding):
-            holdings.append(what)
-        elif isinstance(what, Execution):
-            executed.append(Executed(what, begin, value, thread, run))
+    fields = iter(flat)
+    for subject, begin, value, thread in zip(fields, fields, fields, fields, strict=True):
+        if isinstance(subject, Counter):
+            samples.append(Sample(subject, begin, value, thread))
+        elif isinstance(subject, Holding):
+            holdings.append(subject)
+        elif isinstance(subject, Execution):
+            executed.append(Executed(subject, begin, value, thread, run))
         elif value is None:
-            instants.append(Instant(what, begin, thread, run, inference))
+            instants.append(Instant(subject, begin, thread, run, inference))
         else:
-            intervals.append(Interval(what, begin, value, thread, run, inference))
+            intervals.append(Interval(subject, begin, value, thread, run, inference))
 
 
 def _fields_of(batch: _Batch, shapes: Mapping[int, Shape]) -> tuple[Fields, int, int]:
-    what = batch[0]
-    if isinstance(what, int):
+    first = batch[0]
+    if isinstance(first, int):
         _, thread, run, inference, *times = cast(Record, batch)
-        return shapes[what].fields(times, thread), run, inference
+        return shapes[first].fields(times, thread), run, inference
     _, run, inference = batch
-    return what.fields if isinstance(what, Rows) else what, run, inference
+    return first.fields if isinstance(first, Rows) else first, run, inference
 
 
 def expanded(fields: Fields, run: int = -1, inference: int = -1) -> list[Interval]:
     """Return the intervals in a list of fields, which a recorder was given with these numbers, in their order."""
-    result: list[Interval] = []
-    _expand(fields, run, inference, result, [], [], [], [])
-    return result
+    intervals: list[Interval] = []
+    _expand(fields, run, inference, intervals, [], [], [], [])
+    return intervals
 
 
 class RunTrace:
@@ -508,14 +513,14 @@ class RunTrace:
 
     def fail(self, network: TracedNetwork, error: BaseException) -> None:
         """Add the instant at which the run fails: the last one of the times of its chain, or now."""
-        at = self.times[-1] if len(self.times) > 1 else perf_counter_ns()
-        self.fields += (_failed(network, error), at, None, get_ident())
+        failure_time = self.times[-1] if len(self.times) > 1 else perf_counter_ns()
+        self.fields += (_failed(network, error), failure_time, None, get_ident())
 
     def enter(self) -> RunTrace | None:
         """Let events that the calling thread records belong to this run until `leave`; return the run around it."""
-        me = get_ident()
-        outer = current.get(me)
-        current[me] = self
+        this_thread = get_ident()
+        outer = current.get(this_thread)
+        current[this_thread] = self
         return outer
 
     def leave(self, outer: RunTrace | None) -> None:
@@ -535,12 +540,12 @@ class RunTrace:
         """Add the times as those of a chain, and the other events, as `finish` does; called by the run's own thread."""
         self.inference = next(self.inferences)
         record = chain.number, self.thread, self.run, self.inference, *self.times
-        rings = _only[0] if self.recorders is _everything[0] else None
+        rings = _only_rings[0] if self.recorders is _recorders_of_all[0] else None
         ring = None if rings is None or self.fields else rings.get(self.thread)
         if ring is not None and chain.number in ring.shapes:  # as `_Ring.add` does, which is too slow here
             ring.batches.append(record)
-            ring.held += chain.size * _WIDTH
-            if ring.held > ring.limit:
+            ring.field_count += chain.size * _WIDTH
+            if ring.field_count > ring.limit:
                 ring.drop()
             return
         for recorder in self.recorders:
@@ -563,11 +568,13 @@ def begin_run(network: TracedNetwork, inferences: Iterator[int], thread: int | N
     `inferences` numbers the recorded runs of the network. `thread` is the thread that asked for the run, if another one
     executes it.
     """
-    me, recorders = get_ident(), _everything[0]
+    this_thread, recorders = get_ident(), _recorders_of_all[0]
     if recorders is None:
-        begun_by = me if thread is None else thread
-        recorders = tuple(item for item in tuple(active) if item.wants_all or item.wants(network, begun_by))
-    return RunTrace(recorders, inferences, me) if recorders else None
+        starting_thread = this_thread if thread is None else thread
+        recorders = tuple(
+            recorder for recorder in tuple(active) if recorder.wants_all or recorder.wants(network, starting_thread)
+        )
+    return RunTrace(recorders, inferences, this_thread) if recorders else None
 
 
 def recorded_runs(
@@ -579,32 +586,32 @@ def recorded_runs(
     once, when the first run is recorded.
     """
     shape: Together | None = None
-    number, held = -1, 0
-    now, only = perf_counter_ns, _only
+    number, field_count = -1, 0
+    clock, only_rings = perf_counter_ns, _only_rings
 
     def run(first: Any, second: Any) -> Any:
-        nonlocal shape, number, held
-        begin = now()
+        nonlocal shape, number, field_count
+        begin = clock()
         try:
-            result = call(first, second)
+            outputs = call(first, second)
         except BaseException as error:
             shape = shape or sites()
             _record_run(shape, network, inferences, begin, error)
             raise
-        if result is None:
+        if outputs is None:
             return None
-        thread, rings = get_ident(), only[0]
+        thread, rings = get_ident(), only_rings[0]
         ring = None if rings is None else rings.get(thread)
         if ring is None or number not in ring.shapes:
             shape = shape or sites()
-            number, held = shape.number, shape.size * _WIDTH
+            number, field_count = shape.number, shape.size * _WIDTH
             _record_run(shape, network, inferences, begin)
-            return result
-        ring.batches.append((number, thread, next(_runs), next(inferences), begin, now()))
-        ring.held += held
-        if ring.held > ring.limit:
+            return outputs
+        ring.batches.append((number, thread, next(_runs), next(inferences), begin, clock()))
+        ring.field_count += field_count
+        if ring.field_count > ring.limit:
             ring.drop()
-        return result
+        return outputs
 
     return run
 
@@ -614,12 +621,12 @@ def _record_run(
 ) -> None:
     """Let all recorders record a whole run that ends now, and the error with which it failed."""
     end, thread = perf_counter_ns(), get_ident()
-    recorders = [item for item in tuple(active) if item.wants_all or item.wants(network, thread)]
+    recorders = [each for each in tuple(active) if each.wants_all or each.wants(network, thread)]
     if recorders:
-        failed: Fields = [] if error is None else [_failed(network, error), end, None, thread]
+        failure: Fields = [] if error is None else [_failed(network, error), end, None, thread]
         record = shape.number, thread, next(_runs), next(inferences), begin, end
         for recorder in recorders:
-            recorder.add_record(shape, record, failed)
+            recorder.add_record(shape, record, failure)
 
 
 def _failed(network: TracedNetwork, error: BaseException) -> Site:
@@ -628,11 +635,11 @@ def _failed(network: TracedNetwork, error: BaseException) -> Site:
     return Site(Category.RUN, f"failed: {type(error).__name__}", network=network, details=details)
 
 
-def _record(what: Site | Counter, begin: int, value: float | None, network: TracedNetwork | None) -> None:
+def _record(subject: Site | Counter, begin: int, value: float | None, network: TracedNetwork | None) -> None:
     thread = get_ident()
     for recorder in tuple(active):
         if recorder.wants(network, thread):
-            recorder.add([what, begin, value, thread])
+            recorder.add([subject, begin, value, thread])
 
 
 @contextmanager
@@ -687,12 +694,12 @@ class Gauge:
 
     def fields(self) -> Fields:
         """Return the present value as the fields of an event, after what is held, if it is known."""
-        now, me = perf_counter_ns(), get_ident()
+        moment, this_thread = perf_counter_ns(), get_ident()
         with self._lock:
             if self._holding is None and self._describe is not None:
                 self._holding = self._describe(self.counter)
-            held = [] if self._holding is None else [self._holding, now, self.value, me]
-            return [*held, self.counter, now, self.value, me]
+            holding_fields = [] if self._holding is None else [self._holding, moment, self.value, this_thread]
+            return [*holding_fields, self.counter, moment, self.value, this_thread]
 
     def end(self) -> None:
         """Set the value to 0 for good."""
@@ -717,10 +724,10 @@ class Gauge:
             fields = self.fields()
         name = f"{'allocate' if amount > 0 else 'free'} {self.counter.name}"
         site = Site(Category.MEMORY, name, network=self.network, bytes=abs(amount))
-        now, me = perf_counter_ns(), get_ident()
+        moment, this_thread = perf_counter_ns(), get_ident()
         for recorder in tuple(active):
-            if recorder.wants(self.network, me):
-                recorder.add([*fields, site, now, None, me])
+            if recorder.wants(self.network, this_thread):
+                recorder.add([*fields, site, moment, None, this_thread])
 
 
 def _all_gauges() -> list[Gauge]:
@@ -733,7 +740,7 @@ def _all_gauges() -> list[Gauge]:
 
 def asking_recorders() -> int:
     """Return the number of active recorders for which backends measure."""
-    return sum(item.asks_backends for item in tuple(active))
+    return sum(recorder.asks_backends for recorder in tuple(active))
 
 
 def when_changed(listener: Callable[[int], object]) -> None:
@@ -742,7 +749,10 @@ def when_changed(listener: Callable[[int], object]) -> None:
     The argument is the number of recorders, for which backends measure, from then on.
     """
     with _changes:
-        _listeners[:] = [*(item for item in _listeners if item() is not None), weakref.WeakMethod(listener)]
+        _listeners[:] = [
+            *(reference for reference in _listeners if reference() is not None),
+            weakref.WeakMethod(listener),
+        ]
 
 
 def _notify(recorders: int) -> None:
@@ -758,13 +768,13 @@ def add_interval(site: Site, begin: int, end: int, thread: int) -> None:
     `thread` is the id of the thread on whose track it is shown, or 0 for none. An interval of another thread gets its
     run later, from the layer that this thread executed at that time.
     """
-    me = get_ident()
-    trace = current.get(me) if thread in (0, me) else None
+    this_thread = get_ident()
+    trace = current.get(this_thread) if thread in (0, this_thread) else None
     if trace is not None:
         trace.fields += (site, begin, end, thread)
         return
     for recorder in tuple(active):
-        if recorder.wants(None, thread or me):
+        if recorder.wants(None, thread or this_thread):
             recorder.add([site, begin, end, thread])
 
 
@@ -773,8 +783,8 @@ def foreign_thread(thread: ForeignThread, number: int) -> int:
 
     `number` distinguishes the threads of one process, from 0 on.
     """
-    key = thread.process * _FOREIGN + number
-    _foreign[key] = thread
+    key = thread.process * _THREADS_PER_PROCESS + number
+    _foreign_threads[key] = thread
     return key
 
 

@@ -61,7 +61,7 @@ class ProfilingService:
         self._failing: set[str] = set()
         self._recorders = 0
         self._next_capture = 0.0
-        self._over: threading.Event | None = None
+        self._polling_stopped: threading.Event | None = None
         if not is_driven:
             when_changed(self._changed)
             self._recorders = asking_recorders()
@@ -97,10 +97,10 @@ class ProfilingService:
             self._update()
 
     def _register(self, backend: str, profiling: BackendProfiling, context: BackendProfilingContext) -> None:
-        known = set(self.counters)
+        numbers_before = set(self.counters)
         greatest = _called(backend, "register_counters", lambda: context.register_counters(self._greatest))
-        created = self.counters.keys() - known
-        self._greatest = max([self._greatest, *created])
+        new_numbers = self.counters.keys() - numbers_before
+        self._greatest = max([self._greatest, *new_numbers])
         if greatest is not None and greatest != self._greatest:
             text = "backend %s: register_counters returned %r, but the greatest number of a counter is %d"
             _log.warning(text, backend, greatest, self._greatest)
@@ -136,10 +136,12 @@ class ProfilingService:
         Unknown numbers are ignored. While something records, backends capture all counters. Returns the errors of
         backends by id.
         """
-        chosen = tuple(dict.fromkeys(numbers)) if capture_period else ()
+        selected = tuple(dict.fromkeys(numbers)) if capture_period else ()
         with self._lock:
             requested = self._requested
-            self._requested = _Orders(requested.profiling, requested.timeline, capture_period if chosen else 0, chosen)
+            self._requested = _Orders(
+                requested.profiling, requested.timeline, capture_period if selected else 0, selected
+            )
             self._next_capture = monotonic()
             errors = {backend: self._apply(backend, selects=True) for backend in self._contexts}
             self._poll_if_needed()
@@ -148,8 +150,8 @@ class ProfilingService:
     def _changed(self, recorders: int) -> None:
         """Follow the recorders; called before one of them stops, which gets all events first."""
         with self._lock:
-            fewer, self._recorders = recorders < self._recorders, recorders
-            if fewer:
+            is_fewer, self._recorders = recorders < self._recorders, recorders
+            if is_fewer:
                 self.capture()
             self._update()
 
@@ -160,13 +162,13 @@ class ProfilingService:
                 _log.warning("backend %s does not capture its counters: %s", backend, error)
         self._poll_if_needed()
 
-    def _wanted(self, backend: str) -> _Orders:
-        own, requested = self.own_counters(backend), self._requested
+    def _orders_for(self, backend: str) -> _Orders:
+        own_numbers, requested = self.own_counters(backend), self._requested
         if self._recorders:
-            return _Orders(True, True, CAPTURE_PERIOD if own else 0, tuple(own))
+            return _Orders(True, True, CAPTURE_PERIOD if own_numbers else 0, tuple(own_numbers))
         selected = frozenset(requested.counters)
-        chosen = tuple(number for number in own if number in selected)
-        return _Orders(requested.profiling, requested.timeline, requested.period if chosen else 0, chosen)
+        selected_own = tuple(number for number in own_numbers if number in selected)
+        return _Orders(requested.profiling, requested.timeline, requested.period if selected_own else 0, selected_own)
 
     def _apply(self, backend: str, selects: bool = False) -> str | None:
         """Let a backend measure what is asked for now, and return the error of its selection of counters.
@@ -174,20 +176,22 @@ class ProfilingService:
         Its counters are passed on if they have changed, or in any case if `selects`.
         """
         (profiling, context), error = self._contexts[backend], None
-        before, now = self._orders.get(backend, _Orders()), self._wanted(backend)
-        self._orders[backend] = now
-        if now.profiling and not before.profiling:
+        previous, orders = self._orders.get(backend, _Orders()), self._orders_for(backend)
+        self._orders[backend] = orders
+        if orders.profiling and not previous.profiling:
             _called(backend, "enable_profiling", lambda: context.enable_profiling(True))
-        if now.timeline and not before.timeline:
+        if orders.timeline and not previous.timeline:
             profiling.is_timeline_enabled = _reports_timeline(backend, context, True)
-        if self.own_counters(backend) and (selects or (now.period, now.counters) != (before.period, before.counters)):
-            error = _selected(profiling, context, now.period, list(now.counters))
-        if before.timeline and not now.timeline:
+        if self.own_counters(backend) and (
+            selects or (orders.period, orders.counters) != (previous.period, previous.counters)
+        ):
+            error = _selected(profiling, context, orders.period, list(orders.counters))
+        if previous.timeline and not orders.timeline:
             profiling.is_timeline_enabled = False
             _reports_timeline(backend, context, False)
-        if before.profiling and not now.profiling:
+        if previous.profiling and not orders.profiling:
             _called(backend, "enable_profiling", lambda: context.enable_profiling(False))
-        profiling.is_measuring = now.profiling
+        profiling.is_measuring = orders.profiling
         return error
 
     # --- captures -----------------------------------------------------------------------------------------------------
@@ -202,40 +206,40 @@ class ProfilingService:
             return self._capture()
 
     def _capture(self) -> list[CounterTimestamp]:
-        result: list[CounterTimestamp] = []
+        stamps: list[CounterTimestamp] = []
         for backend, (profiling, context) in self._contexts.items():
-            values = self._guarded(backend, "report_counter_values", lambda: _reported(profiling, context))  # noqa: B023
-            result += values or ()
-        return result
+            values = self._call_logged(backend, "report_counter_values", lambda: _reported(profiling, context))  # noqa: B023
+            stamps += values or ()
+        return stamps
 
     def _collect(self) -> None:
         """Let backends report the intervals that they have measured."""
         for backend, (_, context) in self._contexts.items():
             if self._orders[backend].timeline:
-                self._guarded(backend, "report_intervals", context.report_intervals)
+                self._call_logged(backend, "report_intervals", context.report_intervals)
 
-    def _guarded(self, backend: str, what: str, call: Callable[[], _T]) -> _T | None:
+    def _call_logged(self, backend: str, method: str, call: Callable[[], _T]) -> _T | None:
         """Return the result of a backend's method, or None if it fails; the first of failures in a row is logged."""
-        key = f"{backend} {what}"
+        failure = f"{backend} {method}"
         try:
-            result = call()
+            answer = call()
         except Exception as error:
-            if key not in self._failing:
-                _warn(backend, what, error)
-            self._failing.add(key)
+            if failure not in self._failing:
+                _warn(backend, method, error)
+            self._failing.add(failure)
             return None
-        self._failing.discard(key)
-        return result
+        self._failing.discard(failure)
+        return answer
 
     def _poll_if_needed(self) -> None:
         """Start or end the thread that captures counters and collects intervals."""
-        needed = any(self._is_polled(backend) for backend in self._contexts)
-        if not needed and self._over is not None:
-            self._over.set()
-            self._over = None
-        elif needed and self._over is None:
-            self._over = threading.Event()
-            arguments = weakref.ref(self), self._over
+        is_needed = any(self._is_polled(backend) for backend in self._contexts)
+        if not is_needed and self._polling_stopped is not None:
+            self._polling_stopped.set()
+            self._polling_stopped = None
+        elif is_needed and self._polling_stopped is None:
+            self._polling_stopped = threading.Event()
+            arguments = weakref.ref(self), self._polling_stopped
             threading.Thread(target=_poll, args=arguments, name="interposer-counters", daemon=True).start()
 
     def _is_polled(self, backend: str) -> bool:
@@ -264,8 +268,8 @@ class ProfilingService:
         return True
 
 
-def _poll(reference: weakref.ref[ProfilingService], over: threading.Event) -> None:
-    while not over.wait(CAPTURE_PERIOD / 1e6):
+def _poll(reference: weakref.ref[ProfilingService], stopped: threading.Event) -> None:
+    while not stopped.wait(CAPTURE_PERIOD / 1e6):
         service = reference()
         if service is None:
             return
@@ -291,21 +295,21 @@ def _selected(
 
 def _reported(profiling: BackendProfiling, context: BackendProfilingContext) -> list[CounterTimestamp]:
     stamps = list(context.report_counter_values())
-    for item in stamps:
-        if not isinstance(item, CounterTimestamp):
-            raise TypeError(f"it returned {item!r}, which is not a CounterTimestamp")
+    for stamp in stamps:
+        if not isinstance(stamp, CounterTimestamp):
+            raise TypeError(f"it returned {stamp!r}, which is not a CounterTimestamp")
     profiling.report_counters(stamps)
     return stamps
 
 
-def _called(backend: str, what: str, call: Callable[[], _T]) -> _T | None:
+def _called(backend: str, method: str, call: Callable[[], _T]) -> _T | None:
     """Return the result of a backend's method, or None after logging the exception that it raised."""
     try:
         return call()
     except Exception as error:
-        _warn(backend, what, error)
+        _warn(backend, method, error)
         return None
 
 
-def _warn(backend: str, what: str, error: Exception) -> None:
-    _log.warning("backend %s: %s raised %s: %s", backend, what, type(error).__name__, error)
+def _warn(backend: str, method: str, error: Exception) -> None:
+    _log.warning("backend %s: %s raised %s: %s", backend, method, type(error).__name__, error)

@@ -86,42 +86,42 @@ def step_times(recording: Recording) -> list[LayerTimes]:
     return _grouped(recording.intervals, _is_shown)
 
 
-def _is_layer(item: Interval) -> bool:
-    return item.site.category in (Category.LAYER, Category.COPY) and bool(item.site.layer)
+def _is_layer(interval: Interval) -> bool:
+    return interval.site.category in (Category.LAYER, Category.COPY) and bool(interval.site.layer)
 
 
-def is_step(item: Interval) -> bool:
+def is_step(interval: Interval) -> bool:
     """Return True for an interval that a backend or engine has measured: no layer, and no copy of the runtime."""
-    if not item.site.backend:
+    if not interval.site.backend:
         return False
-    return item.site.category in (Category.KERNEL, Category.BACKEND) or (
-        item.site.category is Category.COPY and not item.site.layer
+    return interval.site.category in (Category.KERNEL, Category.BACKEND) or (
+        interval.site.category is Category.COPY and not interval.site.layer
     )
 
 
-def _is_shown(item: Interval) -> bool:
+def _is_shown(interval: Interval) -> bool:
     """Return True for a step, and for a wait of the runtime for a backend in another process."""
-    return is_step(item) or item.site.category is Category.BACKEND
+    return is_step(interval) or interval.site.category is Category.BACKEND
 
 
-def _grouped(intervals: Iterable[Interval], belongs: Callable[[Interval], bool]) -> list[LayerTimes]:
+def _grouped(intervals: Iterable[Interval], is_member: Callable[[Interval], bool]) -> list[LayerTimes]:
     """Return the times of the intervals that belong to the group, by their sites; equal sites count as one."""
     durations: dict[Site, list[int]] = {}
-    for item in intervals:
-        if belongs(item):
-            durations.setdefault(item.site, []).append(item.duration)
-    equal: dict[tuple[object, ...], tuple[Site, list[int]]] = {}
+    for interval in intervals:
+        if is_member(interval):
+            durations.setdefault(interval.site, []).append(interval.duration)
+    groups: dict[tuple[object, ...], tuple[Site, list[int]]] = {}
     for site, values in durations.items():
-        equal.setdefault(site_key(site), (site, []))[1].extend(values)
-    result = [_times(site, values) for site, values in equal.values()]
-    return sorted(result, key=lambda item: -item.total)
+        groups.setdefault(site_key(site), (site, []))[1].extend(values)
+    times = [_times(site, values) for site, values in groups.values()]
+    return sorted(times, key=lambda layer: -layer.total)
 
 
 def site_key(site: Site) -> tuple[object, ...]:
     """Return a value that is equal for sites with the same facts, as a backend may report a new site in each run."""
     network = None if site.network is None else site.network.number
-    place = site.category, site.name, site.kind, network, site.layer, site.partition, site.backend, site.device
-    return *place, site.layers, site.bytes, site.flops
+    origin = site.category, site.name, site.kind, network, site.layer, site.partition, site.backend, site.device
+    return *origin, site.layers, site.bytes, site.flops
 
 
 def _times(site: Site, values: Sequence[int]) -> LayerTimes:
@@ -131,9 +131,12 @@ def _times(site: Site, values: Sequence[int]) -> LayerTimes:
 def counter_totals(recording: Recording) -> list[CounterTotal]:
     """Return the totals of all counters that have samples, in the order of their first samples."""
     samples: dict[Counter, list[Sample]] = {}
-    for item in recording.samples:
-        samples.setdefault(item.counter, []).append(item)
-    return [_total(counter, [item.value for item in items]) for counter, items in samples.items()]
+    for sample in recording.samples:
+        samples.setdefault(sample.counter, []).append(sample)
+    return [
+        _total(counter, [sample.value for sample in samples_of_counter])
+        for counter, samples_of_counter in samples.items()
+    ]
 
 
 def _total(counter: Counter, values: Sequence[float]) -> CounterTotal:
@@ -147,34 +150,34 @@ def summary_text(recording: Recording) -> str:
     steps = step_times(recording)
     if steps:
         lines += ["", *_table("step", steps)]
-    counters = [item for item in counter_totals(recording) if item.counter.backend]
+    counters = [total for total in counter_totals(recording) if total.counter.backend]
     if counters:
         lines += ["", f"{'counter':40} {'class':24} {'backend':12} {'count':>6} {'value':>16} units"]
-        lines += [_counter_line(item) for item in counters]
+        lines += [_counter_line(total) for total in counters]
     if recording.lost:
         lines.append(f"{recording.lost} events were lost, because more were recorded than a thread's buffer holds")
     return "\n".join(lines)
 
 
-def _table(title: str, items: Sequence[LayerTimes]) -> list[str]:
-    total = sum(item.total for item in items) or 1
-    second = "operator" if title == "layer" else "device"
-    head = f"{title:40} {second:24} {'backend':12} {'count':>6} {'median us':>11} {'total us':>12} {'share':>6}"
-    return [head, *(_line(item, total) for item in items)]
+def _table(title: str, times: Sequence[LayerTimes]) -> list[str]:
+    total = sum(layer.total for layer in times) or 1
+    second_title = "operator" if title == "layer" else "device"
+    header = f"{title:40} {second_title:24} {'backend':12} {'count':>6} {'median us':>11} {'total us':>12} {'share':>6}"
+    return [header, *(_line(layer, total) for layer in times)]
 
 
-def _line(item: LayerTimes, total: int) -> str:
-    site = item.site
-    numbers = f"{item.count:6} {item.median / 1000:11.2f} {item.total / 1000:12.2f} {item.total / total:6.1%}"
-    return f"{cell(item.name, 40)} {cell(site.kind or site.device, 24)} {cell(site.backend, 12)} {numbers}"
+def _line(times: LayerTimes, total: int) -> str:
+    site = times.site
+    numbers = f"{times.count:6} {times.median / 1000:11.2f} {times.total / 1000:12.2f} {times.total / total:6.1%}"
+    return f"{cell(times.name, 40)} {cell(site.kind or site.device, 24)} {cell(site.backend, 12)} {numbers}"
 
 
-def _counter_line(item: CounterTotal) -> str:
-    counter = item.counter
-    facts = f"{cell(counter.name, 40)} {counter.kind:24} {cell(counter.backend, 12)}"
-    return f"{facts} {item.count:6} {item.value:16,.6g} {cell(counter.units, 24)}".rstrip()
+def _counter_line(counter_total: CounterTotal) -> str:
+    counter = counter_total.counter
+    description = f"{cell(counter.name, 40)} {counter.kind:24} {cell(counter.backend, 12)}"
+    return f"{description} {counter_total.count:6} {counter_total.value:16,.6g} {cell(counter.units, 24)}".rstrip()
 
 
 def cell(text: str, width: int) -> str:
     """Return a text of this width for a terminal; characters that cannot be printed become "?"."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:width]).ljust(width)
+    return "".join(character if character.isprintable() else "?" for character in text[:width]).ljust(width)

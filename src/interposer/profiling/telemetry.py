@@ -63,30 +63,30 @@ class OpenTelemetry(Recorder):
         try:
             if run >= 0:
                 self._report_run(expanded(fields, run, inference), _error_of(fields))
-            for what, value in zip(fields[::4], fields[2::4], strict=True):
-                if isinstance(what, Counter):
-                    self._metrics.sample(what, value)
+            for subject, value in zip(fields[::4], fields[2::4], strict=True):
+                if isinstance(subject, Counter):
+                    self._metrics.sample(subject, value)
         except Exception:  # the run goes on
             if not self._has_failed:
                 _log.exception("OpenTelemetry could not report; later failures are not logged")
             self._has_failed = True
 
     def _report_run(self, intervals: Sequence[Interval], error: str | None) -> None:
-        whole = next((item for item in intervals if item.site.category is Category.RUN), None)
-        if whole is None:
+        run = next((interval for interval in intervals if interval.site.category is Category.RUN), None)
+        if run is None:
             return
         offset = time.time_ns() - time.perf_counter_ns()
-        name = "" if whole.site.network is None else whole.site.network.name
-        self._metrics.run(name, whole.duration)
-        span = self._span(f"run {name}".rstrip(), whole, None, offset)
-        layers = [item for item in intervals if item.site.layer and not is_step(item)]
-        layers.sort(key=lambda item: (item.begin, item.end))
-        steps = [item for item in intervals if is_step(item)] if self._layers else []
+        name = "" if run.site.network is None else run.site.network.name
+        self._metrics.run(name, run.duration)
+        span = self._span(f"run {name}".rstrip(), run, None, offset)
+        layers = [interval for interval in intervals if interval.site.layer and not is_step(interval)]
+        layers.sort(key=lambda layer: (layer.begin, layer.end))
+        steps = [interval for interval in intervals if is_step(interval)] if self._layers else []
         for (partition, backend, category), group in groupby(layers, _part):
             self._report_part(partition, backend, category, list(group), steps, span, offset)
         if error is not None:
             span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, error))
-        span.end(end_time=whole.end + offset)
+        span.end(end_time=run.end + offset)
 
     def _report_part(
         self,
@@ -98,24 +98,26 @@ class OpenTelemetry(Recorder):
         run: Any,
         offset: int,
     ) -> None:
-        first = layers[0]
-        site = Site(category, partition or backend, network=first.site.network, partition=partition, backend=backend)
-        end = max(item.end for item in layers)
-        part = Interval(site, first.begin, end, first.thread, first.run, first.inference)
-        copy = f"copy {first.site.name}"
+        first_layer = layers[0]
+        site = Site(
+            category, partition or backend, network=first_layer.site.network, partition=partition, backend=backend
+        )
+        end = max(interval.end for interval in layers)
+        part = Interval(site, first_layer.begin, end, first_layer.thread, first_layer.run, first_layer.inference)
+        copy = f"copy {first_layer.site.name}"
         span = self._span(copy if category is Category.COPY else f"part {site.name}", part, run, offset)
-        for item in layers if self._layers and category is not Category.COPY else ():
-            layer = self._span(f"layer {item.site.name}", item, span, offset)
+        for interval in layers if self._layers and category is not Category.COPY else ():
+            layer = self._span(f"layer {interval.site.name}", interval, span, offset)
             for step in steps:
-                if step.site.backend == backend and item.begin <= step.begin and step.end <= item.end:
+                if step.site.backend == backend and interval.begin <= step.begin and step.end <= interval.end:
                     self._span(step.site.name, step, layer, offset).end(end_time=step.end + offset)
-            layer.end(end_time=item.end + offset)
+            layer.end(end_time=interval.end + offset)
         span.end(end_time=end + offset)
 
-    def _span(self, name: str, item: Interval, parent: Any, offset: int) -> Any:
+    def _span(self, name: str, interval: Interval, parent: Any, offset: int) -> Any:
         context = None if parent is None else self._trace.set_span_in_context(parent)
         return self._tracer.start_span(
-            name, context=context, attributes=_attributes(item), start_time=item.begin + offset
+            name, context=context, attributes=_attributes(interval), start_time=interval.begin + offset
         )
 
 
@@ -134,16 +136,16 @@ def _error_of(fields: Fields) -> str | None:
     return next((dict(site.details)["error"] for site in failures), None)
 
 
-def _part(item: Interval) -> tuple[str, str, Category]:
-    return item.site.partition or item.site.layer, item.site.backend, item.site.category
+def _part(interval: Interval) -> tuple[str, str, Category]:
+    return interval.site.partition or interval.site.layer, interval.site.backend, interval.site.category
 
 
-def _attributes(item: Interval) -> dict[str, Any]:
-    site = item.site
+def _attributes(interval: Interval) -> dict[str, Any]:
+    site = interval.site
     facts: dict[str, Any] = {
         "interposer.network": None if site.network is None else site.network.name,
         "interposer.category": str(site.category),
-        "interposer.inference": item.inference if item.inference >= 0 else None,
+        "interposer.inference": interval.inference if interval.inference >= 0 else None,
         "interposer.backend": site.backend,
         "interposer.device": site.device,
         "interposer.partition": site.partition,
@@ -152,7 +154,7 @@ def _attributes(item: Interval) -> dict[str, Any]:
         "interposer.layers": list(site.layers),
         "interposer.bytes": site.bytes,
         "interposer.operations": site.flops,
-        "thread.id": item.thread or None,
+        "thread.id": interval.thread or None,
     }
     return {name: value for name, value in facts.items() if value not in (None, "", [])}
 

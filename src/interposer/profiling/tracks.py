@@ -79,35 +79,35 @@ def timeline(recording: Recording) -> Timeline:
         *_tracks(BACKENDS, _by_backend(recording)),
         *_tracks(DEVICES, _by_device(recording)),
     ]
-    flows = tuple(_flows(item for track in tracks if track.group == BACKENDS for item in track.slices))
+    flows = tuple(_flows(slice for track in tracks if track.group == BACKENDS for slice in track.slices))
     samples = [*recording.samples, *memory_samples(recording)]
     return Timeline(tracks, flows, recording.instants, samples, recording.threads)
 
 
 def _by_thread(recording: Recording) -> dict[tuple[str, int], list[Interval]]:
-    result: dict[tuple[str, int], list[Interval]] = {}
-    for item in recording.intervals:
-        if item.thread:
-            foreign = recording.foreign.get(item.thread)
-            name = foreign.name if foreign else recording.threads.get(item.thread) or f"thread {item.thread}"
-            result.setdefault((name, item.thread), []).append(item)
-    return result
+    intervals_of_thread: dict[tuple[str, int], list[Interval]] = {}
+    for interval in recording.intervals:
+        if interval.thread:
+            foreign = recording.foreign.get(interval.thread)
+            name = foreign.name if foreign else recording.threads.get(interval.thread) or f"thread {interval.thread}"
+            intervals_of_thread.setdefault((name, interval.thread), []).append(interval)
+    return intervals_of_thread
 
 
 def _by_backend(recording: Recording) -> dict[tuple[str, int], list[Interval]]:
-    result: dict[tuple[str, int], list[Interval]] = {}
-    for item in recording.intervals:
-        if item.site.backend and item.site.category in _ON_BACKENDS:
-            result.setdefault((item.site.backend, 0), []).append(item)
-    return dict(sorted(result.items()))
+    intervals_of_backend: dict[tuple[str, int], list[Interval]] = {}
+    for interval in recording.intervals:
+        if interval.site.backend and interval.site.category in _ON_BACKENDS:
+            intervals_of_backend.setdefault((interval.site.backend, 0), []).append(interval)
+    return dict(sorted(intervals_of_backend.items()))
 
 
 def _by_device(recording: Recording) -> dict[tuple[str, int], list[Interval]]:
-    result: dict[tuple[str, int], list[Interval]] = {}
-    for item in recording.intervals:
-        if item.site.device:
-            result.setdefault((item.site.device, 0), []).append(item)
-    return dict(sorted(result.items()))
+    intervals_of_device: dict[tuple[str, int], list[Interval]] = {}
+    for interval in recording.intervals:
+        if interval.site.device:
+            intervals_of_device.setdefault((interval.site.device, 0), []).append(interval)
+    return dict(sorted(intervals_of_device.items()))
 
 
 def _tracks(
@@ -115,25 +115,25 @@ def _tracks(
     intervals: Mapping[tuple[str, int], Sequence[Interval]],
     foreign: Mapping[int, ForeignThread] = MappingProxyType({}),
 ) -> Iterator[Track]:
-    for (name, thread), items in intervals.items():
-        for number, slices in enumerate(_lanes(items)):
+    for (name, thread), intervals_of_row in intervals.items():
+        for number, slices in enumerate(_lanes(intervals_of_row)):
             title = f"{name} ({number + 1})" if number else name
             yield Track(group, title, slices, thread if not number else 0, foreign.get(thread))
 
 
-def _lanes(items: Sequence[Interval]) -> list[list[Slice]]:
+def _lanes(intervals: Sequence[Interval]) -> list[list[Slice]]:
     """Divide intervals, which are ordered by their begin, into the fewest rows of nested or disjoint slices.
 
     An interval that ends less than a microsecond after the one around it, because the clock was read later, is
     shortened.
     """
     lanes: list[_Lane] = []
-    for item in items:
-        lane = next((lane for lane in lanes if lane.fits(item)), None)
+    for interval in intervals:
+        lane = next((lane for lane in lanes if lane.fits(interval)), None)
         if lane is None:
             lane = _Lane([], [])
             lanes.append(lane)
-        lane.add(item)
+        lane.add(interval)
     return [lane.slices for lane in lanes]
 
 
@@ -143,17 +143,17 @@ class _Lane(NamedTuple):
     slices: list[Slice]
     path: list[Slice]
 
-    def fits(self, item: Interval) -> bool:
+    def fits(self, interval: Interval) -> bool:
         path = self.path
-        while path and path[-1].end <= item.begin:
+        while path and path[-1].end <= interval.begin:
             path.pop()
-        return not path or item.end <= path[-1].end + _ROUNDING
+        return not path or interval.end <= path[-1].end + _ROUNDING
 
-    def add(self, item: Interval) -> None:
-        end = min(item.end, self.path[-1].end) if self.path else item.end
-        created = Slice(item, item.begin, max(item.begin, end))
-        self.slices.append(created)
-        self.path.append(created)
+    def add(self, interval: Interval) -> None:
+        end = min(interval.end, self.path[-1].end) if self.path else interval.end
+        slice = Slice(interval, interval.begin, max(interval.begin, end))
+        self.slices.append(slice)
+        self.path.append(slice)
 
 
 _ROUNDING: Final = 1000
@@ -162,21 +162,21 @@ _ROUNDING: Final = 1000
 
 def _flows(slices: Iterable[Slice]) -> Iterator[Flow]:
     """Yield the flows from layers to the layers of the same run that read their outputs on another backend."""
-    steps = [item for item in slices if item.interval.site.layer and item.interval.run >= 0]
+    layers = [layer for layer in slices if layer.interval.site.layer and layer.interval.run >= 0]
     latest: dict[tuple[int, str], Slice] = {}
     number = 0
-    for item in sorted(steps, key=lambda item: (item.begin, item.end)):
-        site, run = item.interval.site, item.interval.run
+    for layer in sorted(layers, key=lambda layer: (layer.begin, layer.end)):
+        site, run = layer.interval.site, layer.interval.run
         for source in (latest.get((run, name)) for name in site.sources):
-            if source is not None and _crosses(source, item):
+            if source is not None and _crosses(source, layer):
                 number += 1
                 source.leaving.append(number)
-                item.arriving.append(number)
-                yield Flow(number, source, item)
+                layer.arriving.append(number)
+                yield Flow(number, source, layer)
         if site.category is not Category.KERNEL:
-            latest[run, site.layer] = item
+            latest[run, site.layer] = layer
 
 
 def _crosses(source: Slice, target: Slice) -> bool:
-    first, second = source.interval.site, target.interval.site
-    return first.backend != second.backend or Category.COPY in (first.category, second.category)
+    source_site, target_site = source.interval.site, target.interval.site
+    return source_site.backend != target_site.backend or Category.COPY in (source_site.category, target_site.category)

@@ -138,10 +138,10 @@ class ProfilingClient(Recorder):
 
     def count_backends(self) -> None:
         """Count the backends that have been registered or unregistered since the previous call."""
-        before, self._registered = self._registered, self._backends()
-        changed = self._registered - before
-        if changed:
-            self.counting.count(BACKENDS_REGISTERED if changed > 0 else BACKENDS_UNREGISTERED, abs(changed))
+        previous, self._registered = self._registered, self._backends()
+        difference = self._registered - previous
+        if difference:
+            self.counting.count(BACKENDS_REGISTERED if difference > 0 else BACKENDS_UNREGISTERED, abs(difference))
 
     def network_loaded(self, outline: NetworkOutline) -> None:
         """Report a network that has been loaded."""
@@ -170,20 +170,20 @@ class ProfilingClient(Recorder):
         Steps that a backend has measured come without their run, if it reports them later.
         """
         rows = fields.fields if isinstance(fields, Rows) else fields
-        whole = run >= 0 and any(_is_run(what) for what in rows[::4])
-        if whole:
+        is_run = run >= 0 and any(_is_run(site) for site in rows[::4])
+        if is_run:
             self.counting.count(INFERENCES)
             self._add_events(rows, run, inference)
             return
-        for place in range(0, len(rows), 4):
-            self._add_single(rows[place : place + 4])
+        for start in range(0, len(rows), 4):
+            self._add_single(rows[start : start + 4])
 
     def _add_single(self, fields: Fields) -> None:
         """Take the value of a counter, or pass a step on that a backend measured and reports later."""
-        what, begin, end, thread = fields
-        if isinstance(what, Counter):
-            self.counting.sampled(what, begin, end, captured=thread == self._thread.ident)
-        elif isinstance(what, Site) and end is not None and what.category in _STEPS:
+        origin, begin, end, thread = fields
+        if isinstance(origin, Counter):
+            self.counting.sampled(origin, begin, end, captured=thread == self._thread.ident)
+        elif isinstance(origin, Site) and end is not None and origin.category in _STEPS:
             self._add_events(fields, -1, -1)
 
     def _add_events(self, fields: Fields, run: int, inference: int) -> None:
@@ -219,21 +219,21 @@ class ProfilingClient(Recorder):
     # --- the thread ---------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        reported = again = False
+        is_reported = is_reconnecting = False
         while not self._closing.is_set():
             self._state = State.NOT_CONNECTED
-            begin = monotonic()
+            attempt_begin = monotonic()
             try:
-                self._connection = open_connection(self.options, again=again)
+                self._connection = open_connection(self.options, again=is_reconnecting)
             except (OSError, ValueError) as error:
-                if not reported:
+                if not is_reported:
                     _log.warning("%s; trying again", _failure(error))
-                reported = True
+                is_reported = True
                 self._structure_only()
             else:
-                reported, again = False, True
+                is_reported, is_reconnecting = False, True
                 self._converse(self._connection)
-            self._closing.wait(max(begin + _RETRY - monotonic(), _IDLE))
+            self._closing.wait(max(attempt_begin + _RETRY - monotonic(), _IDLE))
 
     def _structure_only(self) -> None:
         """Take in the networks that were loaded and unloaded while there is no collector."""
@@ -249,9 +249,9 @@ class ProfilingClient(Recorder):
     def _select(self, selection: Selection) -> None:
         """Let backends capture these counters and no others; errors are logged."""
         self._selection = selection
-        chosen = selection.counters if selection.period else ()
-        self.counting.select(chosen)
-        for backend, error in self.service.select(selection.period, chosen).items():
+        counters = selection.counters if selection.period else ()
+        self.counting.select(counters)
+        for backend, error in self.service.select(selection.period, counters).items():
             _log.warning("backend %s does not capture the counters that the collector selected: %s", backend, error)
 
     def _converse(self, connection: Connection) -> None:
@@ -279,7 +279,7 @@ class _Conversation:
     def __init__(self, client: ProfilingClient, connection: Connection) -> None:
         self._client, self._connection = client, connection
         self._reader = PacketReader("<", _LARGEST_COMMAND)
-        self._listed = 0
+        self._listed_counters = 0
         self._answers = {
             Kind.CONNECTION_ACKNOWLEDGED: self._acknowledged,
             Kind.REQUEST_COUNTER_DIRECTORY: self._requested,
@@ -291,11 +291,11 @@ class _Conversation:
     def run(self) -> None:
         client = self._client
         client._state = State.WAITING_FOR_ACK
-        sent = -_RESEND
+        metadata_time = -_RESEND
         while True:
-            if client._state is State.WAITING_FOR_ACK and monotonic() - sent >= _RESEND:
+            if client._state is State.WAITING_FOR_ACK and monotonic() - metadata_time >= _RESEND:
                 self._send(Kind.STREAM_METADATA, encode_metadata(StreamMetadata(os.getpid(), process_name()[:_NAME])))
-                sent = monotonic()
+                metadata_time = monotonic()
             data = self._connection.receive(self._patience())
             if data == b"":
                 _log.info("the collector of profiles has ended the connection")
@@ -348,22 +348,22 @@ class _Conversation:
         self._send(Kind.TIMELINE_DIRECTORY, timeline_directory())
 
     def _send_directory(self) -> None:
-        self._listed = self._client.counting.size
+        self._listed_counters = self._client.counting.size
         self._send(Kind.COUNTER_DIRECTORY, encode_directory(self._client.counting.directory))
 
     def _list_new_counters(self) -> None:
         """Send the directory again if a backend has registered counters, as the first one of a runtime may do later."""
-        if self._client._state is State.ACTIVE and self._client.counting.size > self._listed:
+        if self._client._state is State.ACTIVE and self._client.counting.size > self._listed_counters:
             self._send_directory()
 
     def _selected(self, body: bytes) -> None:
-        client, requested = self._client, decode_selection(body)
-        known = client.counting.known(requested.counters)
-        unknown = sorted(set(requested.counters).difference(known))
+        client, selection = self._client, decode_selection(body)
+        known = client.counting.known(selection.counters)
+        unknown = sorted(set(selection.counters).difference(known))
         if unknown:
-            shown = ", ".join(map(str, unknown[:_MOST_SHOWN])) + (", ..." if len(unknown) > _MOST_SHOWN else "")
-            _log.warning("the collector of profiles selected counters that do not exist: %s", shown)
-        period = max(requested.period, LEAST_PERIOD) if requested.period and known else requested.period
+            listed = ", ".join(map(str, unknown[:_MOST_SHOWN])) + (", ..." if len(unknown) > _MOST_SHOWN else "")
+            _log.warning("the collector of profiles selected counters that do not exist: %s", listed)
+        period = max(selection.period, LEAST_PERIOD) if selection.period and known else selection.period
         client._select(Selection(period, known))
         self._send(Kind.COUNTER_SELECTION, encode_selection(client._selection))
         client._next_capture = monotonic()
@@ -402,9 +402,9 @@ class _Conversation:
         if not _captures(client._selection):
             return
         client.count_backends()
-        own = client.counting.capture(perf_counter_ns(), client._selection.counters)
+        own_capture = client.counting.capture(perf_counter_ns(), client._selection.counters)
         client.service.capture()  # which this thread records
-        for capture in (*([own] if own else ()), *client.counting.captures_of_backends()):
+        for capture in (*([own_capture] if own_capture else ()), *client.counting.captures_of_backends()):
             self._send(Kind.COUNTER_CAPTURE, encode_capture(capture))
 
     # --- the timeline -------------------------------------------------------------------------------------------------
@@ -422,31 +422,31 @@ class _Conversation:
 
     def _report_run(self, intervals: Sequence[Interval]) -> None:
         structure = self._client._structure
-        whole = next((item for item in intervals if item.site.category is Category.RUN), None)
-        if whole is None:
-            for item in filter(is_step, intervals):
-                self._send_messages(structure.step(item))
+        run = next((step for step in intervals if step.site.category is Category.RUN), None)
+        if run is None:
+            for step in filter(is_step, intervals):
+                self._send_messages(structure.step(step))
             return
-        if whole.site.network is None:
+        if run.site.network is None:
             return
-        for messages in structure.run(whole.site.network.number, intervals):
+        for messages in structure.run(run.site.network.number, intervals):
             self._send_messages(messages)
 
     def _send_messages(self, messages: Iterable[Message]) -> None:
         """Send messages in as few packets as their size allows."""
         body = b""
-        for data in encode_messages(list(messages)):
-            if body and HEADER + len(body) + len(data) > _PACKET:
+        for encoded in encode_messages(list(messages)):
+            if body and HEADER + len(body) + len(encoded) > _PACKET:
                 self._send(Kind.TIMELINE_MESSAGE, body)
                 body = b""
-            body += data
+            body += encoded
         if body:
             self._send(Kind.TIMELINE_MESSAGE, body)
 
 
-def _is_run(what: object) -> bool:
+def _is_run(origin: object) -> bool:
     """Return True for the site of a whole run."""
-    return isinstance(what, Site) and what.category is Category.RUN
+    return isinstance(origin, Site) and origin.category is Category.RUN
 
 
 def _captures(selection: Selection) -> bool:

@@ -114,7 +114,7 @@ class Collector:
     def _start(self, target: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=target, args=args, name="interposer-collector", daemon=True)
         thread.start()
-        self._threads = [*(item for item in self._threads if item.is_alive()), thread]
+        self._threads = [*(other for other in self._threads if other.is_alive()), thread]
 
     def _accept(self) -> None:
         while not self._closing.is_set():
@@ -130,7 +130,7 @@ class Collector:
 
     def _welcome(self, connection: socket.socket) -> None:
         """Begin the session of a client, unless there are too many."""
-        if len(self._threads) > _MOST_CLIENTS and sum(item.is_alive() for item in self._threads) > _MOST_CLIENTS:
+        if len(self._threads) > _MOST_CLIENTS and sum(thread.is_alive() for thread in self._threads) > _MOST_CLIENTS:
             connection.close()
             _log.warning("a program was turned away: %d are connected", _MOST_CLIENTS)
             return
@@ -182,19 +182,19 @@ class Collector:
                 _send(connection, Packet(Kind.ACTIVATE_TIMELINE, b""), order)
 
     def _selection(self, session: Session) -> Selection:
-        directory, requested = session.stream.directory, self._orders.counters
-        known = () if directory is None else tuple(directory.by_number())
-        return Selection(self._orders.period, known if requested is None else requested)
+        directory, ordered = session.stream.directory, self._orders.counters
+        listed = () if directory is None else tuple(directory.by_number())
+        return Selection(self._orders.period, listed if ordered is None else ordered)
 
     def wait(self, seconds: float | None = None, clients: int | None = None) -> bool:
         """Wait until so many clients have come and gone, or the seconds are over; return True if they have.
 
         None for `clients` waits for all seconds, and None for `seconds` waits without an end.
         """
-        end = None if seconds is None else monotonic() + seconds
-        while end is None or monotonic() < end:
-            gone = [item for item in list(self.sessions) if item.error is not None]
-            if clients is not None and len(gone) >= clients:
+        deadline = None if seconds is None else monotonic() + seconds
+        while deadline is None or monotonic() < deadline:
+            ended = [session for session in list(self.sessions) if session.error is not None]
+            if clients is not None and len(ended) >= clients:
                 return True
             self._closing.wait(_PATIENCE / 2)
         return False

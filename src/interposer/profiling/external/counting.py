@@ -34,7 +34,7 @@ _RUNTIME: Final = Category(
         Counter(INFERENCES, "Inferences run", "The number of inferences run", "inferences"),
     ),
 )
-_MOST: Final = 0xFFFFFFFF
+_MAX_VALUE: Final = 0xFFFFFFFF
 _MOST_SAMPLES: Final = 1 << 14
 """The most values of one capture; later ones replace the oldest."""
 
@@ -76,19 +76,19 @@ class Counting:
     @property
     def directory(self) -> Directory:
         """The counters of all categories, the devices that they are of, and the sets that they belong to."""
-        counters = [item for item in list(self._of_backends.values()) if not item.core]
-        devices = {name: number for number, name in enumerate(_names(item.device for item in counters), 1)}
+        counters = [counter for counter in list(self._of_backends.values()) if not counter.core]
+        devices = {name: number for number, name in enumerate(_names(counter.device for counter in counters), 1)}
         sets = {name: number for number, name in enumerate(_names(map(_set_of, counters)), 1)}
         categories: dict[str, list[Counter]] = {}
-        for item in counters:
-            title = _name(f"{item.backend}_{item.category}")
-            described = _described(item, devices.get(item.device, 0), sets.get(_set_of(item), 0))
-            categories.setdefault(title, []).append(described)
-        added = (Category(name, tuple(group)) for name, group in categories.items())
-        cores = {name: max(item.cores for item in counters if item.device == name) for name in devices}
-        sizes = {name: sum(_set_of(item) == name for item in counters) for name in sets}
+        for counter in counters:
+            category = _name(f"{counter.backend}_{counter.category}")
+            description = _described(counter, devices.get(counter.device, 0), sets.get(_set_of(counter), 0))
+            categories.setdefault(category, []).append(description)
+        backend_categories = (Category(name, tuple(group)) for name, group in categories.items())
+        cores = {name: max(counter.cores for counter in counters if counter.device == name) for name in devices}
+        sizes = {name: sum(_set_of(counter) == name for counter in counters) for name in sets}
         return Directory(
-            (_RUNTIME, *added),
+            (_RUNTIME, *backend_categories),
             tuple((number, name, cores[name]) for name, number in devices.items()),
             tuple((number, name, sizes[name]) for name, number in sets.items()),
         )
@@ -103,7 +103,7 @@ class Counting:
         """Take values of these counters of backends from now on, and drop those of others."""
         with self._lock:
             self._selected = frozenset(number for number in numbers if not _is_own(number))
-            self._between = {key: item for key, item in self._between.items() if key in self._selected}
+            self._between = {number: sample for number, sample in self._between.items() if number in self._selected}
             self._captured.clear()
 
     def sampled(self, counter: events.Counter, at: int, value: float, captured: bool = False) -> None:
@@ -128,9 +128,13 @@ class Counting:
 
         A counter that is named twice counts once.
         """
-        own = [number for number in numbers if _is_own(number)]
+        own_numbers = [number for number in numbers if _is_own(number)]
         with self._lock:
-            return Capture(at, tuple((number, _raw(self._values.pop(number, 0))) for number in own)) if own else None
+            return (
+                Capture(at, tuple((number, _raw(self._values.pop(number, 0))) for number in own_numbers))
+                if own_numbers
+                else None
+            )
 
     def captures_of_backends(self) -> list[Capture]:
         """Return the values that were sampled since the previous call: a capture for each backend and moment.
@@ -140,16 +144,16 @@ class Counting:
         with self._lock:
             samples, self._captured = list(self._captured), deque(maxlen=_MOST_SAMPLES)
             between, self._between = self._between, {}
-        for place, sample in enumerate(samples):
-            samples[place] = _sum(between.pop(sample.counter.number, None), sample)
+        for position, sample in enumerate(samples):
+            samples[position] = _sum(between.pop(sample.counter.number, None), sample)
         samples += between.values()
-        result = []
-        for (_, at), group in groupby(sorted(samples, key=_moment), key=_moment):
+        captures = []
+        for (_, moment), group in groupby(sorted(samples, key=_moment), key=_moment):
             values: dict[int, _Sample] = {}
             for sample in group:
                 values[sample.counter.number] = _sum(values.get(sample.counter.number), sample)
-            result.append(Capture(at, tuple((number, _raw(values[number].value)) for number in sorted(values))))
-        return result
+            captures.append(Capture(moment, tuple((number, _raw(values[number].value)) for number in sorted(values))))
+        return captures
 
 
 def _is_own(number: int) -> bool:
@@ -168,7 +172,7 @@ def _sum(earlier: _Sample | None, later: _Sample) -> _Sample:
 
 
 def _raw(value: float) -> int:
-    return min(round(value), _MOST) & _MOST
+    return min(round(value), _MAX_VALUE) & _MAX_VALUE
 
 
 def _name(text: str) -> str:

@@ -35,15 +35,15 @@ def static_guid(label: str) -> int:
 
 
 def _murmur(data: bytes) -> int:
-    value = _SEED ^ (len(data) * _MULTIPLIER & _MASK)
-    whole = len(data) & ~7
-    for (word,) in struct.iter_unpack("<Q", data[:whole]):
-        value = (value ^ _mixed(word * _MULTIPLIER & _MASK) * _MULTIPLIER & _MASK) * _MULTIPLIER & _MASK
-    if data[whole:]:
-        value = (value ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
-    value = _mixed(value) * _MULTIPLIER & _MASK
-    return _mixed(value)
+    state = _SEED ^ (len(data) * _MULTIPLIER & _MASK)
+    whole_words = len(data) & ~7
+    for (word,) in struct.iter_unpack("<Q", data[:whole_words]):
+        state = (state ^ _mixed(word * _MULTIPLIER & _MASK) * _MULTIPLIER & _MASK) * _MULTIPLIER & _MASK
+    if data[whole_words:]:
+        state = (state ^ int.from_bytes(data[whole_words:], "little")) * _MULTIPLIER & _MASK
+    state = _mixed(state) * _MULTIPLIER & _MASK
+    return _mixed(state)
 
 
-def _mixed(value: int) -> int:
-    return value ^ value >> 47
+def _mixed(word: int) -> int:
+    return word ^ word >> 47

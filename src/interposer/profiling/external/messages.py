@@ -53,11 +53,11 @@ def encode_metadata(metadata: StreamMetadata, order: str = "<") -> bytes:
     texts = [metadata.info, metadata.hardware, metadata.software, metadata.process]
     encoded = [text.encode("ascii", "replace") + b"\0" for text in texts]
     offsets = [_WORDS * 4]
-    for item in encoded:
-        offsets.append(offsets[-1] + len(item))
-    head = struct.pack(f"{order}10I", MAGIC, _VERSION, metadata.data_length, metadata.pid, *offsets, 0)
+    for terminated in encoded:
+        offsets.append(offsets[-1] + len(terminated))
+    header = struct.pack(f"{order}10I", MAGIC, _VERSION, metadata.data_length, metadata.pid, *offsets, 0)
     table = [number for kind, version in versions() for number in (kind, version)]
-    return head + b"".join(encoded) + struct.pack(f"{order}{1 + len(table)}I", len(table) // 2 << 16, *table)
+    return header + b"".join(encoded) + struct.pack(f"{order}{1 + len(table)}I", len(table) // 2 << 16, *table)
 
 
 def decode_metadata(body: bytes, order: str = "<") -> StreamMetadata:
@@ -121,18 +121,21 @@ class Directory:
 
     def counters(self) -> list[Counter]:
         """Return the counters of all categories, by their numbers."""
-        return sorted((item for each in self.categories for item in each.counters), key=lambda item: item.number)
+        return sorted(
+            (counter for category in self.categories for counter in category.counters),
+            key=lambda counter: counter.number,
+        )
 
     def by_number(self) -> dict[int, Counter]:
         """Return the counters by the numbers that captures have: one of several cores once for each core."""
-        counters, result = self.counters(), dict[int, Counter]()
-        ends = [*(item.number for item in counters[1:]), _MOST_RECORDS]
-        for item, end in zip(counters, ends, strict=False):
-            last = min(max(item.last, item.number), end - 1)
-            for number in range(item.number, last + 1):
-                name = f"{item.name} of core {number - item.number}" if last > item.number else item.name
-                result[number] = replace(item, number=number, last=number, name=name)
-        return result
+        counters, counters_by_number = self.counters(), dict[int, Counter]()
+        next_numbers = [*(counter.number for counter in counters[1:]), _MOST_RECORDS]
+        for counter, next_number in zip(counters, next_numbers, strict=False):
+            last = min(max(counter.last, counter.number), next_number - 1)
+            for number in range(counter.number, last + 1):
+                name = f"{counter.name} of core {number - counter.number}" if last > counter.number else counter.name
+                counters_by_number[number] = replace(counter, number=number, last=number, name=name)
+        return counters_by_number
 
 
 def swtrace(text: str, order: str = "<") -> bytes:
@@ -155,21 +158,21 @@ def swtrace_at(body: bytes, offset: int, order: str = "<") -> tuple[str, int]:
 
 def encode_directory(directory: Directory, order: str = "<") -> bytes:
     """Return the body of a packet with the directory."""
-    records = [
+    sections = [
         [_named(number, cores, name, order) for number, name, cores in directory.devices],
         [_named(number, count, name, order) for number, name, count in directory.counter_sets],
         [_category(category, order) for category in directory.categories],
     ]
-    counts = [len(group) for group in records]
+    counts = [len(section) for section in sections]
     starts = [_SECTION, _SECTION + 4 * counts[0], _SECTION + 4 * (counts[0] + counts[1])]
     words = [word for count, start in zip(counts, starts, strict=True) for word in (count << 16, start)]
-    place, pointers = _SECTION + 4 * sum(counts), list[int]()
-    for group, start in zip(records, starts, strict=True):
-        for record in group:
-            pointers.append(place - start)
-            place += len(record)
-    head = struct.pack(f"{order}{6 + len(pointers)}I", *words, *pointers)
-    return head + b"".join(record for group in records for record in group)
+    offset, pointers = _SECTION + 4 * sum(counts), list[int]()
+    for section, start in zip(sections, starts, strict=True):
+        for record in section:
+            pointers.append(offset - start)
+            offset += len(record)
+    header = struct.pack(f"{order}{6 + len(pointers)}I", *words, *pointers)
+    return header + b"".join(record for section in sections for record in section)
 
 
 def _named(number: int, count: int, name: str, order: str) -> bytes:
@@ -179,38 +182,38 @@ def _named(number: int, count: int, name: str, order: str) -> bytes:
 def _category(category: Category, order: str) -> bytes:
     events = [_event(counter, order) for counter in category.counters]
     name = swtrace(category.name, order)
-    places = [4 * len(events) + len(name)]
+    offsets = [4 * len(events) + len(name)]
     for event in events:
-        places.append(places[-1] + len(event))
-    head = (len(events) << 16, 12, 4 * (3 + len(events)), *places[:-1])
-    return struct.pack(f"{order}{len(head)}I", *head) + name + b"".join(events)
+        offsets.append(offsets[-1] + len(event))
+    header = (len(events) << 16, 12, 4 * (3 + len(events)), *offsets[:-1])
+    return struct.pack(f"{order}{len(header)}I", *header) + name + b"".join(events)
 
 
 def _event(counter: Counter, order: str) -> bytes:
     name, description = swtrace(counter.name, order), swtrace(counter.description, order)
     units = swtrace(counter.units, order) if counter.units else b""
-    at = _EVENT + len(name)
+    description_offset = _EVENT + len(name)
     last = counter.number if counter.last < 0 else counter.last
-    head = struct.pack(
+    header = struct.pack(
         f"{order}IIIdIII",
         last << 16 | counter.number,
         counter.device << 16 | counter.counter_set,
         counter.kind << 16 | counter.interpolation,
         counter.multiplier,
         _EVENT,
-        at,
-        at + len(description) if units else 0,
+        description_offset,
+        description_offset + len(description) if units else 0,
     )
-    return head + name + description + units
+    return header + name + description + units
 
 
 def decode_directory(body: bytes, order: str = "<") -> Directory:
     """Return the directory in the body of a packet; raise `ParseError` if it is damaged."""
     records = _Records(body, order)
     words = records.numbers("6I", 0)
-    tables = [records.places(words[at] >> 16, words[at + 1]) for at in (0, 2, 4)]
-    devices, sets = (tuple(records.named(place) for place in table) for table in tables[:2])
-    return Directory(tuple(records.category(place) for place in tables[2]), devices, sets)
+    offset_tables = [records.places(words[word] >> 16, words[word + 1]) for word in (0, 2, 4)]
+    devices, sets = (tuple(records.named(offset) for offset in offsets) for offsets in offset_tables[:2])
+    return Directory(tuple(records.category(offset) for offset in offset_tables[2]), devices, sets)
 
 
 class _Records:
@@ -225,36 +228,36 @@ class _Records:
         if self._left < 0:
             raise ParseError("the records of a directory of counters overlap")
 
-    def numbers(self, form: str, place: int) -> tuple[Any, ...]:
+    def numbers(self, form: str, offset: int) -> tuple[Any, ...]:
         """Return the numbers at an offset."""
         self._spend(struct.calcsize(f"<{form}"))
-        return _unpacked(f"{self._order}{form}", self._body, place)
+        return _unpacked(f"{self._order}{form}", self._body, offset)
 
     def places(self, count: int, start: int) -> list[int]:
         """Return the offsets of the records to which a table of pointers at `start` points."""
         return [start + pointer for pointer in self.numbers(f"{count}I", start)]
 
-    def text(self, place: int) -> str:
+    def text(self, offset: int) -> str:
         """Return the text at an offset."""
-        text, end = swtrace_at(self._body, place, self._order)
-        self._spend(min(end, len(self._body)) - place)
+        text, end = swtrace_at(self._body, offset, self._order)
+        self._spend(min(end, len(self._body)) - offset)
         return text
 
-    def named(self, place: int) -> tuple[int, str, int]:
+    def named(self, offset: int) -> tuple[int, str, int]:
         """Return the number, the name and the count of a device or a set of counters."""
-        number, name = self.numbers("II", place)
-        return number >> 16, self.text(place + name), number & 0xFFFF
+        number, name = self.numbers("II", offset)
+        return number >> 16, self.text(offset + name), number & 0xFFFF
 
-    def category(self, place: int) -> Category:
+    def category(self, offset: int) -> Category:
         """Return a category with its counters."""
-        count, table, name = self.numbers("III", place)
-        events = self.places(count >> 16, place + table)
-        return Category(self.text(place + name), tuple(self.event(event) for event in events))
+        count, table, name = self.numbers("III", offset)
+        events = self.places(count >> 16, offset + table)
+        return Category(self.text(offset + name), tuple(self.event(event) for event in events))
 
-    def event(self, place: int) -> Counter:
+    def event(self, offset: int) -> Counter:
         """Return a counter."""
-        numbers, owner, kind, multiplier, name, description, units = self.numbers("IIIdIII", place)
-        texts = [self.text(place + at) if at else "" for at in (name, description, units)]
+        numbers, owner, kind, multiplier, name, description, units = self.numbers("IIIdIII", offset)
+        texts = [self.text(offset + text_offset) if text_offset else "" for text_offset in (name, description, units)]
         owners = {"device": owner >> 16, "counter_set": owner & 0xFFFF}
         return Counter(
             numbers & 0xFFFF, texts[0], texts[1], texts[2], numbers >> 16, kind=kind >> 16,

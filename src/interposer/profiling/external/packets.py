@@ -103,13 +103,15 @@ class PacketReader:
 
     @property
     def rest(self) -> int:
-        """The number of bytes that have arrived of a packet that is not complete."""
+        """The number of buffered bytes, which belong to a packet that has not arrived completely."""
         return len(self._data)
 
 
-def _order_of(head: bytes) -> str:
+def _order_of(first_bytes: bytes) -> str:
     for order in "<>":
-        word, _, magic = struct.unpack(f"{order}III", head)
+        word, _, magic = struct.unpack(f"{order}III", first_bytes)
         if magic == MAGIC and word & _KIND == Kind.STREAM_METADATA:
             return order
-    raise ParseError(f"this is no profiling stream: its first packet has {head[8:].hex()} instead of the magic number")
+    raise ParseError(
+        f"this is no profiling stream: its first packet has {first_bytes[8:].hex()} instead of the magic number"
+    )

@@ -167,23 +167,23 @@ class Stream:
         elif isinstance(message, Relationship):
             self._relate(message)
 
-    def _relate(self, item: Relationship) -> None:
-        if not self._is_stored(item):
+    def _relate(self, relationship: Relationship) -> None:
+        if not self._is_stored(relationship):
             return
-        if item.kind == Relation.LABEL:
-            self._object(item.head).labels[item.attribute] = item.tail
-        elif item.kind == Relation.EXECUTION and item.attribute == START_OF_LIFE:
-            self._object(item.head).begin = self._events.pop(item.tail, None)
-        elif item.kind == Relation.EXECUTION and item.attribute == END_OF_LIFE:
-            self._object(item.head).end = self._events.pop(item.tail, None)
-        elif item.kind == Relation.RETENTION and item.attribute == _EXECUTION_OF:
-            self._object(item.tail).executed = item.head
-        elif item.kind == Relation.RETENTION and item.attribute == _CHILD:
-            self._object(item.tail).parents[item.head] = None
+        if relationship.kind == Relation.LABEL:
+            self._object(relationship.head).labels[relationship.attribute] = relationship.tail
+        elif relationship.kind == Relation.EXECUTION and relationship.attribute == START_OF_LIFE:
+            self._object(relationship.head).begin = self._events.pop(relationship.tail, None)
+        elif relationship.kind == Relation.EXECUTION and relationship.attribute == END_OF_LIFE:
+            self._object(relationship.head).end = self._events.pop(relationship.tail, None)
+        elif relationship.kind == Relation.RETENTION and relationship.attribute == _EXECUTION_OF:
+            self._object(relationship.tail).executed = relationship.head
+        elif relationship.kind == Relation.RETENTION and relationship.attribute == _CHILD:
+            self._object(relationship.tail).parents[relationship.head] = None
 
-    def _is_stored(self, item: Relationship) -> bool:
+    def _is_stored(self, relationship: Relationship) -> bool:
         """Return True if the object that the relationship describes is stored, or there is room for it."""
-        guid = item.tail if item.kind == Relation.RETENTION else item.head
+        guid = relationship.tail if relationship.kind == Relation.RETENTION else relationship.head
         return guid in self._objects or self._has_room(1)
 
     def _object(self, guid: int) -> _Object:
@@ -192,11 +192,11 @@ class Stream:
     def steps(self) -> Iterator[Execution]:
         """Yield the steps that backends have measured; streams of Arm NN have none."""
         for guid in self._of_type(STEP):
-            item = self._objects[guid]
-            if item.begin is not None and item.end is not None:
-                name, device = self._label(item, _NAME) or STEP, self._label(item, static_guid(DEVICE))
-                begin, end, backend = item.begin.at, item.end.at, self._label(item, _BACKEND)
-                yield Execution(name, "", -1, begin, end, item.begin.thread, backend, device)
+            step = self._objects[guid]
+            if step.begin is not None and step.end is not None:
+                name, device = self._label(step, _NAME) or STEP, self._label(step, static_guid(DEVICE))
+                begin, end, backend = step.begin.at, step.end.at, self._label(step, _BACKEND)
+                yield Execution(name, "", -1, begin, end, step.begin.thread, backend, device)
 
     # --- the recording ------------------------------------------------------------------------------------------------
 
@@ -205,28 +205,29 @@ class Stream:
         inferences = {guid: number for number, guid in enumerate(self._of_type("inference"))}
         layers = self._layers()
         for guid, number in inferences.items():
-            item = self._objects[guid]
-            if item.begin is not None and item.end is not None:
-                name = self._network(item.executed)
-                yield Execution(name, name, number, item.begin.at, item.end.at, item.begin.thread)
+            execution = self._objects[guid]
+            if execution.begin is not None and execution.end is not None:
+                name = self._network(execution.executed)
+                yield Execution(name, name, number, execution.begin.at, execution.end.at, execution.begin.thread)
         for guid in self._of_type("workload_execution"):
-            item = self._objects[guid]
-            inference = next((parent for parent in list(item.parents) if parent in inferences), None)
-            if item.begin is None or item.end is None or inference is None:
+            execution = self._objects[guid]
+            inference = next((parent for parent in list(execution.parents) if parent in inferences), None)
+            if execution.begin is None or execution.end is None or inference is None:
                 continue
-            workload = None if item.executed is None else self._objects.get(item.executed)
-            layer = None if item.executed is None else layers.get(item.executed)
+            workload = None if execution.executed is None else self._objects.get(execution.executed)
+            layer = None if execution.executed is None else layers.get(execution.executed)
             yield Execution(
                 self._label(layer, _NAME) or "workload", self._network(self._objects[inference].executed),
-                inferences[inference], item.begin.at, item.end.at, item.begin.thread, self._label(workload, _BACKEND),
+                inferences[inference], execution.begin.at, execution.end.at, execution.begin.thread,
+                self._label(workload, _BACKEND),
             )  # fmt: skip
 
     def _of_type(self, name: str) -> list[int]:
         kind = static_guid(name)
-        return [guid for guid, item in list(self._objects.items()) if item.labels.get(_TYPE) == kind]
+        return [guid for guid, candidate in list(self._objects.items()) if candidate.labels.get(_TYPE) == kind]
 
-    def _label(self, item: _Object | None, meaning: int) -> str:
-        guid = None if item is None else item.labels.get(meaning)
+    def _label(self, labelled: _Object | None, meaning: int) -> str:
+        guid = None if labelled is None else labelled.labels.get(meaning)
         return "" if guid is None else self._labels.get(guid, "")
 
     def _layers(self) -> dict[int, _Object | None]:
@@ -238,12 +239,14 @@ class Stream:
         siblings: dict[tuple[int, ...], list[int]] = {}
         for guid in self._of_type("workload"):
             siblings.setdefault(tuple(self._objects[guid].parents), []).append(guid)
-        result: dict[int, _Object | None] = {}
+        layer_of_workload: dict[int, _Object | None] = {}
         for parents, guids in siblings.items():
-            several = len(parents) == len(guids) > 1
-            for place, guid in enumerate(guids):
-                result[guid] = self._objects.get(parents[place if several else 0]) if parents else None
-        return result
+            is_by_position = len(parents) == len(guids) > 1
+            for position, guid in enumerate(guids):
+                layer_of_workload[guid] = (
+                    self._objects.get(parents[position if is_by_position else 0]) if parents else None
+                )
+        return layer_of_workload
 
     def _network(self, guid: int | None) -> str:
         return "network" if guid is None else f"network {guid}"
@@ -252,29 +255,37 @@ class Stream:
         """Return the executions and captures as a recording, which can be written as a trace."""
         networks: dict[str, TracedNetwork] = {}
         intervals = []
-        for item in self.executions():
-            network = networks.setdefault(item.network, TracedNetwork(item.network, len(networks), len(networks)))
-            category = Category.LAYER if item.backend else Category.RUN
-            site = Site(category, item.name, network=network, layer=item.name, backend=item.backend)
-            intervals.append(Interval(site, item.begin, item.end, item.thread, item.inference, item.inference))
-        for item in self.steps():
-            site = Site(Category.KERNEL, item.name, backend=item.backend, device=item.device)
-            intervals.append(Interval(site, item.begin, item.end, item.thread))
-        ordered = sorted(intervals, key=lambda item: (item.begin, -item.end))
-        threads = {item.thread: f"thread {item.thread}" for item in ordered if item.thread}
+        for execution in self.executions():
+            network = networks.setdefault(
+                execution.network, TracedNetwork(execution.network, len(networks), len(networks))
+            )
+            category = Category.LAYER if execution.backend else Category.RUN
+            site = Site(category, execution.name, network=network, layer=execution.name, backend=execution.backend)
+            intervals.append(
+                Interval(
+                    site, execution.begin, execution.end, execution.thread, execution.inference, execution.inference
+                )
+            )
+        for execution in self.steps():
+            site = Site(Category.KERNEL, execution.name, backend=execution.backend, device=execution.device)
+            intervals.append(Interval(site, execution.begin, execution.end, execution.thread))
+        ordered = sorted(intervals, key=lambda interval: (interval.begin, -interval.end))
+        threads = {interval.thread: f"thread {interval.thread}" for interval in ordered if interval.thread}
         return Recording(tuple(ordered), (), tuple(self._samples()), self.dropped, threads)
 
     def _samples(self) -> Iterator[Sample]:
-        known = {} if self.directory is None else self.directory.by_number()
+        described = {} if self.directory is None else self.directory.by_number()
         counters: dict[int, Counter] = {}
         for capture in list(self.captures):
             for number, value in capture.values:
-                item = known.get(number)
+                description = described.get(number)
                 if number not in counters:
                     counters[number] = Counter(
-                        item.name if item is not None else f"counter {number}",
-                        item.units if item is not None and item.units else "events",
-                        CounterClass.EVENT if item is None or not item.kind else CounterClass.VALUE,
+                        description.name if description is not None else f"counter {number}",
+                        description.units if description is not None and description.units else "events",
+                        CounterClass.EVENT if description is None or not description.kind else CounterClass.VALUE,
                         number=number,
                     )
-                yield Sample(counters[number], capture.at, value * (1.0 if item is None else item.multiplier))
+                yield Sample(
+                    counters[number], capture.at, value * (1.0 if description is None else description.multiplier)
+                )

@@ -56,7 +56,7 @@ class NetworkOutline:
 
 
 @dataclass(slots=True)
-class _Known:
+class _Guids:
     """The identifiers of a network, its layers and their workloads, which are known by the names of the layers."""
 
     guid: int
@@ -73,49 +73,49 @@ class Structure:
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._guids = Guids()
-        self._known: dict[int, _Known] = {}
+        self._guids_of_network: dict[int, _Guids] = {}
         self._outlines: dict[int, NetworkOutline] = {}
-        self._natives: dict[int, int] = {}
+        self._native_threads: dict[int, int] = {}
 
     def add(self, outline: NetworkOutline) -> None:
         """Make a network known, without messages; `network` creates them."""
         layers = [self._guids.next() for _ in outline.layers]
         network = self._guids.next()
         workloads = {layer.name: self._guids.next() for layer in outline.layers if layer.backend}
-        self._known[outline.number] = _Known(network, layers, workloads)
+        self._guids_of_network[outline.number] = _Guids(network, layers, workloads)
         self._outlines[outline.number] = outline
 
     def remove(self, number: int) -> None:
         """Forget a network that is unloaded."""
-        self._known.pop(number, None)
+        self._guids_of_network.pop(number, None)
         self._outlines.pop(number, None)
 
     @property
     def networks(self) -> list[int]:
         """The numbers of the networks that are known."""
-        return list(self._known)
+        return list(self._guids_of_network)
 
     def network(self, number: int, *, begins: bool) -> list[Message]:
         """Return the messages about a network and its layers; with `begins`, also that it begins to exist now."""
-        known, outline = self._known[number], self._outlines[number]
-        self._natives = _native_ids()
-        result = [Entity(known.guid), self._is_a(known.guid, "network")]
+        guids, outline = self._guids_of_network[number], self._outlines[number]
+        self._native_threads = _native_ids()
+        messages = [Entity(guids.guid), self._is_a(guids.guid, "network")]
         if begins:
-            result += self._event(known.guid, self._clock(), get_ident(), START_OF_LIFE)
-            result += self._labelled(known.guid, str(os.getpid()), _PROCESS)
+            messages += self._event(guids.guid, self._clock(), get_ident(), START_OF_LIFE)
+            messages += self._labelled(guids.guid, str(os.getpid()), _PROCESS)
         for position, layer in enumerate(outline.layers):
-            result += self._layer(known, position, layer)
-        return result
+            messages += self._layer(guids, position, layer)
+        return messages
 
-    def _layer(self, known: _Known, position: int, layer: LayerOutline) -> list[Message]:
-        guid = known.layers[position]
-        result = [Entity(guid), *self._labelled(guid, layer.name, _NAME), self._is_a(guid, "layer")]
-        result.append(self._relation(Relation.RETENTION, known.guid, guid, _CHILD))
+    def _layer(self, guids: _Guids, position: int, layer: LayerOutline) -> list[Message]:
+        guid = guids.layers[position]
+        messages = [Entity(guid), *self._labelled(guid, layer.name, _NAME), self._is_a(guid, "layer")]
+        messages.append(self._relation(Relation.RETENTION, guids.guid, guid, _CHILD))
         for source in layer.sources:
-            result.append(self._relation(Relation.RETENTION, known.layers[source], guid, _CONNECTION))
+            messages.append(self._relation(Relation.RETENTION, guids.layers[source], guid, _CONNECTION))
         if layer.backend:
-            result += self._workload(known.workloads[layer.name], guid, layer.backend)
-        return result
+            messages += self._workload(guids.workloads[layer.name], guid, layer.backend)
+        return messages
 
     def _workload(self, guid: int, layer: int, backend: str) -> list[Message]:
         messages = [Entity(guid), self._is_a(guid, "workload"), *self._labelled(guid, backend, _BACKEND)]
@@ -128,54 +128,56 @@ class Structure:
         caller; they are attributed to the backend of the first layer, and share the time before and after the layers
         equally. The list is empty if the network is not known.
         """
-        whole = next((item for item in intervals if item.site.category is Category.RUN), None)
-        if number not in self._known or whole is None:
+        run_interval = next((interval for interval in intervals if interval.site.category is Category.RUN), None)
+        if number not in self._guids_of_network or run_interval is None:
             return []
-        known, outline = self._known[number], self._outlines[number]
-        self._natives = _native_ids()
+        guids, outline = self._guids_of_network[number], self._outlines[number]
+        self._native_threads = _native_ids()
         backend = next((layer.backend for layer in outline.layers if layer.backend), "")
         copies: list[list[Message]] = []
-        before: list[tuple[int, Interval]] = []
-        after: list[tuple[int, Interval]] = []
-        ends = [position for position, layer in enumerate(outline.layers) if not layer.backend]
-        outputs = [position for position in ends if outline.layers[position].kind == "Output"]
-        inputs = [position for position in ends if position not in outputs]
-        first, last = _phases(whole, intervals)
-        for positions, phase, copied in ((inputs, first, before), (outputs, last, after)):
+        input_parts: list[tuple[int, Interval]] = []
+        output_parts: list[tuple[int, Interval]] = []
+        border = [position for position, layer in enumerate(outline.layers) if not layer.backend]
+        outputs = [position for position in border if outline.layers[position].kind == "Output"]
+        inputs = [position for position in border if position not in outputs]
+        input_phase, output_phase = _phases(run_interval, intervals)
+        for positions, phase, parts in ((inputs, input_phase, input_parts), (outputs, output_phase, output_parts)):
             for position, share in zip(positions, _shares(phase, len(positions)), strict=True):
                 workload = self._guids.next()
-                copies.append(self._workload(workload, known.layers[position], backend))
-                copied.append((workload, share))
-        inside = [(known.workloads[item.site.layer], item) for item in intervals if _is_workload(item, known)]
-        steps = [self.step(item) for item in intervals if is_step(item)]
-        return [*copies, self._inference(known.guid, whole, [*before, *inside, *after]), *steps]
+                copies.append(self._workload(workload, guids.layers[position], backend))
+                parts.append((workload, share))
+        layer_parts = [
+            (guids.workloads[interval.site.layer], interval) for interval in intervals if _is_workload(interval, guids)
+        ]
+        steps = [self.step(interval) for interval in intervals if is_step(interval)]
+        return [*copies, self._inference(guids.guid, run_interval, [*input_parts, *layer_parts, *output_parts]), *steps]
 
-    def step(self, item: Interval) -> list[Message]:
+    def step(self, interval: Interval) -> list[Message]:
         """Return the messages about an interval that a backend has measured: its name, backend, device and times."""
-        guid, site = self._guids.next(), item.site
-        result = [Entity(guid), *self._labelled(guid, site.name, _NAME), *self._labelled(guid, STEP, _TYPE)]
-        result += self._labelled(guid, site.backend, _BACKEND)
+        guid, site = self._guids.next(), interval.site
+        messages = [Entity(guid), *self._labelled(guid, site.name, _NAME), *self._labelled(guid, STEP, _TYPE)]
+        messages += self._labelled(guid, site.backend, _BACKEND)
         if site.device:
-            result += [Label(static_guid(DEVICE), DEVICE), *self._labelled(guid, site.device, static_guid(DEVICE))]
-        result += self._event(guid, item.begin, item.thread, START_OF_LIFE)
-        return [*result, *self._event(guid, item.end, item.thread, END_OF_LIFE)]
+            messages += [Label(static_guid(DEVICE), DEVICE), *self._labelled(guid, site.device, static_guid(DEVICE))]
+        messages += self._event(guid, interval.begin, interval.thread, START_OF_LIFE)
+        return [*messages, *self._event(guid, interval.end, interval.thread, END_OF_LIFE)]
 
-    def _inference(self, network: int, whole: Interval, parts: Iterable[tuple[int, Interval]]) -> list[Message]:
+    def _inference(self, network: int, run_interval: Interval, parts: Iterable[tuple[int, Interval]]) -> list[Message]:
         guid = self._guids.next()
-        result = [Entity(guid), self._is_a(guid, "inference")]
-        result.append(self._relation(Relation.RETENTION, network, guid, _EXECUTION_OF))
-        result += self._event(guid, whole.begin, whole.thread, START_OF_LIFE)
-        for workload, item in parts:
-            result += self._execution(guid, workload, item)
-        return [*result, *self._event(guid, whole.end, whole.thread, END_OF_LIFE)]
+        messages = [Entity(guid), self._is_a(guid, "inference")]
+        messages.append(self._relation(Relation.RETENTION, network, guid, _EXECUTION_OF))
+        messages += self._event(guid, run_interval.begin, run_interval.thread, START_OF_LIFE)
+        for workload, interval in parts:
+            messages += self._execution(guid, workload, interval)
+        return [*messages, *self._event(guid, run_interval.end, run_interval.thread, END_OF_LIFE)]
 
-    def _execution(self, inference: int, workload: int, item: Interval) -> list[Message]:
+    def _execution(self, inference: int, workload: int, interval: Interval) -> list[Message]:
         guid = self._guids.next()
-        result: list[Message] = [Entity(guid), self._is_a(guid, "workload_execution")]
-        result.append(self._relation(Relation.RETENTION, inference, guid, _CHILD))
-        result.append(self._relation(Relation.RETENTION, workload, guid, _EXECUTION_OF))
-        result += self._event(guid, item.begin, item.thread, START_OF_LIFE)
-        return [*result, *self._event(guid, item.end, item.thread, END_OF_LIFE)]
+        messages: list[Message] = [Entity(guid), self._is_a(guid, "workload_execution")]
+        messages.append(self._relation(Relation.RETENTION, inference, guid, _CHILD))
+        messages.append(self._relation(Relation.RETENTION, workload, guid, _EXECUTION_OF))
+        messages += self._event(guid, interval.begin, interval.thread, START_OF_LIFE)
+        return [*messages, *self._event(guid, interval.end, interval.thread, END_OF_LIFE)]
 
     def _relation(self, kind: Relation, head: int, tail: int, attribute: int) -> Message:
         return Relationship(kind, self._guids.next(), head, tail, attribute)
@@ -188,19 +190,19 @@ class Structure:
         return [label, self._relation(Relation.LABEL, guid, label.guid, attribute)]
 
     def _event(self, guid: int, at: int, thread: int, kind: int) -> list[Message]:
-        event = Event(at, self._natives.get(thread, thread) & _THREAD, self._guids.next())
+        event = Event(at, self._native_threads.get(thread, thread) & _THREAD, self._guids.next())
         return [event, self._relation(Relation.EXECUTION, guid, event.guid, kind)]
 
 
-def _is_workload(item: Interval, known: _Known) -> bool:
-    return item.site.layer in known.workloads and not is_step(item)
+def _is_workload(interval: Interval, guids: _Guids) -> bool:
+    return interval.site.layer in guids.workloads and not is_step(interval)
 
 
-def _phases(whole: Interval, intervals: Sequence[Interval]) -> tuple[Interval, Interval]:
+def _phases(run: Interval, intervals: Sequence[Interval]) -> tuple[Interval, Interval]:
     """Return the intervals before and after the layers of a run: of its inputs, and of its outputs."""
-    execute = next((item for item in intervals if item.site.category is Category.EXECUTE), whole)
-    first = Interval(whole.site, whole.begin, execute.begin, whole.thread)
-    return first, Interval(whole.site, execute.end, whole.end, whole.thread)
+    execute = next((interval for interval in intervals if interval.site.category is Category.EXECUTE), run)
+    first = Interval(run.site, run.begin, execute.begin, run.thread)
+    return first, Interval(run.site, execute.end, run.end, run.thread)
 
 
 def _shares(phase: Interval, count: int) -> list[Interval]:
@@ -213,4 +215,4 @@ def _shares(phase: Interval, count: int) -> list[Interval]:
 
 def _native_ids() -> dict[int, int]:
     """Return the thread ids of the operating system by Python's; threads that have ended are missing."""
-    return {item.ident: item.native_id for item in threading.enumerate() if item.ident and item.native_id}
+    return {thread.ident: thread.native_id for thread in threading.enumerate() if thread.ident and thread.native_id}

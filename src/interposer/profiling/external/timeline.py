@@ -114,16 +114,16 @@ def timeline_directory(order: str = "<") -> bytes:
         struct.pack(f"{order}I", number) + b"".join(swtrace(text, order) for text in texts)
         for number, texts in enumerate(_DECLARATIONS)
     )
-    whole = struct.pack("BBB", 4, 8, 4) + struct.pack(f"{order}I", len(_DECLARATIONS)) + declarations
-    return whole[:-4]
+    body = struct.pack("BBB", 4, 8, 4) + struct.pack(f"{order}I", len(_DECLARATIONS)) + declarations
+    return body[:-4]
 
 
 def well_known_labels() -> list[Message]:
     """Return the messages that declare the labels that all timelines use, and the classes of events."""
-    result: list[Message] = [Label(static_guid(text), text) for text in _LABELS]
+    messages: list[Message] = [Label(static_guid(text), text) for text in _LABELS]
     for text, guid in (("start_of_life", START_OF_LIFE), ("end_of_life", END_OF_LIFE)):
-        result += [Label(static_guid(text), text), EventClass(guid, static_guid(text))]
-    return result
+        messages += [Label(static_guid(text), text), EventClass(guid, static_guid(text))]
+    return messages
 
 
 def encode_messages(messages: Sequence[Message], order: str = "<") -> list[bytes]:
@@ -140,23 +140,23 @@ def _encoded(message: Message, order: str) -> bytes:
 
 def decode_messages(body: bytes, order: str = "<") -> Iterator[Message]:
     """Yield the messages in the body of a packet; raise `ParseError` if it is damaged."""
-    at = 0
-    while at < len(body):
-        message, at = _message_at(body, at, order)
+    offset = 0
+    while offset < len(body):
+        message, offset = _message_at(body, offset, order)
         yield message
 
 
-def _message_at(body: bytes, at: int, order: str) -> tuple[Message, int]:
+def _message_at(body: bytes, offset: int, order: str) -> tuple[Message, int]:
     try:
-        (number,) = struct.unpack_from(f"{order}I", body, at)
+        (number,) = struct.unpack_from(f"{order}I", body, offset)
         if number == 0:
-            (guid,) = struct.unpack_from(f"{order}Q", body, at + 4)
-            text, end = swtrace_at(body, at + 12, order)
+            (guid,) = struct.unpack_from(f"{order}Q", body, offset + 4)
+            text, end = swtrace_at(body, offset + 12, order)
             return Label(guid, text), end
         if number not in _FORMS:
-            raise ParseError(f"message {number} of the timeline at byte {at} is unknown")
+            raise ParseError(f"message {number} of the timeline at byte {offset} is unknown")
         kind, form = _FORMS[number]
-        fields = struct.unpack_from(f"{order}{form}", body, at + 4)
-        return kind(*fields), at + 4 + struct.calcsize(f"{order}{form}")
+        fields = struct.unpack_from(f"{order}{form}", body, offset + 4)
+        return kind(*fields), offset + 4 + struct.calcsize(f"{order}{form}")
     except struct.error:
-        raise ParseError(f"the timeline ends at byte {len(body)}, within the message at byte {at}") from None
+        raise ParseError(f"the timeline ends at byte {len(body)}, within the message at byte {offset}") from None
