@@ -50,5 +50,5 @@ def app(models: Mapping[str, Model], options: ServeOptions | None = None) -> Any
             raise InvalidArgumentError(f"the name of a model is part of a path, so it cannot be {name!r}")
     options = ServeOptions() if options is None else options
     sequences = options.sequence_idle, options.max_sequences
-    served = [served_model(name, "1", model, sequences=sequences) for name, model in models.items()]
-    return http_app(Core(Repository(served=served), options))
+    served_models = [served_model(name, "1", model, sequences=sequences) for name, model in models.items()]
+    return http_app(Core(Repository(served=served_models), options))

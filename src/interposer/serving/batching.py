@@ -50,35 +50,35 @@ def batch_shapes(model: Model, size: int) -> dict[str, list[int]]:
     for name, info in model.inputs.items():
         if not info.is_tensor or not info.is_ranked or not info.shape.rank:
             raise InvalidArgumentError(f"input {name!r}, {info}, has no rows")
-        first, *rest = info.shape
-        if not isinstance(first, Dim) and int(first) != 1:
+        batch_size, *row_sizes = info.shape
+        if not isinstance(batch_size, Dim) and int(batch_size) != 1:
             raise InvalidArgumentError(
-                f"the first size of input {name!r} is {int(first)}; batching needs 1, or any size"
+                f"the first size of input {name!r} is {int(batch_size)}; batching needs 1, or any size"
             )
-        if any(isinstance(item, Dim) for item in rest):
+        if any(isinstance(row_size, Dim) for row_size in row_sizes):
             raise InvalidArgumentError(f"the sizes of a row of input {name!r}, {info.shape}, are not all known")
-        shapes[name] = [size, *map(int, rest)]
+        shapes[name] = [size, *map(int, row_sizes)]
     if not shapes:
         raise InvalidArgumentError("the model has no inputs")
     return shapes
 
 
-def why_not_batched(single: Model, batched: Model, size: int, most: int = _INTEGERS[0]) -> str:
+def why_not_batched(single: Model, batched: Model, size: int, largest: int = _INTEGERS[0]) -> str:
     """Return why the rows of a batch are not the results of single runs; an empty text if they are.
 
-    Both models run on random inputs, with integers of at most `most`. Integers and texts of the outputs must be equal,
-    and floats nearly so.
+    Both models run on random inputs, with integers of at most `largest`. Integers and texts of the outputs must be
+    equal, and floats nearly so.
     """
     for seed in range(_ROUNDS):
-        rows = [_row(single.inputs, seed * size + row, most) for row in range(size)]
-        results = [single.run(dict(row)) for row in rows]
-        together = batched.run({name: np.concatenate([row[name] for row in rows]) for name in single.inputs})
-        for number, result in enumerate(results):
-            for name, alone, batch in zip(single.outputs, result, together, strict=True):
-                if batch.ndim < 1 or batch.shape[0] != size or alone.shape != (1, *batch.shape[1:]):
+        rows = [_row(single.inputs, seed * size + row, largest) for row in range(size)]
+        single_results = [single.run(dict(row)) for row in rows]
+        batch_outputs = batched.run({name: np.concatenate([row[name] for row in rows]) for name in single.inputs})
+        for row_index, single_outputs in enumerate(single_results):
+            for name, single_row, batch in zip(single.outputs, single_outputs, batch_outputs, strict=True):
+                if batch.ndim < 1 or batch.shape[0] != size or single_row.shape != (1, *batch.shape[1:]):
                     return f"output {name!r} of {size} rows has the shape {list(batch.shape)}"
-                if not _equal(alone[0], batch[number]):
-                    return f"row {number} of output {name!r} differs from that of a single run"
+                if not _equal(single_row[0], batch[row_index]):
+                    return f"row {row_index} of output {name!r} differs from that of a single run"
     return ""
 
 
@@ -88,46 +88,49 @@ def largest_integers(model: Model) -> int:
     The model is loaded without fallback for this only, because a run with a wrong index disables its backend otherwise.
     """
     *larger, smallest = _INTEGERS
-    for most in larger:
+    for largest in larger:
         with suppress(ExecutionError):
             for seed in range(_PROBES):
-                model.run(_row(model.inputs, seed, most))
-            return most
+                model.run(_row(model.inputs, seed, largest))
+            return largest
     return smallest
 
 
-def _row(infos: Mapping[str, TensorInfo], seed: int, most: int) -> dict[str, Array]:
-    draw = np.random.default_rng(seed + 7)
+def _row(infos: Mapping[str, TensorInfo], seed: int, largest: int) -> dict[str, Array]:
+    generator = np.random.default_rng(seed + 7)
     shapes = {name: (1, *map(int, list(info.shape)[1:])) for name, info in infos.items()}
-    return {name: _random(info.with_shape(shapes[name]), draw, most) for name, info in infos.items()}
+    return {name: _random(info.with_shape(shapes[name]), generator, largest) for name, info in infos.items()}
 
 
-def _random(info: TensorInfo, draw: np.random.Generator, most: int) -> Array:
-    """Return random numbers, with integers of at most `most` that are not quantized; texts are such integers too."""
+def _random(info: TensorInfo, generator: np.random.Generator, largest: int) -> Array:
+    """Return random values for a tensor: integers that are not quantized are at most `largest`.
+
+    Texts are the decimal digits of such integers.
+    """
     shape = tuple(map(int, info.shape))
     if info.dtype is DataType.STRING:
-        return draw.integers(0, most, shape, endpoint=True).astype(str).astype(object)
+        return generator.integers(0, largest, shape, endpoint=True).astype(str).astype(object)
     if info.dtype is DataType.BOOL or (info.dtype.numpy.kind in "iu" and info.quantization is None):
-        return draw.integers(0, most, shape, endpoint=True).astype(info.dtype.numpy)
-    return example(info, int(draw.integers(1 << 31)))
+        return generator.integers(0, largest, shape, endpoint=True).astype(info.dtype.numpy)
+    return example(info, int(generator.integers(1 << 31)))
 
 
 def _equal(a: Array, b: Array) -> bool:
     if a.dtype.kind in "biuO":
         return bool(np.array_equal(a, b))
-    wide, other = a.astype(np.float64), b.astype(np.float64)
-    finite = np.abs(wide[np.isfinite(wide)])
-    largest = float(finite.max()) if finite.size else 0.0
-    return bool(np.allclose(wide, other, rtol=_RELATIVE, atol=_ABSOLUTE * largest, equal_nan=True))
+    a_floats, b_floats = a.astype(np.float64), b.astype(np.float64)
+    magnitudes = np.abs(a_floats[np.isfinite(a_floats)])
+    largest = float(magnitudes.max()) if magnitudes.size else 0.0
+    return bool(np.allclose(a_floats, b_floats, rtol=_RELATIVE, atol=_ABSOLUTE * largest, equal_nan=True))
 
 
 @dataclass(eq=False, slots=True)
-class _Item:
+class _WaitingRequest:
     """A request that waits for others, or runs with them."""
 
     inputs: Mapping[str, Array]
     rows: int
-    stops: float
+    deadline: float
     result: asyncio.Future[list[Array]]
     timing: Timing
     arrived: float = field(default_factory=time.monotonic)
@@ -149,7 +152,7 @@ class Batcher(Runner):
     def __init__(self, model: Model, variants: Mapping[int, Model], delay: float) -> None:
         self._single, self._variants, self._delay = Plain(model), dict(sorted(variants.items())), delay
         self._names = list(model.outputs)
-        self._waiting: deque[_Item] = deque()
+        self._waiting: deque[_WaitingRequest] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._running: set[asyncio.Task[None]] = set()
         self.model, self.size = model, max(variants)
@@ -177,30 +180,30 @@ class Batcher(Runner):
         timing: Timing,
     ) -> list[Array]:
         rows = {array.shape[0] for array in inputs.values()}
-        count = rows.pop() if len(rows) == 1 else 0
-        if not 0 < count < self.size:
-            timing.rows = timing.batch = max(1, count)
+        row_count = rows.pop() if len(rows) == 1 else 0
+        if not 0 < row_count < self.size:
+            timing.rows = timing.batch = max(1, row_count)
             return await self._single.run(inputs, outputs, seconds, parameters, timing)
-        timing.rows = count
+        timing.rows = row_count
         future: asyncio.Future[list[Array]] = asyncio.get_running_loop().create_future()
-        item = _Item(inputs, count, time.monotonic() + seconds, future, timing)
-        self._waiting.append(item)
-        self._look()
+        request = _WaitingRequest(inputs, row_count, time.monotonic() + seconds, future, timing)
+        self._waiting.append(request)
+        self._start_if_possible()
         try:
             async with asyncio.timeout(seconds):
-                arrays = await item.result
+                arrays = await request.result
         except TimeoutError:
             raise DeadlineExceededError(f"the run took longer than {seconds:g} seconds") from None
         finally:
-            item.result.cancel()
-            if item in self._waiting:
-                self._waiting.remove(item)
-        result = dict(zip(self._names, arrays, strict=True))
-        return [result[name] for name in outputs]
+            request.result.cancel()
+            if request in self._waiting:
+                self._waiting.remove(request)
+        array_of_output = dict(zip(self._names, arrays, strict=True))
+        return [array_of_output[name] for name in outputs]
 
-    def _look(self) -> None:
+    def _start_if_possible(self) -> None:
         """Start a batch if nothing runs or enough rows wait; otherwise see to it that one is started later."""
-        if not self._running or sum(item.rows for item in self._waiting) >= self.size:
+        if not self._running or sum(request.rows for request in self._waiting) >= self.size:
             self._start()
         elif self._timer is None and self._waiting:
             self._timer = asyncio.get_running_loop().call_later(self._delay, self._start)
@@ -209,14 +212,14 @@ class Batcher(Runner):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        items, rows = [], 0
+        requests, rows = [], 0
         while self._waiting and rows + self._waiting[0].rows <= self.size:
-            item = self._waiting.popleft()
-            if not item.result.done() and item.stops > time.monotonic():
-                items.append(item)
-                rows += item.rows
-        if items:
-            task = asyncio.ensure_future(self._run_together(items, rows))
+            request = self._waiting.popleft()
+            if not request.result.done() and request.deadline > time.monotonic():
+                requests.append(request)
+                rows += request.rows
+        if requests:
+            task = asyncio.ensure_future(self._run_together(requests, rows))
             self._running.add(task)
             task.add_done_callback(self._ended)
 
@@ -225,68 +228,70 @@ class Batcher(Runner):
         if self._waiting:
             self._start()
 
-    async def _run_together(self, items: list[_Item], rows: int) -> None:
+    async def _run_together(self, requests: list[_WaitingRequest], rows: int) -> None:
         try:
-            if len(items) == 1:
-                await self._run_alone(items[0])
+            if len(requests) == 1:
+                await self._run_alone(requests[0])
                 return
-            results = await self._submit(items, rows)
+            results = await self._submit(requests, rows)
         except Exception as error:
             _log.debug("a batch of %d rows failed, and runs again request by request: %s", rows, error)
-            await asyncio.gather(*(self._run_alone(item) for item in items))
+            await asyncio.gather(*(self._run_alone(request) for request in requests))
             return
-        for item, arrays in zip(items, results, strict=True):
-            if not item.result.done():
-                item.result.set_result(arrays)
+        for request, arrays in zip(requests, results, strict=True):
+            if not request.result.done():
+                request.result.set_result(arrays)
 
-    async def _submit(self, items: list[_Item], rows: int) -> list[list[Array]]:
+    async def _submit(self, requests: list[_WaitingRequest], rows: int) -> list[list[Array]]:
         size = next(size for size in self._variants if size >= rows)
         variant, timing = self._variants[size], Timing()
-        seconds = max(item.stops for item in items) - time.monotonic()
+        seconds = max(request.deadline for request in requests) - time.monotonic()
 
         def work(controls: Callable[[], RunControl]) -> list[list[Array]]:
-            left = controls().remaining
-            outputs = variant.run(_stacked(items, size), deadline=None if left is None else max(left, 1e-6))
-            return _divided(outputs, items)
+            remaining = controls().remaining
+            outputs = variant.run(
+                _stacked(requests, size), deadline=None if remaining is None else max(remaining, 1e-6)
+            )
+            return _divided(outputs, requests)
 
         run = variant.runtime.workers.submit(work, max(seconds, 1e-6))
         results: list[list[Array]] = await awaited(run, timing)  # type: ignore[assignment] # a list for each item
-        began = time.monotonic() - timing.compute
-        for number, item in enumerate(items):
-            item.timing.queue, item.timing.compute = max(0.0, began - item.arrived), timing.compute
-            item.timing.batch, item.timing.is_counted = rows, number == 0
+        start = time.monotonic() - timing.compute
+        for index, request in enumerate(requests):
+            request.timing.queue, request.timing.compute = max(0.0, start - request.arrived), timing.compute
+            request.timing.batch, request.timing.is_counted = rows, index == 0
         return results
 
-    async def _run_alone(self, item: _Item) -> None:
-        if item.result.done():
+    async def _run_alone(self, request: _WaitingRequest) -> None:
+        if request.result.done():
             return
         try:
-            seconds = item.stops - time.monotonic()
+            seconds = request.deadline - time.monotonic()
             if seconds <= 0:
                 raise DeadlineExceededError("the run took longer than its deadline; it waited for others to run with")
-            arrays = await self._single.run(item.inputs, self._names, seconds, {}, item.timing)
-            item.timing.batch, item.timing.is_counted = item.rows, True
+            arrays = await self._single.run(request.inputs, self._names, seconds, {}, request.timing)
+            request.timing.batch, request.timing.is_counted = request.rows, True
         except Exception as error:
-            if not item.result.done():
-                item.result.set_exception(error)
+            if not request.result.done():
+                request.result.set_exception(error)
             return
-        if not item.result.done():
-            item.result.set_result(arrays)
+        if not request.result.done():
+            request.result.set_result(arrays)
 
 
-def _stacked(items: Sequence[_Item], size: int) -> dict[str, Array]:
+def _stacked(requests: Sequence[_WaitingRequest], size: int) -> dict[str, Array]:
     """Return the inputs of a batch: the rows of all requests, and the last row again for those that are missing."""
-    result = {}
-    for name in items[0].inputs:
-        parts = [item.inputs[name] for item in items]
-        missing = size - sum(item.rows for item in items)
-        result[name] = np.concatenate([*parts, *[parts[-1][-1:]] * missing])
-    return result
+    batch = {}
+    for name in requests[0].inputs:
+        arrays = [request.inputs[name] for request in requests]
+        padding = size - sum(request.rows for request in requests)
+        batch[name] = np.concatenate([*arrays, *[arrays[-1][-1:]] * padding])
+    return batch
 
 
-def _divided(outputs: Sequence[Array], items: Sequence[_Item]) -> list[list[Array]]:
-    ends = np.cumsum([item.rows for item in items]).tolist()
+def _divided(outputs: Sequence[Array], requests: Sequence[_WaitingRequest]) -> list[list[Array]]:
+    ends = np.cumsum([request.rows for request in requests]).tolist()
     return [
-        [np.ascontiguousarray(array[end - item.rows : end]) for array in outputs]
-        for item, end in zip(items, ends, strict=True)
+        [np.ascontiguousarray(array[end - request.rows : end]) for array in outputs]
+        for request, end in zip(requests, ends, strict=True)
     ]

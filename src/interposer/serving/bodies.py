@@ -84,14 +84,14 @@ def _unpacker(encoding: str, limit: int) -> Callable[[bytes, bool], bytes] | Non
     def unpack(data: bytes, is_last: bool) -> bytes:
         nonlocal size
         try:
-            result = stream.decompress(data, limit - size + 1)
+            unpacked = stream.decompress(data, limit - size + 1)
         except zlib.error:
             raise ServingError(Status.INVALID, f"the body of the request is not {encoding} data") from None
-        size += len(result)
+        size += len(unpacked)
         if size > limit:
             raise _too_large(limit)
         if is_last and (not stream.eof or stream.unused_data):
             raise ServingError(Status.INVALID, f"the body of the request is not one complete {encoding} stream")
-        return result
+        return unpacked
 
     return unpack

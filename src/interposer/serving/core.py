@@ -100,13 +100,13 @@ class Core:
     def statistics(self, name: str = "", version: str = "") -> list[dict[str, Any]]:
         """Return the statistics of a model, or of all models; raise `ServingError` if there is no such model."""
         if not name:
-            items = self.repository.served
+            models = self.repository.served
         elif version:
-            items = [self.repository.find(name, version)]
+            models = [self.repository.find(name, version)]
         else:
             self.repository.find(name)
-            items = [item for item in self.repository.served if item.name == name]
-        return [item.statistics.to_dict() for item in items]
+            models = [model for model in self.repository.served if model.name == name]
+        return [model.statistics.to_dict() for model in models]
 
     @contextmanager
     def span(self, call: Call, carrier: Mapping[str, str]) -> Iterator[None]:
@@ -126,10 +126,10 @@ class Core:
         Raises:
             ServingError: the server does not offer shared memory, or the region is too small.
         """
-        requested = output.requested
-        if requested is None or requested.region is None:
+        requested_output = output.requested
+        if requested_output is None or requested_output.region is None:
             return output
-        self.shared_memory().write(*requested.region, output.array)
+        self.shared_memory().write(*requested_output.region, output.array)
         return replace(output, is_shared=True)
 
     @property
@@ -203,19 +203,20 @@ class Core:
             )
         return served
 
-    def _count(self, call: Call, served: ServedModel, error: ServingError | None) -> None:
+    def _count(self, call: Call, served: ServedModel, failure: ServingError | None) -> None:
         seconds = time.monotonic() - call.arrived
-        if error is None:
+        if failure is None:
             served.statistics.succeeded(seconds, call.timing)
             if call.timing.is_counted:
                 served.statistics.executed(call.timing.batch, call.timing.compute)
         else:
-            served.statistics.add("cancel" if error.status is Status.CANCELLED else "fail", seconds)
-        self.metrics.ended(served, call.protocol, error, seconds, call.timing)
+            served.statistics.add("cancel" if failure.status is Status.CANCELLED else "fail", seconds)
+        self.metrics.ended(served, call.protocol, failure, seconds, call.timing)
         if _requests.isEnabledFor(logging.INFO):
             fields = {
                 "model": served.name, "version": served.version, "protocol": call.protocol,
-                "code": "OK" if error is None else error.status.grpc, "seconds": round(seconds, 6), "id": call.id[:200],
+                "code": "OK" if failure is None else failure.status.grpc,
+                "seconds": round(seconds, 6), "id": call.id[:200],
             }  # fmt: skip
             _requests.info("%s", json.dumps(fields), extra={"fields": fields})
 
@@ -245,10 +246,10 @@ class Call:
         Raises:
             ServingError: the deadline has passed.
         """
-        left = self.arrived + self.seconds - time.monotonic()
-        if left <= 0:
+        seconds_left = self.arrived + self.seconds - time.monotonic()
+        if seconds_left <= 0:
             raise ServingError(Status.LATE, f"the request took longer than {self.seconds:g} seconds")
-        return left
+        return seconds_left
 
     def cancel(self, reason: ServingError) -> None:
         """End the request with this error, if it still runs."""
@@ -277,7 +278,7 @@ class Call:
         finally:
             self._task = None
         parameters = self._explained() if request.parameters.get("explain") is True else {}
-        outputs = tuple(self.core.shared(item) for item in served.results(request, arrays))
+        outputs = tuple(self.core.shared(output) for output in served.results(request, arrays))
         return InferResponse(served.name, served.version, outputs, request.id, parameters)
 
     def _explained(self) -> dict[str, Any]:
@@ -292,9 +293,9 @@ class Call:
 
 def _timeout(request: InferRequest) -> float:
     """Return the seconds of the request parameter ``timeout``, which is in microseconds; 0 means none."""
-    value = request.parameters.get("timeout", 0)
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
-        value = int(value)  # clients send large numbers as texts
-    if isinstance(value, bool | str) or not 0 <= value < 1 << 64:
+    microseconds = request.parameters.get("timeout", 0)
+    if isinstance(microseconds, str) and microseconds.isascii() and microseconds.isdecimal() and len(microseconds) < 20:
+        microseconds = int(microseconds)  # clients send large numbers as texts
+    if isinstance(microseconds, bool | str) or not 0 <= microseconds < 1 << 64:
         raise ServingError(Status.INVALID, "the parameter timeout is not a number of microseconds")
-    return value / 1e6 if value else float("inf")
+    return microseconds / 1e6 if microseconds else float("inf")

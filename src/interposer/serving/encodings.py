@@ -21,18 +21,18 @@ def accepted_encoding(header: str) -> str | None:
     of both. A header that cannot be read accepts neither.
     """
     qualities = dict(_qualities(header))
-    others = qualities.get("*", 0.0)
-    best = max(_WINDOW_BITS, key=lambda name: qualities.get(name, others))
-    quality = qualities.get(best, others)
-    return best if quality > 0 and quality >= qualities.get("identity", 0.0) else None
+    other_quality = qualities.get("*", 0.0)
+    preferred = max(_WINDOW_BITS, key=lambda name: qualities.get(name, other_quality))
+    quality = qualities.get(preferred, other_quality)
+    return preferred if quality > 0 and quality >= qualities.get("identity", 0.0) else None
 
 
 def _qualities(header: str) -> list[tuple[str, float]]:
-    result = []
-    for item in header.lower().split(","):
-        name, _, parameters = item.partition(";")
-        result.append((name.strip(), _quality(parameters.strip())))
-    return result
+    qualities = []
+    for choice in header.lower().split(","):
+        name, _, parameters = choice.partition(";")
+        qualities.append((name.strip(), _quality(parameters.strip())))
+    return qualities
 
 
 def _quality(parameters: str) -> float:

@@ -107,7 +107,7 @@ def _named(source: ModelSource) -> ModelSource:
 
 
 def _versions(folder: Path, defaults: ModelSettings) -> Iterator[ModelSource]:
-    numbers = sorted((int(item.name) for item in folder.iterdir() if _is_version(item)), reverse=True)
+    numbers = sorted((int(path.name) for path in folder.iterdir() if _is_version(path)), reverse=True)
     if not numbers:
         return
     config = read_config(folder / "config.pbtxt")
@@ -132,14 +132,14 @@ def _chosen(numbers: list[int], settings: ModelSettings) -> list[int]:
 
 
 def _model_file(folder: Path) -> Path:
-    known = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
-    named = [path for path in known if path.stem == "model"] or known
-    if not named:
+    models = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    named_model = [path for path in models if path.stem == "model"] or models
+    if not named_model:
         raise ConfigError(f"the folder {folder} has no model, such as model.onnx or model.tflite")
-    if len(named) > 1:
-        names = ", ".join(path.name for path in named)
+    if len(named_model) > 1:
+        names = ", ".join(path.name for path in named_model)
         raise ConfigError(f"the folder {folder} has several models ({names}); call one of them model")
-    return named[0]
+    return named_model[0]
 
 
 def _with_config(settings: ModelSettings, config: TritonConfig) -> ModelSettings:
@@ -167,7 +167,7 @@ def _with_toml(settings: ModelSettings, path: Path) -> ModelSettings:
 
 
 def _ids(_: Path, value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) and all(isinstance(item, str) for item in value) else None
+    return tuple(value) if isinstance(value, list) and all(isinstance(backend, str) for backend in value) else None
 
 
 def _beside(file: Path, value: Any) -> Any:
@@ -180,7 +180,7 @@ def _delay(_: Path, value: Any) -> Any:
 
 def _versions_of(_: Path, value: Any) -> Any:
     if isinstance(value, list):
-        return tuple(map(str, value)) if all(type(item) is int for item in value) else None
+        return tuple(map(str, value)) if all(type(number) is int for number in value) else None
     return value if value in ("latest", "all") else None
 
 
@@ -207,7 +207,7 @@ _KEYS: Final = {
 
 def _checked(path: Path, key: str, value: Any) -> Any:
     """Return the value of a key in the form of `ModelSettings`; raise `ConfigError` if it has another type."""
-    result = _KEYS[key].read(path, value)
-    if result is None:
+    setting = _KEYS[key].read(path, value)
+    if setting is None:
         raise ConfigError(f"{path}: {key} must be {_KEYS[key].expected}, not {value!r}")
-    return result
+    return setting

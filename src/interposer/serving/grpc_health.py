@@ -25,12 +25,14 @@ class Health:
 
     def handlers(self) -> dict[str, Any]:
         """Return the handlers of gRPC by the names of the methods."""
-        result = {}
+        handlers = {}
         for name, (request, response) in methods(HEALTH).items():
             codec = {"request_deserializer": request.FromString, "response_serializer": response.SerializeToString}
-            kind = self._grpc.unary_stream_rpc_method_handler if name == "Watch" else None
-            result[name] = (kind or self._grpc.unary_unary_rpc_method_handler)(getattr(self, name.lower()), **codec)
-        return result
+            make_handler = self._grpc.unary_stream_rpc_method_handler if name == "Watch" else None
+            handlers[name] = (make_handler or self._grpc.unary_unary_rpc_method_handler)(
+                getattr(self, name.lower()), **codec
+            )
+        return handlers
 
     async def check(self, request: Message, context: Any) -> Message:
         """Return the status of a service; the status of the call is NOT_FOUND if there is no such service."""
@@ -45,11 +47,11 @@ class Health:
 
     async def watch(self, request: Message, context: Any) -> AsyncIterator[Message]:
         """Yield the status of a service, and again after each change until the client leaves."""
-        last = None
+        last_status = None
         while True:
             status = self._response(request.service)
-            if status != last:
-                last = status
+            if status != last_status:
+                last_status = status
                 yield status
             await asyncio.sleep(_POLL)
 

@@ -27,9 +27,9 @@ from interposer.serving.protocol.grpc_messages import (
 
 __all__ = ["start_grpc"]
 
-_ROOM: Final = 1 << 16
+_OVERHEAD: Final = 1 << 16
 """Bytes of a message beside its tensors."""
-_MOST: Final = (1 << 31) - 1
+_MAX_MESSAGE: Final = (1 << 31) - 1
 """The largest message that gRPC can be configured for."""
 _LARGE: Final = 1 << 18
 """Bytes of a message with typed contents from which on it is read in another thread."""
@@ -47,7 +47,7 @@ async def start_grpc(core: Core, listen: Listen) -> Any:
         import grpc.aio  # noqa: PLC0415
     except ImportError:
         raise MissingDependencyError("grpcio", "grpc", "gRPC (which --no-grpc switches off)") from None
-    limit = min(core.options.max_body + _ROOM, _MOST)
+    limit = min(core.options.max_body + _OVERHEAD, _MAX_MESSAGE)
     options = [
         ("grpc.max_receive_message_length", limit), ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", int(listen.is_shared)),
@@ -73,27 +73,27 @@ async def start_grpc(core: Core, listen: Listen) -> Any:
 def _credentials(grpc: Any, listen: Listen) -> Any:
     if listen.certificate is None or listen.key is None:
         return None
-    pair = Path(listen.key).read_bytes(), Path(listen.certificate).read_bytes()
+    key_and_certificate = Path(listen.key).read_bytes(), Path(listen.certificate).read_bytes()
     authorities = None if listen.client_ca is None else Path(listen.client_ca).read_bytes()
-    return grpc.ssl_server_credentials([pair], authorities, authorities is not None)
+    return grpc.ssl_server_credentials([key_and_certificate], authorities, authorities is not None)
 
 
 def _handlers(grpc: Any, core: Core) -> dict[str, Any]:
     service = _Service(grpc, core)
-    result: dict[str, Any] = {}
+    handlers: dict[str, Any] = {}
     for name, sentence in ABSENT_METHODS.items():
-        result[name] = grpc.unary_unary_rpc_method_handler(_absent(grpc, sentence))
+        handlers[name] = grpc.unary_unary_rpc_method_handler(_absent(grpc, sentence))
     for name in EMPTY_METHODS:
-        result[name] = grpc.unary_unary_rpc_method_handler(_empty)
+        handlers[name] = grpc.unary_unary_rpc_method_handler(_empty)
     for name, (request, response) in methods().items():
-        writer = response.SerializeToString  # requests are bytes, as gRPC has no status code for damaged messages
+        serialize = response.SerializeToString  # requests are bytes, as gRPC has no status code for damaged messages
         if name == "ModelStreamInfer":
-            handler = grpc.stream_stream_rpc_method_handler(service.stream, response_serializer=writer)
+            handler = grpc.stream_stream_rpc_method_handler(service.stream, response_serializer=serialize)
         else:
             answering = service.answering(name, request)
-            handler = grpc.unary_unary_rpc_method_handler(answering, response_serializer=writer)
-        result[name] = handler
-    return result
+            handler = grpc.unary_unary_rpc_method_handler(answering, response_serializer=serialize)
+        handlers[name] = handler
+    return handlers
 
 
 def _absent(grpc: Any, sentence: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
@@ -158,10 +158,10 @@ class _Service:
         return message("ModelConfigResponse")(config=config)
 
     async def on_ModelStatistics(self, request: Message, context: Any) -> Message:  # noqa: N802
-        items = self.core.statistics(request.name, request.version)
-        for item in items:
-            del item["inference_stats"]["cancel"]
-        return message("ModelStatisticsResponse")(model_stats=items)
+        models = self.core.statistics(request.name, request.version)
+        for model in models:
+            del model["inference_stats"]["cancel"]
+        return message("ModelStatisticsResponse")(model_stats=models)
 
     async def on_RepositoryIndex(self, request: Message, context: Any) -> Message:  # noqa: N802
         return message("RepositoryIndexResponse")(models=self.core.repository.index(request.ready))
@@ -179,7 +179,7 @@ class _Service:
     async def on_SystemSharedMemoryStatus(self, request: Message, context: Any) -> Message:  # noqa: N802
         self.core.check_shared_memory(_authorization(context))
         kind = message("SystemSharedMemoryStatusResponse.RegionStatus")
-        regions = {item["name"]: kind(**item) for item in self.core.shared_memory().status(request.name)}
+        regions = {region["name"]: kind(**region) for region in self.core.shared_memory().status(request.name)}
         return message("SystemSharedMemoryStatusResponse")(regions=regions)
 
     async def on_SystemSharedMemoryRegister(self, request: Message, context: Any) -> Message:  # noqa: N802
@@ -201,11 +201,11 @@ class _Service:
         name, version = request.model_name, request.model_version
         with core.call(name, version, "grpc", seconds) as call, core.span(call, metadata):
             if is_raw or request.ByteSize() < _LARGE:
-                value = read_infer_request(request, core.regions)
+                infer_request = read_infer_request(request, core.regions)
             else:
-                value = await asyncio.to_thread(read_infer_request, request, core.regions)
-            is_typed = any(item.HasField("contents") for item in request.inputs)
-            return infer_response(await call.run(value), not is_typed)
+                infer_request = await asyncio.to_thread(read_infer_request, request, core.regions)
+            is_typed = any(tensor.HasField("contents") for tensor in request.inputs)
+            return infer_response(await call.run(infer_request), not is_typed)
 
     async def stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Message]:
         """Answer the requests of a stream in order; an error is an answer too, and does not end the stream."""
@@ -218,15 +218,15 @@ class _Service:
                     infer_response=await self._infer(request, context.time_remaining(), metadata)
                 )
             except ServingError as error:
-                failed = message("ModelInferResponse")(
+                empty_response = message("ModelInferResponse")(
                     model_name=request.model_name, model_version=request.model_version, id=request.id
                 )
-                yield message("ModelStreamInferResponse")(error_message=str(error), infer_response=failed)
+                yield message("ModelStreamInferResponse")(error_message=str(error), infer_response=empty_response)
 
 
 def _metadata(context: Any) -> dict[str, str]:
     pairs = context.invocation_metadata() or ()
-    return {key: value for key, value in pairs if isinstance(value, str)}
+    return {name: value for name, value in pairs if isinstance(value, str)}
 
 
 def _authorization(context: Any) -> str:

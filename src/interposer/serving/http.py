@@ -101,8 +101,8 @@ def _headers_of(error: ServingError) -> dict[str, str]:
 
 async def _wrong_path(request: Any, error: Any) -> Any:
     reason = "has no such path" if error.status_code == 404 else "does not offer this method for the path"
-    text = f"the server {reason}: {request.method} {request.url.path[:200]}"
-    return answer({"error": text}, error.status_code, error.headers)
+    message = f"the server {reason}: {request.method} {request.url.path[:200]}"
+    return answer({"error": message}, error.status_code, error.headers)
 
 
 def _guarded(handler: Handler) -> Handler:
@@ -147,13 +147,13 @@ class _Infer:
         with core.call(path["model"], path.get("version", ""), "http") as call, core.span(call, headers):
             body = await read_body(receive, headers, core.options.max_body, call.remaining)
             request = await self._read(body, whole_header(headers, _LENGTH))
-            watch = asyncio.create_task(_watch(receive, call))
+            watcher = asyncio.create_task(_watch(receive, call))
             try:
                 response = await call.run(request)
             finally:
-                watch.cancel()
+                watcher.cancel()
             binary = request.parameters.get("binary_data_output") is True
-            if sum(item.array.size for item in response.outputs) * 8 < _LARGE:
+            if sum(output.array.size for output in response.outputs) * 8 < _LARGE:
                 return write_response(response, binary)
             return await asyncio.to_thread(write_response, response, binary)
 
@@ -293,8 +293,8 @@ class _Api:
     async def metrics(self, request: Any) -> Any:
         from starlette.responses import Response  # noqa: PLC0415 - an optional dependency
 
-        text, kind = self.core.metrics.text(self.core.repository.served)
-        return Response(text, headers={"Content-Type": kind})
+        text, content_type = self.core.metrics.text(self.core.repository.served)
+        return Response(text, headers={"Content-Type": content_type})
 
     async def page(self, request: Any) -> Any:
         from starlette.responses import HTMLResponse  # noqa: PLC0415 - an optional dependency

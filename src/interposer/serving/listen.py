@@ -50,22 +50,22 @@ class Listen:
 
         Several processes may share a port, so this has to be checked before the first of them listens.
         """
-        alone = replace(self, is_shared=False)
+        unshared = replace(self, is_shared=False)
         for port in (self.port, self.grpc_port, self.metrics_port):
             if port:
-                alone.bound(port).close()
+                unshared.bound(port).close()
 
     def bound(self, port: int) -> socket.socket:
         """Return a socket that is bound to a port; raise `ConfigError` if that is not possible."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        result = socket.socket(family, socket.SOCK_STREAM)
+        bound_socket = socket.socket(family, socket.SOCK_STREAM)
         try:
-            result.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if self.is_shared:
-                result.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            result.bind((self.host, port))
+                bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            bound_socket.bind((self.host, port))
         except OSError as error:
-            result.close()
+            bound_socket.close()
             reason = error.strerror or str(error)
             raise ConfigError(f"the server cannot listen on {self.host}, port {port}: {reason}") from None
-        return result
+        return bound_socket

@@ -90,17 +90,17 @@ class Loader:
             if _has_states(model):
                 raise InvalidArgumentError("the model has states")
             with self._model(source, settings.shapes, fallback=False) as probe:
-                most = largest_integers(probe)
+                largest = largest_integers(probe)
             for size in sizes_up_to(settings.batch):
                 variants[size] = self._model(source, batch_shapes(model, size))
-                reason = why_not_batched(model, variants[size], size, most)
+                reason = why_not_batched(model, variants[size], size, largest)
                 if reason:
                     raise InvalidArgumentError(reason)
         except InterposerError as error:
             for variant in variants.values():
                 variant.close()
-            text = str(error).splitlines()[0]
-            _log.warning("model %r runs without batches of %d: %s", source.name, settings.batch, text)
+            first_line = str(error).splitlines()[0]
+            _log.warning("model %r runs without batches of %d: %s", source.name, settings.batch, first_line)
             return None
         return Batcher(model, variants, settings.batch_delay)
 

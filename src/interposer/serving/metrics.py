@@ -83,21 +83,21 @@ class Metrics:
 
     def _of(self, served: ServedModel, protocol: str) -> tuple[Any, ...]:
         key = served.name, served.version, protocol
-        result = self._bound.get(key)
-        if result is None:
+        children = self._bound.get(key)
+        if children is None:
             names = served.name, served.version
-            result = self._bound[key] = (
+            children = self._bound[key] = (
                 self._requests.labels(*names, protocol, "OK"),
                 self._durations.labels(*names, protocol),
                 self._queue.labels(*names),
                 self._compute.labels(*names),
                 self._batches.labels(*names),
             )
-        return result
+        return children
 
     def update(self, served: list[ServedModel]) -> None:
         """Count new events of backends, and write the gauges to the folder that several processes share, if any."""
-        for runtime in {id(item.model.runtime): item.model.runtime for item in served}.values():
+        for runtime in {id(model.model.runtime): model.model.runtime for model in served}.values():
             for event in _new_events(runtime, self._last.get(runtime)):
                 self._events.labels(event.backend, event.kind).inc()
                 self._last[runtime] = event
@@ -138,9 +138,9 @@ class _Shared:
 
     def update(self, served: list[ServedModel]) -> None:
         """Write the values of this process."""
-        for item in served:
-            self._ready.labels(item.name, item.version).set(1)
-            self._flight.labels(item.name, item.version).set(item.in_flight)
+        for model in served:
+            self._ready.labels(model.name, model.version).set(1)
+            self._flight.labels(model.name, model.version).set(model.in_flight)
         for kind, size in _memory(served).items():
             self._memory.labels(kind).set(size)
 
@@ -155,8 +155,8 @@ def forget_process(number: int, folder: str) -> None:
 
 def gauges_text(client: Any, registry: Any) -> bytes:
     """Return the gauges of a registry in the text format."""
-    result: bytes = client.generate_latest(registry)
-    return result
+    text: bytes = client.generate_latest(registry)
+    return text
 
 
 def _add_gauges(client: Any, registry: Any, served: list[ServedModel]) -> None:
@@ -165,14 +165,14 @@ def _add_gauges(client: Any, registry: Any, served: list[ServedModel]) -> None:
     def gauge(name: str, labels: tuple[str, ...]) -> Any:
         return client.core.GaugeMetricFamily(f"interposer_{name}", _TEXTS[name], labels=labels)
 
-    ready, flight = gauge("model_ready", _MODEL), gauge("requests_in_flight", _MODEL)
+    ready, in_flight = gauge("model_ready", _MODEL), gauge("requests_in_flight", _MODEL)
     memory = gauge("memory_bytes", ("kind",))
-    for item in served:
-        ready.add_metric((item.name, item.version), 1)
-        flight.add_metric((item.name, item.version), item.in_flight)
+    for model in served:
+        ready.add_metric((model.name, model.version), 1)
+        in_flight.add_metric((model.name, model.version), model.in_flight)
     for kind, size in _memory(served).items():
         memory.add_metric((kind,), size)
-    registry.register(_Fixed([ready, flight, memory]))
+    registry.register(_Fixed([ready, in_flight, memory]))
 
 
 class _Fixed:
@@ -187,9 +187,9 @@ class _Fixed:
 
 def _memory(served: list[ServedModel]) -> dict[str, int]:
     sizes = {"constants": 0, "mapped_constants": 0, "arenas": 0, "parts": 0}
-    for item in served:
-        if item.model.is_prepared:
-            report = item.model.memory()
+    for model in served:
+        if model.model.is_prepared:
+            report = model.model.memory()
             sizes["constants"] += report.constants
             sizes["mapped_constants"] += report.mapped_constants
             sizes["arenas"] += sum(report.arenas.values()) * report.working_memories
@@ -199,9 +199,9 @@ def _memory(served: list[ServedModel]) -> dict[str, int]:
 
 def _new_events(runtime: Runtime, last: BackendEvent | None) -> list[BackendEvent]:
     """Return the events after `last`, in their order; a runtime has only its latest events."""
-    result: list[BackendEvent] = []
+    newest_first: list[BackendEvent] = []
     for event in reversed(runtime.events):
         if event is last:
             break
-        result.append(event)
-    return result[::-1]
+        newest_first.append(event)
+    return newest_first[::-1]

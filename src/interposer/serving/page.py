@@ -29,19 +29,19 @@ _COLOURS: Final = ("#2f7ed8", "#e4862c", "#3a9d5d", "#b0509e", "#8a8f98", "#c9a2
 def status_page(core: Core, metrics: bool = True) -> str:
     """Return the HTML of the page, which a browser reads again every two seconds, with a link to metrics or without."""
     state = "stopping" if core.is_draining else "ready" if core.is_ready else "loading"
-    kind = "ready" if state == "ready" else "wait"
+    style_class = "ready" if state == "ready" else "wait"
     models = core.repository.describe()
     rows = "\n".join(map(_row, models))
-    in_flight = sum(item["in_flight"] for item in models)
-    head = "".join(f'<th class="{_kind(name)}">{name}</th>' for name in _COLUMNS)
+    in_flight = sum(model["in_flight"] for model in models)
+    header = "".join(f'<th class="{_kind(name)}">{name}</th>' for name in _COLUMNS)
     link = ' <a href="/metrics">Metrics</a>' if metrics else ""
-    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(core.started))
+    start = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(core.started))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2">
 <meta name="viewport" content="width=device-width"><title>Interposer: {state}</title><style>{_STYLE}</style></head>
-<body><h1>Interposer {html.escape(__version__)} is <span class="{kind}">{state}</span></h1>
-<p>Since {since}; {in_flight} requests are running or waiting.{link}</p>
-<table><thead><tr>{head}</tr></thead><tbody>
+<body><h1>Interposer {html.escape(__version__)} is <span class="{style_class}">{state}</span></h1>
+<p>Since {start}; {in_flight} requests are running or waiting.{link}</p>
+<table><thead><tr>{header}</tr></thead><tbody>
 {rows or '<tr><td colspan="8">No model is loaded.</td></tr>'}
 </tbody></table></body></html>
 """
@@ -51,24 +51,24 @@ def _kind(name: str) -> str:
     return "number" if name in ("requests", "failed", "running", "mean time") else ""
 
 
-def _row(item: dict[str, Any]) -> str:
-    stats = item["stats"]["inference_stats"]
-    count, spent = stats["success"]["count"], stats["success"]["ns"]
-    mean = f"{spent / count / 1e6:.2f} ms" if count else "–"
-    note = f"<br><small>{html.escape(item['note'])}</small>" if item["note"] else ""
-    last = item["stats"]["last_inference"]
-    when = time.strftime("%H:%M:%S", time.gmtime(last / 1e3)) if last else "–"
+def _row(model: dict[str, Any]) -> str:
+    stats = model["stats"]["inference_stats"]
+    count, total_ns = stats["success"]["count"], stats["success"]["ns"]
+    mean = f"{total_ns / count / 1e6:.2f} ms" if count else "–"
+    note = f"<br><small>{html.escape(model['note'])}</small>" if model["note"] else ""
+    last_inference = model["stats"]["last_inference"]
+    last_time = time.strftime("%H:%M:%S", time.gmtime(last_inference / 1e3)) if last_inference else "–"
     cells = [
-        ("", f"{html.escape(item['name'])}<br><small>{html.escape(item['platform'])}</small>{note}"),
-        ("", html.escape(item["version"])),
-        ("", _layers(item["layers"])),
+        ("", f"{html.escape(model['name'])}<br><small>{html.escape(model['platform'])}</small>{note}"),
+        ("", html.escape(model["version"])),
+        ("", _layers(model["layers"])),
         ("number", f"{count:,}"),
         ("number", f"{stats['fail']['count']:,}"),
-        ("number", f"{item['in_flight']}"),
+        ("number", f"{model['in_flight']}"),
         ("number", mean),
-        ("", when),
+        ("", last_time),
     ]
-    return "<tr>" + "".join(f'<td class="{kind}">{text}</td>' for kind, text in cells) + "</tr>"
+    return "<tr>" + "".join(f'<td class="{style_class}">{cell}</td>' for style_class, cell in cells) + "</tr>"
 
 
 def _layers(layers: dict[str, int]) -> str:
@@ -76,6 +76,8 @@ def _layers(layers: dict[str, int]) -> str:
     if not layers:
         return "<small>known after the first request</small>"
     pairs = list(zip(layers.items(), _COLOURS * len(layers), strict=False))
-    names = ", ".join(f'<span style="color:{colour}">■</span> {html.escape(name)} {n}' for (name, n), colour in pairs)
+    names = ", ".join(
+        f'<span style="color:{colour}">■</span> {html.escape(name)} {count}' for (name, count), colour in pairs
+    )
     bars = "".join(f'<span style="flex:{count};background:{colour}"></span>' for (_, count), colour in pairs)
     return f'{names}<span class="bar">{bars}</span>'

@@ -37,8 +37,8 @@ class Repository:
         self._reasons: dict[tuple[str, str], str] = {}
         self._is_loading = False
         self._lock = asyncio.Lock()
-        for item in served:
-            self._models.setdefault(item.name, {})[item.version] = item
+        for model in served:
+            self._models.setdefault(model.name, {})[model.version] = model
 
     @property
     def is_ready(self) -> bool:
@@ -48,7 +48,7 @@ class Repository:
     @property
     def served(self) -> list[ServedModel]:
         """All versions of all models that are loaded."""
-        return [item for versions in self._models.values() for item in versions.values()]
+        return [model for versions in self._models.values() for model in versions.values()]
 
     def versions(self, name: str) -> list[str]:
         """Return the versions of a model that are ready, in ascending order."""
@@ -63,24 +63,24 @@ class Repository:
         versions = self._models.get(name)
         if not versions:
             raise self._absent(name)
-        result = versions.get(version or max(versions, key=_number))
-        if result is None:
+        model = versions.get(version or max(versions, key=_number))
+        if model is None:
             ready = ", ".join(self.versions(name))
             raise ServingError(
                 Status.NOT_FOUND, f"model {name!r} has no version {version[:40]!r} that is ready (ready: {ready})"
             )
-        return result
+        return model
 
     def _absent(self, name: str) -> ServingError:
         if self._is_loading:
             return ServingError(Status.UNAVAILABLE, "the server still loads its models", retry_after=1)
-        if any(known == name for known, _ in self._reasons):
+        if any(known_name == name for known_name, _ in self._reasons):
             return ServingError(Status.UNAVAILABLE, f"model {name!r} is not loaded")
         return ServingError(Status.NOT_FOUND, f"unknown model {name[:200]!r}{did_you_mean(name, self._models)}")
 
     def index(self, only_ready: bool = False) -> list[dict[str, str]]:
         """Return name, version, state and reason of each version of each model that is known."""
-        rows = {(item.name, item.version): ("READY", "") for item in self.served}
+        rows = {(model.name, model.version): ("READY", "") for model in self.served}
         if not only_ready:
             rows = {key: ("UNAVAILABLE", reason) for key, reason in self._reasons.items()} | rows
             for source in self._known_sources():
@@ -127,20 +127,20 @@ class Repository:
             sources = [source for source in await asyncio.to_thread(self._sources_list) if source.name == name]
             if self._load is None or not sources:
                 raise ServingError(Status.NOT_FOUND, f"the server has no file for a model {name[:200]!r}")
-            created: dict[str, ServedModel] = {}
+            new_models: dict[str, ServedModel] = {}
             try:
                 for source in sources:
-                    created[source.version] = await asyncio.to_thread(self._load, source)
+                    new_models[source.version] = await asyncio.to_thread(self._load, source)
             except BaseException as error:
                 self._reasons[name, source.version] = type(error).__name__
-                for item in created.values():
-                    item.retire()
+                for model in new_models.values():
+                    model.retire()
                 raise
-            before = self._models.get(name, {})
-            self._models[name] = created
+            old_models = self._models.get(name, {})
+            self._models[name] = new_models
             self._reasons = {key: reason for key, reason in self._reasons.items() if key[0] != name}
-            for item in before.values():
-                item.retire()
+            for model in old_models.values():
+                model.retire()
 
     def _known_sources(self) -> list[ModelSource]:
         """Return the models that can be loaded; an empty list, with a warning, if their folder cannot be read."""
@@ -163,25 +163,25 @@ class Repository:
             versions = self._models.pop(name, None)
             if versions is None:
                 raise self._absent(name)
-            for version, item in versions.items():
+            for version, model in versions.items():
                 self._reasons[name, version] = "unloaded"
-                item.retire()
+                model.retire()
 
     def close(self) -> None:
         """Close all models that no request uses; the others are closed when their requests end."""
-        for item in self.served:
-            item.retire()
+        for model in self.served:
+            model.retire()
         self._models = {}
 
     def describe(self) -> list[dict[str, Any]]:
         """Return what the status page shows of each model that is loaded."""
         return [
             {
-                "name": item.name, "version": item.version, "platform": item.platform,
-                "layers": item.layers_by_backend(), "note": item.runner.describe(),
-                "in_flight": item.statistics.all_in_flight(), "stats": item.statistics.to_dict(),
+                "name": model.name, "version": model.version, "platform": model.platform,
+                "layers": model.layers_by_backend(), "note": model.runner.describe(),
+                "in_flight": model.statistics.all_in_flight(), "stats": model.statistics.to_dict(),
             }
-            for item in self.served
+            for model in self.served
         ]  # fmt: skip
 
 

@@ -91,22 +91,22 @@ async def awaited(run: PendingRun, timing: Timing) -> list[Array]:
     """Return the result of a submitted run, and set its times in `timing`; cancel the run if this task is cancelled."""
     submitted = time.monotonic()
     try:
-        result: list[Array] = await asyncio.wrap_future(run)
-        return result
+        arrays: list[Array] = await asyncio.wrap_future(run)
+        return arrays
     finally:
-        now = time.monotonic()
-        began = run.began or now
-        timing.queue, timing.compute = max(0.0, began - submitted), max(0.0, now - began)
+        end = time.monotonic()
+        start = run.began or end
+        timing.queue, timing.compute = max(0.0, start - submitted), max(0.0, end - start)
 
 
 async def awaited_to_the_end(run: PendingRun, timing: Timing) -> list[Array]:
     """Like `awaited`, but if this task is cancelled, return only after the run has really ended."""
-    result = asyncio.ensure_future(awaited(run, timing))
+    awaiting = asyncio.ensure_future(awaited(run, timing))
     try:
-        return await asyncio.shield(result)
+        return await asyncio.shield(awaiting)
     except asyncio.CancelledError:
         run.cancel()
-        await asyncio.wait([result])
-        if not result.cancelled():
-            result.exception()  # it is not raised, as nobody waits for it
+        await asyncio.wait([awaiting])
+        if not awaiting.cancelled():
+            awaiting.exception()  # it is not raised, as nobody waits for it
         raise

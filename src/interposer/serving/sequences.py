@@ -41,10 +41,10 @@ class Sequences(Runner):
     """
 
     def __init__(self, model: Model, idle: float = 60.0, most: int = 256) -> None:
-        self.model, self._idle, self._most = model, idle, most
+        self.model, self._idle, self._max_sequences = model, idle, most
         self._sequences: dict[_Id, _Sequence] = {}
         self._lock = asyncio.Lock()
-        self._sweep: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     def warm_up(self, inputs: Mapping[str, Array]) -> None:
         self.model.run(dict(inputs))
@@ -54,8 +54,8 @@ class Sequences(Runner):
         return f"{len(self._sequences)} sequences with states of their own"
 
     def close(self) -> None:
-        if self._sweep is not None:
-            self._sweep.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         self._sequences.clear()
 
     async def run(
@@ -74,7 +74,8 @@ class Sequences(Runner):
             ServingError: there is no id, the sequence has not begun, or too many sequences exist.
         """
         arrived = time.monotonic()
-        number, start, end = _id_of(parameters), _flag(parameters, "sequence_start"), _flag(parameters, "sequence_end")
+        sequence_id = _id_of(parameters)
+        start, end = _flag(parameters, "sequence_start"), _flag(parameters, "sequence_end")
         try:
             async with asyncio.timeout(seconds):
                 await self._lock.acquire()
@@ -82,68 +83,74 @@ class Sequences(Runner):
             raise ServingError(Status.LATE, "the request waited too long for other requests of the model") from None
         try:
             waited = time.monotonic() - arrived
-            sequence = self._started(number) if start else self._known(number)
-            result = await self._run_with(sequence, inputs, outputs, seconds - waited, timing)
+            sequence = self._started(sequence_id) if start else self._existing(sequence_id)
+            arrays = await self._run_with(sequence, inputs, outputs, seconds - waited, timing)
             sequence.used = time.monotonic()
             timing.queue += waited
             if start:
-                self._sequences[number] = sequence
+                self._sequences[sequence_id] = sequence
             if end:
-                self._sequences.pop(number, None)
-            return result
+                self._sequences.pop(sequence_id, None)
+            return arrays
         finally:
             self._lock.release()
 
     async def _run_with(
         self, sequence: _Sequence, inputs: Mapping[str, Array], outputs: Sequence[str], seconds: float, timing: Timing
     ) -> list[Array]:
-        before = self.model.exchange_state(sequence.states)
+        initial_state = self.model.exchange_state(sequence.states)
         try:
             run = self.model.submit(inputs, list(outputs), deadline=max(seconds, 1e-6))
             return await awaited_to_the_end(run, timing)
         finally:
-            sequence.states = self.model.exchange_state(before)
+            sequence.states = self.model.exchange_state(initial_state)
 
-    def _started(self, number: _Id) -> _Sequence:
+    def _started(self, sequence_id: _Id) -> _Sequence:
         self._drop_idle()
-        if number not in self._sequences and len(self._sequences) >= self._most:
-            raise ServingError(Status.FULL, f"{self._most} sequences of the model exist already", retry_after=1)
-        if self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(self._idle + 0.1, self._look_for_idle)
+        if sequence_id not in self._sequences and len(self._sequences) >= self._max_sequences:
+            raise ServingError(
+                Status.FULL, f"{self._max_sequences} sequences of the model exist already", retry_after=1
+            )
+        if self._idle_timer is None:
+            self._idle_timer = asyncio.get_running_loop().call_later(self._idle + 0.1, self._look_for_idle)
         return _Sequence()
 
-    def _known(self, number: _Id) -> _Sequence:
-        sequence = self._sequences.get(number)
+    def _existing(self, sequence_id: _Id) -> _Sequence:
+        sequence = self._sequences.get(sequence_id)
         if sequence is None:
-            gone = f"has not begun, or had no request for {self._idle:g} seconds"
-            raise ServingError(Status.INVALID, f"sequence {number!r} {gone}; its first request needs sequence_start")
+            problem = f"has not begun, or had no request for {self._idle:g} seconds"
+            raise ServingError(
+                Status.INVALID, f"sequence {sequence_id!r} {problem}; its first request needs sequence_start"
+            )
         return sequence
 
     def _look_for_idle(self) -> None:
-        self._sweep = None
+        self._idle_timer = None
         self._drop_idle()
         if self._sequences:
-            self._sweep = asyncio.get_running_loop().call_later(max(self._idle, 0.1), self._look_for_idle)
+            self._idle_timer = asyncio.get_running_loop().call_later(max(self._idle, 0.1), self._look_for_idle)
 
     def _drop_idle(self) -> None:
         now = time.monotonic()
-        self._sequences = {key: item for key, item in self._sequences.items() if now - item.used <= self._idle}
+        self._sequences = {
+            key: sequence for key, sequence in self._sequences.items() if now - sequence.used <= self._idle
+        }
 
 
 def _id_of(parameters: Parameters) -> _Id:
-    value = parameters.get("sequence_id", 0)
-    is_large = not -(1 << 63) <= value < 1 << 64 if isinstance(value, int) else len(str(value)) > 128
-    if isinstance(value, bool | float) or value in (0, "") or is_large:
+    sequence_id = parameters.get("sequence_id", 0)
+    is_large = not -(1 << 63) <= sequence_id < 1 << 64 if isinstance(sequence_id, int) else len(str(sequence_id)) > 128
+    if isinstance(sequence_id, bool | float) or sequence_id in (0, "") or is_large:
         raise ServingError(
             Status.INVALID,
             "the model has states, so the parameter sequence_id must be a whole number of 64 bits other than 0, or a "
             "text of at most 128 characters",
         )
-    return value
+    return sequence_id
 
 
 def _flag(parameters: Parameters, name: str) -> bool:
-    value = parameters.get(name, False)
-    if not isinstance(value, bool):
+    flag = parameters.get(name, False)
+    if not isinstance(flag, bool):
         raise ServingError(Status.INVALID, f"the parameter {name} is neither true nor false")
-    return value
+    return flag

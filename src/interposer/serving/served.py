@@ -80,12 +80,12 @@ class ServedModel:
         Raises:
             ServingError: the names, data types or shapes of the inputs do not fit the model, or an output is unknown.
         """
-        for item in request.inputs:
-            if item.name not in self.inputs:
-                hint = did_you_mean(item.name, self.inputs)
-                raise ServingError(Status.INVALID, f"model {self.name!r} has no input {item.name[:200]!r}{hint}")
-            self._check_input(item.name, item.datatype, item.array)
-        arrays = {item.name: item.array for item in request.inputs}
+        for tensor in request.inputs:
+            if tensor.name not in self.inputs:
+                hint = did_you_mean(tensor.name, self.inputs)
+                raise ServingError(Status.INVALID, f"model {self.name!r} has no input {tensor.name[:200]!r}{hint}")
+            self._check_input(tensor.name, tensor.datatype, tensor.array)
+        arrays = {tensor.name: tensor.array for tensor in request.inputs}
         missing = [name for name in self.inputs if name not in arrays]
         if missing:
             raise ServingError(Status.INVALID, f"the request lacks the input {missing[0]!r} of model {self.name!r}")
@@ -107,21 +107,21 @@ class ServedModel:
 
     def output_names(self, request: InferRequest) -> list[str]:
         """Return the names of the outputs that a request asks for."""
-        return [item.name for item in request.outputs] or list(self.model.outputs)
+        return [output.name for output in request.outputs] or list(self.model.outputs)
 
     def results(self, request: InferRequest, arrays: list[Array]) -> tuple[OutputTensor, ...]:
         """Return the outputs of a response, from the arrays of the outputs that the request asks for."""
-        asked = request.outputs or tuple(RequestedOutput(name) for name in self.model.outputs)
-        return tuple(self._result(item, array) for item, array in zip(asked, arrays, strict=True))
+        requested = request.outputs or tuple(RequestedOutput(name) for name in self.model.outputs)
+        return tuple(self._result(output, array) for output, array in zip(requested, arrays, strict=True))
 
-    def _result(self, asked: RequestedOutput, array: Array) -> OutputTensor:
-        known = self.outputs.get(asked.name)
-        datatype = known[1] if known is not None else wire_type(TensorInfo(array.shape, array.dtype))
+    def _result(self, requested: RequestedOutput, array: Array) -> OutputTensor:
+        declared = self.outputs.get(requested.name)
+        datatype = declared[1] if declared is not None else wire_type(TensorInfo(array.shape, array.dtype))
         dtype = data_type(datatype)
         array = array if array.dtype == dtype.numpy else array.astype(dtype.numpy)
-        if asked.classes:
-            return OutputTensor(asked.name, "BYTES", _classes(asked, array, dtype, self.labels), asked)
-        return OutputTensor(asked.name, datatype, array, asked)
+        if requested.classes:
+            return OutputTensor(requested.name, "BYTES", _classes(requested, array, dtype, self.labels), requested)
+        return OutputTensor(requested.name, datatype, array, requested)
 
     @property
     def platform(self) -> str:
@@ -132,7 +132,7 @@ class ServedModel:
         """Return how many layers of the network each backend runs; empty while its shapes are not known."""
         if not self.model.is_prepared:
             return {}
-        return dict(Counter(str(item.backend) for item in self.model.optimized.placements))
+        return dict(Counter(str(placement.backend) for placement in self.model.optimized.placements))
 
     def metadata(self, versions: list[str]) -> dict[str, Any]:
         """Return the metadata of the model; `versions` are all versions that are ready."""
@@ -141,8 +141,8 @@ class ServedModel:
             "name": self.name,
             "versions": versions,
             "platform": self.platform,
-            "inputs": [_tensor(name, *item) for name, item in self.inputs.items()],
-            "outputs": [_tensor(name, *item) for name, item in self.outputs.items()],
+            "inputs": [_tensor(name, *info_and_type) for name, info_and_type in self.inputs.items()],
+            "outputs": [_tensor(name, *info_and_type) for name, info_and_type in self.outputs.items()],
             **({"parameters": parameters} if parameters else {}),
         }
 
@@ -153,8 +153,8 @@ class ServedModel:
             "platform": self.platform,
             "backend": "interposer",
             "max_batch_size": 0,
-            "input": [_configured(name, *item) for name, item in self.inputs.items()],
-            "output": [_configured(name, *item) for name, item in self.outputs.items()],
+            "input": [_configured(name, *info_and_type) for name, info_and_type in self.inputs.items()],
+            "output": [_configured(name, *info_and_type) for name, info_and_type in self.outputs.items()],
         }
 
     def warm_up(self) -> None:
@@ -211,11 +211,11 @@ def _tensor(name: str, info: TensorInfo, datatype: str) -> dict[str, Any]:
 
 
 def _configured(name: str, info: TensorInfo, datatype: str) -> dict[str, Any]:
-    kind = "TYPE_STRING" if datatype == "BYTES" else f"TYPE_{datatype}"
-    return {"name": name, "data_type": kind, "dims": metadata_shape(info)}
+    data_type = "TYPE_STRING" if datatype == "BYTES" else f"TYPE_{datatype}"
+    return {"name": name, "data_type": data_type, "dims": metadata_shape(info)}
 
 
-def _classes(asked: RequestedOutput, array: Array, dtype: DataType, labels: tuple[str, ...]) -> Array:
+def _classes(requested: RequestedOutput, array: Array, dtype: DataType, labels: tuple[str, ...]) -> Array:
     """Return texts ``value:index`` or ``value:index:label`` of the largest elements, for each index of the first axis.
 
     Of equal elements, those with the lower index come first; NaN come last.
@@ -224,14 +224,14 @@ def _classes(asked: RequestedOutput, array: Array, dtype: DataType, labels: tupl
         ServingError: the elements are not numbers.
     """
     if not (dtype.is_float or dtype.is_integer):
-        raise ServingError(Status.INVALID, f"output {asked.name!r} has no numbers, so it has no classes")
+        raise ServingError(Status.INVALID, f"output {requested.name!r} has no numbers, so it has no classes")
     numbers = array.astype(np.float32) if array.dtype.kind == "V" else array  # bfloat16
     rows = numbers.reshape(1, -1) if array.ndim < 2 else numbers.reshape(len(array), math.prod(array.shape[1:]))
-    order = _descending(rows)[:, : asked.classes]
+    order = _descending(rows)[:, : requested.classes]
     texts = np.empty(order.shape, object)
-    for place, index in np.ndenumerate(order):
+    for position, index in np.ndenumerate(order):
         label = f":{labels[index]}" if index < len(labels) else ""
-        texts[place] = f"{rows[place[0], index]}:{index}{label}"
+        texts[position] = f"{rows[position[0], index]}:{index}{label}"
     return texts[0] if array.ndim < 2 else texts
 
 

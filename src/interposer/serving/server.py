@@ -59,7 +59,7 @@ class Server:
             await self.core.repository.load_all()
         web = self._web_servers()
         rpc = await self._rpc_server()
-        tasks = [asyncio.ensure_future(server.serve(sockets=[bound])) for server, bound in web]
+        tasks = [asyncio.ensure_future(server.serve(sockets=[bound_socket])) for server, bound_socket in web]
         stopping = asyncio.ensure_future(self._stop.wait())
         loading = asyncio.ensure_future(self._loaded())
         updating = asyncio.ensure_future(self._updated())
@@ -89,14 +89,14 @@ class Server:
 
     async def _drained(self) -> None:
         """Wait for the requests that run; cancel them after the time for draining, or at the second signal."""
-        end = asyncio.get_running_loop().time() + self.core.options.drain
-        while self.core.in_flight and self._signals < 2 and asyncio.get_running_loop().time() < end:
+        deadline = asyncio.get_running_loop().time() + self.core.options.drain
+        while self.core.in_flight and self._signals < 2 and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(_POLL)
         if self.core.in_flight:
             _log.warning("%d requests were cancelled because the server stops", self.core.in_flight)
             self.core.cancel_all()
-            end = asyncio.get_running_loop().time() + (_ANSWER if self._signals < 2 else 0)
-            while self.core.in_flight and asyncio.get_running_loop().time() < end:
+            deadline = asyncio.get_running_loop().time() + (_ANSWER if self._signals < 2 else 0)
+            while self.core.in_flight and asyncio.get_running_loop().time() < deadline:
                 await asyncio.sleep(_POLL)
 
     async def _closed(self, servers: list[Any], tasks: Sequence[asyncio.Future[Any]], rpc: Any) -> None:
@@ -112,15 +112,15 @@ class Server:
         apps = [(http_app(core, metrics=listen.metrics_port is None), listen.bound(listen.port))]
         if listen.metrics_port is not None:
             apps.append((metrics_app(core), listen.bound(listen.metrics_port)))
-        return [self._web_server(app, bound) for app, bound in apps]
+        return [self._web_server(app, bound_socket) for app, bound_socket in apps]
 
-    def _web_server(self, app: Any, bound: socket.socket) -> tuple[Any, socket.socket]:
+    def _web_server(self, app: Any, bound_socket: socket.socket) -> tuple[Any, socket.socket]:
         try:
             import uvicorn  # noqa: PLC0415 - an optional dependency
             from uvicorn.protocols.http.auto import AutoHTTPProtocol  # noqa: PLC0415
         except ImportError:
             raise MissingDependencyError("uvicorn", "serve", "the server") from None
-        settings = self._tls()
+        tls_settings = self._tls()
         config = uvicorn.Config(
             app,
             http=protocol_class(AutoHTTPProtocol),
@@ -129,20 +129,21 @@ class Server:
             access_log=False,
             lifespan="on",
             timeout_graceful_shutdown=3,
-            **settings,
+            **tls_settings,
         )
         server = uvicorn.Server(config)
         server.capture_signals = contextlib.nullcontext
-        server.address = bound.getsockname()
-        return server, bound
+        server.address = bound_socket.getsockname()
+        return server, bound_socket
 
     def _tls(self) -> dict[str, Any]:
         listen = self.listen
         if listen.certificate is None:
             return {}
-        required = {} if listen.client_ca is None else {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+        client_settings = {} if listen.client_ca is None else {"ssl_cert_reqs": ssl.CERT_REQUIRED}
         return {
-            "ssl_certfile": listen.certificate, "ssl_keyfile": listen.key, "ssl_ca_certs": listen.client_ca, **required
+            "ssl_certfile": listen.certificate, "ssl_keyfile": listen.key, "ssl_ca_certs": listen.client_ca,
+            **client_settings,
         }  # fmt: skip
 
     async def _rpc_server(self) -> Any:
@@ -155,11 +156,11 @@ class Server:
     def _addresses(self, web: list[tuple[Any, Any]], rpc: Any) -> dict[str, str]:
         scheme = "http" if self.listen.certificate is None else "https"
         names = ["http", "metrics"]
-        result = {
+        addresses = {
             name: f"{scheme}://{host_and_port(*server.address[:2])}"
             for name, (server, _) in zip(names, web, strict=False)
         }
-        return result if rpc is None else result | {"grpc": host_and_port(self.listen.host, rpc.port)}
+        return addresses if rpc is None else addresses | {"grpc": host_and_port(self.listen.host, rpc.port)}
 
 
 def run_server(create: Any, *, stops_with_stdin: bool = False) -> None:
@@ -175,8 +176,8 @@ def run_server(create: Any, *, stops_with_stdin: bool = False) -> None:
     async def main() -> None:
         server = create()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, server.stop)
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, server.stop)
         if stops_with_stdin:
             loop.add_reader(sys.stdin, _ended, loop, server)
         await server.run()

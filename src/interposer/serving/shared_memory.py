@@ -14,7 +14,7 @@ from interposer.serving.protocol.tensors import to_bytes
 __all__ = ["SharedMemory"]
 
 _FOLDER: Final = "/dev/shm"
-_MOST: Final = 256
+_MAX_REGIONS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class SharedMemory:
         """
         if name in self._regions:
             raise ServingError(Status.INVALID, f"the shared memory region {name[:200]!r} is registered already")
-        if len(self._regions) >= _MOST:
-            raise ServingError(Status.FULL, f"{_MOST} regions of shared memory are registered already")
-        for title, value in (("offset", offset), ("byte_size", size)):
-            if type(value) is not int or not 0 <= value < 1 << 63:
+        if len(self._regions) >= _MAX_REGIONS:
+            raise ServingError(Status.FULL, f"{_MAX_REGIONS} regions of shared memory are registered already")
+        for title, number in (("offset", offset), ("byte_size", size)):
+            if type(number) is not int or not 0 <= number < 1 << 63:
                 raise ServingError(Status.INVALID, f"the {title} of the region is not a whole number from 0 on")
         file = self._opened(key)
         try:
@@ -79,8 +79,8 @@ class SharedMemory:
 
     def unregister(self, name: str = "") -> None:
         """Forget a region, or all of them without a name; an unknown name is no error."""
-        for known in [name] if name else list(self._regions):
-            region = self._regions.pop(known, None)
+        for region_name in [name] if name else list(self._regions):
+            region = self._regions.pop(region_name, None)
             if region is not None:
                 os.close(region.file)
 
@@ -91,7 +91,10 @@ class SharedMemory:
             ServingError: there is no region of this name.
         """
         regions = [self._region(name)] if name else list(self._regions.values())
-        return [{"name": item.name, "key": item.key, "offset": item.offset, "byte_size": item.size} for item in regions]
+        return [
+            {"name": region.name, "key": region.key, "offset": region.offset, "byte_size": region.size}
+            for region in regions
+        ]
 
     def _region(self, name: str) -> _Region:
         region = self._regions.get(name)
@@ -115,12 +118,12 @@ class SharedMemory:
                 Status.TOO_LARGE, f"the tensor in the region {name[:200]!r} is larger than {self._limit:,} bytes"
             )
         data = bytearray(size)
-        done = 0
-        while done < size:
-            count = os.preadv(region.file, [memoryview(data)[done:]], region.offset + offset + done)
+        copied = 0
+        while copied < size:
+            count = os.preadv(region.file, [memoryview(data)[copied:]], region.offset + offset + copied)
             if not count:
                 raise ServingError(Status.INVALID, f"the region {name[:200]!r} was made smaller after its registration")
-            done += count
+            copied += count
         return memoryview(data)
 
     def write(self, name: str, offset: int, size: int, array: Array) -> None:
@@ -134,6 +137,6 @@ class SharedMemory:
             )
         if os.fstat(region.file).st_size < region.offset + offset + len(data):
             raise ServingError(Status.INVALID, f"the region {name[:200]!r} was made smaller after its registration")
-        done = 0
-        while done < len(data):
-            done += os.pwrite(region.file, data[done:], region.offset + offset + done)
+        written = 0
+        while written < len(data):
+            written += os.pwrite(region.file, data[written:], region.offset + offset + written)

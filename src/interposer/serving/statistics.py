@@ -52,7 +52,7 @@ class Statistics:
         self._name, self._version = name, version
         self._file = None if folder is None else SharedRecord(Path(folder), f"{name}\0{version}")
         self._values = memoryview(bytearray(8 * _LENGTH)).cast("q") if self._file is None else self._file.values
-        self._places: dict[int, int] = {}
+        self._index_of_size: dict[int, int] = {}
         self._in_flight = 0
 
     @property
@@ -66,32 +66,32 @@ class Statistics:
 
     def add(self, kind: str, seconds: float) -> None:
         """Count one duration."""
-        place = _PLACES[kind]
-        self._values[place] += 1
-        self._values[place + 1] += int(seconds * 1e9)
+        index = _INDICES[kind]
+        self._values[index] += 1
+        self._values[index + 1] += int(seconds * 1e9)
 
     def succeeded(self, seconds: float, timing: Timing) -> None:
         """Count a request that got a result after `seconds`."""
         self.add("success", seconds)
         self.add("queue", timing.queue)
         self.add("compute_infer", timing.compute)
-        rest = max(0.0, seconds - timing.queue - timing.compute)
-        self.add("compute_input", rest / 2)
-        self.add("compute_output", rest / 2)
+        other_seconds = max(0.0, seconds - timing.queue - timing.compute)
+        self.add("compute_input", other_seconds / 2)
+        self.add("compute_output", other_seconds / 2)
         self._values[_INFERENCES] += timing.rows
         self._values[_LAST] = int(time.time() * 1e3)
 
     def executed(self, rows: int, seconds: float) -> None:
         """Count one execution of the network for `rows` rows. Only the first 256 different numbers are listed."""
         self._values[_EXECUTIONS] += 1
-        place = self._places.get(rows)
-        if place is None:
-            if len(self._places) == _SIZES:
+        index = self._index_of_size.get(rows)
+        if index is None:
+            if len(self._index_of_size) == _SIZES:
                 return
-            place = self._places[rows] = _BATCHES + 3 * len(self._places)
-            self._values[place] = rows
-        self._values[place + 1] += 1
-        self._values[place + 2] += int(seconds * 1e9)
+            index = self._index_of_size[rows] = _BATCHES + 3 * len(self._index_of_size)
+            self._values[index] = rows
+        self._values[index + 1] += 1
+        self._values[index + 2] += int(seconds * 1e9)
 
     def all_in_flight(self) -> int:
         """Return the requests of all processes that have begun and not ended."""
@@ -101,12 +101,14 @@ class Statistics:
         """Return the object of the model version in the answer to a statistics request."""
         records = [np.asarray(self._values), *self._others()]
         totals = np.sum(records, axis=0).tolist()
-        durations = {kind: {"count": totals[place], "ns": totals[place + 1]} for kind, place in _PLACES.items()}
+        durations = {kind: {"count": totals[index], "ns": totals[index + 1]} for kind, index in _INDICES.items()}
         batches: dict[int, list[int]] = {}
-        for rows, count, spent in np.concatenate([values[_BATCHES:] for values in records]).reshape(-1, 3).tolist():
+        for rows, count, nanoseconds in (
+            np.concatenate([values[_BATCHES:] for values in records]).reshape(-1, 3).tolist()
+        ):
             if count:
-                before = batches.get(rows, (0, 0))
-                batches[rows] = [before[0] + count, before[1] + spent]
+                previous = batches.get(rows, (0, 0))
+                batches[rows] = [previous[0] + count, previous[1] + nanoseconds]
         return {
             "name": self._name,
             "version": self._version,
@@ -115,8 +117,8 @@ class Statistics:
             "execution_count": totals[_EXECUTIONS],
             "inference_stats": durations,
             "batch_stats": [
-                {"batch_size": rows, "compute_infer": {"count": count, "ns": spent}}
-                for rows, (count, spent) in sorted(batches.items())
+                {"batch_size": rows, "compute_infer": {"count": count, "ns": nanoseconds}}
+                for rows, (count, nanoseconds) in sorted(batches.items())
             ],
         }
 
@@ -125,7 +127,7 @@ class Statistics:
 
 
 _SIZES: Final = 256
-_PLACES: Final = {kind: 2 * index for index, kind in enumerate(DURATIONS)}
+_INDICES: Final = {kind: 2 * index for index, kind in enumerate(DURATIONS)}
 _INFERENCES, _EXECUTIONS, _LAST, _IN_FLIGHT = range(2 * len(DURATIONS), 2 * len(DURATIONS) + 4)
 _BATCHES: Final = _IN_FLIGHT + 1
 """From here on: for each size of a batch the size, how often it ran, and nanoseconds."""
@@ -143,11 +145,11 @@ class SharedRecord:
     def __init__(self, folder: Path, key: str) -> None:
         prefix = f"statistics-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
         self._path, self._pattern = folder / f"{prefix}-{os.getpid()}.bin", f"{prefix}-*.bin"
-        new = self._path.with_suffix(".new")
-        new.write_bytes(bytes(8 * _LENGTH))
-        with new.open("r+b") as file:
+        new_path = self._path.with_suffix(".new")
+        new_path.write_bytes(bytes(8 * _LENGTH))
+        with new_path.open("r+b") as file:
             self.values = memoryview(mmap.mmap(file.fileno(), 8 * _LENGTH)).cast("q")
-        os.replace(new, self._path)  # readers find whole files only
+        os.replace(new_path, self._path)  # readers find whole files only
 
     def others(self, only_alive: bool = False) -> list[Array]:
         """Return the numbers of the other processes, or only of those that still run."""

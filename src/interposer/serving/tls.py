@@ -74,12 +74,13 @@ def _problem_of_clients(context: ssl.SSLContext, certificate: str) -> str:
 
     The client and the server of this check exchange their messages in memory.
     """
-    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    trusting.check_hostname = False
-    trusting.load_verify_locations(certificate)
-    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client, server = trusting.wrap_bio(back, there), context.wrap_bio(there, back, server_side=True)
+    client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client_context.check_hostname = False
+    client_context.load_verify_locations(certificate)
+    client_context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context.wrap_bio(to_client, to_server)
+    server = context.wrap_bio(to_server, to_client, server_side=True)
     for side in (client, server, client):
         try:
             side.do_handshake()

@@ -84,25 +84,25 @@ def _policy(policy: Fields | None) -> tuple[str | tuple[str, ...], int]:
         return "all", 1
     specific = _message(policy, "specific")
     if specific is not None:
-        return tuple(str(_whole("versions", item)) for item in specific.get("versions", [])), 1
+        return tuple(str(_whole("versions", version)) for version in specific.get("versions", [])), 1
     return "latest", _number(_message(policy, "latest") or {}, "num_versions", 1) or 1
 
 
 def _message(fields: Fields, name: str) -> Fields | None:
-    value = fields.get(name, [None])[-1]
-    if value is not None and not isinstance(value, dict):
+    message = fields.get(name, [None])[-1]
+    if message is not None and not isinstance(message, dict):
         raise ValueError(f"{name} is not a message in braces")
-    return value
+    return message
 
 
 def _number(fields: Fields, name: str, default: int | None) -> int | None:
     return _whole(name, fields[name][-1]) if name in fields else default
 
 
-def _whole(name: str, value: Any) -> int:
-    if not (isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19):
+def _whole(name: str, digits: Any) -> int:
+    if not (isinstance(digits, str) and digits.isascii() and digits.isdecimal() and len(digits) < 19):
         raise ValueError(f"{name} is not a whole number")
-    return int(value)
+    return int(digits)
 
 
 class _Parser:
@@ -110,7 +110,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._tokens = list(_tokens(text))
-        self._at = 0
+        self._position = 0
 
     def message(self, end: str = "", depth: int = 0) -> Fields:
         if depth > _DEEPEST:
@@ -153,11 +153,11 @@ class _Parser:
         return text
 
     def _peek(self) -> str:
-        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+        return self._tokens[self._position] if self._position < len(self._tokens) else ""
 
     def _next(self) -> str:
         token = self._peek()
-        self._at += 1
+        self._position += 1
         return token
 
 
@@ -166,11 +166,11 @@ def _unquoted(token: str) -> str:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    at = 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
+    offset = 0
+    while offset < len(text):
+        match = _TOKEN.match(text, offset)
         if match is None:
-            raise ValueError(f"unexpected character {text[at]!r} in line {text.count(chr(10), 0, at) + 1}")
-        at = match.end()
+            raise ValueError(f"unexpected character {text[offset]!r} in line {text.count(chr(10), 0, offset) + 1}")
+        offset = match.end()
         if match.lastgroup:
             yield match[0]

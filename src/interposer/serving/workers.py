@@ -84,8 +84,8 @@ class Workers:
         with contextlib.ExitStack() as stack:
             self._folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="interposer-metrics-"))
             ports = self._reserved(stack)
-            for number in (signal.SIGTERM, signal.SIGINT):
-                stack.callback(signal.signal, number, signal.signal(number, self.stop))
+            for signal_number in (signal.SIGTERM, signal.SIGINT):
+                stack.callback(signal.signal, signal_number, signal.signal(signal_number, self.stop))
             stack.callback(self._end)
             for worker in self._workers:
                 self._start(worker, ports)
@@ -96,14 +96,14 @@ class Workers:
 
     def _reserved(self, stack: contextlib.ExitStack) -> list[int | None]:
         """Bind all ports without listening, so that they stay those of the workers."""
-        result: list[int | None] = []
+        ports: list[int | None] = []
         for port in (self._listen.port, self._listen.grpc_port, self._listen.metrics_port):
             if port is None:
-                result.append(None)
+                ports.append(None)
             else:
-                bound = stack.enter_context(self._listen.bound(port))
-                result.append(bound.getsockname()[1])
-        return result
+                bound_socket = stack.enter_context(self._listen.bound(port))
+                ports.append(bound_socket.getsockname()[1])
+        return ports
 
     def _start(self, worker: _Worker, ports: Sequence[int | None]) -> None:
         environment = {**os.environ, WORKER: str(worker.number), SINCE: str(self._started), FOLDER: self._folder}
@@ -139,28 +139,28 @@ class Workers:
         while worker.restarts and now - worker.restarts[0] > _SECONDS:
             worker.restarts.popleft()
         if len(worker.restarts) >= _RESTARTS:
-            often = f"{_RESTARTS + 1} times within {_SECONDS:g} seconds"
-            raise InterposerError(f"worker {worker.number} ended {often}, the last time {_how(status)}")
+            how_often = f"{_RESTARTS + 1} times within {_SECONDS:g} seconds"
+            raise InterposerError(f"worker {worker.number} ended {how_often}, the last time {_how(status)}")
         worker.restarts.append(now)
         forget_process(worker.process.pid, self._folder)
         _log.warning("worker %d ended %s, and is started again", worker.number, _how(status))
         self._start(worker, ports)
 
-    def _send(self, number: int) -> None:
+    def _send(self, signal_number: int) -> None:
         for worker in self._workers:
             if worker.process is not None and worker.process.poll() is None:
-                worker.process.send_signal(number)
+                worker.process.send_signal(signal_number)
 
     def _end(self) -> None:
         """Stop all workers, and kill those that have not ended some seconds after the time for draining."""
         if not self._signals:
             self._send(signal.SIGTERM)
-        end = time.monotonic() + self._drain + 10
+        deadline = time.monotonic() + self._drain + 10
         for worker in self._workers:
             if worker.process is None:
                 continue
             with contextlib.suppress(subprocess.TimeoutExpired):
-                worker.process.wait(max(0.1, end - time.monotonic()))
+                worker.process.wait(max(0.1, deadline - time.monotonic()))
             if worker.process.poll() is None:
                 worker.process.kill()
                 worker.process.wait()

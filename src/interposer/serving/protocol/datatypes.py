@@ -33,11 +33,11 @@ BINARY_ONLY: Final = frozenset({"FP16", "BF16"})
 
 def data_type(name: object) -> DataType:
     """Return the data type with a name of the protocol; raise `ServingError` for an unknown name."""
-    result = _TYPES.get(name) if isinstance(name, str) else None
-    if result is None:
+    dtype = _TYPES.get(name) if isinstance(name, str) else None
+    if dtype is None:
         hint = did_you_mean(name, _TYPES) if isinstance(name, str) else ""
         raise ServingError(Status.INVALID, f"the data type {str(name)[:40]!r} is unknown{hint}")
-    return result
+    return dtype
 
 
 def wire_type(info: TensorInfo) -> str:

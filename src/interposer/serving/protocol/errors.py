@@ -95,6 +95,6 @@ def as_serving_error(error: BaseException) -> ServingError:
 def _without_details(error: BaseException) -> str:
     if not isinstance(error, ExecutionError | BackendCrashedError):
         return f"the run failed with {type(error).__name__}; the log of the server has the details"
-    at = f" in layer {error.layer!r}" if error.layer else ""
-    on = f" on backend {error.backend!r}" if error.backend else ""
-    return f"the run failed{at}{on} with {type(error).__name__}; the log of the server has the details"
+    layer = f" in layer {error.layer!r}" if error.layer else ""
+    backend = f" on backend {error.backend!r}" if error.backend else ""
+    return f"the run failed{layer}{backend} with {type(error).__name__}; the log of the server has the details"

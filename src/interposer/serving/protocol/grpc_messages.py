@@ -88,8 +88,8 @@ def parsed(kind: Message, data: bytes) -> Message:
 
 def parameters_of(fields: Mapping[str, Message]) -> Parameters:
     """Return the values of parameters by name; those without a value are left out."""
-    chosen = {name: item.WhichOneof("parameter_choice") for name, item in fields.items()}
-    return {name: getattr(fields[name], kind) for name, kind in chosen.items() if kind is not None}
+    field_of_name = {name: parameter.WhichOneof("parameter_choice") for name, parameter in fields.items()}
+    return {name: getattr(fields[name], field) for name, field in field_of_name.items() if field is not None}
 
 
 def read_infer_request(request: Message, regions: Regions | None = None) -> InferRequest:
@@ -98,20 +98,20 @@ def read_infer_request(request: Message, regions: Regions | None = None) -> Infe
     Raises:
         ServingError: the inputs have elements in two forms or in none, or do not fit their shapes.
     """
-    items = list(request.inputs)
-    if max(len(items), len(request.outputs)) > _MOST_TENSORS:
+    tensors = list(request.inputs)
+    if max(len(tensors), len(request.outputs)) > _MOST_TENSORS:
         raise ServingError(Status.INVALID, f"the request has more than {_MOST_TENSORS} inputs or outputs")
-    _check_names("inputs", [item.name for item in items])
-    _check_names("outputs", [item.name for item in request.outputs])
+    _check_names("inputs", [tensor.name for tensor in tensors])
+    _check_names("outputs", [tensor.name for tensor in request.outputs])
     raw = iter(request.raw_input_contents)
-    inside = [item for item in items if "shared_memory_region" not in item.parameters]
+    in_message = [tensor for tensor in tensors if "shared_memory_region" not in tensor.parameters]
     is_raw = bool(request.raw_input_contents)
-    if is_raw and len(request.raw_input_contents) != len(inside):
+    if is_raw and len(request.raw_input_contents) != len(in_message):
         count = len(request.raw_input_contents)
-        raise ServingError(Status.INVALID, f"raw_input_contents has {count} elements for {len(inside)} inputs")
+        raise ServingError(Status.INVALID, f"raw_input_contents has {count} elements for {len(in_message)} inputs")
     return InferRequest(
-        inputs=tuple(_input(item, raw if is_raw else None, regions) for item in items),
-        outputs=tuple(requested_output(item.name, parameters_of(item.parameters)) for item in request.outputs),
+        inputs=tuple(_input(tensor, raw if is_raw else None, regions) for tensor in tensors),
+        outputs=tuple(requested_output(tensor.name, parameters_of(tensor.parameters)) for tensor in request.outputs),
         id=request.id,
         parameters=parameters_of(request.parameters),
     )
@@ -119,24 +119,24 @@ def read_infer_request(request: Message, regions: Regions | None = None) -> Infe
 
 def _check_names(field: str, names: list[str]) -> None:
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ServingError(Status.INVALID, f"{field!r} has {twice!r} more than once")
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ServingError(Status.INVALID, f"{field!r} has {repeated!r} more than once")
 
 
-def _input(item: Message, raw: Iterable[bytes] | None, regions: Regions | None) -> InputTensor:
-    name, datatype = item.name, item.datatype
+def _input(tensor: Message, raw: Iterable[bytes] | None, regions: Regions | None) -> InputTensor:
+    name, datatype = tensor.name, tensor.datatype
     data_type(datatype)
-    shape = checked_shape(name, list(item.shape))
-    parameters = parameters_of(item.parameters)
+    shape = checked_shape(name, list(tensor.shape))
+    parameters = parameters_of(tensor.parameters)
     if "shared_memory_region" in parameters:
         return InputTensor(name, datatype, shared_tensor(name, datatype, shape, parameters, regions))
     if raw is None:
-        if len(item.contents.ListFields()) > 1:
+        if len(tensor.contents.ListFields()) > 1:
             raise ServingError(Status.INVALID, f"input {name!r} has contents of several types")
         field = _CONTENTS.get(datatype)
-        values = () if field is None else getattr(item.contents, field)
+        values = () if field is None else getattr(tensor.contents, field)
         return InputTensor(name, datatype, from_contents(name, datatype, shape, values))
-    if item.HasField("contents"):
+    if tensor.HasField("contents"):
         raise ServingError(Status.INVALID, f"input {name!r} has contents, but the request has raw_input_contents")
     return InputTensor(name, datatype, from_bytes(name, datatype, shape, memoryview(next(iter(raw)))))
 
@@ -146,18 +146,20 @@ def infer_response(response: InferResponse, is_raw: bool) -> Message:
 
     They are always sent as bytes if a data type has no typed contents.
     """
-    result = message("ModelInferResponse")(model_name=response.model, model_version=response.version, id=response.id)
-    _fill(result.parameters, response.parameters)
-    is_raw = is_raw or any(item.datatype in BINARY_ONLY for item in response.outputs)
-    for item in response.outputs:
-        tensor = result.outputs.add(name=item.name, datatype=item.datatype, shape=item.array.shape)
-        if item.is_shared and item.requested is not None and item.requested.region is not None:
-            _fill(tensor.parameters, _region_parameters(*item.requested.region))
+    response_message = message("ModelInferResponse")(
+        model_name=response.model, model_version=response.version, id=response.id
+    )
+    _fill(response_message.parameters, response.parameters)
+    is_raw = is_raw or any(output.datatype in BINARY_ONLY for output in response.outputs)
+    for output in response.outputs:
+        tensor = response_message.outputs.add(name=output.name, datatype=output.datatype, shape=output.array.shape)
+        if output.is_shared and output.requested is not None and output.requested.region is not None:
+            _fill(tensor.parameters, _region_parameters(*output.requested.region))
         elif is_raw:
-            result.raw_output_contents.append(to_bytes(item.array))
+            response_message.raw_output_contents.append(to_bytes(output.array))
         else:
-            _add_contents(tensor.contents, item)
-    return result
+            _add_contents(tensor.contents, output)
+    return response_message
 
 
 def _region_parameters(name: str, offset: int, size: int) -> dict[str, Any]:
@@ -166,13 +168,13 @@ def _region_parameters(name: str, offset: int, size: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _add_contents(contents: Message, item: OutputTensor) -> None:
-    flat = item.array.reshape(-1).tolist()
-    values = [str(text).encode("utf-8", "surrogatepass") for text in flat] if item.datatype == "BYTES" else flat
-    getattr(contents, _CONTENTS[item.datatype]).extend(values)
+def _add_contents(contents: Message, output: OutputTensor) -> None:
+    flat = output.array.reshape(-1).tolist()
+    values = [str(text).encode("utf-8", "surrogatepass") for text in flat] if output.datatype == "BYTES" else flat
+    getattr(contents, _CONTENTS[output.datatype]).extend(values)
 
 
 def _fill(fields: Any, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
-        kind = {bool: "bool_param", int: "int64_param", float: "double_param"}.get(type(value), "string_param")
-        setattr(fields[name], kind, value)
+        field = {bool: "bool_param", int: "int64_param", float: "double_param"}.get(type(value), "string_param")
+        setattr(fields[name], field, value)

@@ -58,112 +58,117 @@ def read_infer_request(body: bytes, header_length: int | None = None, regions: R
         raise ServingError(
             Status.INVALID, f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes"
         )
-    text = body if header_length is None else body[:header_length]
-    rest = memoryview(body)[len(text) :]
-    head = quick_object_of(text)
-    if head is not None:
+    json_text = body if header_length is None else body[:header_length]
+    binary_data = memoryview(body)[len(json_text) :]
+    header = quick_object_of(json_text)
+    if header is not None:
         with suppress(ServingError):  # a request that is refused is read again, for a message with all of its digits
-            return _request_of(head, rest, regions)
-    return _request_of(object_of(text), rest, regions)
+            return _request_of(header, binary_data, regions)
+    return _request_of(object_of(json_text), binary_data, regions)
 
 
-def _request_of(head: Mapping[str, Any], tail: memoryview, regions: Regions | None) -> InferRequest:
-    items = _objects("inputs", head.get("inputs", []))
-    rest = _Rest(tail)
-    inputs = tuple(_input(item, rest, regions) for item in items)
-    rest.check_end()
-    parameters = checked_parameters("the request", head.get("parameters"))
+def _request_of(header: Mapping[str, Any], tail: memoryview, regions: Regions | None) -> InferRequest:
+    input_objects = _objects("inputs", header.get("inputs", []))
+    binary_tensors = _BinaryTensors(tail)
+    inputs = tuple(_input(tensor, binary_tensors, regions) for tensor in input_objects)
+    binary_tensors.check_end()
+    parameters = checked_parameters("the request", header.get("parameters"))
     if not isinstance(parameters.get("binary_data_output", False), bool):
         raise ServingError(Status.INVALID, "the parameter binary_data_output is neither true nor false")
     return InferRequest(
         inputs=inputs,
-        outputs=tuple(_output(item) for item in _objects("outputs", head.get("outputs") or [])),
-        id=_text("id", head.get("id") or ""),
+        outputs=tuple(_output(tensor) for tensor in _objects("outputs", header.get("outputs") or [])),
+        id=_text("id", header.get("id") or ""),
         parameters=parameters,
     )
 
 
-class _Rest:
+class _BinaryTensors:
     """The bytes after the JSON object, which are given to inputs in order."""
 
     def __init__(self, data: memoryview) -> None:
-        self._data, self._at = data, 0
+        self._data, self._offset = data, 0
 
     def take(self, name: str, size: int) -> memoryview:
-        left = len(self._data) - self._at
-        if size > left:
+        bytes_left = len(self._data) - self._offset
+        if size > bytes_left:
             raise ServingError(
-                Status.INVALID, f"input {name!r} has binary_data_size {size}, but {left} bytes are left in the body"
+                Status.INVALID,
+                f"input {name!r} has binary_data_size {size}, but {bytes_left} bytes are left in the body",
             )
-        self._at += size
-        return self._data[self._at - size : self._at]
+        self._offset += size
+        return self._data[self._offset - size : self._offset]
 
     def check_end(self) -> None:
-        left = len(self._data) - self._at
-        if left:
-            raise ServingError(Status.INVALID, f"the body has {left} bytes after its last input")
+        bytes_left = len(self._data) - self._offset
+        if bytes_left:
+            raise ServingError(Status.INVALID, f"the body has {bytes_left} bytes after its last input")
 
 
-def _objects(field: str, items: Any) -> Sequence[Mapping[str, Any]]:
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+def _objects(field: str, objects: Any) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(objects, list) or not all(isinstance(tensor, dict) for tensor in objects):
         raise ServingError(Status.INVALID, f"{field!r} is not a list of objects")
-    if len(items) > _MOST_TENSORS:
-        raise ServingError(Status.INVALID, f"{field!r} has {len(items)} objects; at most {_MOST_TENSORS} are possible")
-    names = [_text("name", item.get("name")) for item in items]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ServingError(Status.INVALID, f"{field!r} has {twice!r} more than once")
-    return items
-
-
-def _text(field: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise ServingError(Status.INVALID, f"{field!r} is not a string")
-    return value
-
-
-def checked_parameters(where: str, value: Any) -> Parameters:
-    """Return parameters by name; raise `ServingError` if they are no object of strings, numbers and truth values."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict) or not all(isinstance(item, str | int | float) for item in value.values()):
+    if len(objects) > _MOST_TENSORS:
         raise ServingError(
-            Status.INVALID, f"the parameters of {where} are not an object of strings, numbers and truth values"
+            Status.INVALID, f"{field!r} has {len(objects)} objects; at most {_MOST_TENSORS} are possible"
         )
-    return value
+    names = [_text("name", tensor.get("name")) for tensor in objects]
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ServingError(Status.INVALID, f"{field!r} has {repeated!r} more than once")
+    return objects
 
 
-def _input(item: Mapping[str, Any], rest: _Rest, regions: Regions | None) -> InputTensor:
-    name = item["name"]
-    datatype = item.get("datatype")
+def _text(field: str, text: Any) -> str:
+    if not isinstance(text, str):
+        raise ServingError(Status.INVALID, f"{field!r} is not a string")
+    return text
+
+
+def checked_parameters(owner: str, parameters: Any) -> Parameters:
+    """Return parameters by name; raise `ServingError` if they are no object of strings, numbers and truth values."""
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, dict) or not all(
+        isinstance(parameter, str | int | float) for parameter in parameters.values()
+    ):
+        raise ServingError(
+            Status.INVALID, f"the parameters of {owner} are not an object of strings, numbers and truth values"
+        )
+    return parameters
+
+
+def _input(tensor: Mapping[str, Any], binary_tensors: _BinaryTensors, regions: Regions | None) -> InputTensor:
+    name = tensor["name"]
+    datatype = tensor.get("datatype")
     data_type(datatype)
-    shape = checked_shape(name, item.get("shape"))
-    parameters = checked_parameters(f"input {name!r}", item.get("parameters"))
-    ways = [
-        key in parameters if key != "data" else key in item
+    shape = checked_shape(name, tensor.get("shape"))
+    parameters = checked_parameters(f"input {name!r}", tensor.get("parameters"))
+    forms = [
+        key in parameters if key != "data" else key in tensor
         for key in ("data", "binary_data_size", "shared_memory_region")
     ]
-    if sum(ways) != 1:
+    if sum(forms) != 1:
         raise ServingError(
             Status.INVALID, f"input {name!r} needs exactly one of data, binary_data_size and shared_memory_region"
         )
-    return InputTensor(name, str(datatype), _array(item, str(datatype), shape, parameters, rest, regions))
+    return InputTensor(name, str(datatype), _array(tensor, str(datatype), shape, parameters, binary_tensors, regions))
 
 
 def _array(
-    item: Mapping[str, Any],
+    tensor: Mapping[str, Any],
     datatype: str,
     shape: tuple[int, ...],
     parameters: Parameters,
-    rest: _Rest,
+    binary_tensors: _BinaryTensors,
     regions: Regions | None,
 ) -> Array:
-    name = item["name"]
-    if "data" in item:
-        return from_json(name, datatype, shape, item["data"])
+    name = tensor["name"]
+    if "data" in tensor:
+        return from_json(name, datatype, shape, tensor["data"])
     if "binary_data_size" in parameters:
         size = _whole(f"binary_data_size of input {name!r}", parameters["binary_data_size"])
-        return from_bytes(name, datatype, shape, rest.take(name, size))
+        return from_bytes(name, datatype, shape, binary_tensors.take(name, size))
     return shared_tensor(name, datatype, shape, parameters, regions)
 
 
@@ -191,14 +196,14 @@ def region_of(name: str, parameters: Parameters) -> tuple[str, int, int]:
     return region, offset, size
 
 
-def _whole(title: str, value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise ServingError(Status.INVALID, f"the {title} is not a whole number from 0 on")
-    return value
+def _whole(subject: str, number: Any) -> int:
+    if type(number) is not int or not 0 <= number < 1 << 63:
+        raise ServingError(Status.INVALID, f"the {subject} is not a whole number from 0 on")
+    return number
 
 
-def _output(item: Mapping[str, Any]) -> RequestedOutput:
-    return requested_output(item["name"], checked_parameters(f"output {item['name']!r}", item.get("parameters")))
+def _output(tensor: Mapping[str, Any]) -> RequestedOutput:
+    return requested_output(tensor["name"], checked_parameters(f"output {tensor['name']!r}", tensor.get("parameters")))
 
 
 def requested_output(name: str, parameters: Parameters) -> RequestedOutput:
@@ -211,34 +216,34 @@ def requested_output(name: str, parameters: Parameters) -> RequestedOutput:
     return RequestedOutput(name, binary, min(classes, _MOST_CLASSES), region)
 
 
-def write_response(response: InferResponse, binary: bool) -> tuple[list[bytes], int | None]:
+def write_response(response: InferResponse, is_binary: bool) -> tuple[list[bytes], int | None]:
     """Return the parts of a body, and the length of its JSON object if bytes of tensors follow it, else None.
 
-    `binary` says how outputs are sent of which the request does not say it.
+    `is_binary` says how outputs are sent of which the request does not say it.
 
     Raises:
         ServingError: JSON cannot express an output.
     """
-    tails: list[bytes] = []
-    outputs = [_written(item, binary, tails) for item in response.outputs]
-    head: dict[str, Any] = {"model_name": response.model, "model_version": response.version, "outputs": outputs}
+    binary_parts: list[bytes] = []
+    outputs = [_written(output, is_binary, binary_parts) for output in response.outputs]
+    header: dict[str, Any] = {"model_name": response.model, "model_version": response.version, "outputs": outputs}
     if response.id:
-        head["id"] = response.id
+        header["id"] = response.id
     if response.parameters:
-        head["parameters"] = response.parameters
-    text = json_bytes(head)
-    return [text, *tails], len(text) if tails else None
+        header["parameters"] = response.parameters
+    text = json_bytes(header)
+    return [text, *binary_parts], len(text) if binary_parts else None
 
 
-def _written(item: OutputTensor, binary: bool, tails: list[bytes]) -> dict[str, Any]:
-    result = {"name": item.name, "datatype": item.datatype, "shape": list(item.array.shape)}
-    requested = item.requested
-    if item.is_shared and requested is not None and requested.region is not None:
-        name, offset, size = requested.region
+def _written(output: OutputTensor, is_binary: bool, binary_parts: list[bytes]) -> dict[str, Any]:
+    tensor = {"name": output.name, "datatype": output.datatype, "shape": list(output.array.shape)}
+    requested_output = output.requested
+    if output.is_shared and requested_output is not None and requested_output.region is not None:
+        name, offset, size = requested_output.region
         parameters = {"shared_memory_region": name, "shared_memory_byte_size": size}
-        return result | {"parameters": parameters | ({"shared_memory_offset": offset} if offset else {})}
-    if binary if requested is None or requested.binary is None else requested.binary:
-        data = to_bytes(item.array)
-        tails.append(data)
-        return result | {"parameters": {"binary_data_size": len(data)}}
-    return result | {"data": to_json(item.name, item.datatype, item.array)}
+        return tensor | {"parameters": parameters | ({"shared_memory_offset": offset} if offset else {})}
+    if is_binary if requested_output is None or requested_output.binary is None else requested_output.binary:
+        data = to_bytes(output.array)
+        binary_parts.append(data)
+        return tensor | {"parameters": {"binary_data_size": len(data)}}
+    return tensor | {"data": to_json(output.name, output.datatype, output.array)}

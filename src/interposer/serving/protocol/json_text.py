@@ -28,7 +28,7 @@ _WRITABLE: Final = frozenset("?bBhHiIlLqQfd")
 def object_of(data: bytes) -> dict[str, Any]:
     """Return the JSON object in these bytes; raise `ServingError` if they are not one."""
     try:
-        result = json.loads(data, parse_constant=_no_constant)
+        parsed = json.loads(data, parse_constant=_no_constant)
     except ServingError:
         raise
     except RecursionError:
@@ -36,9 +36,9 @@ def object_of(data: bytes) -> dict[str, Any]:
     except (ValueError, MemoryError) as error:  # JSON errors, wrong UTF-8, integers of thousands of digits
         text = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
         raise ServingError(Status.INVALID, f"the request is not JSON{text}") from None
-    if not isinstance(result, dict):
+    if not isinstance(parsed, dict):
         raise ServingError(Status.INVALID, "the request is not a JSON object")
-    return result
+    return parsed
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -53,13 +53,13 @@ def quick_object_of(data: bytes | memoryview) -> dict[str, Any] | None:
     if orjson is None:
         return None
     try:
-        result = orjson.loads(data)
+        parsed = orjson.loads(data)
     except (ValueError, MemoryError):
         return None
-    return result if isinstance(result, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
-def json_bytes(value: Any) -> bytes:
+def json_bytes(data: Any) -> bytes:
     """Return JSON text without spaces. One-dimensional arrays of finite numbers or truth values become lists.
 
     Raises:
@@ -67,15 +67,15 @@ def json_bytes(value: Any) -> bytes:
     """
     if orjson is not None:
         try:
-            result: bytes = orjson.dumps(value, _list_of, orjson.OPT_SERIALIZE_NUMPY)
+            encoded: bytes = orjson.dumps(data, _list_of, orjson.OPT_SERIALIZE_NUMPY)
         except TypeError:  # such as half of a surrogate pair in a text, which the standard library escapes
             pass
         else:
-            return result
-    return json.dumps(value, separators=(",", ":"), default=_list_of).encode()
+            return encoded
+    return json.dumps(data, separators=(",", ":"), default=_list_of).encode()
 
 
-def _list_of(value: Any) -> Any:
-    if isinstance(value, np.ndarray) and value.dtype.char in _WRITABLE:
-        return value.tolist()
-    raise TypeError(f"JSON has no {type(value).__name__}")
+def _list_of(array: Any) -> Any:
+    if isinstance(array, np.ndarray) and array.dtype.char in _WRITABLE:
+        return array.tolist()
+    raise TypeError(f"JSON has no {type(array).__name__}")

@@ -21,7 +21,7 @@ from interposer.serving.protocol.errors import ServingError, Status
 
 __all__ = ["check_size", "checked_shape", "from_bytes", "from_contents", "from_json", "to_bytes", "to_json"]
 
-_MOST: Final = 1 << 48
+_MAX_ELEMENTS: Final = 1 << 48
 """More elements than any memory holds; NumPy computes the sizes of larger shapes wrongly or refuses them."""
 _KINDS: Final[dict[str, set[type]]] = {"i": {int}, "u": {int}, "f": {int, float}, "b": {bool}, "O": {str}}
 _EXPECTED: Final = {"i": "integers", "u": "integers", "f": "numbers", "b": "true and false", "O": "strings"}
@@ -43,7 +43,7 @@ def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
         raise _refused(name, f"has {len(shape)} dimensions; at most {MAX_RANK} are possible")
     if any(size < 0 for size in shape):
         raise _refused(name, f"has the shape {list(shape)}; sizes must not be negative")
-    if math.prod(max(size, 1) for size in shape) > _MOST:
+    if math.prod(max(size, 1) for size in shape) > _MAX_ELEMENTS:
         raise _refused(name, "has a shape with too many elements")
     return tuple(shape)
 
@@ -80,18 +80,18 @@ def _strings(name: str, shape: tuple[int, ...], data: memoryview) -> Array:
     count = math.prod(shape)
     if len(data) < 4 * count:
         raise _refused(name, f"has {len(data)} bytes, too few for the lengths of {count} strings")
-    texts, at = [], 0
+    texts, offset = [], 0
     for _ in range(count):
-        if at + 4 > len(data):
+        if offset + 4 > len(data):
             raise _refused(name, f"ends before its {count} strings")
-        size = int.from_bytes(data[at : at + 4], "little")
-        at += 4
-        if size > len(data) - at:
-            raise _refused(name, f"has a string of {size} bytes, of which only {len(data) - at} are there")
-        texts.append(_text(name, bytes(data[at : at + size])))
-        at += size
-    if at != len(data):
-        raise _refused(name, f"has {len(data) - at} bytes after its {count} strings")
+        size = int.from_bytes(data[offset : offset + 4], "little")
+        offset += 4
+        if size > len(data) - offset:
+            raise _refused(name, f"has a string of {size} bytes, of which only {len(data) - offset} are there")
+        texts.append(_text(name, bytes(data[offset : offset + size])))
+        offset += size
+    if offset != len(data):
+        raise _refused(name, f"has {len(data) - offset} bytes after its {count} strings")
     return _objects(texts, shape)
 
 
@@ -123,9 +123,9 @@ def from_json(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Ar
     flat = _flattened(name, shape, data)
     if len(flat) != math.prod(shape):
         raise _refused(name, f"has {len(flat)} elements; the shape {list(shape)} needs {math.prod(shape)}")
-    quick = _quick_numbers(dtype, flat)
-    if quick is not None:
-        return quick.reshape(shape)
+    numbers = _quick_numbers(dtype, flat)
+    if numbers is not None:
+        return numbers.reshape(shape)
     kind = "f" if dtype.is_float else dtype.numpy.kind
     if not set(map(type, flat)) <= _KINDS[kind]:
         raise _refused(name, f"has elements that are not {_EXPECTED[kind]}, as {datatype} needs")
@@ -138,27 +138,27 @@ def _quick_numbers(dtype: DataType, flat: Sequence[Any]) -> Array | None:
     Python's arrays refuse other elements while they copy them. They accept truth values, as 0 and 1.
     """
     try:
-        wide = _wide(dtype, flat)
+        numbers = _wide_numbers(dtype, flat)
     except (TypeError, ValueError, OverflowError):
         return None
-    if wide is None or _has_truth_values(flat, wide):
+    if numbers is None or _has_truth_values(flat, numbers):
         return None
     with np.errstate(over="ignore"):
-        result: Array = wide.astype(dtype.numpy, copy=False)
+        converted: Array = numbers.astype(dtype.numpy, copy=False)
     if dtype.is_float:
-        return result if np.isfinite(result).all() else None
-    return result if np.array_equal(result, wide) else None
+        return converted if np.isfinite(converted).all() else None
+    return converted if np.array_equal(converted, numbers) else None
 
 
 def _has_truth_values(flat: Sequence[Any], numbers: Array) -> bool:
     """Return True if an element is a truth value; `numbers` are the elements as numbers."""
-    places = np.flatnonzero((numbers == 0) | (numbers == 1))
-    if 4 * len(places) > len(flat):
+    indices = np.flatnonzero((numbers == 0) | (numbers == 1))
+    if 4 * len(indices) > len(flat):
         return bool in set(map(type, flat))
-    return any(type(flat[index]) is bool for index in places.tolist())
+    return any(type(flat[index]) is bool for index in indices.tolist())
 
 
-def _wide(dtype: DataType, flat: Sequence[Any]) -> Array | None:
+def _wide_numbers(dtype: DataType, flat: Sequence[Any]) -> Array | None:
     if not flat:
         return np.empty(0)
     if dtype is DataType.UINT8:
@@ -203,8 +203,8 @@ def _integers(name: str, datatype: str, flat: Sequence[Any], shape: tuple[int, .
     if array is not None:
         return array.reshape(shape)
     low, high = range_of(dtype)
-    bad = next(value for value in (min(flat), max(flat)) if not low <= value <= high)
-    raise _refused(name, f"has the element {_shown(bad)}; {datatype} has {low} to {high}")
+    outlier = next(number for number in (min(flat), max(flat)) if not low <= number <= high)
+    raise _refused(name, f"has the element {_shown(outlier)}; {datatype} has {low} to {high}")
 
 
 def _are_encodable(texts: Sequence[str]) -> bool:
@@ -217,19 +217,19 @@ def _are_encodable(texts: Sequence[str]) -> bool:
 
 def _floats(name: str, datatype: str, flat: Sequence[Any], shape: tuple[int, ...]) -> Array:
     try:
-        wide = np.array(flat, np.float64)
+        doubles = np.array(flat, np.float64)
     except OverflowError:
         raise _refused(name, f"has an element that is too large for {datatype}") from None
     with np.errstate(over="ignore"):
-        array: Array = wide.astype(data_type(datatype).numpy)
+        array: Array = doubles.astype(data_type(datatype).numpy)
     if not np.isfinite(array).all():
-        large = f"has an element that is too large for {datatype}, or not a number"
-        raise _refused(name, f"{large}; send infinities and NaN as binary data")
+        problem = f"has an element that is too large for {datatype}, or not a number"
+        raise _refused(name, f"{problem}; send infinities and NaN as binary data")
     return array.reshape(shape)
 
 
-def _shown(value: int) -> str:
-    return str(value) if abs(value) < 1 << 64 else "of more than 64 bits"
+def _shown(number: int) -> str:
+    return str(number) if abs(number) < 1 << 64 else "of more than 64 bits"
 
 
 def from_contents(name: str, datatype: str, shape: tuple[int, ...], values: Iterable[Any]) -> Array:
@@ -246,7 +246,7 @@ def from_contents(name: str, datatype: str, shape: tuple[int, ...], values: Iter
     if len(flat) != math.prod(shape):
         raise _refused(name, f"has {len(flat)} elements; the shape {list(shape)} needs {math.prod(shape)}")
     if dtype is DataType.STRING:
-        return _objects([_text(name, item) for item in flat], shape)
+        return _objects([_text(name, text) for text in flat], shape)
     if dtype.is_float:
         return np.array(flat, dtype.numpy).reshape(shape)
     return _filled(name, datatype, flat, shape)
@@ -257,8 +257,8 @@ def to_bytes(array: Array) -> bytes:
     if array.dtype.kind != "O":
         return array.tobytes()
     parts = []
-    for item in array.reshape(-1):
-        text = str(item).encode("utf-8", "surrogatepass")
+    for element in array.reshape(-1):
+        text = str(element).encode("utf-8", "surrogatepass")
         parts += [struct.pack("<I", len(text)), text]
     return b"".join(parts)
 
@@ -269,10 +269,12 @@ def to_json(name: str, datatype: str, array: Array) -> Array | list[Any]:
     Raises:
         ServingError: JSON cannot express the data type or an element, and the client has to ask for binary data.
     """
-    ask = "ask for it with the output parameter binary_data"
+    advice = "ask for it with the output parameter binary_data"
     if datatype in BINARY_ONLY:
-        raise ServingError(Status.INVALID, f"output {name!r} is {datatype}, which JSON cannot express; {ask}")
+        raise ServingError(Status.INVALID, f"output {name!r} is {datatype}, which JSON cannot express; {advice}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ServingError(Status.INVALID, f"output {name!r} has infinities or NaN, which JSON cannot express; {ask}")
+        raise ServingError(
+            Status.INVALID, f"output {name!r} has infinities or NaN, which JSON cannot express; {advice}"
+        )
     flat: Array = array.reshape(-1)
     return flat.tolist() if array.dtype.kind == "O" else flat
