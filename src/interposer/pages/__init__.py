@@ -28,19 +28,19 @@ def source(script: str) -> str:
     return f"'sha256-{digest}'"
 
 
-def filled(folder: Path, title: str, script: str, data: Mapping[str, Any], inner: Iterable[str] = ()) -> str:
+def filled(folder: Path, title: str, script: str, data: Mapping[str, Any], frame_sources: Iterable[str] = ()) -> str:
     """Return the page in a folder, which has `page.html` and `page.css`, with its title, script and data.
 
     Nothing in the data can become markup or code: the page inserts it as text only. Its content security policy forbids
-    all network access, and all other scripts but those that the expressions `inner` allow in its frames.
+    all network access, and all other scripts but those that the expressions `frame_sources` allow in its frames.
     """
-    sources = " ".join([source(script), *inner])
-    parts = {
+    sources = " ".join([source(script), *frame_sources])
+    replacements = {
         "POLICY": f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {sources}",
-        "TITLE": escape("".join(item if item.isprintable() else "?" for item in title)),
+        "TITLE": escape("".join(character if character.isprintable() else "?" for character in title)),
         "STYLE": COLOURS + (folder / "page.css").read_text(encoding="utf-8"),
         "SCRIPT": script,
         "DATA": json.dumps(data, allow_nan=False, separators=(",", ":")).translate(_ESCAPED),
     }
-    pieces = (folder / "page.html").read_text(encoding="utf-8").split("@@")
-    return "".join(parts[piece] if number % 2 else piece for number, piece in enumerate(pieces))
+    fragments = (folder / "page.html").read_text(encoding="utf-8").split("@@")
+    return "".join(replacements[fragment] if position % 2 else fragment for position, fragment in enumerate(fragments))

@@ -21,6 +21,8 @@ def html(data: Mapping[str, Any], drawings: Sequence[Mapping[str, Any]] = ()) ->
         data: what `interposer.profiling.page` has prepared.
         drawings: the networks, as data of `Explanation.to_dict`; each is drawn in a frame, shaded by time.
     """
-    frames = [{"name": str(item["network"]), "html": network.html({**item, "shade": "time"})} for item in drawings]
-    inner = [source(network.SCRIPT)] if frames else []
-    return filled(_FOLDER, str(data["title"]), SCRIPT, {**data, "drawings": frames}, inner)
+    frames = [
+        {"name": str(drawing["network"]), "html": network.html({**drawing, "shade": "time"})} for drawing in drawings
+    ]
+    frame_sources = [source(network.SCRIPT)] if frames else []
+    return filled(_FOLDER, str(data["title"]), SCRIPT, {**data, "drawings": frames}, frame_sources)
