@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from interposer.core.types import DataType
-from interposer.kernels.lookup import all_codes, all_pairs, look_up, look_up_pairs
+from interposer.kernels.lookup import all_integers, all_pairs, look_up, look_up_pairs
 
 
 @pytest.mark.parametrize("dtype", [DataType.INT8, DataType.UINT8, DataType.INT16])
 def test_every_integer_finds_its_own_entry(dtype):
-    codes = all_codes(dtype)
+    codes = all_integers(dtype)
     limits = np.iinfo(dtype.numpy)
     everything = np.arange(limits.min, limits.max + 1).astype(dtype.numpy)
     result = np.empty_like(everything)
@@ -33,5 +33,5 @@ def test_every_pair_finds_its_own_entry_in_arrays_that_broadcast(a, b):
 def test_an_array_that_is_no_block_of_memory_can_be_looked_up():
     turned = np.arange(6, dtype=np.uint8).reshape(2, 3).T
     array = np.empty((3, 2), np.uint8)
-    look_up(all_codes(DataType.UINT8), turned, array)
+    look_up(all_integers(DataType.UINT8), turned, array)
     np.testing.assert_array_equal(array, turned)

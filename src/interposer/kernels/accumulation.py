@@ -36,7 +36,7 @@ __all__ = [
     "exact_type",
     "float_type",
     "integer_sums",
-    "largest_code",
+    "largest_distance",
     "plan",
     "shifted",
     "summable_types",
@@ -62,21 +62,21 @@ def exact_type(largest_sum: float) -> np.dtype[Any]:
 
     This is float32 below 2**24, float64 below 2**53, else int64.
     """
-    return np.dtype(next((kind for kind, limit in _EXACT if largest_sum < limit), np.int64))
+    return np.dtype(next((dtype for dtype, limit in _EXACT if largest_sum < limit), np.int64))
 
 
-def largest_code(info: TensorInfo) -> int:
+def largest_distance(info: TensorInfo) -> int:
     """Return the largest possible distance of a quantized value of this tensor from its zero point."""
     limits = np.iinfo(info.dtype.numpy)
     return max(int(limits.max) - info.zero_point, info.zero_point - int(limits.min))
 
 
-def centered(codes: Array, info: TensorInfo, dtype: np.dtype[Any]) -> Array:
+def centered(quantized: Array, info: TensorInfo, dtype: np.dtype[Any]) -> Array:
     """Return quantized values minus their zero point, as `dtype`; unquantized values are only converted."""
     if not info.zero_point:
-        return codes.astype(dtype, copy=False)
-    without: Array = np.subtract(codes, dtype.type(info.zero_point), dtype=dtype)
-    return without
+        return quantized.astype(dtype, copy=False)
+    difference: Array = np.subtract(quantized, dtype.type(info.zero_point), dtype=dtype)
+    return difference
 
 
 def shifted(values: Array, zero_point: Array | None) -> Array:
@@ -84,8 +84,8 @@ def shifted(values: Array, zero_point: Array | None) -> Array:
 
     The zero points are a scalar, or an array that broadcasts with `values`.
     """
-    wide: Array = values.astype(np.float64)
-    return wide if zero_point is None else wide - zero_point
+    floats: Array = values.astype(np.float64)
+    return floats if zero_point is None else floats - zero_point
 
 
 def integer_sums(sums: Array) -> Array:
@@ -168,9 +168,9 @@ class Requantizer:
         If the weights have several scales, the output channels have them in turn, `repeats` times.
         """
         wide = x.dtype is DataType.INT16 and (bias is None or bias.dtype != np.int32 or weights.dtype is x.dtype)
-        ratio = _ratio(x, weights, output, single=scaling is Scaling.FIXED_POINT_OF_SINGLES)
-        ratio = np.tile(ratio, repeats) if ratio.ndim else ratio
-        return cls(_scale(ratio, scaling, wide), bias, wide, output.zero_point, output.dtype)
+        ratios = _ratio(x, weights, output, in_float32=scaling is Scaling.FIXED_POINT_OF_SINGLES)
+        ratios = np.tile(ratios, repeats) if ratios.ndim else ratios
+        return cls(_scale(ratios, scaling, wide), bias, wide, output.zero_point, output.dtype)
 
     def __call__(self, sums: Array) -> Array:
         """Return quantized outputs: add the bias to the sums, scale, round, add the output's zero point, and clamp."""
@@ -185,14 +185,14 @@ class Requantizer:
         return clamp_to(scaled, self.dtype)
 
 
-def _ratio(x: TensorInfo, weights: TensorInfo, output: TensorInfo, *, single: bool) -> NDArray[np.float64]:
+def _ratio(x: TensorInfo, weights: TensorInfo, output: TensorInfo, *, in_float32: bool) -> NDArray[np.float64]:
     """Return scale of `x` * scale of weights / scale of output: an array, per output channel or of a single number.
 
-    With `single`, the product of the scales is rounded to float32.
+    With `in_float32`, the product of the scales is rounded to float32.
     """
-    q = weights.quantization or Quantization(1.0)
-    scales = np.asarray(q.scales if q.per_axis else q.scale, np.float32)
-    products = np.multiply(scales, np.float32(x.scale), dtype=np.float32 if single else np.float64)
+    quantization = weights.quantization or Quantization(1.0)
+    scales = np.asarray(quantization.scales if quantization.per_axis else quantization.scale, np.float32)
+    products = np.multiply(scales, np.float32(x.scale), dtype=np.float32 if in_float32 else np.float64)
     return products.astype(np.float64) / np.float32(output.scale).astype(np.float64)
 
 
@@ -206,12 +206,12 @@ def _scale(ratio: NDArray[np.float64], scaling: Scaling, wide: bool) -> Callable
 class Plan(NamedTuple):
     """What a kernel of a convolution or fully connected layer computes once if weights and bias are constant.
 
-    `weights` are the weights minus their zero point, in the type in which the products are summed. `finish` converts
+    `weights` are the weights minus their zero point, in the type in which the products are summed. `epilogue` converts
     the sums to outputs: it adds the bias, and for quantized tensors it rescales the sums to the output's quantization.
     """
 
     weights: Array
-    finish: Callable[[Array], Array]
+    epilogue: Callable[[Array], Array]
 
 
 def plan(
@@ -225,16 +225,16 @@ def plan(
     x = info.input
     if not x.is_quantized:
         dtype = float_type(x.dtype)
-        return Plan(weights.astype(dtype), _Offset(None if bias is None else bias.astype(dtype)))
-    codes = centered(weights, info.at(1), np.dtype(np.int64))
-    parts = np.abs(codes).sum(axis=tuple(i for i in range(codes.ndim) if i != axis))
-    dtype = exact_type(parts.max(initial=0) * largest_code(x))
-    return Plan(codes.astype(dtype), Requantizer.of(x, info.at(1), info.output, bias, scaling, repeats))
+        return Plan(weights.astype(dtype), _BiasAddition(None if bias is None else bias.astype(dtype)))
+    centered_weights = centered(weights, info.at(1), np.dtype(np.int64))
+    magnitude_sums = np.abs(centered_weights).sum(axis=tuple(i for i in range(centered_weights.ndim) if i != axis))
+    dtype = exact_type(magnitude_sums.max(initial=0) * largest_distance(x))
+    return Plan(centered_weights.astype(dtype), Requantizer.of(x, info.at(1), info.output, bias, scaling, repeats))
 
 
 @dataclass(frozen=True, slots=True)
-class _Offset:
-    """The `finish` function of a plan for unquantized tensors: add the bias to the sums, if there is one."""
+class _BiasAddition:
+    """The `epilogue` function of a plan for unquantized tensors: add the bias to the sums, if there is one."""
 
     bias: Array | None
 

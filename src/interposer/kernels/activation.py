@@ -11,14 +11,14 @@ import numpy as np
 from interposer.core.types import FLOATS, Array, DataType, Quantization, TensorInfo
 from interposer.kernels.elementwise import erfc
 from interposer.kernels.fixedpoint import clamp_to
-from interposer.kernels.lookup import all_codes, look_up
+from interposer.kernels.lookup import all_integers, look_up
 from interposer.kernels.quantized_arithmetic import one_scale_of_few_bits
 from interposer.kernels.quantized_functions import (
     absolute,
-    clamp_codes,
     hard_swish,
     interpolated,
     leaky_relu,
+    quantized_bounds,
     relu,
     sigmoid16,
     tabulated,
@@ -103,28 +103,28 @@ def _limits(low: float, high: float, info: TensorInfo) -> tuple[Array, Array]:
     return np.asarray(low, dtype), np.asarray(high, dtype)
 
 
-def _clamps_codes(op: Activation, info: KernelInfo) -> str | None:
+def _clamps_quantized(op: Activation, info: KernelInfo) -> str | None:
     if op.function not in _CLAMPS:
         return f"{op.function.name} is not a clamp"
-    source = info.input.quantization
-    item = source is not None and not source.per_axis and source == info.output.quantization
-    return None if item else "takes tensors of one quantization"
+    quantization = info.input.quantization
+    is_same = quantization is not None and not quantization.per_axis and quantization == info.output.quantization
+    return None if is_same else "takes tensors of one quantization"
 
 
-@kernel(Activation, quantized=True, when=(all_quantized, _clamps_codes))
+@kernel(Activation, quantized=True, when=(all_quantized, _clamps_quantized))
 def clamp(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Compute RELU and BOUNDED_RELU if input and output have equal quantizations: clamp to the quantized bounds."""
-    low, high = clamp_codes(*_bounds(op), info.output)
+    low, high = quantized_bounds(*_bounds(op), info.output)
     np.clip(x, x.dtype.type(low), x.dtype.type(high), out=out)
 
 
-def _codes(op: Activation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
+def _quantized_results(op: Activation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
     """Return results for the quantized values `x`, quantized like `output`, but not clamped to its type.
 
     They are computed by TFLite's integer rule for the activation, or in float32 if TFLite has no rule.
     """
     wide = input.dtype is DataType.INT16
-    normal = wide and input.zero_point == 0 and output.quantization == Quantization(2.0**-15)
+    gives_q15 = wide and input.zero_point == 0 and output.quantization == Quantization(2.0**-15)
     match op.function:
         case ActivationFunction.RELU | ActivationFunction.BOUNDED_RELU:
             return relu(x, input, output, *_bounds(op))
@@ -134,13 +134,13 @@ def _codes(op: Activation, x: Array, input: TensorInfo, output: TensorInfo) -> A
             return absolute(x, input, output)
         case ActivationFunction.HARD_SWISH if not wide and input.scale < 128 * output.scale:
             return hard_swish(x, input, output)
-        case ActivationFunction.SIGMOID if normal:
+        case ActivationFunction.SIGMOID if gives_q15:
             return sigmoid16(x, input, output)
-        case ActivationFunction.TANH if normal and op.a == op.b == 1:
+        case ActivationFunction.TANH if gives_q15 and op.a == op.b == 1:
             return tanh16(x, input, output)
-    smooth = wide and op.function in _GELUS and input.zero_point == output.zero_point == 0
-    in_reals = interpolated if smooth else tabulated
-    return in_reals(lambda reals: FUNCTIONS[op.function](reals, op.a, op.b), x, input, output)
+    interpolates = wide and op.function in _GELUS and input.zero_point == output.zero_point == 0
+    evaluate = interpolated if interpolates else tabulated
+    return evaluate(lambda reals: FUNCTIONS[op.function](reals, op.a, op.b), x, input, output)
 
 
 @kernel(Activation, quantized=True, when=(all_quantized, one_scale_of_few_bits))
@@ -152,8 +152,8 @@ def activation_by_table(op: Activation, x: Array, *, out: Array, prepared: Array
 @kernel.prepare(activation_by_table)
 @np.errstate(all="ignore")
 def _activation_table(op: Activation, info: KernelInfo) -> Array:
-    codes = all_codes(info.input.dtype)
-    return clamp_to(_codes(op, codes, info.input, info.output), info.output.dtype)
+    integers = all_integers(info.input.dtype)
+    return clamp_to(_quantized_results(op, integers, info.input, info.output), info.output.dtype)
 
 
 @kernel(Activation, quantized=True, when=all_quantized)
@@ -167,25 +167,25 @@ def activation_of_reals(op: Activation, x: Array, *, info: KernelInfo, out: Arra
 
 def _softmax(x: Array, axis: int, beta: float) -> Array:
     """Compute softmax of `x * beta`; the greatest score is subtracted first, so that no exponential overflows."""
-    exps = np.exp(_below_greatest(x, axis, beta))
+    exps = np.exp(_minus_greatest(x, axis, beta))
     probabilities: Array = exps / exps.sum(axis=axis, keepdims=True)
     return probabilities
 
 
 def _log_softmax(x: Array, axis: int, beta: float) -> Array:
-    below = _below_greatest(x, axis, beta)
-    logarithms: Array = below - np.log(np.exp(below).sum(axis=axis, keepdims=True))
+    shifted = _minus_greatest(x, axis, beta)
+    logarithms: Array = shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
     return logarithms
 
 
-def _below_greatest(x: Array, axis: int, beta: float) -> Array:
+def _minus_greatest(x: Array, axis: int, beta: float) -> Array:
     """Return the scores `x * beta` minus the greatest of them along the axis, so that none is above 0.
 
     If `beta` is negative, the least element of `x` has the greatest score.
     """
     greatest = x.max(axis=axis, keepdims=True) if beta >= 0 else x.min(axis=axis, keepdims=True)
-    below: Array = (x - greatest) * beta
-    return below
+    shifted: Array = (x - greatest) * beta
+    return shifted
 
 
 def _is_float(op: Softmax | LogSoftmax | Hardmax, info: KernelInfo) -> str | None:
@@ -202,8 +202,8 @@ def softmax(op: Softmax | LogSoftmax, x: Array, *, info: KernelInfo, out: Array)
         function = _softmax if isinstance(op, Softmax) else _log_softmax
         store(function(real(x, info.input), op.axis, op.beta), info.output, out)
     else:
-        codes = rule(np.moveaxis(x, op.axis, -1), info.input, info.output, op.beta)
-        out[...] = np.moveaxis(clamp_to(codes, info.output.dtype), -1, op.axis)
+        scaled = rule(np.moveaxis(x, op.axis, -1), info.input, info.output, op.beta)
+        out[...] = np.moveaxis(clamp_to(scaled, info.output.dtype), -1, op.axis)
 
 
 _INTEGER_RULES: Final = {
@@ -221,8 +221,8 @@ def _integer_rule(op: Softmax | LogSoftmax, info: KernelInfo) -> Callable[..., A
     There is none if the output does not have the quantization that TFLite prescribes. The function is called with the
     quantized values (the softmax axis last), the infos of input and output, and the operator's beta.
     """
-    source = info.input.quantization
-    if source is None or source.per_axis or op.infer(info.input).quantization != info.output.quantization:
+    quantization = info.input.quantization
+    if quantization is None or quantization.per_axis or op.infer(info.input).quantization != info.output.quantization:
         return None
     return _INTEGER_RULES.get((type(op), info.input.dtype))
 
@@ -232,7 +232,7 @@ def hardmax(op: Hardmax, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Compute `Hardmax`; quantized values are compared directly, as quantization preserves their order."""
     if x.size == 0:
         return
-    greatest = np.argmax(real(x, info.input), axis=op.axis, keepdims=True)
-    chosen = np.zeros(x.shape, np.float32)
-    np.put_along_axis(chosen, greatest, 1, op.axis)
-    store(chosen, info.output, out)
+    greatest_indices = np.argmax(real(x, info.input), axis=op.axis, keepdims=True)
+    one_hot = np.zeros(x.shape, np.float32)
+    np.put_along_axis(one_hot, greatest_indices, 1, op.axis)
+    store(one_hot, info.output, out)

@@ -51,7 +51,7 @@ def attention(
     scaled = _by_groups(q32 * scale, k32.swapaxes(2, 3))
     capped = op.softcap * np.tanh(scaled / op.softcap) if op.softcap else scaled
     visible = _visible(op, capped, mask, valid_lengths, past=0 if past_key is None else past_key.shape[2])
-    masked = np.where(visible, capped + _added(mask, capped), -np.inf)
+    masked = np.where(visible, capped + _mask_bias(mask, capped), -np.inf)
     precise = masked if op.softmax_precision is None else masked.astype(op.softmax_precision.numpy)
     probabilities = _softmax(precise, sink)
     probabilities = probabilities.astype(masked.dtype, copy=False)
@@ -84,14 +84,14 @@ def _weighted(probabilities: Array, values: Array, visible: Array) -> Array:
     """
     finite = np.isfinite(values)
     output = _by_groups(probabilities, np.where(finite, values, 0))
-    special = np.repeat(np.where(finite, 0, values), probabilities.shape[1] // values.shape[1], axis=1)
+    not_finite = np.repeat(np.where(finite, 0, values), probabilities.shape[1] // values.shape[1], axis=1)
     for key in np.flatnonzero(~finite.all(axis=(0, 1, 3))):
-        product = probabilities[..., key, np.newaxis] * special[:, :, np.newaxis, key]
+        product = probabilities[..., key, np.newaxis] * not_finite[:, :, np.newaxis, key]
         output += np.where(visible[..., key, np.newaxis], product, 0)
     return output
 
 
-def _added(mask: Array | None, scores: Array) -> Array:
+def _mask_bias(mask: Array | None, scores: Array) -> Array:
     """Return what a numeric mask adds to the scores (B, H, Q, K); 0 without a mask or with a boolean mask."""
     if mask is None or mask.dtype == np.bool_:
         return np.zeros((), scores.dtype)
@@ -104,12 +104,12 @@ def _visible(op: Attention, scores: Array, mask: Array | None, valid_lengths: Ar
     `scores` has this shape; `past` is the number of past keys, which come before the new ones.
     """
     keys = scores.shape[3]
-    visible = _seen(op, scores.shape[2], keys, valid_lengths, past)
+    visible = _visible_by_position(op, scores.shape[2], keys, valid_lengths, past)
     if mask is not None and mask.ndim:
         visible = visible & (np.arange(keys) < mask.shape[-1])
     if mask is not None:
-        shown = mask if mask.dtype == np.bool_ else ~np.isneginf(mask.astype(scores.dtype))
-        visible = visible & _for_all_keys(shown, keys)
+        unmasked = mask if mask.dtype == np.bool_ else ~np.isneginf(mask.astype(scores.dtype))
+        visible = visible & _for_all_keys(unmasked, keys)
     return np.broadcast_to(visible, scores.shape)
 
 
@@ -120,24 +120,24 @@ def _for_all_keys(mask: Array, keys: int) -> Array:
     return np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])])
 
 
-def _seen(op: Attention, queries: int, keys: int, valid_lengths: Array | None, past: int) -> Array:
+def _visible_by_position(op: Attention, queries: int, keys: int, valid_lengths: Array | None, past: int) -> Array:
     """Return which keys each query attends to by position alone, as booleans (B or 1, 1, Q, K).
 
     `past` is the number of past keys. The rules are causality, the windows and the number of valid keys
     (`valid_lengths`).
     """
-    key = np.arange(keys)
-    valid = np.array([keys]) if valid_lengths is None else valid_lengths
-    offset = np.array([past]) if valid_lengths is None else valid_lengths - queries
-    position = np.arange(queries)[:, np.newaxis] + offset.reshape(-1, 1, 1, 1)
-    seen = np.broadcast_to(key < valid.reshape(-1, 1, 1, 1), (valid.size, 1, queries, keys))
+    key_positions = np.arange(keys)
+    valid_counts = np.array([keys]) if valid_lengths is None else valid_lengths
+    past_counts = np.array([past]) if valid_lengths is None else valid_lengths - queries
+    query_positions = np.arange(queries)[:, np.newaxis] + past_counts.reshape(-1, 1, 1, 1)
+    visible = np.broadcast_to(key_positions < valid_counts.reshape(-1, 1, 1, 1), (valid_counts.size, 1, queries, keys))
     if op.is_causal:
-        seen = seen & (key <= position)
+        visible = visible & (key_positions <= query_positions)
     if op.left_window_size >= 0:
-        seen = seen & (key >= position - op.left_window_size)
+        visible = visible & (key_positions >= query_positions - op.left_window_size)
     if op.right_window_size >= 0:
-        seen = seen & (key <= position + op.right_window_size)
-    return seen
+        visible = visible & (key_positions <= query_positions + op.right_window_size)
+    return visible
 
 
 def _softmax(scores: Array, sink: Array | None) -> Array:
@@ -146,8 +146,8 @@ def _softmax(scores: Array, sink: Array | None) -> Array:
     A sink has one more score for each head, whose probability is left out.
     """
     if sink is not None:
-        column = np.broadcast_to(sink.astype(scores.dtype)[:, np.newaxis, np.newaxis], (*scores.shape[:3], 1))
-        return _softmax(np.concatenate([scores, column], axis=3), None)[..., :-1]
+        sink_scores = np.broadcast_to(sink.astype(scores.dtype)[:, np.newaxis, np.newaxis], (*scores.shape[:3], 1))
+        return _softmax(np.concatenate([scores, sink_scores], axis=3), None)[..., :-1]
     greatest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     exps = np.exp(scores - np.where(np.isneginf(greatest), 0, greatest))
     total = exps.sum(axis=-1, keepdims=True)
@@ -165,13 +165,13 @@ def rotary_embedding(
         _check_positions(position_ids, len(cos))
         cos, sin = cos[position_ids], sin[position_ids]
     cos, sin = cos[:, np.newaxis], sin[:, np.newaxis]
-    turned = real(_split(x, op.num_heads), info.input).copy()
-    count = 2 * cos.shape[-1]
-    places = (slice(0, count, 2), slice(1, count, 2)) if op.interleaved else _halves(count)
-    first, second = (turned[..., place].copy() for place in places)
-    turned[..., places[0]] = cos * first - sin * second
-    turned[..., places[1]] = sin * first + cos * second
-    return _merged(turned, x.ndim)
+    rotated = real(_split(x, op.num_heads), info.input).copy()
+    rotated_size = 2 * cos.shape[-1]
+    pair_slices = (slice(0, rotated_size, 2), slice(1, rotated_size, 2)) if op.interleaved else _halves(rotated_size)
+    first, second = (rotated[..., part].copy() for part in pair_slices)
+    rotated[..., pair_slices[0]] = cos * first - sin * second
+    rotated[..., pair_slices[1]] = sin * first + cos * second
+    return _merged(rotated, x.ndim)
 
 
 def _halves(count: int) -> tuple[slice, slice]:
@@ -179,6 +179,6 @@ def _halves(count: int) -> tuple[slice, slice]:
 
 
 def _check_positions(position_ids: Array, rows: int) -> None:
-    wrong = position_ids[(position_ids < 0) | (position_ids >= rows)]
-    if wrong.size:
-        raise InvalidArgumentError(f"position {wrong[0]} is outside of caches for {rows} positions")
+    out_of_range = position_ids[(position_ids < 0) | (position_ids >= rows)]
+    if out_of_range.size:
+        raise InvalidArgumentError(f"position {out_of_range[0]} is outside of caches for {rows} positions")

@@ -33,13 +33,13 @@ def depth_to_space(op: DepthToSpace, x: Array) -> Array:
     b = op.block_size
     x = to_nhwc(x, op.data_layout)
     n, h, w, c = x.shape
-    rest = c // b**2
+    output_channels = c // b**2
     if op.mode is DepthToSpaceMode.DCR:
-        split, order = (n, h, w, b, b, rest), (0, 1, 3, 2, 4, 5)
+        split_shape, permutation = (n, h, w, b, b, output_channels), (0, 1, 3, 2, 4, 5)
     else:
-        split, order = (n, h, w, rest, b, b), (0, 1, 4, 2, 5, 3)
-    blocks = x.reshape(split).transpose(order)
-    return from_nhwc(blocks.reshape(n, h * b, w * b, rest), op.data_layout)
+        split_shape, permutation = (n, h, w, output_channels, b, b), (0, 1, 4, 2, 5, 3)
+    blocks = x.reshape(split_shape).transpose(permutation)
+    return from_nhwc(blocks.reshape(n, h * b, w * b, output_channels), op.data_layout)
 
 
 @kernel(SpaceToDepth)
@@ -62,20 +62,20 @@ def space_to_batch(op: SpaceToBatchNd, x: Array, *, info: KernelInfo) -> Array:
     b is the size of the block along the axis.
     """
     x = _bordered(x, op, encoded(0.0, info.input))
-    split = list(x.shape)
+    split_shape = list(x.shape)
     for axis, block in reversed(tuple(zip(op.axes, op.block_shape, strict=True))):
-        split[axis : axis + 1] = [x.shape[axis] // block, block]
-    inner = [axis + 1 + i for i, axis in enumerate(op.axes)]
-    outer = [axis for axis in range(len(split)) if axis not in inner]
-    return x.reshape(split).transpose([*inner, *outer]).reshape(tuple(info.output.shape))
+        split_shape[axis : axis + 1] = [x.shape[axis] // block, block]
+    block_axes = [axis + 1 + i for i, axis in enumerate(op.axes)]
+    other_axes = [axis for axis in range(len(split_shape)) if axis not in block_axes]
+    return x.reshape(split_shape).transpose([*block_axes, *other_axes]).reshape(tuple(info.output.shape))
 
 
 def _bordered(x: Array, op: SpaceToBatchNd, zero: Array) -> Array:
-    pairs = [(0, 0)] * x.ndim
-    for axis, pair in zip(op.axes, op.pad_list, strict=True):
-        pairs[axis] = pair
-    padded = np.full([n + sum(pair) for n, pair in zip(x.shape, pairs, strict=True)], zero, x.dtype)
-    padded[tuple(slice(before, before + n) for (before, _), n in zip(pairs, x.shape, strict=True))] = x
+    paddings = [(0, 0)] * x.ndim
+    for axis, padding in zip(op.axes, op.pad_list, strict=True):
+        paddings[axis] = padding
+    padded = np.full([n + sum(padding) for n, padding in zip(x.shape, paddings, strict=True)], zero, x.dtype)
+    padded[tuple(slice(before, before + n) for (before, _), n in zip(paddings, x.shape, strict=True))] = x
     return padded
 
 
@@ -85,16 +85,16 @@ def batch_to_space(op: BatchToSpaceNd, x: Array) -> Array:
 
     N' is the batch size of the result. The axes are then merged and cropped.
     """
-    count, batch = len(op.block_shape), x.shape[0] // math.prod(op.block_shape)
+    block_rank, batch = len(op.block_shape), x.shape[0] // math.prod(op.block_shape)
     blocks = x.reshape(*op.block_shape, batch, *x.shape[1:])
-    order, merged = [count], [batch, *x.shape[1:]]
+    permutation, merged_shape = [block_rank], [batch, *x.shape[1:]]
     for axis in range(1, x.ndim):
-        order += [count + axis, axis - op.axes.start] if axis in op.axes else [count + axis]
-    index = [slice(None)] * x.ndim
+        permutation += [block_rank + axis, axis - op.axes.start] if axis in op.axes else [block_rank + axis]
+    crop_slices = [slice(None)] * x.ndim
     for axis, block, (before, after) in zip(op.axes, op.block_shape, op.crops, strict=True):
-        merged[axis] *= block
-        index[axis] = slice(before, merged[axis] - after)
-    return blocks.transpose(order).reshape(merged)[tuple(index)]
+        merged_shape[axis] *= block
+        crop_slices[axis] = slice(before, merged_shape[axis] - after)
+    return blocks.transpose(permutation).reshape(merged_shape)[tuple(crop_slices)]
 
 
 @kernel(ChannelShuffle)

@@ -57,18 +57,18 @@ def stored(values: Array, info: TensorInfo) -> Array:
 
 def check_images(batches: Array, count: int) -> None:
     """Raise `InvalidArgumentError` if `batches` has an image index that is not from 0 to `count` - 1."""
-    wrong = batches[(batches < 0) | (batches >= count)]
-    if wrong.size:
-        raise InvalidArgumentError(f"batches has {wrong[0]}, but there are only {count} images")
+    out_of_range = batches[(batches < 0) | (batches >= count)]
+    if out_of_range.size:
+        raise InvalidArgumentError(f"batches has {out_of_range[0]}, but there are only {count} images")
 
 
 def check_boxes(boxes: Array, name: str) -> None:
     """Raise `InvalidArgumentError` if a box (..., 4) ends before it begins; `name` is the operand's in the message."""
-    wrong = np.argwhere((boxes[..., 0] > boxes[..., 2]) | (boxes[..., 1] > boxes[..., 3]))
-    if len(wrong):
-        index = tuple(wrong[0].tolist())
-        shown = ", ".join(f"{number:g}" for number in boxes[index])
-        raise InvalidArgumentError(f"{name} has ({shown}) at {list(index)}, which ends before it begins")
+    invalid_indices = np.argwhere((boxes[..., 0] > boxes[..., 2]) | (boxes[..., 1] > boxes[..., 3]))
+    if len(invalid_indices):
+        index = tuple(invalid_indices[0].tolist())
+        coordinates = ", ".join(f"{number:g}" for number in boxes[index])
+        raise InvalidArgumentError(f"{name} has ({coordinates}) at {list(index)}, which ends before it begins")
 
 
 def overlaps(box: Array, others: Array) -> Array:
@@ -77,8 +77,8 @@ def overlaps(box: Array, others: Array) -> Array:
     width, height = np.maximum(high - low, 0).T
     intersection = width * height
     union = _area(box) + _area(others) - intersection
-    shares: Array = intersection / np.where(union > 0, union, 1)
-    return shares
+    ratios: Array = intersection / np.where(union > 0, union, 1)
+    return ratios
 
 
 def _area(boxes: Array) -> Array:
@@ -92,13 +92,13 @@ def best_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, thres
     Candidates are positions in `boxes` (N, 4) and `scores` (N,). Two boxes overlap too much if their intersection over
     union exceeds the threshold. Among equal scores, the candidate with the lower position comes first.
     """
-    left = candidates[np.argsort(-scores[candidates], kind="stable")]
-    taken: list[int] = []
-    while left.size and len(taken) < limit:
-        best, rest = left[0], left[1:]
-        taken.append(int(best))
-        left = rest[overlaps(boxes[best], boxes[rest]) <= threshold]
-    return taken
+    remaining = candidates[np.argsort(-scores[candidates], kind="stable")]
+    chosen: list[int] = []
+    while remaining.size and len(chosen) < limit:
+        best, others = remaining[0], remaining[1:]
+        chosen.append(int(best))
+        remaining = others[overlaps(boxes[best], boxes[others]) <= threshold]
+    return chosen
 
 
 def isolated_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, threshold: float) -> list[int]:
@@ -106,16 +106,16 @@ def isolated_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, t
 
     It is like `best_boxes`, except that a box that is left out also excludes others.
     """
-    left = candidates[np.argsort(-scores[candidates], kind="stable")]
-    excluded = np.zeros(left.size, bool)
-    taken: list[int] = []
-    for place, best in enumerate(left):
-        if len(taken) >= limit:
+    ranked = candidates[np.argsort(-scores[candidates], kind="stable")]
+    excluded = np.zeros(ranked.size, bool)
+    chosen: list[int] = []
+    for rank, best in enumerate(ranked):
+        if len(chosen) >= limit:
             break
-        if not excluded[place]:
-            taken.append(int(best))
-        excluded[place + 1 :] |= overlaps(boxes[best], boxes[left[place + 1 :]]) > threshold
-    return taken
+        if not excluded[rank]:
+            chosen.append(int(best))
+        excluded[rank + 1 :] |= overlaps(boxes[best], boxes[ranked[rank + 1 :]]) > threshold
+    return chosen
 
 
 def take_greedily(boxes: Array, scores: Array, candidates: Iterable[int], limit: int | None, lower: Lower) -> list[int]:
@@ -126,32 +126,32 @@ def take_greedily(boxes: Array, scores: Array, candidates: Iterable[int], limit:
     of that list changes as in the reference: the first candidate moves to the position of the selected one, and the
     last one to the position of a dropped one.
     """
-    left = list(candidates)
-    taken: list[int] = []
-    while left and (limit is None or len(taken) < limit):
-        best = int(np.argmax(scores[left]))
-        left[0], left[best] = left[best], left[0]
-        box, rest = boxes[left[0]], np.array(left[1:], np.int64)
-        taken.append(left[0])
-        left = _without(left[1:], lower(rest, overlaps(box, boxes[rest])))
-    return taken
+    remaining = list(candidates)
+    chosen: list[int] = []
+    while remaining and (limit is None or len(chosen) < limit):
+        best_position = int(np.argmax(scores[remaining]))
+        remaining[0], remaining[best_position] = remaining[best_position], remaining[0]
+        box, others = boxes[remaining[0]], np.array(remaining[1:], np.int64)
+        chosen.append(remaining[0])
+        remaining = _without(remaining[1:], lower(others, overlaps(box, boxes[others])))
+    return chosen
 
 
-def _without(items: list[int], dropped: Sequence[bool] | Array) -> list[int]:
+def _without(candidates: list[int], dropped: Sequence[bool] | Array) -> list[int]:
     """Remove the items whose flag in `dropped` is True, and return the list.
 
     The last item moves to each position that becomes free.
     """
-    flags = list(dropped)
-    place = 0
-    while place < len(items):
-        if not flags[place]:
-            place += 1
+    drop_flags = list(dropped)
+    position = 0
+    while position < len(candidates):
+        if not drop_flags[position]:
+            position += 1
             continue
-        last, flag = items.pop(), flags.pop()
-        if place < len(items):
-            items[place], flags[place] = last, flag
-    return items
+        last_candidate, last_flag = candidates.pop(), drop_flags.pop()
+        if position < len(candidates):
+            candidates[position], drop_flags[position] = last_candidate, last_flag
+    return candidates
 
 
 def soft_lowering(kernel: NmsKernel, scores: Array, threshold: float, sigma: float, lowest: float) -> Lower:
@@ -161,14 +161,14 @@ def soft_lowering(kernel: NmsKernel, scores: Array, threshold: float, sigma: flo
     `threshold`, GAUSSIAN uses `sigma`. Boxes whose score is then below `lowest` are dropped.
     """
 
-    def lower(rest: Array, overlap: Array) -> Array:
+    def lower(box_indices: Array, overlap: Array) -> Array:
         factors = {
             NmsKernel.HARD: lambda: np.where(overlap < threshold, 1, 0),
             NmsKernel.LINEAR: lambda: np.where(overlap < threshold, 1, 1 - overlap),
             NmsKernel.GAUSSIAN: lambda: np.exp(-overlap * overlap / sigma),
         }
-        scores[rest] *= factors[kernel]()
-        dropped: Array = scores[rest] < lowest
+        scores[box_indices] *= factors[kernel]()
+        dropped: Array = scores[box_indices] < lowest
         return dropped
 
     return lower
@@ -181,10 +181,10 @@ def moved(boxes: Array, deltas: Array, sizes: Array) -> Array:
     image.
     """
     check_boxes(boxes, "boxes")
-    corner, end = boxes[:, np.newaxis, :2], boxes[:, np.newaxis, 2:]
-    size = end - corner
-    center = (corner + end) / 2 + deltas[..., :2] * size
-    half = np.exp(deltas[..., 2:]) * size / 2
-    borders = sizes[:, np.newaxis, ::-1]
-    clipped = [np.clip(edge, 0, borders) for edge in (center - half, center + half)]
+    low_corners, high_corners = boxes[:, np.newaxis, :2], boxes[:, np.newaxis, 2:]
+    size = high_corners - low_corners
+    center = (low_corners + high_corners) / 2 + deltas[..., :2] * size
+    half_sizes = np.exp(deltas[..., 2:]) * size / 2
+    image_sizes = sizes[:, np.newaxis, ::-1]
+    clipped = [np.clip(corners, 0, image_sizes) for corners in (center - half_sizes, center + half_sizes)]
     return np.concatenate(clipped, axis=-1)

@@ -18,14 +18,14 @@ ORDERED = ANY_TYPE - STORED_FLOATS - {DataType.STRING}
 def top_k(op: TopK, x: Array) -> tuple[Array, Array]:
     """Compute `TopK` by a stable sort, of the reversed axis for the largest elements: lower indices come first."""
     rows = np.moveaxis(x, op.axis, -1)
-    numbers = rows.astype(np.float64) if x.dtype.kind not in "biu" else rows
+    sort_keys = rows.astype(np.float64) if x.dtype.kind not in "biu" else rows
     if op.largest:
-        order = rows.shape[-1] - 1 - np.argsort(numbers[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+        indices = rows.shape[-1] - 1 - np.argsort(sort_keys[..., ::-1], axis=-1, kind="stable")[..., ::-1]
     else:
-        order = np.argsort(numbers, axis=-1, kind="stable")
-    order = order[..., : op.k]
-    values = np.take_along_axis(rows, order, axis=-1)
-    return np.moveaxis(values, -1, op.axis), np.moveaxis(order, -1, op.axis)
+        indices = np.argsort(sort_keys, axis=-1, kind="stable")
+    indices = indices[..., : op.k]
+    values = np.take_along_axis(rows, indices, axis=-1)
+    return np.moveaxis(values, -1, op.axis), np.moveaxis(indices, -1, op.axis)
 
 
 @kernel(RandomMultinomial)
@@ -34,13 +34,17 @@ def random_multinomial(op: RandomMultinomial, logits: Array, seeds: Array | None
 
     Infinite logits and NaN have no probability.
     """
-    weights = logits.astype(np.float64)
-    is_finite = np.isfinite(weights)
-    greatest = np.where(is_finite, weights, -np.inf).max(axis=1, keepdims=True, initial=-1e308)
-    sums = np.where(is_finite, np.exp(np.where(is_finite, weights - greatest, 0)), 0).cumsum(axis=1)
-    drawn = _uniform(seeds, len(logits) * op.num_samples).reshape(-1, op.num_samples) * sums[:, -1:]
-    result = [np.searchsorted(row, numbers, side="right") for row, numbers in zip(sums, drawn, strict=True)]
-    classes = np.array(result, np.int64).reshape(drawn.shape)
+    wide_logits = logits.astype(np.float64)
+    is_finite = np.isfinite(wide_logits)
+    greatest_logits = np.where(is_finite, wide_logits, -np.inf).max(axis=1, keepdims=True, initial=-1e308)
+    cumulative_weights = np.where(is_finite, np.exp(np.where(is_finite, wide_logits - greatest_logits, 0)), 0).cumsum(
+        axis=1
+    )
+    drawn = _uniform(seeds, len(logits) * op.num_samples).reshape(-1, op.num_samples) * cumulative_weights[:, -1:]
+    sampled_rows = [
+        np.searchsorted(row, numbers, side="right") for row, numbers in zip(cumulative_weights, drawn, strict=True)
+    ]
+    classes = np.array(sampled_rows, np.int64).reshape(drawn.shape)
     return classes.clip(max=logits.shape[1] - 1)
 
 

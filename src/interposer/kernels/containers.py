@@ -54,7 +54,7 @@ def sequence_empty(op: SequenceEmpty) -> Array:
 
 @kernel(SequenceConstruct)
 def sequence_construct(op: SequenceConstruct, inputs: tuple[Array, ...]) -> Array:
-    return collected(np.array(item) for item in inputs)
+    return collected(np.array(tensor) for tensor in inputs)
 
 
 @kernel(SequenceInsert)
@@ -74,8 +74,8 @@ def sequence_erase(op: SequenceErase, sequence: Array, position: Array | None) -
 @kernel(SequenceAt)
 def sequence_at(op: SequenceAt, sequence: Array, position: Array) -> Array:
     count = len(sequence)
-    array: Array = sequence[_index(position, 0, -count, count - 1)]
-    return array
+    element: Array = sequence[_index(position, 0, -count, count - 1)]
+    return element
 
 
 @kernel(SequenceLength)
@@ -123,5 +123,5 @@ def optional_has_element(op: OptionalHasElement, x: Array) -> Array:
 def optional_get_element(op: OptionalGetElement, x: Array) -> Array:
     if not len(x):
         raise InvalidArgumentError("the optional is empty")
-    array: Array = x[0]
-    return array
+    element: Array = x[0]
+    return element

@@ -39,60 +39,62 @@ def _slide(image: Array, windows: Windows, out: Array, compute: Callable[[Array,
     `compute` receives the cells of the windows of a block, (n, h, w, kh, kw, I), and the ranges of weight rows and
     columns that these cells belong to. All other weights only cover padding.
     """
-    (rows, down), (columns, across) = (visible(windows[i], image.shape[i + 1], out.shape[i + 1]) for i in (0, 1))
-    under = places(image, rows, columns)
-    for block in _blocks(out.shape, max(rows.size * columns.size * image.shape[3], out.shape[3])):
-        out[block] = compute(under[block], (down, across))
+    (row_positions, row_taps), (column_positions, column_taps) = (
+        visible(windows[i], image.shape[i + 1], out.shape[i + 1]) for i in (0, 1)
+    )
+    cells = places(image, row_positions, column_positions)
+    for block in _blocks(out.shape, max(row_positions.size * column_positions.size * image.shape[3], out.shape[3])):
+        out[block] = compute(cells[block], (row_taps, column_taps))
 
 
-def _blocks(shape: tuple[int, ...], place_size: int) -> Iterator[tuple[slice, slice]]:
+def _blocks(shape: tuple[int, ...], position_size: int) -> Iterator[tuple[slice, slice]]:
     """Yield slices of images and of rows of an output of this shape, (N, OH, OW, O), for blocks that fit in the cache.
 
-    `place_size` is the number of elements that are processed for each window position.
+    `position_size` is the number of elements that are processed for each window position.
     """
-    images, rows, width, _ = shape
-    row_size = max(1, width * place_size)
-    some_rows = max(1, min(rows, BLOCK // row_size))
-    some_images = max(1, BLOCK // (row_size * max(1, rows)))
-    for image, row in itertools.product(range(0, images, some_images), range(0, rows, some_rows)):
-        yield slice(image, image + some_images), slice(row, row + some_rows)
+    images, height, width, _ = shape
+    row_size = max(1, width * position_size)
+    block_rows = max(1, min(height, BLOCK // row_size))
+    block_images = max(1, BLOCK // (row_size * max(1, height)))
+    for image, row in itertools.product(range(0, images, block_images), range(0, height, block_rows)):
+        yield slice(image, image + block_images), slice(row, row + block_rows)
 
 
-def _correlate(under: Array, weights: Array, groups: int) -> Array:
+def _correlate(cells: Array, weights: Array, groups: int) -> Array:
     """Sum the products of windows (N, H, W, KH, KW, I) and weights (O, KH, KW, I / groups), by matrix products.
 
     The sums are (N, H, W, O).
     """
-    n, height, width, *window, c = under.shape
-    columns = np.moveaxis(under.reshape(n, height, width, *window, groups, c // groups), 5, 0)
+    n, height, width, *window, c = cells.shape
+    columns = np.moveaxis(cells.reshape(n, height, width, *window, groups, c // groups), 5, 0)
     size = math.prod(weights.shape[1:])
     filters = weights.reshape(groups, weights.shape[0] // groups, size)
     sums = columns.reshape(groups, n * height * width, size) @ filters.swapaxes(1, 2)
     return np.moveaxis(sums, 0, 1).reshape(n, height, width, weights.shape[0])
 
 
-def _correlate_channels(under: Array, weights: Array) -> Array:
+def _correlate_channels(cells: Array, weights: Array) -> Array:
     """Sum products of windows (N, H, W, KH, KW, C) and weights (KH, KW, C) for each channel, to (N, H, W, C)."""
-    sums = np.zeros(under.shape[:3] + under.shape[5:], under.dtype)
+    sums = np.zeros(cells.shape[:3] + cells.shape[5:], cells.dtype)
     product = np.empty_like(sums)
     for i, j in np.ndindex(weights.shape[:2]):
-        np.multiply(under[:, :, :, i, j], weights[i, j], out=product)
+        np.multiply(cells[:, :, :, i, j], weights[i, j], out=product)
         sums += product
     return sums
 
 
-def _spoiled(sums: Array, weights: Array, taps: Taps) -> Array:
+def _with_nans(sums: Array, weights: Array, taps: Taps) -> Array:
     """Set channels to NaN if they have an infinite or NaN weight that only covers padding, since 0 * inf is NaN.
 
     Weights are (O, KH, KW, I) or (KH, KW, C). `taps` are the ranges of weight rows and columns that were used for the
     sums. The sums are modified and returned.
     """
-    whole = all(tap == slice(0, size) for tap, size in zip(taps, weights.shape[-3:-1], strict=True))
-    if whole or not np.issubdtype(weights.dtype, np.floating):
+    uses_all_weights = all(tap == slice(0, size) for tap, size in zip(taps, weights.shape[-3:-1], strict=True))
+    if uses_all_weights or not np.issubdtype(weights.dtype, np.floating):
         return sums
-    wrong = ~np.isfinite(weights)
-    wrong[..., *taps, :] = False
-    sums[..., wrong.any(axis=(1, 2, 3) if weights.ndim == 4 else (0, 1))] = np.nan
+    unused_not_finite = ~np.isfinite(weights)
+    unused_not_finite[..., *taps, :] = False
+    sums[..., unused_not_finite.any(axis=(1, 2, 3) if weights.ndim == 4 else (0, 1))] = np.nan
     return sums
 
 
@@ -103,25 +105,25 @@ def _spread(x: Array, weights: Array, windows: Windows, groups: int, shape: tupl
     """
     _, height, width, c = x.shape
     sums = np.zeros(shape, x.dtype)
-    parts = np.moveaxis(x.reshape(*x.shape[:3], groups, c // groups), 3, 0)
+    grouped_input = np.moveaxis(x.reshape(*x.shape[:3], groups, c // groups), 3, 0)
     filters = np.moveaxis(weights.reshape(*weights.shape[:3], groups, c // groups), 0, -1)
     for i, j in np.ndindex(weights.shape[1:3]):
-        ys, target_ys = _falls(windows[0], i, height, shape[1])
-        xs, target_xs = _falls(windows[1], j, width, shape[2])
-        target = sums[:, target_ys, target_xs]
-        seen = parts[:, :, ys, xs].reshape(groups, math.prod(target.shape[:3]), c // groups)
-        target += np.moveaxis(seen @ filters[i, j], 0, 1).reshape(target.shape)
+        rows, target_rows = _connected_slices(windows[0], i, height, shape[1])
+        columns, target_columns = _connected_slices(windows[1], j, width, shape[2])
+        target = sums[:, target_rows, target_columns]
+        cells = grouped_input[:, :, rows, columns].reshape(groups, math.prod(target.shape[:3]), c // groups)
+        target += np.moveaxis(cells @ filters[i, j], 0, 1).reshape(target.shape)
     return sums
 
 
-def _falls(window: Window, tap: int, size: int, target: int) -> tuple[slice, slice]:
+def _connected_slices(window: Window, tap: int, size: int, target_size: int) -> tuple[slice, slice]:
     """Return the inputs and the outputs of a transposed convolution that one weight connects along one axis, as slices.
 
-    `tap` is the index of the weight along the axis, `size` the number of inputs and `target` the number of outputs.
+    `tap` is the index of the weight along the axis. `size` is the number of inputs, `target_size` that of outputs.
     """
     shift = tap * window.dilation - window.pad_before
     first = max(0, -(shift // window.stride))
-    last = min(size, -((shift - target) // window.stride))
+    last = min(size, -((shift - target_size) // window.stride))
     if last <= first:
         return slice(0, 0), slice(0, 0)
     start = first * window.stride + shift
@@ -137,12 +139,12 @@ def convolution(
 
     `prepared` holds the weights and the final step if these are constant, else None.
     """
-    w, finish = prepared or _plan(op, info, weights, bias)
+    w, epilogue = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
     windows = op.windows(*w.shape[1:3])
 
-    def compute(under: Array, taps: Taps) -> Array:
-        return finish(_spoiled(_correlate(under, w[:, *taps], op.groups), w, taps))
+    def compute(cells: Array, taps: Taps) -> Array:
+        return epilogue(_with_nans(_correlate(cells, w[:, *taps], op.groups), w, taps))
 
     _slide(image, windows, target, compute)
 
@@ -153,12 +155,12 @@ def integer_convolution(
     weights_zero_point: Array | None, *, out: Array,
 ) -> None:  # fmt: skip
     """Compute `IntegerConvolution2d` in float64, which represents sums of products of 9-bit integers exactly."""
-    zero = None if input_zero_point is None else input_zero_point.reshape(())
-    image, target = to_nhwc(shifted(x, zero), op.data_layout), to_nhwc(out, op.data_layout)
+    zero_point = None if input_zero_point is None else input_zero_point.reshape(())
+    image, target = to_nhwc(shifted(x, zero_point), op.data_layout), to_nhwc(out, op.data_layout)
     w = to_nhwc(shifted(weights, weights_zero_point), op.data_layout)
 
-    def compute(under: Array, taps: Taps) -> Array:
-        return integer_sums(_correlate(under, np.ascontiguousarray(w[:, *taps]), op.groups))
+    def compute(cells: Array, taps: Taps) -> Array:
+        return integer_sums(_correlate(cells, np.ascontiguousarray(w[:, *taps]), op.groups))
 
     _slide(image, op.windows(*w.shape[1:3]), target, compute)
 
@@ -172,13 +174,13 @@ def depthwise_convolution(
 
     `prepared` holds the weights and the final step if these are constant, else None.
     """
-    (w,), finish = prepared or _plan(op, info, weights, bias)
+    (w,), epilogue = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
-    times = target.shape[3] // image.shape[3]
-    image = np.repeat(image, times, axis=3) if times > 1 else image
+    filters_per_channel = target.shape[3] // image.shape[3]
+    image = np.repeat(image, filters_per_channel, axis=3) if filters_per_channel > 1 else image
 
-    def compute(under: Array, taps: Taps) -> Array:
-        return finish(_spoiled(_correlate_channels(under, w[taps]), w, taps))
+    def compute(cells: Array, taps: Taps) -> Array:
+        return epilogue(_with_nans(_correlate_channels(cells, w[taps]), w, taps))
 
     _slide(image, op.windows(*w.shape[:2]), target, compute)
 
@@ -192,9 +194,9 @@ def transpose_convolution(
 
     `prepared` holds the weights and the final step if these are constant, else None.
     """
-    w, finish = prepared or _plan(op, info, weights, bias)
+    w, epilogue = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
-    target[...] = finish(_spread(image, w, op.windows(*w.shape[1:3]), op.groups, target.shape))
+    target[...] = epilogue(_spread(image, w, op.windows(*w.shape[1:3]), op.groups, target.shape))
 
 
 def _image(op: WithWeights, x: Array, info: KernelInfo, weights: Array) -> Array:
@@ -205,10 +207,12 @@ def _image(op: WithWeights, x: Array, info: KernelInfo, weights: Array) -> Array
 def _plan(op: WithWeights, info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
     """Return the plan with weights stored as (O, KH, KW, I), or as (1, KH, KW, C) for a depthwise convolution."""
     axis = 3 if isinstance(op, DepthwiseConvolution2d) else 0
-    old = info.at(1).dtype is DataType.UINT8
-    scaling = Scaling.FIXED_POINT_OF_SINGLES if old else Scaling.FIXED_POINT
-    created = plan(info, weights, bias, axis, scaling, op.groups if isinstance(op, TransposeConvolution2d) else 1)
-    return created if axis else created._replace(weights=np.ascontiguousarray(to_nhwc(created.weights, op.data_layout)))
+    has_uint8_weights = info.at(1).dtype is DataType.UINT8
+    scaling = Scaling.FIXED_POINT_OF_SINGLES if has_uint8_weights else Scaling.FIXED_POINT
+    computed = plan(info, weights, bias, axis, scaling, op.groups if isinstance(op, TransposeConvolution2d) else 1)
+    return (
+        computed if axis else computed._replace(weights=np.ascontiguousarray(to_nhwc(computed.weights, op.data_layout)))
+    )
 
 
 def _prepared(op: WithWeights, info: KernelInfo) -> Plan | None:

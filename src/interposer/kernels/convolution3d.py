@@ -23,26 +23,28 @@ def convolution3d(
 
     `prepared` holds the weights and the final step if these are constant, else None.
     """
-    w, finish = prepared or _plan(info, weights, bias)
+    w, epilogue = prepared or _plan(info, weights, bias)
     volume = to_nhwc(centered(x, info.input, w.dtype), op.data_layout)
     n, *sizes, _ = volume.shape
     windows = op.windows(*w.shape[:3])
-    places = [window.places(size) for window, size in zip(windows, sizes, strict=True)]
-    sums = np.zeros((n, *places, w.shape[4]), w.dtype)
-    for cell in np.ndindex(w.shape[:3]):
-        pairs = [seen(*axis) for axis in zip(windows, cell, sizes, places, strict=True)]
-        where, from_where = ((slice(None), *slices) for slices in zip(*pairs, strict=True))
-        sums[where] += _product(volume[from_where], w[cell], op.groups)
-    return from_nhwc(finish(sums), op.data_layout)
+    output_sizes = [window.places(size) for window, size in zip(windows, sizes, strict=True)]
+    sums = np.zeros((n, *output_sizes, w.shape[4]), w.dtype)
+    for tap in np.ndindex(w.shape[:3]):
+        axis_slices = [
+            seen(*axis_parameters) for axis_parameters in zip(windows, tap, sizes, output_sizes, strict=True)
+        ]
+        target, source = ((slice(None), *slices) for slices in zip(*axis_slices, strict=True))
+        sums[target] += _product(volume[source], w[tap], op.groups)
+    return from_nhwc(epilogue(sums), op.data_layout)
 
 
 def _product(cells: Array, weights: Array, groups: int) -> Array:
     """Multiply cells (..., I) with weights (I / groups, O) for each group of channels; the result is (..., O)."""
-    *rest, channels = cells.shape
-    own, results = channels // groups, weights.shape[1]
-    parts = cells.reshape(*rest, groups, 1, own)
-    filters = np.moveaxis(weights.reshape(own, groups, results // groups), 0, 1)
-    sums: Array = np.matmul(parts, filters).reshape(*rest, results)
+    *positions, channels = cells.shape
+    group_channels, output_channels = channels // groups, weights.shape[1]
+    grouped_cells = cells.reshape(*positions, groups, 1, group_channels)
+    filters = np.moveaxis(weights.reshape(group_channels, groups, output_channels // groups), 0, 1)
+    sums: Array = np.matmul(grouped_cells, filters).reshape(*positions, output_channels)
     return sums
 
 

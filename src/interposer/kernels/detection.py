@@ -53,18 +53,18 @@ def detection_post_process(
     """
     decoded = _decoded(op, real(encodings, info.at(0)), real(anchors, info.at(2)))
     images = zip(decoded, real(scores, info.at(1)), strict=True)
-    result = [_Detections(op).of(boxes, classes) for boxes, classes in images]
-    if not result:
+    detections = [_Detections(op).of(boxes, classes) for boxes, classes in images]
+    if not detections:
         return tuple(np.empty(tuple(output.shape), output.dtype.numpy) for output in info.outputs)
-    return tuple(np.stack(column) for column in zip(*result, strict=True))
+    return tuple(np.stack(arrays) for arrays in zip(*detections, strict=True))
 
 
 def _decoded(op: DetectionPostProcess, encodings: Array, anchors: Array) -> Array:
-    centers, sizes = np.split(anchors.astype(np.float64), 2, axis=1)
-    moves, stretches = encodings[..., :2].astype(np.float64), encodings[..., 2:4].astype(np.float64)
-    center = (moves / (op.scale_y, op.scale_x) * sizes + centers).astype(encodings.dtype)
-    half = (np.exp(stretches / (op.scale_h, op.scale_w)) * sizes / 2).astype(encodings.dtype)
-    return np.concatenate([center - half, center + half], axis=-1)
+    anchor_centers, anchor_sizes = np.split(anchors.astype(np.float64), 2, axis=1)
+    offsets, log_sizes = encodings[..., :2].astype(np.float64), encodings[..., 2:4].astype(np.float64)
+    centers = (offsets / (op.scale_y, op.scale_x) * anchor_sizes + anchor_centers).astype(encodings.dtype)
+    half_sizes = (np.exp(log_sizes / (op.scale_h, op.scale_w)) * anchor_sizes / 2).astype(encodings.dtype)
+    return np.concatenate([centers - half_sizes, centers + half_sizes], axis=-1)
 
 
 class _Detections:
@@ -85,34 +85,34 @@ class _Detections:
         return self.boxes, self.classes, self.scores, np.array(count)
 
     def _regular(self, boxes: Array, scores: Array) -> int:
-        result = [
+        pairs = [
             (score_class, box)
             for score_class in range(self.op.num_classes)
             for box in self._best(boxes, scores[:, score_class], self.op.detections_per_class)
         ]
-        result.sort(key=lambda item: -scores[item[1], item[0]])
-        result = result[: self.op.max_detections]
-        for row, (score_class, box) in enumerate(result):
+        pairs.sort(key=lambda pair: -scores[pair[1], pair[0]])
+        pairs = pairs[: self.op.max_detections]
+        for row, (score_class, box) in enumerate(pairs):
             self._put(row, boxes[box], score_class, scores[box, score_class])
-        return len(result)
+        return len(pairs)
 
     def _fast(self, boxes: Array, scores: Array) -> int:
-        value = min(self.op.max_classes_per_detection, self.op.num_classes)
-        nnapi = self.op.rules is DetectionRules.NNAPI
-        step = value if nnapi else self.op.max_classes_per_detection
-        taken = self._best(boxes, scores.max(axis=1, initial=-np.inf), self.op.max_detections)
-        for number, box in enumerate(taken):
-            for column, score_class in enumerate(np.argsort(-scores[box], kind="stable")[:value]):
-                self._put(number * step + column, boxes[box], int(score_class), scores[box, score_class])
-        return len(taken) * value if nnapi else len(taken)
+        class_count = min(self.op.max_classes_per_detection, self.op.num_classes)
+        is_nnapi = self.op.rules is DetectionRules.NNAPI
+        rows_per_box = class_count if is_nnapi else self.op.max_classes_per_detection
+        chosen = self._best(boxes, scores.max(axis=1, initial=-np.inf), self.op.max_detections)
+        for position, box in enumerate(chosen):
+            for rank, score_class in enumerate(np.argsort(-scores[box], kind="stable")[:class_count]):
+                self._put(position * rows_per_box + rank, boxes[box], int(score_class), scores[box, score_class])
+        return len(chosen) * class_count if is_nnapi else len(chosen)
 
     def _best(self, boxes: Array, scores: Array, limit: int) -> list[int]:
-        lowest, most = self.op.nms_score_threshold, self.op.nms_iou_threshold
+        min_score, max_overlap = self.op.nms_score_threshold, self.op.nms_iou_threshold
         if self.op.rules is not DetectionRules.NNAPI:
-            best = best_boxes if self.op.rules is DetectionRules.TFLITE else isolated_boxes
-            return best(boxes, scores, np.flatnonzero(scores >= lowest), limit, most)
-        candidates = np.flatnonzero(scores > lowest).tolist()
-        return take_greedily(boxes, scores, candidates, limit, lambda _, overlap: overlap >= most)
+            suppress = best_boxes if self.op.rules is DetectionRules.TFLITE else isolated_boxes
+            return suppress(boxes, scores, np.flatnonzero(scores >= min_score), limit, max_overlap)
+        candidates = np.flatnonzero(scores > min_score).tolist()
+        return take_greedily(boxes, scores, candidates, limit, lambda _, overlap: overlap >= max_overlap)
 
     def _put(self, row: int, box: Array, score_class: int, score: float) -> None:
         self.boxes[row], self.scores[row] = box, score
@@ -130,9 +130,9 @@ def non_max_suppression(op: NonMaxSuppression, boxes: Array, scores: Array, *, i
     """
     corners = _corners(op, real(boxes, info.at(0)))
     chosen = [
-        (image, number, box)
+        (image, class_index, box)
         for image, classes in enumerate(real(scores, info.at(1)))
-        for number, class_scores in enumerate(classes)
+        for class_index, class_scores in enumerate(classes)
         for box in best_boxes(
             corners[image], class_scores, _candidates(op, class_scores), op.max_output_boxes_per_class, op.iou_threshold
         )
@@ -185,9 +185,11 @@ def detection_output(
 ) -> Array:
     """Compute `DetectionOutput`; return a row (image, class, score, box) for each selected box, (1, 1, K, 7)."""
     batch, classes = len(locations), op.num_classes
-    prior = real(priors, info.at(2)).reshape(len(priors), 2, -1, 1, 4)
-    encoded = real(locations, info.at(0)).reshape(batch, prior.shape[2], -1, 4)
-    boxes = np.broadcast_to(_prior_decoded(op, encoded, prior), (batch, prior.shape[2], encoded.shape[2], 4))
+    prior_boxes = real(priors, info.at(2)).reshape(len(priors), 2, -1, 1, 4)
+    encoded = real(locations, info.at(0)).reshape(batch, prior_boxes.shape[2], -1, 4)
+    boxes = np.broadcast_to(
+        _prior_decoded(op, encoded, prior_boxes), (batch, prior_boxes.shape[2], encoded.shape[2], 4)
+    )
     scores = real(confidences, info.at(1)).reshape(batch, -1, classes)
     rows = [row for image in range(batch) for row in _image_rows(op, image, boxes[image], scores[image])]
     if not rows:
@@ -197,16 +199,16 @@ def detection_output(
 
 def _prior_decoded(op: DetectionOutput, encoded: Array, priors: Array) -> Array:
     """Return the boxes (x1, y1, x2, y2) that locations describe relative to prior boxes with variances."""
-    prior, variances = priors[:, 0], priors[:, 1]
-    moves = encoded if op.variance_encoded_in_target else encoded * variances
+    prior_boxes, variances = priors[:, 0], priors[:, 1]
+    offsets = encoded if op.variance_encoded_in_target else encoded * variances
     if op.code is BoxCode.CORNER:
-        return np.asarray(prior + moves)
-    size = prior[..., 2:] - prior[..., :2]
+        return np.asarray(prior_boxes + offsets)
+    sizes = prior_boxes[..., 2:] - prior_boxes[..., :2]
     if op.code is BoxCode.CORNER_SIZE:
-        return np.asarray(prior + moves * np.concatenate([size, size], axis=-1))
-    center = moves[..., :2] * size + (prior[..., :2] + prior[..., 2:]) / 2
-    half = np.exp(moves[..., 2:]) * size / 2
-    return np.concatenate([center - half, center + half], axis=-1)
+        return np.asarray(prior_boxes + offsets * np.concatenate([sizes, sizes], axis=-1))
+    centers = offsets[..., :2] * sizes + (prior_boxes[..., :2] + prior_boxes[..., 2:]) / 2
+    half_sizes = np.exp(offsets[..., 2:]) * sizes / 2
+    return np.concatenate([centers - half_sizes, centers + half_sizes], axis=-1)
 
 
 def _image_rows(op: DetectionOutput, image: int, boxes: Array, scores: Array) -> list[tuple[float, ...]]:
@@ -220,8 +222,8 @@ def _image_rows(op: DetectionOutput, image: int, boxes: Array, scores: Array) ->
     if 0 <= op.keep_top_k < len(chosen):
         order = np.argsort([-scores[box, label] for label, box in chosen], kind="stable")[: op.keep_top_k]
         chosen = [chosen[index] for index in sorted(order)]
-    corners = ((label, box, boxes[box, label if boxes.shape[1] > 1 else 0]) for label, box in chosen)
-    return [(image, label, scores[box, label], *corner) for label, box, corner in corners]
+    labeled_boxes = ((label, box, boxes[box, label if boxes.shape[1] > 1 else 0]) for label, box in chosen)
+    return [(image, label, scores[box, label], *coordinates) for label, box, coordinates in labeled_boxes]
 
 
 def _selected(op: DetectionOutput, boxes: Array, scores: Array) -> list[int]:
@@ -243,10 +245,10 @@ def box_with_nms_limit(
     """
     real_scores, classes = real(scores, info.at(0)).copy(), scores.shape[1]
     corners = real(boxes, info.at(1)).reshape(-1, classes, 4)
-    chosen = [pair for rows in _images(batches) for pair in _cached(op, real_scores, corners, rows)]
+    chosen = [pair for rows in _images(batches) for pair in _best_pairs(op, real_scores, corners, rows)]
     rows, columns = np.array(chosen, np.int64).reshape(-1, 2).T
-    cached = boxes.reshape(-1, classes, 4)[rows, columns]
-    return stored(real_scores[rows, columns], info.outputs[0]), cached, columns, batches[rows]
+    chosen_boxes = boxes.reshape(-1, classes, 4)[rows, columns]
+    return stored(real_scores[rows, columns], info.outputs[0]), chosen_boxes, columns, batches[rows]
 
 
 def _images(batches: Array) -> Iterator[Array]:
@@ -255,21 +257,21 @@ def _images(batches: Array) -> Iterator[Array]:
     yield from np.split(np.arange(len(batches)), borders) if len(batches) else ()
 
 
-def _cached(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -> list[tuple[int, int]]:
+def _best_pairs(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -> list[tuple[int, int]]:
     """Return the (box, class) pairs that `BoxWithNmsLimit` selects in one image, by class, then by falling score.
 
     Scores (N, C) and boxes (N, C, 4) are those of all images. `rows` are the indices of the image's boxes, and the box
     of a pair is one of them. Suppression reduces elements of `scores` in place.
     """
-    result: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     limit = None if op.max_detections < 0 else op.max_detections
     for column in range(1, scores.shape[1]):
-        own, candidates = boxes[:, column], rows[scores[rows, column] > op.score_threshold]
-        check_boxes(own[candidates], f"class {column}")
-        of_class = scores[:, column]
-        lower = soft_lowering(op.nms_kernel, of_class, op.iou_threshold, op.sigma, op.nms_score_threshold)
-        result += [(row, column) for row in take_greedily(own, of_class, candidates.tolist(), limit, lower)]
-    best_first = sorted(result, key=lambda pair: -scores[pair])
+        class_boxes, candidates = boxes[:, column], rows[scores[rows, column] > op.score_threshold]
+        check_boxes(class_boxes[candidates], f"class {column}")
+        class_scores = scores[:, column]
+        lower = soft_lowering(op.nms_kernel, class_scores, op.iou_threshold, op.sigma, op.nms_score_threshold)
+        pairs += [(row, column) for row in take_greedily(class_boxes, class_scores, candidates.tolist(), limit, lower)]
+    best_first = sorted(pairs, key=lambda pair: -scores[pair])
     return sorted(best_first[:limit], key=lambda pair: pair[1])
 
 
@@ -282,9 +284,9 @@ def axis_aligned_bbox_transform(
 ) -> Array:
     """Compute `AxisAlignedBboxTransform` for all classes at once."""
     check_images(batches, len(image_info))
-    numbers = real(deltas, info.at(1)).reshape(len(boxes), deltas.shape[1] // 4, 4)
-    result = moved(real(boxes, info.at(0)), numbers, real(image_info, info.at(3))[batches])
-    return stored(result.reshape(deltas.shape), info.output)
+    class_deltas = real(deltas, info.at(1)).reshape(len(boxes), deltas.shape[1] // 4, 4)
+    transformed = moved(real(boxes, info.at(0)), class_deltas, real(image_info, info.at(3))[batches])
+    return stored(transformed.reshape(deltas.shape), info.output)
 
 
 @kernel(GenerateProposals, dtypes=REALS, when=reals_only)
@@ -295,19 +297,28 @@ def generate_proposals(
 
     Return the scores, the boxes and the image index of the selected boxes.
     """
-    cells = to_nhwc(real(scores, info.at(0)), op.data_layout)
-    laid, sizes = _laid(op, real(anchors, info.at(2)), *cells.shape[1:3]), real(image_info, info.at(3))
-    images, number = len(cells), len(laid)
-    moves = to_nhwc(real(deltas, info.at(1)), op.data_layout).reshape(images * number, 1, 4)
-    boxes = moved(np.tile(laid, (images, 1)), moves, sizes.repeat(number, axis=0)).reshape(images, number, 4)
-    flat = cells.reshape(images, number)
-    result = [(image, box) for image in range(images) for box in _proposed(op, boxes[image], flat[image], sizes[image])]
-    batches, chosen = np.array(result, np.int64).reshape(-1, 2).T
-    picked = flat[batches, chosen], boxes[batches, chosen]
+    score_maps = to_nhwc(real(scores, info.at(0)), op.data_layout)
+    shifted_anchors, image_sizes = (
+        _shifted_anchors(op, real(anchors, info.at(2)), *score_maps.shape[1:3]),
+        real(image_info, info.at(3)),
+    )
+    images, anchor_count = len(score_maps), len(shifted_anchors)
+    flat_deltas = to_nhwc(real(deltas, info.at(1)), op.data_layout).reshape(images * anchor_count, 1, 4)
+    boxes = moved(np.tile(shifted_anchors, (images, 1)), flat_deltas, image_sizes.repeat(anchor_count, axis=0)).reshape(
+        images, anchor_count, 4
+    )
+    flat_scores = score_maps.reshape(images, anchor_count)
+    pairs = [
+        (image, box)
+        for image in range(images)
+        for box in _proposed(op, boxes[image], flat_scores[image], image_sizes[image])
+    ]
+    batches, chosen = np.array(pairs, np.int64).reshape(-1, 2).T
+    picked = flat_scores[batches, chosen], boxes[batches, chosen]
     return stored(picked[0], info.outputs[0]), stored(picked[1], info.outputs[1]), batches
 
 
-def _laid(op: GenerateProposals, anchors: Array, height: int, width: int) -> Array:
+def _shifted_anchors(op: GenerateProposals, anchors: Array, height: int, width: int) -> Array:
     """Return the anchors (A, 4) shifted to every cell of a feature map, as (height * width * A, 4).
 
     Like the scores, they are ordered by row, column and anchor.
@@ -315,21 +326,21 @@ def _laid(op: GenerateProposals, anchors: Array, height: int, width: int) -> Arr
     y, x = (np.arange(height) * op.height_stride)[:, np.newaxis], np.arange(width) * op.width_stride
     corners = np.stack(np.broadcast_arrays(x, y), axis=-1).astype(anchors.dtype)
     shifts = np.concatenate([corners, corners], axis=-1)[:, :, np.newaxis]
-    laid: Array = (anchors + shifts).reshape(-1, 4)
-    return laid
+    shifted: Array = (anchors + shifts).reshape(-1, 4)
+    return shifted
 
 
-def _proposed(op: GenerateProposals, boxes: Array, scores: Array, size: Array) -> list[int]:
+def _proposed(op: GenerateProposals, boxes: Array, scores: Array, image_size: Array) -> list[int]:
     """Return the positions of the selected boxes of one image, in the order of their selection.
 
-    The boxes (N, 4) have these scores (N,); `size` is the height and width of the image.
+    The boxes (N, 4) have these scores (N,); `image_size` is the height and width of the image.
     """
     candidates = np.arange(len(scores))
     if 0 < op.pre_nms_max < len(scores):
         candidates = np.argsort(-scores, kind="stable")[: op.pre_nms_max]
-    corner, end = boxes[candidates, :2], boxes[candidates, 2:]
-    sizes, middle = end - corner, corner + (end - corner) / 2
-    fits = (sizes > op.min_size) & (middle < size[::-1])
+    low_corners, high_corners = boxes[candidates, :2], boxes[candidates, 2:]
+    sizes, centers = high_corners - low_corners, low_corners + (high_corners - low_corners) / 2
+    is_valid = (sizes > op.min_size) & (centers < image_size[::-1])
     limit = op.post_nms_max if op.post_nms_max > 0 else None
-    chosen = candidates[fits.all(axis=1)].tolist()
-    return take_greedily(boxes, scores, chosen, limit, lambda _, overlap: overlap >= op.iou_threshold)
+    valid_candidates = candidates[is_valid.all(axis=1)].tolist()
+    return take_greedily(boxes, scores, valid_candidates, limit, lambda _, overlap: overlap >= op.iou_threshold)

@@ -20,15 +20,17 @@ __all__: list[str] = []
 
 
 def _settled(op: DynamicOp, info: KernelInfo, x: Array, *values: Array | None) -> list[Array]:
-    value = info.inputs[0]
-    assert value is not None
-    value = value.with_shape(x.shape).with_constant(None)
-    static = op.settle(value.shape, *values)
-    if errors := static.violations(value):
+    input_info = info.inputs[0]
+    assert input_info is not None
+    input_info = input_info.with_shape(x.shape).with_constant(None)
+    static_op = op.settle(input_info.shape, *values)
+    if errors := static_op.violations(input_info):
         raise InvalidArgumentError("; ".join(errors))
-    pairs = zip(static.infer_infos(value), info.outputs, strict=True)
-    outputs = [TensorInfo(result.shape, result.dtype, requested.quantization) for result, requested in pairs if result]
-    return kernel.evaluate(static, [x], [value], outputs)
+    pairs = zip(static_op.infer_infos(input_info), info.outputs, strict=True)
+    outputs = [
+        TensorInfo(inferred.shape, inferred.dtype, declared.quantization) for inferred, declared in pairs if inferred
+    ]
+    return kernel.evaluate(static_op, [x], [input_info], outputs)
 
 
 @kernel(DynamicReshape, DynamicBroadcastTo, DynamicTile, DynamicPad)

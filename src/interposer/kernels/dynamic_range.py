@@ -22,12 +22,12 @@ def rounded_to_8_bits(x: Array, axes: tuple[int, ...], asymmetric: bool) -> Floa
     Elements along `axes` share a scale. As in LiteRT, the values are multiplied by the inverse of the scale.
     """
     with np.errstate(all="ignore"):
-        low, high = (function(x, axis=axes, keepdims=True, initial=0) for function in (np.min, np.max))
+        low, high = (reduce(x, axis=axes, keepdims=True, initial=0) for reduce in (np.min, np.max))
         scale, inverse, zero = _asymmetric(low, high) if asymmetric else _symmetric(low, high)
-        steps = round_half_away(np.nan_to_num(zero + x * inverse)).astype(np.float32)
-        rounded = (np.clip(steps, -128 if asymmetric else -127, 127) - zero) * scale
-        finite = np.where(np.isfinite(inverse), rounded, 0)  # a scale of 0, or one whose inverse is too large
-        return np.where(np.isfinite(low) & np.isfinite(high), finite, np.nan).astype(np.float32)
+        quantized = round_half_away(np.nan_to_num(zero + x * inverse)).astype(np.float32)
+        rounded = (np.clip(quantized, -128 if asymmetric else -127, 127) - zero) * scale
+        finite_scaled = np.where(np.isfinite(inverse), rounded, 0)  # a scale of 0, or one whose inverse is too large
+        return np.where(np.isfinite(low) & np.isfinite(high), finite_scaled, np.nan).astype(np.float32)
 
 
 def rounded_rows(rounding: ActivationRounding) -> Callable[[Array], Array]:
@@ -40,14 +40,14 @@ def rounded_rows(rounding: ActivationRounding) -> Callable[[Array], Array]:
 def _symmetric(low: Array, high: Array) -> tuple[Array, Array, Array]:
     """Return scale, inverse of the scale, and zero point for values from `low` to `high`."""
     largest = np.maximum(-low, high)
-    steps = np.asarray(127, np.float32)
-    return np.divide(largest, steps), np.divide(steps, largest), np.zeros_like(low)
+    levels = np.asarray(127, np.float32)
+    return np.divide(largest, levels), np.divide(levels, largest), np.zeros_like(low)
 
 
 def _asymmetric(low: Array, high: Array) -> tuple[Array, Array, Array]:
     """Return scale, inverse of the scale, and zero point for values from `low` <= 0 to `high` >= 0."""
-    wide = (high.astype(np.float64) - low) / 255
-    below, above = low / wide, high / wide
-    zero = np.where(128 + np.abs(below) < 127 + np.abs(above), -128 - below, 127 - above)
-    scale = wide.astype(np.float32)
+    wide_scale = (high.astype(np.float64) - low) / 255
+    low_steps, high_steps = low / wide_scale, high / wide_scale
+    zero = np.where(128 + np.abs(low_steps) < 127 + np.abs(high_steps), -128 - low_steps, 127 - high_steps)
+    scale = wide_scale.astype(np.float32)
     return scale, np.asarray(np.float32(1) / scale), round_half_away(np.clip(zero, -128, 127)).astype(np.float32)

@@ -20,7 +20,7 @@ def einsum(op: Einsum, inputs: tuple[Array, ...], *, info: KernelInfo, out: Arra
 
     Narrow floats and quantized tensors are computed in float32, and rounded once.
     """
-    words, output = op.words()
+    operand_letters, output = op.words()
     values = [real(x, info.at(index)) for index, x in enumerate(inputs)]
-    result = np.einsum(f"{','.join(words)}->{output}", *values, optimize=len(values) > 2)
-    store(np.asarray(result), info.output, out)
+    contracted = np.einsum(f"{','.join(operand_letters)}->{output}", *values, optimize=len(values) > 2)
+    store(np.asarray(contracted), info.output, out)

@@ -10,7 +10,7 @@ import numpy as np
 
 from interposer.core.types import FLOATS, INTEGERS, Array, DataType, TensorInfo
 from interposer.kernels.fixedpoint import clamp_to
-from interposer.kernels.lookup import all_codes, all_pairs, look_up, look_up_pairs
+from interposer.kernels.lookup import all_integers, all_pairs, look_up, look_up_pairs
 from interposer.kernels.quantized_arithmetic import (
     Rule,
     compared,
@@ -75,8 +75,8 @@ def by_dtype(functions: Functions, operation: Any, dtype: DataType) -> Function 
 
 def _truncated_quotient(a: Array, b: Array) -> Array:
     """Divide integers and round towards zero, unlike NumPy, which rounds down."""
-    below = (np.mod(a, b) != 0) & ((a < 0) != (b < 0))
-    return np.asarray(np.floor_divide(a, b) + below)
+    was_rounded_down = (np.mod(a, b) != 0) & ((a < 0) != (b < 0))
+    return np.asarray(np.floor_divide(a, b) + was_rounded_down)
 
 
 def _integer_power(a: Array, b: Array) -> Array:
@@ -85,8 +85,8 @@ def _integer_power(a: Array, b: Array) -> Array:
     Powers with float exponents are computed in float64 and truncated; those that are not finite become 0.
     """
     if b.dtype.kind == "f":
-        result = np.power(a.astype(np.float64), b)
-        return np.trunc(np.where(np.isfinite(result), result, 0))
+        power = np.power(a.astype(np.float64), b)
+        return np.trunc(np.where(np.isfinite(power), power, 0))
     positive = np.power(a, np.maximum(b, 0).astype(a.dtype))
     sign = np.where(np.mod(b, 2) == 0, 1, a)
     return np.where(b >= 0, positive, np.where(np.abs(a) == 1, sign, 0))
@@ -136,8 +136,8 @@ _BINARY: Final[Functions] = {
 
 
 def _computes_binary(op: ElementwiseBinary, info: KernelInfo) -> str | None:
-    result = by_dtype(_BINARY, op.operation, DataType.FLOAT32 if info.quantized else info.input.dtype)
-    return None if result else f"{op.operation.name} of {info.input.dtype} is not defined"
+    function = by_dtype(_BINARY, op.operation, DataType.FLOAT32 if info.quantized else info.input.dtype)
+    return None if function else f"{op.operation.name} of {info.input.dtype} is not defined"
 
 
 @kernel(ElementwiseBinary, quantized=False, when=(all_quantized, _computes_binary))
@@ -157,8 +157,8 @@ def _has_integer_rule(op: ElementwiseBinary, info: KernelInfo) -> str | None:
 
 def _pair_table(rule: Rule, info: KernelInfo) -> Array | None:
     """Return the results of `rule` for all pairs of 8-bit values, or None for few elements or other types."""
-    dtypes = {tensor.dtype.bits for tensor in (info.at(0), info.at(1), info.output)}
-    if dtypes != {8} or info.output.num_elements < _LARGE:
+    bit_widths = {tensor.dtype.bits for tensor in (info.at(0), info.at(1), info.output)}
+    if bit_widths != {8} or info.output.num_elements < _LARGE:
         return None
     return clamp_to(rule(*all_pairs(info.at(0).dtype, info.at(1).dtype), info), info.output.dtype)
 
@@ -205,8 +205,8 @@ def erfc(x: Array) -> Array:
 
 
 def _by_element(function: Callable[[float], float], x: Array) -> Array:
-    result = np.fromiter(map(function, x.ravel().tolist()), np.float64, x.size)
-    return result.reshape(x.shape).astype(x.dtype)
+    flat = np.fromiter(map(function, x.ravel().tolist()), np.float64, x.size)
+    return flat.reshape(x.shape).astype(x.dtype)
 
 
 def _inverse_sqrt(x: Array) -> Array:
@@ -276,9 +276,9 @@ def _operation(op: ElementwiseUnary | Floor) -> UnaryOperation:
 
 
 def _computes_unary(op: ElementwiseUnary | Floor, info: KernelInfo) -> str | None:
-    result = by_dtype(_UNARY, _operation(op), DataType.FLOAT32 if info.quantized else info.input.dtype)
-    sensible = not info.quantized or info.output.is_quantized
-    return None if result and sensible else f"{_operation(op).name} of {info.input.dtype} is not defined"
+    function = by_dtype(_UNARY, _operation(op), DataType.FLOAT32 if info.quantized else info.input.dtype)
+    keeps_quantization = not info.quantized or info.output.is_quantized
+    return None if function and keeps_quantization else f"{_operation(op).name} of {info.input.dtype} is not defined"
 
 
 @kernel(ElementwiseUnary, Floor, quantized=False, when=_computes_unary)
@@ -302,13 +302,13 @@ def _bounded_inverse_sqrt(output: TensorInfo) -> Function:
     return lambda x: np.where(x > 0, _inverse_sqrt(x), highest)
 
 
-def _unary_codes(operation: UnaryOperation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
+def _unary_quantized_results(operation: UnaryOperation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
     """Return results for the quantized values `x`, quantized like `output`, but not clamped to its type.
 
     They are computed by TFLite's integer rule for the operation, or in float32 if TFLite has no rule.
     """
     wide = input.dtype is DataType.INT16 and input.zero_point == output.zero_point == 0
-    in_reals = interpolated if wide else tabulated
+    evaluate = interpolated if wide else tabulated
     match operation:
         case UnaryOperation.ABS:
             return absolute(x, input, output)
@@ -317,11 +317,11 @@ def _unary_codes(operation: UnaryOperation, x: Array, input: TensorInfo, output:
         case UnaryOperation.RSQRT if not wide:
             return rsqrt(x, input, output)
         case UnaryOperation.RSQRT:
-            return in_reals(_bounded_inverse_sqrt(output), x, input, output)
+            return evaluate(_bounded_inverse_sqrt(output), x, input, output)
         case UnaryOperation.LOG:
-            return in_reals(_bounded_log(output), x, input, output)
+            return evaluate(_bounded_log(output), x, input, output)
         case UnaryOperation.EXP:
-            return in_reals(precisely(np.exp), x, input, output)
+            return evaluate(precisely(np.exp), x, input, output)
     return tabulated(_UNARY["float"][operation], x, input, output)
 
 
@@ -334,8 +334,8 @@ def unary_by_table(op: ElementwiseUnary | Floor, x: Array, *, out: Array, prepar
 @kernel.prepare(unary_by_table)
 @np.errstate(all="ignore")
 def _unary_table(op: ElementwiseUnary | Floor, info: KernelInfo) -> Array:
-    codes = all_codes(info.input.dtype)
-    return clamp_to(_unary_codes(_operation(op), codes, info.input, info.output), info.output.dtype)
+    integers = all_integers(info.input.dtype)
+    return clamp_to(_unary_quantized_results(_operation(op), integers, info.input, info.output), info.output.dtype)
 
 
 @kernel(ElementwiseUnary, Floor, quantized=True, when=(all_quantized, _computes_unary))
@@ -373,12 +373,12 @@ def compare_quantized(op: Comparison, a: Array, b: Array, *, info: KernelInfo) -
 
     Other tensors are compared by their quantized values if their quantizations are equal, else by their float values.
     """
-    first, second = info.at(0), info.at(1)
-    if per_tensor(info) and first.dtype is not DataType.INT16:
-        return _COMPARE[op.operation](compared(a, first), compared(b, second))
-    if first.quantization == second.quantization:
+    info_a, info_b = info.at(0), info.at(1)
+    if per_tensor(info) and info_a.dtype is not DataType.INT16:
+        return _COMPARE[op.operation](compared(a, info_a), compared(b, info_b))
+    if info_a.quantization == info_b.quantization:
         return _COMPARE[op.operation](a, b)
-    return _COMPARE[op.operation](real(a, first), real(b, second))
+    return _COMPARE[op.operation](real(a, info_a), real(b, info_b))
 
 
 @kernel(LogicalBinary)

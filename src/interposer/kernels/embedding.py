@@ -23,9 +23,9 @@ OF_FIXED_SIZE: Final = ANY_TYPE - {DataType.STRING}
 @kernel(EmbeddingLookup)
 def embedding_lookup(op: EmbeddingLookup, lookups: Array, values: Array) -> Array:
     """Compute `EmbeddingLookup`; a negative index is out of range, as it does not count from the end."""
-    wrong = lookups[(lookups < 0) | (lookups >= len(values))]
-    if wrong.size:
-        raise InvalidArgumentError(f"lookups has {wrong[0]}; expected 0 to {len(values) - 1}")
+    out_of_range = lookups[(lookups < 0) | (lookups >= len(values))]
+    if out_of_range.size:
+        raise InvalidArgumentError(f"lookups has {out_of_range[0]}; expected 0 to {len(values) - 1}")
     return values[lookups]
 
 
@@ -35,20 +35,21 @@ def hashtable_lookup(op: HashtableLookup, lookups: Array, keys: Array, values: A
 
     Unlike in TFLite and NNAPI, the keys need not be sorted.
     """
-    places = {key: place for place, key in enumerate(keys.tolist())}
-    rows = [places.get(key, -1) for key in lookups.tolist()]
-    result, zero = np.empty((len(rows), *values.shape[1:]), values.dtype), "" if values.dtype.kind == "O" else 0
-    for number, row in enumerate(rows):
-        result[number] = values[row] if row >= 0 else zero
-    return result, np.greater_equal(rows, 0)
+    row_of_key = {key: row for row, key in enumerate(keys.tolist())}
+    rows = [row_of_key.get(key, -1) for key in lookups.tolist()]
+    zero = "" if values.dtype.kind == "O" else 0
+    selected_rows = np.empty((len(rows), *values.shape[1:]), values.dtype)
+    for index, row in enumerate(rows):
+        selected_rows[index] = values[row] if row >= 0 else zero
+    return selected_rows, np.greater_equal(rows, 0)
 
 
 @kernel(LshProjection, dtypes={"input": OF_FIXED_SIZE})
 def lsh_projection(op: LshProjection, seeds: Array, x: Array, weights: Array | None) -> Array:
     """Compute `LshProjection`; the seeds are hashed as float32, and the weighted sums of hash values are in float64."""
-    items = [item.tobytes() for item in np.ascontiguousarray(x)]
-    factors = np.ones(len(items)) if weights is None else weights.astype(np.float64)
-    bits = np.array(list(_bits(seeds, items, factors.tolist())), np.int64).reshape(seeds.shape)
+    elements = [element.tobytes() for element in np.ascontiguousarray(x)]
+    factors = np.ones(len(elements)) if weights is None else weights.astype(np.float64)
+    bits = np.array(list(_bits(seeds, elements, factors.tolist())), np.int64).reshape(seeds.shape)
     if op.type is LshProjectionType.DENSE:
         return bits.ravel().astype(np.int32)
     count, width = seeds.shape
@@ -58,24 +59,26 @@ def lsh_projection(op: LshProjection, seeds: Array, x: Array, weights: Array | N
     return signatures.astype(np.int32)
 
 
-def _bits(seeds: Array, items: list[bytes], factors: list[float]) -> Iterator[bool]:
+def _bits(seeds: Array, elements: list[bytes], factors: list[float]) -> Iterator[bool]:
     for seed in seeds.astype("<f4").ravel():
         score = 0.0
-        for item, factor in zip(items, factors, strict=True):
-            score += factor * _signed(fingerprint64(seed.tobytes() + item))
+        for element, factor in zip(elements, factors, strict=True):
+            score += factor * _signed(fingerprint64(seed.tobytes() + element))
         yield score > 0
 
 
-def _signed(value: int) -> float:
-    return float(value - (1 << 64) if value >> 63 else value)
+def _signed(unsigned: int) -> float:
+    return float(unsigned - (1 << 64) if unsigned >> 63 else unsigned)
 
 
 @kernel(OneHot)
 def one_hot(op: OneHot, indices: Array, *, info: KernelInfo) -> Array:
     """Compute `OneHot` by comparing every index with all positions along the new axis."""
-    places, wide = np.arange(op.depth), indices.astype(np.int64)
+    classes, class_indices = np.arange(op.depth), indices.astype(np.int64)
     if op.from_end:
-        wide = np.where(wide < 0, wide + op.depth, wide)
-    hits = np.expand_dims(wide, -1) == places
+        class_indices = np.where(class_indices < 0, class_indices + op.depth, class_indices)
+    is_hot = np.expand_dims(class_indices, -1) == classes
     axis = op.axis % (indices.ndim + 1)
-    return np.where(np.moveaxis(hits, -1, axis), encoded(op.on_value, info.output), encoded(op.off_value, info.output))
+    return np.where(
+        np.moveaxis(is_hot, -1, axis), encoded(op.on_value, info.output), encoded(op.off_value, info.output)
+    )

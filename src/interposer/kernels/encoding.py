@@ -18,5 +18,5 @@ def encoded(value: float, info: TensorInfo) -> Array:
     if info.quantization is None:
         return np.array(value).astype(info.dtype.numpy)
     scale, zero_point = along_axis(info.quantization, info.rank)
-    codes = round_half_away(np.divide(value, scale)) + zero_point
-    return np.clip(codes, *limits(info.dtype)).astype(np.int64).astype(info.dtype.numpy)
+    quantized = round_half_away(np.divide(value, scale)) + zero_point
+    return np.clip(quantized, *limits(info.dtype)).astype(np.int64).astype(info.dtype.numpy)

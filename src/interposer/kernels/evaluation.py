@@ -50,9 +50,9 @@ def _table_with(op: Op) -> KernelTable:
     """Return the table with at least the kernels of an operator: importing only its family is much faster than all."""
     if type(op) in _imported:
         return kernel
-    declared = [base for base in type(op).__mro__ if issubclass(base, Op) and base is not Op]
-    if all(base.__module__ == f"{_OPS}.{base.family}" for base in declared):
-        for family in {base.family for base in declared}:
+    classes = [base for base in type(op).__mro__ if issubclass(base, Op) and base is not Op]
+    if all(base.__module__ == f"{_OPS}.{base.family}" for base in classes):
+        for family in {base.family for base in classes}:
             if find_spec(f"{_KERNELS}.{family}") is not None:
                 import_module(f"{_KERNELS}.{family}")
     _imported.add(type(op))
@@ -83,16 +83,19 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
     """
     if not isinstance(op, Op):
         raise InvalidArgumentError(f"expected an operator, such as Maximum(), not {op!r}")
-    scales = _checked(op, quantization or {})
-    slots = [(_slot(op.operands, i), item) for i, item in enumerate(_placed(op, arrays, named))]
+    quantizations = _checked_quantization(op, quantization or {})
+    operands = [(_slot(op.operands, i), operand) for i, operand in enumerate(_placed(op, arrays, named))]
     with memory_to(f"make arrays of the operands of {op.op_name()}", ExecutionError):
-        value = [_stored(slot, item) for slot, item in slots]
-    inputs = [_info(slot, array, scales.get(slot.name)) for (slot, _), array in zip(slots, value, strict=True)]
+        operand_arrays = [_stored(slot, operand) for slot, operand in operands]
+    inputs = [
+        _info(slot, array, quantizations.get(slot.name))
+        for (slot, _), array in zip(operands, operand_arrays, strict=True)
+    ]
     if errors := op.violations(*inputs):
         raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(errors)}")
-    outputs = list(_outputs(op, inputs, scales))
+    outputs = list(_outputs(op, inputs, quantizations))
     try:
-        computed = evaluate(op, value, inputs, outputs)
+        computed = evaluate(op, operand_arrays, inputs, outputs)
     except InterposerError:
         raise
     except Exception as error:
@@ -100,8 +103,8 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
         raise ExecutionError(
             f"{op.op_name()} failed: {type(error).__name__}: {error} (results: {infos})", layer=op.op_name()
         ) from error
-    result = tuple(map(as_given, outputs, computed))
-    return result[0] if len(result) == 1 else result
+    results = tuple(map(as_given, outputs, computed))
+    return results[0] if len(results) == 1 else results
 
 
 def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -121,43 +124,43 @@ def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any
     return [*arrays, *map(named.get, names[len(arrays) :])]
 
 
-def _stored(slot: Operand | Result, value: Any) -> Array | None:
+def _stored(slot: Operand | Result, operand: Any) -> Array | None:
     """Convert a value to the array that kernels accept for the operand declared by `slot`; None for an absent operand.
 
     A sequence or an optional becomes an array of objects, whose elements are arrays.
     """
     if slot.dtypes == _SEQUENCE:
-        return collected(_array(item) for item in _listed(value))
+        return collected(_array(tensor) for tensor in _listed(operand))
     if slot.dtypes == _OPTIONAL:
-        return collected([] if value is None else [_element(value)])
-    return None if value is None else _array(value)
+        return collected([] if operand is None else [_element(operand)])
+    return None if operand is None else _array(operand)
 
 
-def _element(value: Any) -> Array:
+def _element(optional: Any) -> Array:
     """Convert what a caller passes for an optional: a list of arrays is a sequence, anything else a tensor."""
-    holds_arrays = isinstance(value, list | tuple) and all(isinstance(item, np.ndarray) for item in value)
-    return collected(map(_array, value)) if holds_arrays else _array(value)
+    holds_arrays = isinstance(optional, list | tuple) and all(isinstance(element, np.ndarray) for element in optional)
+    return collected(map(_array, optional)) if holds_arrays else _array(optional)
 
 
-def _listed(value: Any) -> Sequence[Any]:
-    if isinstance(value, list | tuple):
-        return value
-    raise InvalidArgumentError(f"a sequence is a list of arrays, not {type(value).__name__}")
+def _listed(sequence: Any) -> Sequence[Any]:
+    if isinstance(sequence, list | tuple):
+        return sequence
+    raise InvalidArgumentError(f"a sequence is a list of arrays, not {type(sequence).__name__}")
 
 
-def _array(value: Any) -> Array:
+def _array(operand: Any) -> Array:
     try:
-        array = np.asarray(value)
+        array = np.asarray(operand)
     except ValueError as error:
         raise InvalidArgumentError(f"an operand cannot be made into an array: {error}") from error
     if array.dtype.kind in "OU":
         return _strings(array)
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(operand, np.ndarray | np.generic):
         return array
     if array.dtype.kind == "f":
         return array.astype(np.float32)
-    fits = array.dtype == np.int64 and np.array_equal(array, array.astype(np.int32))
-    return array.astype(np.int32) if fits else array
+    fits_int32 = array.dtype == np.int64 and np.array_equal(array, array.astype(np.int32))
+    return array.astype(np.int32) if fits_int32 else array
 
 
 def _strings(array: Array) -> Array:
@@ -167,7 +170,7 @@ def _strings(array: Array) -> Array:
     return array.astype(object)
 
 
-def _checked(op: Op, quantization: Mapping[str, Quantization]) -> Mapping[str, Quantization]:
+def _checked_quantization(op: Op, quantization: Mapping[str, Quantization]) -> Mapping[str, Quantization]:
     if not isinstance(quantization, Mapping):
         raise InvalidArgumentError(f"quantization maps names of operands and results, but is {quantization!r}")
     names = [declared.name for declared in (*op.operands, *op.results)]
@@ -185,22 +188,24 @@ def _info(slot: Operand | Result, array: Array | None, quantization: Quantizatio
 
 
 def _info_of_elements(array: Array, quantization: Quantization | None) -> TensorInfo:
-    infos = [_info_of_element(item, quantization) for item in array]
+    infos = [_info_of_element(element, quantization) for element in array]
     return reduce(TensorInfo.joined, infos) if infos else TensorInfo(UNRANKED)
 
 
 def _info_of_element(array: Array, quantization: Quantization | None) -> TensorInfo:
-    if array.dtype != object or not any(isinstance(item, np.ndarray) for item in array.flat):
+    if array.dtype != object or not any(isinstance(nested, np.ndarray) for nested in array.flat):
         return TensorInfo.of(array, quantization)
     return TensorInfo(array.shape, DataType.SEQUENCE, element=_info_of_elements(array, quantization))
 
 
-def _outputs(op: Op, inputs: Sequence[TensorInfo | None], scales: Mapping[str, Quantization]) -> Iterator[TensorInfo]:
+def _outputs(
+    op: Op, inputs: Sequence[TensorInfo | None], quantizations: Mapping[str, Quantization]
+) -> Iterator[TensorInfo]:
     for index, info in enumerate(op.infer_infos(*inputs)):
         if info is None:
             raise InvalidArgumentError(f"{op.op_name()}: nothing is known of {op.result_name(index)}")
         name = _slot(op.results, index).name
-        yield info.with_quantization(scales[name]) if name in scales else info
+        yield info.with_quantization(quantizations[name]) if name in quantizations else info
 
 
 def _slot(declared: Sequence[Operand | Result], index: int) -> Operand | Result:

@@ -27,30 +27,30 @@ def fingerprint64(data: bytes) -> int:
     return _up_to_64(data) if len(data) <= _BLOCK else _long(data)
 
 
-def _word(data: bytes, place: int) -> int:
+def _word(data: bytes, offset: int) -> int:
     """Return the unsigned little-endian 64-bit number at a byte offset; a negative offset counts from the end."""
-    return int(struct.unpack_from("<Q", data, place % len(data))[0])
+    return int(struct.unpack_from("<Q", data, offset % len(data))[0])
 
 
-def _half_word(data: bytes, place: int) -> int:
-    return int(struct.unpack_from("<I", data, place % len(data))[0])
+def _half_word(data: bytes, offset: int) -> int:
+    return int(struct.unpack_from("<I", data, offset % len(data))[0])
 
 
-def _turn(value: int, bits: int) -> int:
+def _rotated_right(value: int, bits: int) -> int:
     """Rotate a 64-bit number to the right by this number of bits."""
     value &= _MASK
     return (value >> bits | value << (64 - bits)) & _MASK
 
 
-def _stir(value: int) -> int:
+def _xor_shifted(value: int) -> int:
     value &= _MASK
     return value ^ (value >> 47)
 
 
 def _mix(a: int, b: int, factor: int) -> int:
     """Hash two 64-bit numbers to one, by multiplications with `factor` and shifts."""
-    first = _stir(((a ^ b) & _MASK) * factor)
-    return _stir((b ^ first) * factor) * factor & _MASK
+    first = _xor_shifted(((a ^ b) & _MASK) * factor)
+    return _xor_shifted((b ^ first) * factor) * factor & _MASK
 
 
 def _up_to_16(data: bytes) -> int:
@@ -58,18 +58,18 @@ def _up_to_16(data: bytes) -> int:
     factor = _K2 + 2 * size
     if size >= 8:
         a, b = _word(data, 0) + _K2 & _MASK, _word(data, -8)
-        return _mix(_turn(b, 37) * factor + a & _MASK, (_turn(a, 25) + b) * factor & _MASK, factor)
+        return _mix(_rotated_right(b, 37) * factor + a & _MASK, (_rotated_right(a, 25) + b) * factor & _MASK, factor)
     if size >= 4:
         return _mix(size + (_half_word(data, 0) << 3), _half_word(data, -4), factor)
     if not size:
         return _K2
     y, z = data[0] + (data[size >> 1] << 8), size + (data[-1] << 2)
-    return _stir(y * _K2 & _MASK ^ z * _K0 & _MASK) * _K2 & _MASK
+    return _xor_shifted(y * _K2 & _MASK ^ z * _K0 & _MASK) * _K2 & _MASK
 
 
 def _four(a: int, b: int, c: int, d: int) -> Pair:
     """Combine four 64-bit numbers into the two numbers that `_mix` hashes."""
-    return _turn(a + b, 43) + _turn(c, 30) + d & _MASK, a + _turn(b + _K2, 18) + c & _MASK
+    return _rotated_right(a + b, 43) + _rotated_right(c, 30) + d & _MASK, a + _rotated_right(b + _K2, 18) + c & _MASK
 
 
 def _up_to_32(data: bytes) -> int:
@@ -86,7 +86,9 @@ def _up_to_64(data: bytes) -> int:
     z = _mix(y, second, factor)
     e, f = _word(data, 16) * factor, _word(data, 24)
     g, h = (y + _word(data, -32)) * factor, (z + _word(data, -24)) * factor
-    return _mix(_turn(e + f, 43) + _turn(g, 30) + h & _MASK, e + _turn(f + a, 18) + g & _MASK, factor)
+    return _mix(
+        _rotated_right(e + f, 43) + _rotated_right(g, 30) + h & _MASK, e + _rotated_right(f + a, 18) + g & _MASK, factor
+    )
 
 
 class _State:
@@ -95,41 +97,44 @@ class _State:
     def __init__(self, first: int) -> None:
         self.x = 81 * _K2 + first & _MASK
         self.y = 81 * _K1 + 113 & _MASK
-        self.z = _stir(self.y * _K2 + 113) * _K2 & _MASK
+        self.z = _xor_shifted(self.y * _K2 + 113) * _K2 & _MASK
         self.v: Pair = (0, 0)
         self.w: Pair = (0, 0)
 
-    def take(self, block: bytes, factor: int, share: int) -> None:
+    def take(self, block: bytes, factor: int, pair_factor: int) -> None:
         """Update the state with a block of 64 bytes.
 
-        `factor` multiplies the rotated sums. `share` multiplies parts of `v` and `w`: it is 1, or 9 for the last block.
+        `factor` multiplies the rotated sums, and `pair_factor` parts of `v` and `w`: it is 1, or 9 for the last block.
         """
         v, w = self.v, self.w
-        x = _turn(self.x + self.y + v[0] + _word(block, 8), 37) * factor ^ w[1] * share
-        y = _turn(self.y + v[1] + _word(block, 48), 42) * factor + v[0] * share + _word(block, 40) & _MASK
-        z = _turn(self.z + w[0], 33) * factor
-        self.v = _weak(block, 0, v[1] * factor, x + w[0])
-        self.w = _weak(block, 32, z + w[1], y + _word(block, 16))
+        x = _rotated_right(self.x + self.y + v[0] + _word(block, 8), 37) * factor ^ w[1] * pair_factor
+        y = (
+            _rotated_right(self.y + v[1] + _word(block, 48), 42) * factor + v[0] * pair_factor + _word(block, 40)
+            & _MASK
+        )
+        z = _rotated_right(self.z + w[0], 33) * factor
+        self.v = _weak_hash(block, 0, v[1] * factor, x + w[0])
+        self.w = _weak_hash(block, 32, z + w[1], y + _word(block, 16))
         self.x, self.y, self.z = z & _MASK, y, x & _MASK
 
 
-def _weak(block: bytes, place: int, a: int, b: int) -> Pair:
-    """Combine two numbers with the 32 bytes from the offset `place` on into two numbers."""
-    first, second, third, last = (_word(block, place + 8 * i) for i in range(4))
+def _weak_hash(block: bytes, offset: int, a: int, b: int) -> Pair:
+    """Combine two numbers with the 32 bytes from the offset `offset` on into two numbers."""
+    first, second, third, last = (_word(block, offset + 8 * i) for i in range(4))
     a += first
     total = a + second + third
-    return total + last & _MASK, _turn(b + a + last, 21) + _turn(total, 44) + a & _MASK
+    return total + last & _MASK, _rotated_right(b + a + last, 21) + _rotated_right(total, 44) + a & _MASK
 
 
 def _long(data: bytes) -> int:
     state = _State(_word(data, 0))
-    whole = (len(data) - 1) // _BLOCK * _BLOCK
-    for place in range(0, whole, _BLOCK):
-        state.take(data[place : place + _BLOCK], _K1, 1)
+    whole_size = (len(data) - 1) // _BLOCK * _BLOCK
+    for offset in range(0, whole_size, _BLOCK):
+        state.take(data[offset : offset + _BLOCK], _K1, 1)
     factor = _K1 + ((state.z & 0xFF) << 1)
     w = state.w[0] + (len(data) - 1) % _BLOCK & _MASK
     v = state.v[0] + w & _MASK
     state.v, state.w = (v, state.v[1]), (w + v & _MASK, state.w[1])
     state.take(data[-_BLOCK:], factor, 9)
-    first = _mix(state.v[0], state.w[0], factor) + _stir(state.y) * _K0 + state.z
+    first = _mix(state.v[0], state.w[0], factor) + _xor_shifted(state.y) * _K0 + state.z
     return _mix(first & _MASK, _mix(state.v[1], state.w[1], factor) + state.x & _MASK, factor)

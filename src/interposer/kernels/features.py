@@ -47,8 +47,8 @@ def tf_idf_vectorizer(op: TfIdfVectorizer, x: Array, *, prepared: Terms) -> Arra
     if op.mode is not TermWeighting.TF:
         counts = (np.sign(counts) if op.mode is TermWeighting.IDF else counts) * weights
     array = np.zeros((len(texts), max(op.ngram_indexes) + 1), np.float32)
-    for place, column in zip(op.ngram_indexes, counts.T, strict=True):
-        array[:, place] += column
+    for index, column in zip(op.ngram_indexes, counts.T, strict=True):
+        array[:, index] += column
     return array.reshape((*x.shape[:-1], array.shape[1]))
 
 
@@ -62,12 +62,12 @@ def _count(op: TfIdfVectorizer, terms: Terms, words: Sequence[Any], counts: Arra
         for length in range(max(op.min_gram_length, 1 if step == 1 else 2), op.max_gram_length + 1):
             span = step * (length - 1)
             for start in range(len(words) - span):
-                result = terms.get(tuple(words[start : start + span + 1 : step]))
-                if result is not None:
-                    counts[result] += 1
+                index = terms.get(tuple(words[start : start + span + 1 : step]))
+                if index is not None:
+                    counts[index] += 1
 
 
 @kernel.prepare(tf_idf_vectorizer)
 def terms_of(op: TfIdfVectorizer, info: KernelInfo) -> Terms:
     pool = op.pool.tolist()
-    return {tuple(pool[at : at + length]): number for number, (at, length) in enumerate(op.terms())}
+    return {tuple(pool[start : start + length]): index for index, (start, length) in enumerate(op.terms())}

@@ -49,14 +49,14 @@ def exp_of_negative(x: Ints, integer_bits: int) -> Ints:
     A Taylor series gives the exponential of x modulo 1/4. It is multiplied by a constant for each set bit of the rest.
     """
     quarter = _constant(0.25, integer_bits)
-    within = (x & (quarter - 1)) - quarter
-    result = _exp_near_eighth(rescale(within, integer_bits, 0))
-    above = within - x
+    remainder = (x & (quarter - 1)) - quarter
+    exponential = _exp_near_eighth(rescale(remainder, integer_bits, 0))
+    quarter_multiple = remainder - x
     for exponent in range(-2, integer_bits):
         factor = _constant(np.exp(-(2.0**exponent)))
         bit = 1 << (31 - integer_bits + exponent)
-        result = np.where(above & bit, _times(result, factor), result)
-    return np.where(x == 0, _ONE, result)
+        exponential = np.where(quarter_multiple & bit, _times(exponential, factor), exponential)
+    return np.where(x == 0, _ONE, exponential)
 
 
 def _exp_near_eighth(x: Ints) -> Ints:
@@ -72,11 +72,11 @@ def _exp_near_eighth(x: Ints) -> Ints:
 def _one_over_one_plus(x: Ints) -> Ints:
     """Compute 1 / (1 + x) in Q0 for 0 <= x < 1 in Q0, by three steps of Newton's iteration in Q2."""
     half = (x + _ONE + 1) >> 1
-    result = _constant(48 / 17, 2) + _times(half, _constant(-32 / 17, 2))
+    estimate = _constant(48 / 17, 2) + _times(half, _constant(-32 / 17, 2))
     for _ in range(3):
-        error = _constant(1, 2) - _times(half, result)
-        result = result + rescale(_times(result, error), 4, 2)
-    return rescale(result, 1, 0)
+        error = _constant(1, 2) - _times(half, estimate)
+        estimate = estimate + rescale(_times(estimate, error), 4, 2)
+    return rescale(estimate, 1, 0)
 
 
 def reciprocal(x: Ints, integer_bits: int) -> tuple[Ints, Ints]:
@@ -90,18 +90,18 @@ def reciprocal(x: Ints, integer_bits: int) -> tuple[Ints, Ints]:
 
 def inverse_sqrt(x: Ints) -> FixedPoint:
     """Compute 1 / sqrt(x) for integers x, by five steps of Newton's iteration in Q3; 0 is treated as 1."""
-    quarters = np.maximum(0, (32 - leading_zeros(x) - 28) // 2)
-    reduced = x >> (2 * quarters)
-    pairs = (leading_zeros(np.maximum(reduced, 2)) - 1) // 2 - 1
-    shift = 11 + quarters - pairs
-    half = rounding_divide_by_pot((reduced << (2 * pairs)) >> 1, 1)
-    result = np.full_like(x, _constant(1, 3))
+    quarter_shift = np.maximum(0, (32 - leading_zeros(x) - 28) // 2)
+    reduced = x >> (2 * quarter_shift)
+    zero_pairs = (leading_zeros(np.maximum(reduced, 2)) - 1) // 2 - 1
+    shift = 11 + quarter_shift - zero_pairs
+    half_mantissa = rounding_divide_by_pot((reduced << (2 * zero_pairs)) >> 1, 1)
+    estimate = np.full_like(x, _constant(1, 3))
     for _ in range(5):
-        cube = rescale(_times(_times(result, result), result), 9, 3)
-        result = rescale(_times(_constant(1.5, 3), result) - _times(half, cube), 6, 3)
-    root = _times(result, _constant(np.sqrt(0.5))) << np.maximum(-shift, 0)
-    trivial = x <= 1
-    return FixedPoint(np.where(trivial, _ONE, root), np.where(trivial, 0, -np.maximum(shift, 0)))
+        cube = rescale(_times(_times(estimate, estimate), estimate), 9, 3)
+        estimate = rescale(_times(_constant(1.5, 3), estimate) - _times(half_mantissa, cube), 6, 3)
+    root = _times(estimate, _constant(np.sqrt(0.5))) << np.maximum(-shift, 0)
+    is_at_most_one = x <= 1
+    return FixedPoint(np.where(is_at_most_one, _ONE, root), np.where(is_at_most_one, 0, -np.maximum(shift, 0)))
 
 
 def log(x: Ints, integer_bits: int, result_bits: int) -> Ints:
@@ -110,18 +110,18 @@ def log(x: Ints, integer_bits: int, result_bits: int) -> Ints:
     x is split into 2**p * r, with r near the fourth root of 1/2. Of the two possible splits, the one with the smaller r
     is taken.
     """
-    wide = result_bits + 1
-    quarter = _constant(0.25, wide)
+    inner_bits = result_bits + 1
+    quarter = _constant(0.25, inner_bits)
     zeros = leading_zeros(x)
     mantissa_a = _shifted(_times(x << (zeros - 1), _constant(np.sqrt(0.5))), 1)
-    power_a = _shifted(integer_bits - zeros, 31 - wide) + quarter
+    power_a = _shifted(integer_bits - zeros, 31 - inner_bits) + quarter
     headroom = leading_zeros(_times(x, _constant(np.sqrt(0.5)))) - 1
     mantissa_b = _shifted(x, headroom)
-    power_b = _shifted(integer_bits - headroom, 31 - wide) - quarter
+    power_b = _shifted(integer_bits - headroom, 31 - inner_bits) - quarter
     power = np.clip(np.maximum(power_a, power_b), -(2**31), _ONE)
     numerator, inverse_denominator = _log_fraction(np.minimum(mantissa_a, mantissa_b))
-    fraction = _times(rescale(numerator, 0, wide), inverse_denominator)
-    return rescale(_times(power, _constant(np.log(2))) + fraction, wide, result_bits)
+    fraction = _times(rescale(numerator, 0, inner_bits), inverse_denominator)
+    return rescale(_times(power, _constant(np.log(2))) + fraction, inner_bits, result_bits)
 
 
 def _log_fraction(r: Ints) -> tuple[Ints, Ints]:

@@ -73,8 +73,8 @@ def rounding_divide_by_pot(x: ArrayLike, exponent: ArrayLike) -> Ints:
     """Return ``x / 2**exponent``, rounded with ties away from zero."""
     x, exponent = np.asarray(x, np.int64), np.asarray(exponent, np.int64)
     half = (np.int64(1) << exponent) >> 1
-    towards_zero = (x >> 63) & -(exponent > 0).astype(np.int64)  # -1 where x is negative: its ties go down
-    rounded: Ints = (x + half + towards_zero) >> exponent
+    tie_correction = (x >> 63) & -(exponent > 0).astype(np.int64)  # -1 where x is negative: its ties go down
+    rounded: Ints = (x + half + tie_correction) >> exponent
     return rounded
 
 
@@ -87,8 +87,8 @@ def multiply_by_quantized_multiplier(x: ArrayLike, factor: FixedPoint) -> Ints:
     if np.any(factor.shift > 0):
         x = (x.astype(np.int64) << np.maximum(factor.shift, 0)).astype(np.int32)
     scaled = _high_mul(x.astype(np.int64), factor.multiplier)
-    right = np.maximum(-factor.shift, 0)
-    return rounding_divide_by_pot(scaled, right) if np.any(right) else scaled
+    right_shift = np.maximum(-factor.shift, 0)
+    return rounding_divide_by_pot(scaled, right_shift) if np.any(right_shift) else scaled
 
 
 def multiply_wide(x: ArrayLike, factor: FixedPoint) -> Ints:
@@ -96,9 +96,9 @@ def multiply_wide(x: ArrayLike, factor: FixedPoint) -> Ints:
 
     Only the upper 16 bits of the factor's multiplier are used, as in TFLite.
     """
-    reduced = np.where(factor.multiplier < 0x7FFF0000, (factor.multiplier + (1 << 15)) >> 16, 0x7FFF)
+    reduced_multiplier = np.where(factor.multiplier < 0x7FFF0000, (factor.multiplier + (1 << 15)) >> 16, 0x7FFF)
     total_shift = 15 - factor.shift
-    rounded: Ints = (np.asarray(x, np.int64) * reduced + (np.int64(1) << (total_shift - 1))) >> total_shift
+    rounded: Ints = (np.asarray(x, np.int64) * reduced_multiplier + (np.int64(1) << (total_shift - 1))) >> total_shift
     return rounded
 
 
@@ -135,22 +135,22 @@ def quantize(
     return clamp_to(rounding(np.where(np.isnan(steps), 0, steps)) + zero_point, dtype)
 
 
-def dequantize(codes: Array, quantization: Quantization) -> NDArray[np.float64]:
+def dequantize(quantized: Array, quantization: Quantization) -> NDArray[np.float64]:
     """Return the float64 values of quantized integers: ``(codes - zero_point) * scale``."""
-    scale, zero_point = along_axis(quantization, codes.ndim)
-    return (codes.astype(np.float64) - zero_point) * scale
+    scale, zero_point = along_axis(quantization, quantized.ndim)
+    return (quantized.astype(np.float64) - zero_point) * scale
 
 
-def rescale(codes: Array, source: Quantization, target: Quantization, dtype: DataType) -> Array:
+def rescale(quantized: Array, source: Quantization, target: Quantization, dtype: DataType) -> Array:
     """Convert integers of the quantization `source` to integers of the type `dtype` and the quantization `target`.
 
     The conversion is rounded in fixed-point arithmetic, and the results are clamped to the type.
     """
     if source == target:
-        return clamp_to(codes, dtype)
-    scale, zero_point = along_axis(source, codes.ndim)
-    target_scale, target_zero_point = along_axis(target, codes.ndim)
-    steps = codes.astype(np.int64) - zero_point
+        return clamp_to(quantized, dtype)
+    scale, zero_point = along_axis(source, quantized.ndim)
+    target_scale, target_zero_point = along_axis(target, quantized.ndim)
+    steps = quantized.astype(np.int64) - zero_point
     scaled = multiply_by_quantized_multiplier(steps, quantize_multiplier(scale / target_scale))
     return clamp_to(scaled + target_zero_point, dtype)
 

@@ -33,9 +33,9 @@ def add_mul_add(
 
     `out` is the array for the last sum, or two arrays for the first sum and the last one.
     """
-    x, y, factor, offset = (real(t, info.at(i)) for i, t in enumerate((a, b, multiplier, addend)))
+    x, y, factor, offset = (real(array, info.at(i)) for i, array in enumerate((a, b, multiplier, addend)))
     total = x + y
-    result = [total, np.broadcast_to(total * factor + offset, total.shape)]
+    sums = [total, np.broadcast_to(total * factor + offset, total.shape)]
     targets = [out] if isinstance(out, np.ndarray) else out
-    for values, tensor, target in zip(result[-len(targets) :], info.outputs, targets, strict=True):
+    for values, tensor, target in zip(sums[-len(targets) :], info.outputs, targets, strict=True):
         store(values, tensor, target)

@@ -51,17 +51,19 @@ def _exp_of_negative(x: Ints, integer_bits: int) -> Ints:
 
     A Taylor series gives the exponential of x modulo 1/4. It is multiplied by a constant for each set bit of the rest.
     """
-    fraction = 15 - integer_bits
-    quarter = 1 << (fraction - 2)
-    within = (x & (quarter - 1)) - quarter
-    result = _exp_near_eighth(_multiplied(within, integer_bits))
-    above = within - x
+    fractional_bits = 15 - integer_bits
+    quarter = 1 << (fractional_bits - 2)
+    remainder = (x & (quarter - 1)) - quarter
+    exponential = _exp_near_eighth(_multiplied(remainder, integer_bits))
+    quarter_multiple = remainder - x
     for exponent in range(-2, min(integer_bits, _LARGEST_POWER + 1)):
         factor = _constant(float(np.exp(-(2.0**exponent))))
-        result = np.where(above & (1 << (fraction + exponent)), high_mul(result, factor), result)
+        exponential = np.where(
+            quarter_multiple & (1 << (fractional_bits + exponent)), high_mul(exponential, factor), exponential
+        )
     if integer_bits > _LARGEST_POWER + 1:
-        result = np.where(x < -(32 << fraction), 0, result)
-    return np.where(x == 0, _ONE, result)
+        exponential = np.where(x < -(32 << fractional_bits), 0, exponential)
+    return np.where(x == 0, _ONE, exponential)
 
 
 def _exp_near_eighth(x: Ints) -> Ints:
@@ -77,23 +79,23 @@ def _exp_near_eighth(x: Ints) -> Ints:
 def _two_over_one_plus(x: Ints) -> Ints:
     """Compute 2 / (1 + x) in Q2 for 0 <= x < 1 in Q0, by three steps of Newton's iteration."""
     half = (x + _ONE + 1) >> 1
-    result = _constant(48 / 17, 2) + high_mul(half, _constant(-32 / 17, 2))
+    estimate = _constant(48 / 17, 2) + high_mul(half, _constant(-32 / 17, 2))
     for _ in range(3):
-        error = (1 << 13) - high_mul(half, result)
-        result = result + _multiplied(high_mul(result, error), 2)
-    return np.asarray(result)
+        error = (1 << 13) - high_mul(half, estimate)
+        estimate = estimate + _multiplied(high_mul(estimate, error), 2)
+    return np.asarray(estimate)
 
 
-def _all_codes() -> Ints:
+def _all_integers() -> Ints:
     return np.arange(-(2**15), 2**15)
 
 
 @cache
 def _sigmoid_table() -> Ints:
-    codes = _all_codes()
-    of_positive = _multiplied(_two_over_one_plus(_exp_of_negative(-np.abs(codes), 3)), 1)
-    table = np.where(codes > 0, of_positive, _ONE - of_positive)
-    table[codes == 0] = 1 << 14
+    integers = _all_integers()
+    of_positive = _multiplied(_two_over_one_plus(_exp_of_negative(-np.abs(integers), 3)), 1)
+    table = np.where(integers > 0, of_positive, _ONE - of_positive)
+    table[integers == 0] = 1 << 14
     return table
 
 
@@ -103,9 +105,9 @@ def _tanh_table(integer_bits: int) -> Ints:
 
     It is computed as 2 / (1 + exp(-2x)) - 1. Doubling x adds one integer bit.
     """
-    codes = _all_codes()
-    exps = _exp_of_negative(-np.abs(codes), integer_bits + 1)
-    return np.sign(codes) * _multiplied(_two_over_one_plus(exps) - (1 << 13), 2)
+    integers = _all_integers()
+    exps = _exp_of_negative(-np.abs(integers), integer_bits + 1)
+    return np.sign(integers) * _multiplied(_two_over_one_plus(exps) - (1 << 13), 2)
 
 
 def sigmoid(x: Ints) -> Ints:

@@ -24,8 +24,8 @@ def gather(op: Gather, params: Array, indices: Array) -> Array:
         return params.take(indices, axis)
     shape = (*params.shape[:axis], *indices.shape[batch:], *params.shape[axis + 1 :])
     pairs = zip(_flat_batch(params, batch), _flat_batch(indices, batch), strict=True)
-    picked = [item.take(which, axis - batch) for item, which in pairs]
-    return np.stack(picked).reshape(shape) if picked else np.empty(shape, params.dtype)
+    gathered = [batch_params.take(batch_indices, axis - batch) for batch_params, batch_indices in pairs]
+    return np.stack(gathered).reshape(shape) if gathered else np.empty(shape, params.dtype)
 
 
 @kernel(GatherNd)
@@ -39,8 +39,8 @@ def gather_nd(op: GatherNd, params: Array, indices: Array) -> Array:
         inner = params.reshape(*params.shape[:batch], *[1] * (indices.ndim - 1 - batch), *params.shape[batch:])
         return np.broadcast_to(inner, shape)
     pairs = zip(_flat_batch(params, batch), _flat_batch(indices, batch), strict=True)
-    picked = [item[tuple(np.moveaxis(which, -1, 0))] for item, which in pairs]
-    return np.stack(picked).reshape(shape) if picked else np.empty(shape, params.dtype)
+    gathered = [batch_params[tuple(np.moveaxis(batch_indices, -1, 0))] for batch_params, batch_indices in pairs]
+    return np.stack(gathered).reshape(shape) if gathered else np.empty(shape, params.dtype)
 
 
 @kernel(GatherElements)
@@ -48,8 +48,8 @@ def gather_elements(op: GatherElements, params: Array, indices: Array) -> Array:
     """Compute `GatherElements`; the other axes of `params` are first cut to the dimensions of the indices."""
     axis = normal_axis(op.axis, params.ndim)
     _check_range(indices, params.shape[axis])
-    near = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(indices.shape))
-    return np.take_along_axis(params[near], indices, axis)
+    crop_slices = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(indices.shape))
+    return np.take_along_axis(params[crop_slices], indices, axis)
 
 
 def _flat_batch(x: Array, batch: int) -> Array:
@@ -57,6 +57,6 @@ def _flat_batch(x: Array, batch: int) -> Array:
 
 
 def _check_range(indices: Array, size: int) -> None:
-    wrong = indices[(indices >= size) | (indices < -size)]
-    if wrong.size:
-        raise InvalidArgumentError(f"index {wrong[0]} is out of range for an axis of size {size}")
+    out_of_range = indices[(indices >= size) | (indices < -size)]
+    if out_of_range.size:
+        raise InvalidArgumentError(f"index {out_of_range[0]} is out of range for an axis of size {size}")

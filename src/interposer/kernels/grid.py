@@ -29,8 +29,10 @@ class _Pixels(NamedTuple):
 def _is_mixed(op: GridSample, info: KernelInfo) -> str | None:
     if op.mode is GridSampleMode.NEAREST:
         return "takes modes that mix pixels"
-    known = info.input.is_quantized or info.input.dtype in FLOATS
-    return None if known else f"input is {info.input.dtype}; takes floats and quantized tensors for {op.mode.name}"
+    is_supported = info.input.is_quantized or info.input.dtype in FLOATS
+    return (
+        None if is_supported else f"input is {info.input.dtype}; takes floats and quantized tensors for {op.mode.name}"
+    )
 
 
 def _is_nearest(op: GridSample, info: KernelInfo) -> str | None:
@@ -49,8 +51,8 @@ def pick_nearest(op: GridSample, x: Array, grid: Array, *, info: KernelInfo) -> 
     """Compute `GridSample` with NEAREST: elements are copied unchanged."""
     if x.size == 0:
         return np.broadcast_to(encoded(0.0, info.output), tuple(info.output.shape))
-    [pixels] = zip(*_neighbours(op, x, grid, info), strict=True)
-    return np.where(_all_there(pixels), _picked(x, pixels), encoded(0.0, info.output))
+    [nearest] = zip(*_neighbours(op, x, grid, info), strict=True)
+    return np.where(_all_inside(nearest), _picked(x, nearest), encoded(0.0, info.output))
 
 
 @kernel(GridSample, when=(all_quantized, _is_mixed))
@@ -59,81 +61,84 @@ def mix_neighbours(op: GridSample, x: Array, grid: Array, *, info: KernelInfo, o
     values, total = real(x, info.input), np.zeros(out.shape)
     for pixels in product(*_neighbours(op, x, grid, info)) if x.size else ():
         weight = np.prod([pixel.weight for pixel in pixels], axis=0)[:, np.newaxis]
-        total += np.where(_all_there(pixels), weight * _picked(values, pixels), 0)
+        total += np.where(_all_inside(pixels), weight * _picked(values, pixels), 0)
     store(total.astype(values.dtype), info.output, out)
 
 
 def _picked(x: Array, pixels: Sequence[_Pixels]) -> Array:
     """Return for every channel and grid position the value of one pixel, whose index along each axis is in `pixels`."""
     sample = np.arange(len(x)).reshape(-1, *[1] * (x.ndim - 2))
-    last = np.moveaxis(x, 1, -1)
-    return np.moveaxis(last[(sample, *(pixel.number for pixel in pixels))], -1, 1)
+    channels_last = np.moveaxis(x, 1, -1)
+    return np.moveaxis(channels_last[(sample, *(pixel.number for pixel in pixels))], -1, 1)
 
 
-def _all_there(pixels: Sequence[_Pixels]) -> Array:
-    there: Array = np.all([pixel.there for pixel in pixels], axis=0)
-    return there[:, np.newaxis]
+def _all_inside(pixels: Sequence[_Pixels]) -> Array:
+    is_inside: Array = np.all([pixel.there for pixel in pixels], axis=0)
+    return is_inside[:, np.newaxis]
 
 
 def _neighbours(op: GridSample, x: Array, grid: Array, info: KernelInfo) -> list[list[_Pixels]]:
     """Return for each spatial axis, in the order of the axes of `x`, the neighbouring pixels of every grid position."""
-    places = np.moveaxis(real(grid, info.at(1)), -1, 0)[::-1]
-    return [_along(op, place, size) for place, size in zip(places, x.shape[2:], strict=True)]
+    coordinates = np.moveaxis(real(grid, info.at(1)), -1, 0)[::-1]
+    return [
+        _axis_neighbours(op, axis_coordinates, size)
+        for axis_coordinates, size in zip(coordinates, x.shape[2:], strict=True)
+    ]
 
 
-def _along(op: GridSample, place: Array, size: int) -> list[_Pixels]:
-    item = place.dtype.type(1)
-    at = (place + item) / 2 * (size - 1) if op.align_corners else ((place + item) * size - item) / 2
-    at = np.rint(at) if op.mode is GridSampleMode.NEAREST else at
+def _axis_neighbours(op: GridSample, coordinates: Array, size: int) -> list[_Pixels]:
+    one = coordinates.dtype.type(1)
+    positions = (coordinates + one) / 2 * (size - 1) if op.align_corners else ((coordinates + one) * size - one) / 2
+    positions = np.rint(positions) if op.mode is GridSampleMode.NEAREST else positions
     if op.padding_mode is GridPadding.BORDER:
-        at = np.clip(at, 0, size - 1)
+        positions = np.clip(positions, 0, size - 1)
     elif op.padding_mode is GridPadding.REFLECTION:
-        at = _reflected(at, size, op.align_corners)
-    left = np.floor(at)
-    offsets, weights = _weights(op.mode, at - left)
+        positions = _reflected(positions, size, op.align_corners)
+    left = np.floor(positions)
+    offsets, weights = _weights(op.mode, positions - left)
     return [_pixels(op, left + offset, weight, size) for offset, weight in zip(offsets, weights, strict=True)]
 
 
-def _weights(mode: GridSampleMode, ratio: Array) -> tuple[range, list[Array]]:
+def _weights(mode: GridSampleMode, distance: Array) -> tuple[range, list[Array]]:
     """Return the offsets of the neighbouring pixels from the pixel left of the position, and their weights.
 
-    `ratio` is the distance of the position from that pixel, from 0 to 1.
+    `distance` is the distance of the position from that pixel, from 0 to 1.
     """
     if mode is GridSampleMode.NEAREST:
-        return range(1), [np.ones_like(ratio)]
+        return range(1), [np.ones_like(distance)]
     if mode is GridSampleMode.LINEAR:
-        return range(2), [1 - ratio, ratio]
-    return range(-1, 3), [_outer(ratio + 1), _inner(ratio), _inner(1 - ratio), _outer(2 - ratio)]
+        return range(2), [1 - distance, distance]
+    return range(-1, 3), [_outer(distance + 1), _inner(distance), _inner(1 - distance), _outer(2 - distance)]
 
 
-def _inner(distance: Array) -> Array:
-    return np.polyval([1.25, -2.25, 0, 1], distance)
+def _inner(offset: Array) -> Array:
+    return np.polyval([1.25, -2.25, 0, 1], offset)
 
 
-def _outer(distance: Array) -> Array:
-    return np.polyval([-0.75, 3.75, -6, 3], distance)
+def _outer(offset: Array) -> Array:
+    return np.polyval([-0.75, 3.75, -6, 3], offset)
 
 
-def _pixels(op: GridSample, number: Array, weight: Array, size: int) -> _Pixels:
-    there = np.full(number.shape, True)
+def _pixels(op: GridSample, index: Array, weight: Array, size: int) -> _Pixels:
+    is_inside = np.full(index.shape, True)
     if op.padding_mode is GridPadding.ZEROS:
-        there = (number >= 0) & (number < size)
+        is_inside = (index >= 0) & (index < size)
     elif op.padding_mode is GridPadding.REFLECTION:
-        number = _reflected(number, size, op.align_corners)
-    return _Pixels(np.clip(np.nan_to_num(number), 0, size - 1).astype(np.int64), weight, there)
+        index = _reflected(index, size, op.align_corners)
+    return _Pixels(np.clip(np.nan_to_num(index), 0, size - 1).astype(np.int64), weight, is_inside)
 
 
-def _reflected(at: Array, dimension: int, align_corners: bool) -> Array:
+def _reflected(positions: Array, image_size: int, align_corners: bool) -> Array:
     """Mirror positions outside the image at its edges, or with `align_corners` at the centers of the outer pixels.
 
-    The positions are in pixels along an axis of size `dimension`; they may be mirrored several times.
+    The positions are in pixels along an axis of size `image_size`; they may be mirrored several times.
     """
     low = 0.0 if align_corners else -0.5
-    size = dimension - 1 if align_corners else dimension
-    if size == 0:
-        return np.zeros_like(at)
-    way = np.mod(at - low, 2 * size)
-    mirrored: Array = np.minimum(way, 2 * size - way) + low
+    period_half = image_size - 1 if align_corners else image_size
+    if period_half == 0:
+        return np.zeros_like(positions)
+    distance = np.mod(positions - low, 2 * period_half)
+    mirrored: Array = np.minimum(distance, 2 * period_half - distance) + low
     return mirrored
 
 
@@ -141,14 +146,14 @@ def _reflected(at: Array, dimension: int, align_corners: bool) -> Array:
 def affine_grid(op: AffineGrid, theta: Array, *, info: KernelInfo) -> Array:
     """Compute `AffineGrid`; a position has its coordinate along the last axis first."""
     matrix = real(theta, info.input)
-    axes = [_middles(size, op.align_corners) for size in op.extents]
-    places = np.stack(np.meshgrid(*axes, indexing="ij")[::-1], -1).astype(matrix.dtype)
-    moved: Array = np.einsum("nij,pj->npi", matrix[:, :, :-1], places.reshape(-1, len(op.extents)))
-    shifted: Array = moved + matrix[:, np.newaxis, :, -1]
-    return shifted.reshape(info.output.shape)
+    axes = [_pixel_centers(size, op.align_corners) for size in op.extents]
+    coordinates = np.stack(np.meshgrid(*axes, indexing="ij")[::-1], -1).astype(matrix.dtype)
+    linear: Array = np.einsum("nij,pj->npi", matrix[:, :, :-1], coordinates.reshape(-1, len(op.extents)))
+    positions: Array = linear + matrix[:, np.newaxis, :, -1]
+    return positions.reshape(info.output.shape)
 
 
-def _middles(size: int, align_corners: bool) -> Array:
+def _pixel_centers(size: int, align_corners: bool) -> Array:
     """Return the coordinates of the centers of `size` pixels along an axis whose edges are at -1 and 1.
 
     With `align_corners`, the centers of the outer pixels are at -1 and 1.

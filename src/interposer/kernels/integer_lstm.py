@@ -36,8 +36,8 @@ def _scale(info: TensorInfo) -> np.float32:
 
 def exponent(info: TensorInfo) -> int | None:
     """Return the base-2 logarithm of the scale of a cell state; None if it is farther than 0.001 from an integer."""
-    exact = float(np.log2(_scale(info)))
-    return round(exact) if abs(exact - round(exact)) < 1e-3 else None
+    logarithm = float(np.log2(_scale(info)))
+    return round(logarithm) if abs(logarithm - round(logarithm)) < 1e-3 else None
 
 
 def exact_product(x: Array, weights: Array) -> Ints:
@@ -56,8 +56,8 @@ class _Product(NamedTuple):
     zero_point: int
     bias: Array | int
 
-    def __call__(self, codes: Array) -> Ints:
-        sums = exact_product(codes.astype(np.int64) - self.zero_point, self.weights) + self.bias
+    def __call__(self, quantized: Array) -> Ints:
+        sums = exact_product(quantized.astype(np.int64) - self.zero_point, self.weights) + self.bias
         return multiply_by_quantized_multiplier(sums, self.factor)
 
 
@@ -80,14 +80,14 @@ class _Norm(NamedTuple):
         units = x.shape[-1]
         sums = x.sum(axis=-1, keepdims=True) * 1024
         mean = np.sign(sums) * (np.abs(sums) // units)
-        spread = np.square(x).sum(axis=-1, keepdims=True) * (2**20 // units) - np.square(mean)
-        variance = np.sign(spread) * (np.abs(spread) >> 20)
+        scaled_variance = np.square(x).sum(axis=-1, keepdims=True) * (2**20 // units) - np.square(mean)
+        variance = np.sign(scaled_variance) * (np.abs(scaled_variance) >> 20)
         inverse = inverse_sqrt(np.where(variance < 1, self.least_variance, variance))
-        normal = multiply_by_quantized_multiplier(1024 * x - mean, inverse)
-        weighted = (normal * self.weights + self.bias).astype(np.int32).astype(np.int64)
+        normalized = multiply_by_quantized_multiplier(1024 * x - mean, inverse)
+        weighted = (normalized * self.weights + self.bias).astype(np.int32).astype(np.int64)
         rounded = np.sign(weighted) * ((np.abs(weighted) + 512) >> 10)
-        shifted = FixedPoint(self.factor.multiplier, self.factor.shift + 12)
-        return saturate(multiply_by_quantized_multiplier(rounded, shifted))
+        output_factor = FixedPoint(self.factor.multiplier, self.factor.shift + 12)
+        return saturate(multiply_by_quantized_multiplier(rounded, output_factor))
 
 
 class _Gate(NamedTuple):
@@ -118,9 +118,9 @@ class _Tensors:
     info: KernelInfo
 
     def __getitem__(self, name: str) -> Array:
-        result = self.arrays[name]
-        assert result is not None, name
-        return result
+        array = self.arrays[name]
+        assert array is not None, name
+        return array
 
     def has(self, name: str) -> bool:
         return self.arrays[name] is not None
@@ -153,8 +153,8 @@ def _gate(tensors: _Tensors, op: QLstm | UnidirectionalSequenceLstm, name: str) 
 
 
 def _peephole(tensors: _Tensors, name: str, scale: np.float32) -> tuple[Ints, FixedPoint]:
-    step = 2.0 ** (exponent(tensors.at("cell_state_in")) or 0)
-    factor = np.float32(step * float(tensors.scale(name)) / float(scale))
+    state_scale = 2.0 ** (exponent(tensors.at("cell_state_in")) or 0)
+    factor = np.float32(state_scale * float(tensors.scale(name)) / float(scale))
     return tensors[name].astype(np.int64), quantize_multiplier(factor)
 
 
@@ -167,7 +167,7 @@ class IntegerLstm(NamedTuple):
     """Computes the steps of an LSTM in integers; the scale of the cell state is 2 to the power of `cell_exponent`.
 
     The four gates give the arguments of their functions. `input` is None with CIFG, `cell_bound` is 0 without a bound,
-    and `finish` converts the gates' product to the quantized output.
+    and `to_output` converts the gates' product to the quantized output.
     """
 
     input: _Gate | None
@@ -176,7 +176,7 @@ class IntegerLstm(NamedTuple):
     output: _Gate
     cell_exponent: int
     cell_bound: int
-    finish: Callable[[Ints], Ints]
+    to_output: Callable[[Ints], Ints]
 
     @classmethod
     def of(
@@ -206,15 +206,16 @@ class IntegerLstm(NamedTuple):
 
         `x` is the step's input (B, I), `output` the previous output (B, O), and `cell` the previous cell state (B, U).
         """
-        forget = sigmoid(self.forget(x, output, cell))
-        new = tanh(self.cell(x, output, cell), 3)
-        entry = _ONE - forget if self.input is None else sigmoid(self.input(x, output, cell))
-        cached = rounding_divide_by_pot(forget * cell, 15)
+        forget_gate = sigmoid(self.forget(x, output, cell))
+        candidate = tanh(self.cell(x, output, cell), 3)
+        input_gate = _ONE - forget_gate if self.input is None else sigmoid(self.input(x, output, cell))
+        remembered = rounding_divide_by_pot(forget_gate * cell, 15)
         cell = _bounded(
-            saturate(cached + rounding_divide_by_pot(entry * new, 30 + self.cell_exponent)), self.cell_bound
+            saturate(remembered + rounding_divide_by_pot(input_gate * candidate, 30 + self.cell_exponent)),
+            self.cell_bound,
         )
-        opening = sigmoid(self.output(x, output, cell))
-        return self.finish(opening * tanh(cell, 15 + self.cell_exponent)), cell
+        output_gate = sigmoid(self.output(x, output, cell))
+        return self.to_output(output_gate * tanh(cell, 15 + self.cell_exponent)), cell
 
 
 def _bound(clip: float, scale: np.float32, largest: int) -> int:
@@ -233,25 +234,25 @@ def _finish(tensors: _Tensors, op: QLstm | UnidirectionalSequenceLstm, clip: flo
     bounds the result (0: no bound). As in TFLite, the zero point of a hidden state that is projected is negated before
     clamping; it shows only if a value is clamped.
     """
-    state = tensors.at("output_state_in")
-    scale = np.float32(op.hidden_state_scale or state.scale)
-    factor = quantize_multiplier(np.float32(2.0**-15 / float(scale) * 2.0**-15))
+    output_state = tensors.at("output_state_in")
+    hidden_scale = np.float32(op.hidden_state_scale or output_state.scale)
+    factor = quantize_multiplier(np.float32(2.0**-15 / float(hidden_scale) * 2.0**-15))
 
-    zero_point = op.hidden_state_zero_point if op.hidden_state_scale else state.zero_point
+    zero_point = op.hidden_state_zero_point if op.hidden_state_scale else output_state.zero_point
     zero_point = -zero_point if op.projection_enabled else zero_point
 
-    def hidden(fractions: Ints) -> Ints:
-        codes = multiply_by_quantized_multiplier(fractions, factor) + zero_point
-        return np.clip(codes, -128, 127)
+    def hidden(gated_cell: Ints) -> Ints:
+        quantized = multiply_by_quantized_multiplier(gated_cell, factor) + zero_point
+        return np.clip(quantized, -128, 127)
 
     if not op.projection_enabled:
         return hidden
     bias = tensors["projection_bias"].astype(np.int64) if tensors.has("projection_bias") else 0
     weights = tensors["projection_weights"].astype(np.float64)
-    projected_factor = quantize_multiplier(tensors.scale("projection_weights") * scale / _scale(state))
+    projected_factor = quantize_multiplier(tensors.scale("projection_weights") * hidden_scale / _scale(output_state))
     product = _Product(weights, projected_factor, zero_point, bias)
-    bound = _bound(clip, _scale(state), 127)
-    return lambda fractions: _bounded(np.clip(product(hidden(fractions)) + state.zero_point, -128, 127), bound)
+    bound = _bound(clip, _scale(output_state), 127)
+    return lambda fractions: _bounded(np.clip(product(hidden(fractions)) + output_state.zero_point, -128, 127), bound)
 
 
 # --- what these kernels take ------------------------------------------------------------------------------------------
@@ -292,8 +293,8 @@ def cell_scale(op: object, info: KernelInfo) -> str | None:
     """Return why the cell state is refused: its scale must be a power of 2 from 2**-15 to 2**-9; None if it is."""
     cell = info.get("cell_state_in")
     if cell is None or (exponent(cell) or 0) not in range(-15, -8):
-        value = "absent" if cell is None else f"{cell}"
-        return f"cell_state_in is {value}; takes a scale that is a power of 2, from 2**-15 to 2**-9"
+        description = "absent" if cell is None else f"{cell}"
+        return f"cell_state_in is {description}; takes a scale that is a power of 2, from 2**-15 to 2**-9"
     return None
 
 
@@ -316,8 +317,8 @@ def _same_outputs(op: object, info: KernelInfo) -> str | None:
         name = "cell_state_in" if tensor.dtype is DataType.INT16 else "output_state_in"
         state = info.get(name)
         if state is None or tensor.quantization != state.quantization:
-            requested = f"{name}, which is {'absent' if state is None else state}"
-            return f"output {index} is {tensor}; takes one quantized like {requested}"
+            expected = f"{name}, which is {'absent' if state is None else state}"
+            return f"output {index} is {tensor}; takes one quantized like {expected}"
     return None
 
 

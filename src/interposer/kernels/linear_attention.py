@@ -29,17 +29,17 @@ def linear_attention(
     groups = op.kv_num_heads
     q = _split(real(query, info.at(0)), groups, op.q_num_heads // groups)
     k, v = _split(real(key, info.at(1)), groups), _split(real(value, info.at(2)), groups)
-    left = None if decay is None else _split(np.exp(real(decay, info.at(4))), groups)
-    written = None if beta is None else real(beta, info.at(5))[..., np.newaxis]
+    decay_factors = None if decay is None else _split(np.exp(real(decay, info.at(4))), groups)
+    write_rates = None if beta is None else real(beta, info.at(5))[..., np.newaxis]
     state = np.zeros((batch, groups, k.shape[3], v.shape[3]), q.dtype)
     state = state if past_state is None else state + real(past_state, info.at(3))
     scale = 1 / math.sqrt(q.shape[4]) if op.scale is None else op.scale
     output = np.empty((*q.shape[:4], v.shape[3]), q.dtype)
     for t in range(steps):
-        state = state if left is None else state * left[:, t, :, :, np.newaxis]
-        known = np.einsum("bgd,bgde->bge", k[:, t], state)
-        new = v[:, t] if written is None else written[:, t] * (v[:, t] - known)
-        state = state + k[:, t, :, :, np.newaxis] * new[:, :, np.newaxis]
+        state = state if decay_factors is None else state * decay_factors[:, t, :, :, np.newaxis]
+        recalled = np.einsum("bgd,bgde->bge", k[:, t], state)
+        update = v[:, t] if write_rates is None else write_rates[:, t] * (v[:, t] - recalled)
+        state = state + k[:, t, :, :, np.newaxis] * update[:, :, np.newaxis]
         output[:, t] = scale * np.einsum("bgrd,bgde->bgre", q[:, t], state)
     return output.reshape(batch, steps, op.q_num_heads * v.shape[3]), state
 

@@ -50,29 +50,29 @@ class _Gate(NamedTuple):
     bias: Array
 
     @classmethod
-    def of(cls, values: Reals, name: str) -> _Gate:
+    def of(cls, operands: Reals, name: str) -> _Gate:
         return cls(
-            needed(values, f"input_to_{name}_weights"),
-            values.get(f"aux_input_to_{name}_weights"),
-            needed(values, f"recurrent_to_{name}_weights"),
-            values.get(f"cell_to_{name}_weights"),
-            values[f"{name}_layer_norm_weights"],
-            needed(values, "cell_bias" if name == "cell" else f"{name}_gate_bias"),
+            needed(operands, f"input_to_{name}_weights"),
+            operands.get(f"aux_input_to_{name}_weights"),
+            needed(operands, f"recurrent_to_{name}_weights"),
+            operands.get(f"cell_to_{name}_weights"),
+            operands[f"{name}_layer_norm_weights"],
+            needed(operands, "cell_bias" if name == "cell" else f"{name}_gate_bias"),
         )
 
-    def given(self, x: Array, aux: Array | None) -> Array:
+    def of_inputs(self, x: Array, aux: Array | None) -> Array:
         """Return the products (T, B, U) of the inputs (T, B, I) and (T, B, A) with their weights, for all steps."""
-        result = x @ self.weights.T
+        products = x @ self.weights.T
         if aux is not None and self.aux_weights is not None:
-            result = result + aux @ self.aux_weights.T
-        return np.asarray(result)
+            products = products + aux @ self.aux_weights.T
+        return np.asarray(products)
 
-    def sum(self, array: Array, output: Array, cell: Array) -> Array:
+    def sum(self, input_products: Array, output: Array, cell: Array) -> Array:
         """Return the argument of the gate's function for one step, (B, U).
 
-        `array` is the step's part of what `given` returned, `output` the previous output, and `cell` the cell state.
+        `input_products` is the step's part of the products of `of_inputs`, `output` the previous output.
         """
-        total = array + output @ self.recurrent_weights.T
+        total = input_products + output @ self.recurrent_weights.T
         if self.peephole is not None:
             total = total + self.peephole * cell
         if self.norm is not None:
@@ -117,48 +117,54 @@ class _Cell(NamedTuple):
     rounded: Function
 
     @classmethod
-    def of(cls, values: Reals, op: Lstm | UnidirectionalSequenceLstm | BidirectionalSequenceLstm) -> _Cell:
+    def of(cls, operands: Reals, op: Lstm | UnidirectionalSequenceLstm | BidirectionalSequenceLstm) -> _Cell:
         return cls(
-            None if values["input_to_input_weights"] is None else _Gate.of(values, "input"),
-            _Gate.of(values, "forget"),
-            _Gate.of(values, "cell"),
-            _Gate.of(values, "output"),
-            values["projection_weights"],
-            values["projection_bias"],
+            None if operands["input_to_input_weights"] is None else _Gate.of(operands, "input"),
+            _Gate.of(operands, "forget"),
+            _Gate.of(operands, "cell"),
+            _Gate.of(operands, "output"),
+            operands["projection_weights"],
+            operands["projection_bias"],
             FUSED[op.activation_func],
             op.clipping_thres_cell,
             op.clipping_thres_proj,
             rounded_rows(op.activation_rounding),
         )
 
-    def run(self, x: Array, aux: Array | None, values: Reals) -> _Outcome:
-        """Compute all steps of a sequence (T, B, I) from the initial states in `values`, which are zeros if absent.
+    def run(self, x: Array, aux: Array | None, operands: Reals) -> _Outcome:
+        """Compute all steps of a sequence (T, B, I) from the initial states in `operands`, which are zeros if absent.
 
         `aux` is the auxiliary input (T, B, A), or None.
         """
-        units, outputs = self.output.recurrent_weights.shape
-        output = zeros_unless(values["output_state_in"], x.shape[1], outputs)
-        cell = zeros_unless(values["cell_state_in"], x.shape[1], units)
+        units, output_size = self.output.recurrent_weights.shape
+        output = zeros_unless(operands["output_state_in"], x.shape[1], output_size)
+        cell = zeros_unless(operands["cell_state_in"], x.shape[1], units)
         gates = [gate for gate in (self.input, self.forget, self.cell, self.output) if gate is not None]
         x, aux = self.rounded(x), None if aux is None else self.rounded(aux)
-        parts = [gate.given(x, aux) for gate in gates]
-        array = np.empty((*x.shape[:2], outputs), parts[0].dtype)
-        last: tuple[Array, ...] = ()
-        for step, value in enumerate(zip(*parts, strict=True)):
-            output, cell, last = self._step(value, output, cell)
-            array[step] = output
-        return _Outcome(array, output, cell, last)
+        gate_products = [gate.of_inputs(x, aux) for gate in gates]
+        step_outputs = np.empty((*x.shape[:2], output_size), gate_products[0].dtype)
+        gate_values: tuple[Array, ...] = ()
+        for step, step_products in enumerate(zip(*gate_products, strict=True)):
+            output, cell, gate_values = self._step(step_products, output, cell)
+            step_outputs[step] = output
+        return _Outcome(step_outputs, output, cell, gate_values)
 
-    def _step(self, arrays: tuple[Array, ...], output: Array, cell: Array) -> tuple[Array, Array, tuple[Array, ...]]:
-        *first, of_forget, of_cell, of_output = arrays
+    def _step(
+        self, input_products: tuple[Array, ...], output: Array, cell: Array
+    ) -> tuple[Array, Array, tuple[Array, ...]]:
+        *of_input, of_forget, of_cell, of_output = input_products
         output = self.rounded(output)
-        forget = _sigmoid(self.forget.sum(of_forget, output, cell))
-        entry = 1 - forget if self.input is None else _sigmoid(self.input.sum(first[0], output, cell))
-        new = self.function(self.cell.sum(of_cell, output, cell))
-        cell = _bounded(forget * cell + entry * new, self.cell_bound)
-        opening = _sigmoid(self.output.sum(of_output, output, cell))
-        gates = (new, forget, opening) if self.input is None else (entry, new, forget, opening)
-        return self._projected(opening * self.function(cell)), cell, gates
+        forget_gate = _sigmoid(self.forget.sum(of_forget, output, cell))
+        input_gate = 1 - forget_gate if self.input is None else _sigmoid(self.input.sum(of_input[0], output, cell))
+        candidate = self.function(self.cell.sum(of_cell, output, cell))
+        cell = _bounded(forget_gate * cell + input_gate * candidate, self.cell_bound)
+        output_gate = _sigmoid(self.output.sum(of_output, output, cell))
+        gates = (
+            (candidate, forget_gate, output_gate)
+            if self.input is None
+            else (input_gate, candidate, forget_gate, output_gate)
+        )
+        return self._projected(output_gate * self.function(cell)), cell, gates
 
     def _projected(self, hidden: Array) -> Array:
         if self.projection is None:
@@ -176,9 +182,9 @@ def _bounded(x: Array, bound: float) -> Array:
 @kernel(Lstm, when=real_valued)
 def lstm(op: Lstm, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
     """Compute `Lstm` as a sequence of one step; the first result, the scratch tensor, receives the gates."""
-    values = reals(arrays, info, prepared)
-    result = _Cell.of(values, op).run(needed(values, "input")[np.newaxis], None, values)
-    store_all((np.concatenate(result.gates, axis=-1), result.output, result.cell, result.output), info, out)
+    operands = reals(arrays, info, prepared)
+    outcome = _Cell.of(operands, op).run(needed(operands, "input")[np.newaxis], None, operands)
+    store_all((np.concatenate(outcome.gates, axis=-1), outcome.output, outcome.cell, outcome.output), info, out)
 
 
 @kernel(UnidirectionalSequenceLstm, quantized=True, dtypes=INTEGER_TYPES, when=(*INTEGER_RULES, tanh_only))
@@ -189,11 +195,11 @@ def unidirectional_sequence_lstm_of_integers(
 
     Return the outputs of all steps, the last output and the last cell state.
     """
-    machine = IntegerLstm.of(op, arrays, info, (op.clipping_thres_cell, op.clipping_thres_proj))
+    integer_lstm = IntegerLstm.of(op, arrays, info, (op.clipping_thres_cell, op.clipping_thres_proj))
     x, output, cell = time_first(arrays[0], op.time_major), arrays[1], arrays[2].astype(np.int64)
     outputs = np.empty((*x.shape[:2], output.shape[-1]), np.int64)
-    for step, part in enumerate(x):
-        output, cell = machine.step(part, output, cell)
+    for step, step_input in enumerate(x):
+        output, cell = integer_lstm.step(step_input, output, cell)
         outputs[step] = output
     return time_first(outputs, op.time_major), output, cell
 
@@ -207,9 +213,9 @@ def unidirectional_sequence_lstm(
     prepared: Reals | None,
 ) -> None:
     """Compute `UnidirectionalSequenceLstm` step by step on float values."""
-    values = reals(arrays, info, prepared)
-    result = _Cell.of(values, op).run(time_first(needed(values, "input"), op.time_major), None, values)
-    store_all((time_first(result.outputs, op.time_major), result.output, result.cell), info, out)
+    operands = reals(arrays, info, prepared)
+    outcome = _Cell.of(operands, op).run(time_first(needed(operands, "input"), op.time_major), None, operands)
+    store_all((time_first(outcome.outputs, op.time_major), outcome.output, outcome.cell), info, out)
 
 
 @kernel(BidirectionalSequenceLstm, when=real_valued)
@@ -221,15 +227,15 @@ def bidirectional_sequence_lstm(
     prepared: Reals | None,
 ) -> None:
     """Compute `BidirectionalSequenceLstm`; the backward direction runs over the reversed sequence."""
-    values = reals(arrays, info, prepared)
-    inputs = sides(values, op.time_major, "forward_aux_input_to_output_weights")
-    result = []
+    operands = reals(arrays, info, prepared)
+    inputs = sides(operands, op.time_major, "forward_aux_input_to_output_weights")
+    outcomes = []
     for direction, (x, aux) in zip(("forward", "backward"), inputs, strict=True):
-        own = direction_of(values, direction)
-        result.append(_Cell.of(own, op).run(x, aux, own))
-    first, *second = joined(result[0].outputs, result[1].outputs, op.time_major, op.merge_outputs)
-    states = [state for item in result for state in (item.output, item.cell)]
-    store_all((first, *states, *second), info, out)
+        direction_operands = direction_of(operands, direction)
+        outcomes.append(_Cell.of(direction_operands, op).run(x, aux, direction_operands))
+    outputs, *backward_outputs = joined(outcomes[0].outputs, outcomes[1].outputs, op.time_major, op.merge_outputs)
+    states = [state for outcome in outcomes for state in (outcome.output, outcome.cell)]
+    store_all((outputs, *states, *backward_outputs), info, out)
 
 
 for _function in (lstm, unidirectional_sequence_lstm, bidirectional_sequence_lstm):

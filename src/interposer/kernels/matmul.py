@@ -17,7 +17,7 @@ from interposer.kernels.accumulation import (
     exact_type,
     float_type,
     integer_sums,
-    largest_code,
+    largest_distance,
     plan,
     shifted,
     summable_types,
@@ -37,10 +37,10 @@ def fully_connected(
 
     `prepared` holds the weights and the final step if these are constant, else None.
     """
-    w, finish = prepared or _plan(op, info, weights, bias)
+    w, epilogue = prepared or _plan(op, info, weights, bias)
     w = w.T if op.transpose_weight_matrix else w
     rows = centered(x, info.input, w.dtype).reshape(-1, w.shape[0])
-    return finish(rows @ w).reshape(info.output.shape)
+    return epilogue(rows @ w).reshape(info.output.shape)
 
 
 def _plan(op: FullyConnected, info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
@@ -73,26 +73,26 @@ def batch_matmul(op: BatchMatMul, a: Array, b: Array, *, info: KernelInfo) -> Ar
 def _same_range(op: BatchMatMul, info: KernelInfo) -> str | None:
     if not (info.at(1).is_quantized and info.output.is_quantized):
         return "a is quantized, but b or the output is not"
-    if any(t.quantization and t.quantization.per_axis for t in (info.input, info.output)):
+    if any(tensor.quantization and tensor.quantization.per_axis for tensor in (info.input, info.output)):
         return "a or the output is quantized along an axis; takes one scale for each"
     return _columns_only(op, info.at(1))
 
 
 def _columns_only(op: BatchMatMul, b: TensorInfo) -> str | None:
     """Return why `b` is refused: if it has several scales, they must be those of its columns, with one zero point."""
-    q, column = b.quantization, b.rank - (2 if op.transpose_y else 1)
-    if q is None or not q.per_axis:
+    quantization, column_axis = b.quantization, b.rank - (2 if op.transpose_y else 1)
+    if quantization is None or not quantization.per_axis:
         return None
-    if b.rank < 2 or q.axis != column:
-        return f"b is quantized along axis {q.axis}; takes one scale, or scales of its columns"
-    return "b has several zero points; takes one" if len(set(q.zero_points)) > 1 else None
+    if b.rank < 2 or quantization.axis != column_axis:
+        return f"b is quantized along axis {quantization.axis}; takes one scale, or scales of its columns"
+    return "b has several zero points; takes one" if len(set(quantization.zero_points)) > 1 else None
 
 
 @kernel(BatchMatMul, quantized=True, dtypes=EIGHT_BITS | {DataType.INT16}, when=(_same_range, _adjoint_of_floats))
 def batch_matmul_quantized(op: BatchMatMul, a: Array, b: Array, *, info: KernelInfo) -> Array:
     """Compute `BatchMatMul` of quantized values, converted to a float type in which their sums are exact."""
     x, y = info.input, info.at(1)
-    largest_sum = largest_code(x) * largest_code(y) * _summed(op, a)
+    largest_sum = largest_distance(x) * largest_distance(y) * _inner_dimension(op, a)
     left, right = _operands(op, a, b, info, exact_type(largest_sum))
     requantize = Requantizer.of(x, y, info.output, None, Scaling.FIXED_POINT_OF_SINGLES)
     return requantize(np.asarray(left @ right))
@@ -106,27 +106,27 @@ def integer_matmul(
     return integer_sums(np.asarray(shifted(a, a_zero_point) @ shifted(b, b_zero_point)))
 
 
-def _summed(op: BatchMatMul, a: Array) -> int:
+def _inner_dimension(op: BatchMatMul, a: Array) -> int:
     """Return the number of products in each sum of the matrix product, which is the inner dimension."""
     return int(a.shape[-2 if op.transpose_x and a.ndim > 1 else -1])
 
 
 def _operands(op: BatchMatMul, a: Array, b: Array, info: KernelInfo, dtype: np.dtype[Any]) -> tuple[Array, Array]:
     return (
-        _turned(centered(a, info.input, dtype), op.transpose_x, op.adjoint_x),
-        _turned(centered(b, info.at(1), dtype), op.transpose_y, op.adjoint_y),
+        _oriented(centered(a, info.input, dtype), op.transpose_x, op.adjoint_x),
+        _oriented(centered(b, info.at(1), dtype), op.transpose_y, op.adjoint_y),
     )
 
 
-def _turned(x: Array, transpose: bool, adjoint: bool) -> Array:
+def _oriented(x: Array, transpose: bool, adjoint: bool) -> Array:
     x = _adjugate(x) if adjoint else x
     return x.swapaxes(-1, -2) if transpose and x.ndim > 1 else x
 
 
 def _adjugate(x: Array) -> Array:
     """Return the adjugates of square matrices (..., N, N): element (j, i) is the cofactor of element (i, j)."""
-    size, created = x.shape[-1], np.empty_like(x)
+    size, adjugates = x.shape[-1], np.empty_like(x)
     for i, j in np.ndindex(size, size):
         minor = np.delete(np.delete(x, i, axis=-2), j, axis=-1)
-        created[..., j, i] = np.linalg.det(minor.astype(np.float64)) * (-1) ** (i + j)
-    return created
+        adjugates[..., j, i] = np.linalg.det(minor.astype(np.float64)) * (-1) ** (i + j)
+    return adjugates

@@ -22,8 +22,8 @@ def triangle(op: Trilu, x: Array, *, info: KernelInfo) -> Array:
 
 def _diagonals(rows: int, columns: int) -> Array:
     row, column = np.ogrid[:rows, :columns]
-    numbers: Array = column - row
-    return numbers
+    diagonals: Array = column - row
+    return diagonals
 
 
 @kernel(EyeLike, quantized=False)
@@ -35,16 +35,16 @@ def eye_like(op: EyeLike, x: Array) -> Array:
 @kernel(MatrixDiag)
 def matrix_diagonal(op: MatrixDiag, x: Array, *, info: KernelInfo) -> Array:
     """Compute `MatrixDiag`: each row becomes the diagonal of a matrix that is zero elsewhere."""
-    own = np.eye(x.shape[-1], dtype=bool)
-    return np.where(own, x[..., np.newaxis, :], encoded(0.0, info.output))
+    on_diagonal = np.eye(x.shape[-1], dtype=bool)
+    return np.where(on_diagonal, x[..., np.newaxis, :], encoded(0.0, info.output))
 
 
 @kernel(MatrixSetDiag)
 def set_diagonal(op: MatrixSetDiag, x: Array, diagonal: Array, *, out: Array) -> None:
     """Compute `MatrixSetDiag` by writing the diagonal into a copy of `x`."""
     np.copyto(out, x)
-    places = np.arange(diagonal.shape[-1])
-    out[..., places, places] = diagonal
+    positions = np.arange(diagonal.shape[-1])
+    out[..., positions, positions] = diagonal
 
 
 @kernel(Det)

@@ -38,7 +38,7 @@ def _of_reals(op: Op, info: KernelInfo) -> str | None:
     return None
 
 
-def _given(x: Array | None, index: int, info: KernelInfo, default: float) -> Array:
+def _or_default(x: Array | None, index: int, info: KernelInfo, default: float) -> Array:
     return np.asarray(default, np.float32) if x is None else real(x, info.at(index))
 
 
@@ -54,8 +54,8 @@ def _centered(x: Array, axes: tuple[int, ...]) -> Array:
 
     Otherwise the error would remain in nearly equal elements, and the division by a small deviation would magnify it.
     """
-    below = x - x.mean(axis=axes, keepdims=True)
-    centered: Array = below - below.mean(axis=axes, keepdims=True)
+    differences = x - x.mean(axis=axes, keepdims=True)
+    centered: Array = differences - differences.mean(axis=axes, keepdims=True)
     return centered
 
 
@@ -75,11 +75,11 @@ def batch_normalization(
 ) -> None:  # fmt: skip
     """Compute `BatchNormalization`, in float32 if the input has fewer bits."""
     axis = channel_axis(op.data_layout, x.ndim)
-    m, v, b, g = (
+    means, variances, betas, gammas = (
         _per_channel(real(values, info.at(index)), axis, x.ndim)
         for index, values in enumerate((mean, variance, beta, gamma), start=1)
     )
-    store(g * ((real(x, info.input) - m) / np.sqrt(v + op.eps)) + b, info.output, out)
+    store(gammas * ((real(x, info.input) - means) / np.sqrt(variances + op.eps)) + betas, info.output, out)
 
 
 @kernel(InstanceNormalization, when=(all_quantized, _of_reals))
@@ -89,8 +89,8 @@ def instance_normalization(
     """Compute `InstanceNormalization`: mean and variance over all axes except batch and channels."""
     channels = channel_axis(op.data_layout, x.ndim)
     axes = tuple(axis for axis in range(1, x.ndim) if axis != channels)
-    scale = _per_channel(_given(gamma, 1, info, 1), channels, x.ndim)
-    shift = _per_channel(_given(beta, 2, info, 0), channels, x.ndim)
+    scale = _per_channel(_or_default(gamma, 1, info, 1), channels, x.ndim)
+    shift = _per_channel(_or_default(beta, 2, info, 0), channels, x.ndim)
     store(scale * _standardized(real(x, info.input), axes, op.eps) + shift, info.output, out)
 
 
@@ -101,7 +101,7 @@ def layer_normalization(
     """Compute `LayerNormalization`: mean and variance over the last axes."""
     axes = tuple(range(op.axis % x.ndim, x.ndim))
     normalized = _standardized(real(x, info.input), axes, op.eps)
-    store(_given(gamma, 1, info, 1) * normalized + _given(beta, 2, info, 0), info.output, out)
+    store(_or_default(gamma, 1, info, 1) * normalized + _or_default(beta, 2, info, 0), info.output, out)
 
 
 @kernel(RmsNormalization, when=(all_quantized, _of_reals))
@@ -111,7 +111,7 @@ def rms_normalization(op: RmsNormalization, x: Array, gamma: Array | None, *, in
         return
     axes, values = tuple(range(op.axis % x.ndim, x.ndim)), real(x, info.input)
     root = np.sqrt(np.square(values).mean(axis=axes, keepdims=True) + op.eps)
-    store(_given(gamma, 1, info, 1) * (values / root), info.output, out)
+    store(_or_default(gamma, 1, info, 1) * (values / root), info.output, out)
 
 
 @kernel(GroupNormalization, when=(all_quantized, _of_reals))
@@ -123,8 +123,8 @@ def group_normalization(
     values = np.moveaxis(real(x, info.input), channels, 1)
     groups = values.reshape(len(x), op.num_groups, -1) if x.size else values
     normalized = np.moveaxis(_standardized(groups, (2,), op.eps).reshape(values.shape), 1, channels)
-    scale = _per_channel(_given(gamma, 1, info, 1), channels, x.ndim)
-    shift = _per_channel(_given(beta, 2, info, 0), channels, x.ndim)
+    scale = _per_channel(_or_default(gamma, 1, info, 1), channels, x.ndim)
+    shift = _per_channel(_or_default(beta, 2, info, 0), channels, x.ndim)
     store(scale * normalized + shift, info.output, out)
 
 
@@ -142,20 +142,20 @@ _PRESCRIBED: Final = {DataType.INT8: Quantization(2.0**-7), DataType.UINT8: Quan
 
 
 def _prescribed(op: L2Normalization, info: KernelInfo) -> str | None:
-    requested = _PRESCRIBED.get(info.output.dtype)
-    known = requested is not None and requested == info.output.quantization
-    return None if known else "takes 8-bit results in steps of 1/128"
+    prescribed = _PRESCRIBED.get(info.output.dtype)
+    is_prescribed = prescribed is not None and prescribed == info.output.quantization
+    return None if is_prescribed else "takes 8-bit results in steps of 1/128"
 
 
 @kernel(L2Normalization, quantized=True, when=(all_quantized, one_scale_of_few_bits, _prescribed))
 def l2_normalization_in_integers(op: L2Normalization, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Compute `L2Normalization` as TFLite's integer kernel does; the scale cancels in the quotient."""
-    value = offset(x, info.input)
-    inverse = inverse_sqrt(np.square(value).sum(axis=op.normalized_axis(x.ndim), keepdims=True))
+    distances = offset(x, info.input)
+    inverse = inverse_sqrt(np.square(distances).sum(axis=op.normalized_axis(x.ndim), keepdims=True))
     if info.input.dtype is DataType.UINT8:
-        steps = multiply_by_quantized_multiplier(value * 128, inverse)
+        steps = multiply_by_quantized_multiplier(distances * 128, inverse)
     else:
-        steps = multiply_by_quantized_multiplier(value, FixedPoint(inverse.multiplier, inverse.shift + 7))
+        steps = multiply_by_quantized_multiplier(distances, FixedPoint(inverse.multiplier, inverse.shift + 7))
     out[...] = clamp_to(steps + info.output.zero_point, info.output.dtype)
 
 
@@ -168,8 +168,8 @@ def l2_normalization(op: L2Normalization, x: Array, *, info: KernelInfo, out: Ar
 
 
 def _local_brightness(op: Normalization, info: KernelInfo) -> str | None:
-    known = op.method_type is NormalizationAlgorithmMethod.LOCAL_BRIGHTNESS
-    return None if known else f"{op.method_type.name} is not computed"
+    is_supported = op.method_type is NormalizationAlgorithmMethod.LOCAL_BRIGHTNESS
+    return None if is_supported else f"{op.method_type.name} is not computed"
 
 
 @kernel(Normalization, when=(all_quantized, _of_reals, _local_brightness))

@@ -34,12 +34,12 @@ def threefry(key: tuple[int, int], counters: Array) -> Array:
     keys = (*key, key[0] ^ key[1] ^ _PARITY)
     x, y = counters.astype(np.uint64).T
     x, y = (x + np.uint64(keys[0])) & np.uint64(_WORD), (y + np.uint64(keys[1])) & np.uint64(_WORD)
-    for group in range(5):
-        for distance in _ROTATIONS[group % 2]:
+    for round_group in range(5):
+        for distance in _ROTATIONS[round_group % 2]:
             x = (x + y) & np.uint64(_WORD)
             y = ((y << np.uint64(distance)) & np.uint64(_WORD) | (y >> np.uint64(32 - distance))) ^ x
-        x = (x + np.uint64(keys[(group + 1) % 3])) & np.uint64(_WORD)
-        y = (y + np.uint64(keys[(group + 2) % 3] + group + 1)) & np.uint64(_WORD)
+        x = (x + np.uint64(keys[(round_group + 1) % 3])) & np.uint64(_WORD)
+        y = (y + np.uint64(keys[(round_group + 2) % 3] + round_group + 1)) & np.uint64(_WORD)
     return np.stack([x, y], axis=1)
 
 
@@ -49,9 +49,9 @@ def stream(seed: int, seed2: int, count: int) -> Array:
     The first seed is the key. The second one is the upper half of the counter, whose lower half counts from 0.
     """
     key = seed & _WORD, seed >> 32 & _WORD
-    numbers = np.arange(-(-count // 4), dtype=np.uint64)
-    upper = (np.full_like(numbers, part) for part in (seed2 & _WORD, seed2 >> 32 & _WORD))
-    return philox(key, np.stack([numbers & np.uint64(_WORD), numbers >> np.uint64(32), *upper], axis=1)).reshape(-1)
+    blocks = np.arange(-(-count // 4), dtype=np.uint64)
+    upper_words = (np.full_like(blocks, word) for word in (seed2 & _WORD, seed2 >> 32 & _WORD))
+    return philox(key, np.stack([blocks & np.uint64(_WORD), blocks >> np.uint64(32), *upper_words], axis=1)).reshape(-1)
 
 
 def uniform32(words: Array) -> Array:
@@ -69,7 +69,7 @@ def uniform64(words: Array) -> Array:
 
 def normal(words: Array) -> Array:
     """Return normally distributed float32 numbers, two for each two words, by the Box-Muller transform."""
-    radius, angle = uniform32(words).reshape(-1, 2).T
-    length = np.sqrt(-2 * np.log(np.maximum(radius, np.float32(1e-7))))
-    turn = np.float32(2 * np.pi) * angle
-    return np.stack([np.sin(turn) * length, np.cos(turn) * length], axis=1).reshape(-1)
+    uniform_radii, uniform_angles = uniform32(words).reshape(-1, 2).T
+    radii = np.sqrt(-2 * np.log(np.maximum(uniform_radii, np.float32(1e-7))))
+    radians = np.float32(2 * np.pi) * uniform_angles
+    return np.stack([np.sin(radians) * radii, np.cos(radians) * radii], axis=1).reshape(-1)

@@ -38,18 +38,18 @@ class Steps(NamedTuple):
 
     def positions(self) -> Array:
         """Return the coordinates of all cells at all places, with shape (number of places, size of the window)."""
-        cells = np.arange(self.size) * self.dilation
-        return (self.origin + np.arange(self.number) * self.stride)[:, np.newaxis] + cells
+        cell_offsets = np.arange(self.size) * self.dilation
+        return (self.origin + np.arange(self.number) * self.stride)[:, np.newaxis] + cell_offsets
 
 
-def visible(window: Window, dimension: int, count: int) -> tuple[Steps, slice]:
+def visible(window: Window, axis_size: int, count: int) -> tuple[Steps, slice]:
     """Leave out the cells of a window that are outside of the axis at all of its `count` places.
 
-    Return the coordinates of the other cells, and their range within the window. `dimension` is the size of the axis.
+    Return the coordinates of the other cells, and their range within the window. `axis_size` is the size of the axis.
     """
-    way = (count - 1) * window.stride
-    first = max(0, -((way - window.pad_before) // window.dilation))
-    end = min(window.size, -(-(dimension + window.pad_before) // window.dilation))
+    travel = (count - 1) * window.stride
+    first = max(0, -((travel - window.pad_before) // window.dilation))
+    end = min(window.size, -(-(axis_size + window.pad_before) // window.dilation))
     size = max(0, end - first)
     origin = first * window.dilation - window.pad_before
     return Steps(origin, count, window.stride, size, window.dilation), slice(first, first + size)
@@ -88,5 +88,5 @@ def _picked(image: Array, ys: Array, xs: Array, padding: float) -> Array:
     _, height, width, _ = image.shape
     y, x = ys[:, np.newaxis, :, np.newaxis], xs[:, np.newaxis, :]
     inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
-    picked = image[:, y.clip(0, height - 1), x.clip(0, width - 1)]
-    return np.where(inside[..., np.newaxis], picked, image.dtype.type(padding))
+    cells = image[:, y.clip(0, height - 1), x.clip(0, width - 1)]
+    return np.where(inside[..., np.newaxis], cells, image.dtype.type(padding))

@@ -44,7 +44,7 @@ def pooling_quantized(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
     elif op.pool_type is L2 or source != target:
         pooled = quantize(window.mean(dequantize(image, source)), target, info.output.dtype)
     else:
-        pooled = clamp_to(window.mean_code(image), info.output.dtype)
+        pooled = clamp_to(window.quantized_mean(image), info.output.dtype)
     return from_nhwc(pooled, op.data_layout)
 
 
@@ -53,11 +53,11 @@ class _PoolWindow:
 
     def __init__(self, op: Pooling2d, info: KernelInfo) -> None:
         h, w, _ = op.data_layout.axes()
-        before, after = info.input.shape, info.output.shape
+        input_shape, output_shape = info.input.shape, info.output.shape
         self.op = op
         self.zero = info.input.zero_point
-        rows, columns = op.windows(before[h], before[w])
-        self.axes = (rows, before[h], after[h]), (columns, before[w], after[w])
+        rows, columns = op.windows(input_shape[h], input_shape[w])
+        self.axes = (rows, input_shape[h], output_shape[h]), (columns, input_shape[w], output_shape[w])
 
     def over(self, image: Array, padding: float = 0) -> Array:
         """Return the cells of the window at each place, (N, OH, OW, KH, KW, C), except those never in the image.
@@ -77,24 +77,24 @@ class _PoolWindow:
 
     def largest(self, image: Array) -> Array:
         """Return the largest cell of each window, (N, OH, OW, C); the quantized zero for a window of padding."""
-        array: Array = np.max(self.over(image, _least(image)), axis=(3, 4), initial=_least(image))
-        return np.where(self.area(padding=False) > 0, array, image.dtype.type(self.zero))
+        maxima: Array = np.max(self.over(image, _lowest(image)), axis=(3, 4), initial=_lowest(image))
+        return np.where(self.area(padding=False) > 0, maxima, image.dtype.type(self.zero))
 
     def mean(self, image: Array) -> Array:
         """Return the mean of each window of float values, or for L2 the root of the mean square, as (N, OH, OW, C)."""
         power = 2 if self.op.pool_type is L2 else 1
         sums = self.over(image.astype(np.float64) ** power).sum(axis=(3, 4))
-        mean: Array = sums / np.maximum(self._counted(), 1)
+        mean: Array = sums / np.maximum(self._divisors(), 1)
         return np.sqrt(mean) if power == 2 else mean
 
-    def mean_code(self, image: Array) -> Array:
+    def quantized_mean(self, image: Array) -> Array:
         """Return the mean of each window of quantized values, rounded half away from zero, as (N, OH, OW, C)."""
-        count = self._counted()
-        sums = self.over(image.astype(np.int64) - self.zero).sum(axis=(3, 4)) + self.zero * count
-        half_up = (np.abs(sums) + count // 2) // np.maximum(count, 1)
-        return np.where(count > 0, np.sign(sums) * half_up, np.int64(self.zero))
+        counts = self._divisors()
+        sums = self.over(image.astype(np.int64) - self.zero).sum(axis=(3, 4)) + self.zero * counts
+        magnitudes = (np.abs(sums) + counts // 2) // np.maximum(counts, 1)
+        return np.where(counts > 0, np.sign(sums) * magnitudes, np.int64(self.zero))
 
-    def _counted(self) -> Array:
+    def _divisors(self) -> Array:
         return self.area(padding=self.op.padding_method is PaddingMethod.IGNORE_VALUE)
 
 
@@ -105,12 +105,12 @@ def _cells(window: Window, size: int, count: int, *, padding: bool) -> Array:
     beyond it.
     """
     low, high = (-window.pad_before, size + window.pad_after) if padding else (0, size)
-    first = np.arange(count) * window.stride - window.pad_before
-    before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
-    cells: Array = until - before
+    starts = np.arange(count) * window.stride - window.pad_before
+    begin, end = (np.clip(-((starts - limit) // window.dilation), 0, window.size) for limit in (low, high))
+    cells: Array = end - begin
     return cells
 
 
-def _least(image: Array) -> float:
+def _lowest(image: Array) -> float:
     """Return the smallest value of the array's type, minus infinity for floats."""
     return int(np.iinfo(image.dtype).min) if image.dtype.kind in "iu" else -np.inf

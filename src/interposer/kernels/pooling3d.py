@@ -43,27 +43,27 @@ def _largest(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
     """Return the largest element of each window, (N, OD, OH, OW, C); the zero point for a window of padding only."""
     dtype = info.input.dtype
     if dtype in FLOATS:
-        result = _slid(op, x.astype(np.float64), info, np.maximum, -np.inf)
+        maxima = _reduced_windows(op, x.astype(np.float64), info, np.maximum, -np.inf)
     else:
-        wide = x.astype(np.uint64 if dtype is DataType.UINT64 else np.int64)
-        result = _slid(op, wide, info, np.maximum, limits(dtype)[0])
-    return np.where(_count(op, info, padding=False) > 0, result, info.input.zero_point)
+        wide_values = x.astype(np.uint64 if dtype is DataType.UINT64 else np.int64)
+        maxima = _reduced_windows(op, wide_values, info, np.maximum, limits(dtype)[0])
+    return np.where(_count(op, info, padding=False) > 0, maxima, info.input.zero_point)
 
 
 def _mean(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
     """Return the mean of each window, or for L2 the root of the mean square, as (N, OD, OH, OW, C)."""
     power = 2 if op.pool_type is PoolingAlgorithm.L2 else 1
-    sums = _slid(op, x.astype(np.float64) ** power, info, np.add, 0)
+    sums = _reduced_windows(op, x.astype(np.float64) ** power, info, np.add, 0)
     mean: Array = sums / np.maximum(_count(op, info, padding=op.padding_method is PaddingMethod.IGNORE_VALUE), 1)
     return np.sqrt(mean) if power == 2 else mean
 
 
-def _slid(op: Pooling3d, x: Array, info: KernelInfo, combine: np.ufunc, start: float) -> Array:
+def _reduced_windows(op: Pooling3d, x: Array, info: KernelInfo, combine: np.ufunc, initial: float) -> Array:
     axes = spatial_axes(op.data_layout)
     windows = op.windows(*(x.shape[axis] for axis in axes))
     volume = x
     for axis, window in zip(axes, windows, strict=True):
-        volume = slide(volume, axis, window, info.output.shape[axis], combine, start)
+        volume = slide(volume, axis, window, info.output.shape[axis], combine, initial)
     return to_nhwc(volume, op.data_layout)
 
 

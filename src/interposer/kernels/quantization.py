@@ -44,19 +44,19 @@ def _declared_scale(_: object, info: KernelInfo) -> str | None:
 @kernel(Quantize, quantized=False, when=_declared_scale)
 def quantize_reals(op: Quantize, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Quantize` of floats, by a division in float32."""
-    return quantize(x, scale_of(info.output), op.dtype, ROUNDING[op.rounding])
+    return quantize(x, quantization_of(info.output), op.dtype, ROUNDING[op.rounding])
 
 
 @kernel(Quantize, quantized=True, when=_declared_scale)
 def requantize(op: Quantize, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Quantize` of quantized values, in fixed-point arithmetic."""
-    return rescale(x, scale_of(info.input), scale_of(info.output), op.dtype)
+    return rescale(x, quantization_of(info.input), quantization_of(info.output), op.dtype)
 
 
 @kernel(Dequantize)
-def dequantize_codes(op: Dequantize, x: Array, *, info: KernelInfo) -> Array:
+def dequantize_integers(op: Dequantize, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Dequantize`, by a product in float64 that is rounded once."""
-    return dequantize(x, scale_of(info.input))
+    return dequantize(x, quantization_of(info.input))
 
 
 @kernel(BlockDequantize)
@@ -65,33 +65,33 @@ def block_dequantize(
 ) -> Array:
     """Compute `BlockDequantize` in float64, or in float32 if only the product needs rounding there."""
     few_bits = info.input.dtype.bits <= 8 and op.dtype is DataType.FLOAT32
-    wide = np.float32 if few_bits and scale.itemsize <= 4 else np.float64
+    float_type = np.float32 if few_bits and scale.itemsize <= 4 else np.float64
     blocks = np.arange(x.shape[op.axis]) // op.block_size
-    steps: Array = x.astype(wide)
+    steps: Array = x.astype(float_type)
     if zero_point is not None:
-        np.subtract(steps, zero_point.astype(wide).take(blocks, op.axis), out=steps)
+        np.subtract(steps, zero_point.astype(float_type).take(blocks, op.axis), out=steps)
     with np.errstate(all="ignore"):
-        np.multiply(steps, scale.astype(wide).take(blocks, op.axis), out=steps)
+        np.multiply(steps, scale.astype(float_type).take(blocks, op.axis), out=steps)
     return steps
 
 
 @kernel(DynamicQuantize)
 def dynamic_quantize(op: DynamicQuantize, x: Array) -> tuple[Array, Array, Array]:
     """Compute `DynamicQuantize` in float32; return the quantized values, their scale and their zero point."""
-    zero = np.float32(0)
+    float_zero = np.float32(0)
     with np.errstate(all="ignore"):
-        low, high = np.minimum(x.min(initial=0), zero), np.maximum(x.max(initial=0), zero)
+        low, high = np.minimum(x.min(initial=0), float_zero), np.maximum(x.max(initial=0), float_zero)
         scale = np.asarray((high - low) / np.float32(255))
-        point = _bytes_of(np.rint((zero - low) / scale))
-        return _bytes_of(np.rint(x / scale) + point), scale, point
+        zero_point = _saturated_uint8(np.rint((float_zero - low) / scale))
+        return _saturated_uint8(np.rint(x / scale) + zero_point), scale, zero_point
 
 
-def _bytes_of(values: Array) -> Array:
+def _saturated_uint8(values: Array) -> Array:
     """Return float values as saturated uint8; NaN becomes 0."""
     return np.asarray(np.nan_to_num(np.clip(values, 0, 255), nan=0.0)).astype(np.uint8)
 
 
-def scale_of(info: TensorInfo) -> Quantization:
+def quantization_of(info: TensorInfo) -> Quantization:
     return info.quantization or Quantization(1.0)
 
 
@@ -105,10 +105,12 @@ def dynamic_fake_quantization(op: DynamicFakeQuantization, x: Array) -> Array:
 @kernel(FakeQuantization)
 def fake_quantization(op: FakeQuantization, x: Array) -> Array:
     """Compute `FakeQuantization`; as in TFLite, the range is shifted in float32 so that zero is one of the steps."""
-    first, last = np.float32(op.narrow_range), np.float32(2**op.num_bits - 1)
-    scale = (np.float32(op.max) - np.float32(op.min)) / (last - first)
-    zero = round_half_away(np.clip(first - np.float32(op.min) / scale, first, last)).astype(np.float32)
-    low, high = (first - zero) * scale, (last - zero) * scale
+    first_step, last_step = np.float32(op.narrow_range), np.float32(2**op.num_bits - 1)
+    scale = (np.float32(op.max) - np.float32(op.min)) / (last_step - first_step)
+    zero_point = round_half_away(np.clip(first_step - np.float32(op.min) / scale, first_step, last_step)).astype(
+        np.float32
+    )
+    low, high = (first_step - zero_point) * scale, (last_step - zero_point) * scale
     steps = round_half_away((np.clip(x.astype(np.float32), low, high) - low) * (np.float32(1) / scale))
     return steps.astype(np.float32) * scale + low
 
@@ -122,12 +124,12 @@ def convert(op: ConvertFp16ToFp32, x: Array, *, info: KernelInfo) -> Array:
 @kernel(Cast, dtypes=ANY_TYPE - {DataType.STRING})
 def cast(op: Cast, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Cast` by NumPy; floats out of an integer type's range, which NumPy leaves undefined, are saturated."""
-    known = _widened(x, info.input.dtype)
+    widened = _widened(x, info.input.dtype)
     if op.dtype is DataType.BOOL:
-        return np.not_equal(known, 0)
+        return np.not_equal(widened, 0)
     if info.input.dtype.is_float and op.dtype.is_integer:
-        return _truncated(known.astype(np.float64), op.dtype)
-    return known.astype(op.dtype.numpy)
+        return _truncated(widened.astype(np.float64), op.dtype)
+    return widened.astype(op.dtype.numpy)
 
 
 def _widened(x: Array, dtype: DataType) -> Array:
@@ -143,16 +145,16 @@ def _widened(x: Array, dtype: DataType) -> Array:
 def _truncated(x: Array, dtype: DataType) -> Array:
     """Truncate floats towards zero and saturate them to the range of `dtype`; NaN gives 0."""
     low, high = limits(dtype)
-    wide = np.uint64 if dtype is DataType.UINT64 else np.int64
-    cut = np.where((x > low) & (x < high), x, 0).astype(wide)
-    clamped: Array = np.where(x >= high, wide(high), np.where(x <= low, wide(low), cut))
+    wide_type = np.uint64 if dtype is DataType.UINT64 else np.int64
+    truncated = np.where((x > low) & (x < high), x, 0).astype(wide_type)
+    clamped: Array = np.where(x >= high, wide_type(high), np.where(x <= low, wide_type(low), truncated))
     return clamped.astype(dtype.numpy)
 
 
 @kernel(Bitcast)
 def bitcast(op: Bitcast, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Bitcast` as a view of the same bytes; results of type bool are 0 or 1."""
-    same = np.ascontiguousarray(x).reshape(x.shape)
+    contiguous = np.ascontiguousarray(x).reshape(x.shape)
     if op.dtype is DataType.BOOL:
-        return np.not_equal(same.view(np.uint8), 0)
-    return from_bits(same.view(np.uint8), op.dtype) if op.dtype.bits < 8 else same.view(op.dtype.numpy)
+        return np.not_equal(contiguous.view(np.uint8), 0)
+    return from_bits(contiguous.view(np.uint8), op.dtype) if op.dtype.bits < 8 else contiguous.view(op.dtype.numpy)

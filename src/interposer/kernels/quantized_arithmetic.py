@@ -48,8 +48,8 @@ def offset(x: Array, info: TensorInfo) -> Ints:
 def per_tensor(info: KernelInfo) -> bool:
     """Return True if every tensor has one scale and one of the types that TFLite computes in integers."""
     tensors = [tensor for tensor in (*info.inputs, *info.outputs) if tensor is not None and tensor.dtype.is_integer]
-    return all(t.quantization is not None and not t.quantization.per_axis for t in tensors) and all(
-        t.dtype in _TYPES for t in tensors
+    return all(tensor.quantization is not None and not tensor.quantization.per_axis for tensor in tensors) and all(
+        tensor.dtype in _TYPES for tensor in tensors
     )
 
 
@@ -82,26 +82,26 @@ def _on_common_scale(a: Array, b: Array, info: KernelInfo, left_shift: int, sign
     The common scale is that number divided by ``2**left_shift``. The second operand is multiplied by `sign`, 1 or -1.
     """
     scales = [float(scale32(info.at(0))), float(scale32(info.at(1)))]
-    common = 2 * max(scales)
-    factors = [quantize_multiplier(scale / common) for scale in scales]
-    signed = FixedPoint(factors[1].multiplier * sign, factors[1].shift)
+    doubled_scale = 2 * max(scales)
+    factors = [quantize_multiplier(scale / doubled_scale) for scale in scales]
+    signed_factor = FixedPoint(factors[1].multiplier * sign, factors[1].shift)
     first = multiply_by_quantized_multiplier(offset(a, info.at(0)) << left_shift, factors[0])
-    second = multiply_by_quantized_multiplier(offset(b, info.at(1)) << left_shift, signed)
-    return first, second, common
+    second = multiply_by_quantized_multiplier(offset(b, info.at(1)) << left_shift, signed_factor)
+    return first, second, doubled_scale
 
 
 def _headroom(info: KernelInfo) -> int:
     return 15 if info.input.dtype is DataType.INT16 else 20
 
 
-def _result(total: Array, factor: float | np.floating, info: KernelInfo) -> Ints:
-    return multiply_by_quantized_multiplier(total, quantize_multiplier(factor)) + info.output.zero_point
+def _requantized(values: Array, factor: float | np.floating, info: KernelInfo) -> Ints:
+    return multiply_by_quantized_multiplier(values, quantize_multiplier(factor)) + info.output.zero_point
 
 
 def _add(a: Array, b: Array, info: KernelInfo, sign: int = 1) -> Ints:
     left_shift = _headroom(info)
-    first, second, common = _on_common_scale(a, b, info, left_shift, sign)
-    return _result(first + second, common / (2.0**left_shift * float(scale32(info.output))), info)
+    first, second, doubled_scale = _on_common_scale(a, b, info, left_shift, sign)
+    return _requantized(first + second, doubled_scale / (2.0**left_shift * float(scale32(info.output))), info)
 
 
 def _sub(a: Array, b: Array, info: KernelInfo) -> Ints:
@@ -110,12 +110,12 @@ def _sub(a: Array, b: Array, info: KernelInfo) -> Ints:
 
 def _mul(a: Array, b: Array, info: KernelInfo) -> Ints:
     factor = scale32(info.at(0)) * scale32(info.at(1)) / scale32(info.output)
-    return _result(offset(a, info.at(0)) * offset(b, info.at(1)), factor, info)
+    return _requantized(offset(a, info.at(0)) * offset(b, info.at(1)), factor, info)
 
 
 def _sq_diff(a: Array, b: Array, info: KernelInfo) -> Ints:
-    first, second, common = _on_common_scale(a, b, info, left_shift=7)
-    return _result((first - second) ** 2, common**2 / (2.0**14 * float(scale32(info.output))), info)
+    first, second, doubled_scale = _on_common_scale(a, b, info, left_shift=7)
+    return _requantized((first - second) ** 2, doubled_scale**2 / (2.0**14 * float(scale32(info.output))), info)
 
 
 def _div(a: Array, b: Array, info: KernelInfo) -> Ints:
@@ -126,10 +126,10 @@ def _div(a: Array, b: Array, info: KernelInfo) -> Ints:
     factor = quantize_multiplier(scale32(info.at(0)) / (scale32(info.at(1)) * scale32(info.output)))
     dividend, divisor = np.broadcast_arrays(offset(a, info.at(0)), offset(b, info.at(1)))
     dividend, divisor = dividend * np.sign(divisor), np.maximum(np.abs(divisor), 1)
-    inverse, exponent = reciprocal(divisor, 31)
+    reciprocals, exponent = reciprocal(divisor, 31)
     headroom = np.where(dividend < 0, leading_zeros(2 * np.abs(dividend) - 1), leading_zeros(dividend)) - 1
     headroom = np.where(dividend == 0, 31, headroom)
-    quotient = multiply_by_quantized_multiplier(dividend, FixedPoint(inverse, np.minimum(headroom, 30)))
+    quotient = multiply_by_quantized_multiplier(dividend, FixedPoint(reciprocals, np.minimum(headroom, 30)))
     shift = factor.shift - exponent - headroom
     return multiply_by_quantized_multiplier(quotient, FixedPoint(factor.multiplier, shift)) + info.output.zero_point
 
@@ -160,12 +160,12 @@ def compared(x: Array, info: TensorInfo) -> Ints:
 def prelu(x: Array, alpha: Array, info: KernelInfo) -> Ints:
     """Compute PRELU on the quantized values of the input `x` and of the slope `alpha`; the results are not clamped."""
     input, slope = info.at(0), info.at(1)
-    positive = quantize_multiplier(scale32(input) / scale32(info.output))
-    negative = quantize_multiplier(scale32(input) * scale32(slope) / scale32(info.output))
-    value = offset(x, input)
+    positive_factor = quantize_multiplier(scale32(input) / scale32(info.output))
+    negative_factor = quantize_multiplier(scale32(input) * scale32(slope) / scale32(info.output))
+    distances = offset(x, input)
     scaled = np.where(
-        value >= 0,
-        multiply_by_quantized_multiplier(value, positive),
-        multiply_by_quantized_multiplier(value * offset(alpha, slope), negative),
+        distances >= 0,
+        multiply_by_quantized_multiplier(distances, positive_factor),
+        multiply_by_quantized_multiplier(distances * offset(alpha, slope), negative_factor),
     )
     return scaled + info.output.zero_point

@@ -27,11 +27,11 @@ from interposer.kernels.quantized_arithmetic import offset, scale32
 __all__ = [
     "absolute",
     "at_table",
-    "clamp_codes",
     "hard_swish",
     "interpolated",
     "interpolation_table",
     "leaky_relu",
+    "quantized_bounds",
     "relu",
     "rsqrt",
     "sigmoid16",
@@ -48,31 +48,31 @@ def _rescaled(x: Ints, factor: np.floating, output: TensorInfo) -> Ints:
     return multiply_by_quantized_multiplier(x, quantize_multiplier(factor)) + output.zero_point
 
 
-def _code(real: float, output: TensorInfo, unbounded: int) -> int:
+def _quantized_bound(real: float, output: TensorInfo, limit: int) -> int:
     if not np.isfinite(real):
-        return unbounded
+        return limit
     return int(round_half_away(np.float32(real) / scale32(output))) + output.zero_point
 
 
-def clamp_codes(low: float, high: float, output: TensorInfo) -> tuple[int, int]:
+def quantized_bounds(low: float, high: float, output: TensorInfo) -> tuple[int, int]:
     """Return two float bounds as quantized values of the output, within the limits of its type."""
     limits = np.iinfo(output.dtype.numpy)
-    codes = _code(low, output, limits.min), _code(high, output, limits.max)
-    return max(limits.min, min(limits.max, codes[0])), max(limits.min, min(limits.max, codes[1]))
+    bounds = _quantized_bound(low, output, limits.min), _quantized_bound(high, output, limits.max)
+    return max(limits.min, min(limits.max, bounds[0])), max(limits.min, min(limits.max, bounds[1]))
 
 
 def relu(x: Array, input: TensorInfo, output: TensorInfo, low: float, high: float) -> Ints:
     """Compute a clamp to the float bounds `low` and `high` where input and output have different quantizations."""
     rescaled = _rescaled(offset(x, input), scale32(input) / scale32(output), output)
-    return np.clip(rescaled, *clamp_codes(low, high, output))
+    return np.clip(rescaled, *quantized_bounds(low, high, output))
 
 
 def leaky_relu(x: Array, input: TensorInfo, output: TensorInfo, slope: float) -> Ints:
     """Compute leaky ReLU: rescale positive values by one factor, and negative values by that factor times `slope`."""
-    value = offset(x, input)
-    positive = _rescaled(value, scale32(input) / scale32(output), output)
-    negative = _rescaled(value, scale32(input) * np.float32(slope) / scale32(output), output)
-    return np.where(value >= 0, positive, negative)
+    distances = offset(x, input)
+    positive = _rescaled(distances, scale32(input) / scale32(output), output)
+    negative = _rescaled(distances, scale32(input) * np.float32(slope) / scale32(output), output)
+    return np.where(distances >= 0, positive, negative)
 
 
 def absolute(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
@@ -83,18 +83,20 @@ def absolute(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
 def sqrt(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
     """Compute the square root in float32, truncated instead of rounded; that of negative numbers is 0."""
     root = np.sqrt(np.maximum(scale32(input) * offset(x, input).astype(np.float32), 0))
-    codes: Ints = np.trunc(root / scale32(output)).astype(np.int64) + output.zero_point
-    return codes
+    quantized: Ints = np.trunc(root / scale32(output)).astype(np.int64) + output.zero_point
+    return quantized
 
 
 def rsqrt(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
     """Compute the inverse square root in fixed point; for zero and negative numbers, the type's largest value."""
-    value = offset(x, input)
-    inverse = inverse_sqrt(np.maximum(value, 1))
-    scaled = multiply_by_quantized_multiplier(np.ones_like(value), FixedPoint(inverse.multiplier, inverse.shift + 20))
+    distances = offset(x, input)
+    inverse = inverse_sqrt(np.maximum(distances, 1))
+    scaled = multiply_by_quantized_multiplier(
+        np.ones_like(distances), FixedPoint(inverse.multiplier, inverse.shift + 20)
+    )
     factor = quantize_multiplier(1 / (np.sqrt(float(scale32(input))) * float(scale32(output))))
-    result = multiply_by_quantized_multiplier(scaled, FixedPoint(factor.multiplier, factor.shift - 20))
-    return np.where(value > 0, result + output.zero_point, np.iinfo(output.dtype.numpy).max)
+    inverse_roots = multiply_by_quantized_multiplier(scaled, FixedPoint(factor.multiplier, factor.shift - 20))
+    return np.where(distances > 0, inverse_roots + output.zero_point, np.iinfo(output.dtype.numpy).max)
 
 
 def _high_mul16(a: Ints, b: Ints | int) -> Ints:
@@ -117,48 +119,48 @@ def hard_swish(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
     fine = offset(x, input) << 7
     multiplier, shift = _multiplier16(fine_scale / scale32(output))
     rescaled = _high_mul16(fine, multiplier)
-    factor, left = _multiplier16(fine_scale / np.float32(3 / 32768))
-    gate = _saturate16(fine << max(left - 1, 0))
+    factor, left_shift = _multiplier16(fine_scale / np.float32(3 / 32768))
+    gate = _saturate16(fine << max(left_shift - 1, 0))
     gate = _high_mul16(gate, factor)
-    gate = _saturate16(gate << 1) if left > 0 else rounding_divide_by_pot(gate, -left)
+    gate = _saturate16(gate << 1) if left_shift > 0 else rounding_divide_by_pot(gate, -left_shift)
     product = ((gate + (1 << 15)) >> 1) * rescaled
-    cut = np.sign(product) * (np.abs(product) >> 15)
-    return rounding_divide_by_pot(cut, -shift) + output.zero_point
+    truncated = np.sign(product) * (np.abs(product) >> 15)
+    return rounding_divide_by_pot(truncated, -shift) + output.zero_point
 
 
 def tabulated(function: Function, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
     """Compute a function of the dequantized values in float32, rounded with ties away from zero; NaN gives 0."""
-    reals = function(scale32(input) * offset(x, input).astype(np.float32))
-    steps = round_half_away(reals * (np.float32(1) / scale32(output)))
+    results = function(scale32(input) * offset(x, input).astype(np.float32))
+    steps = round_half_away(results * (np.float32(1) / scale32(output)))
     return np.where(np.isnan(steps), 0, steps) + output.zero_point
 
 
 _STEPS: Final = 512
 
 
-def interpolation_table(function: Function, low: np.floating, high: np.floating, codes_per_unit: np.floating) -> Ints:
+def interpolation_table(function: Function, low: np.floating, high: np.floating, steps_per_unit: np.floating) -> Ints:
     """Return the values of a function at 513 points from `low` to `high` as 16-bit integers, for linear interpolation.
 
-    `codes_per_unit` is the number of integer steps for a function value of 1. Each point is shifted by half the
+    `steps_per_unit` is the number of integer steps for a function value of 1. Each point is shifted by half the
     interpolation error of the following interval.
     """
     step = (high - low) / low.dtype.type(_STEPS)
     points = low + np.arange(_STEPS, dtype=step.dtype) * step
-    codes = round_half_away(function(points) * codes_per_unit)
-    following = function(low + np.arange(1, _STEPS + 1, dtype=step.dtype) * step) * codes_per_unit
-    between = round_half_away((following + codes.astype(step.dtype)) / 2)
-    error = between - round_half_away(function(points + step / step.dtype.type(2)) * codes_per_unit)
-    last = round_half_away(function(np.asarray([high])) * codes_per_unit)
-    entries = np.append(codes - round_half_away(np.nan_to_num(error) / 2), last)
+    samples = round_half_away(function(points) * steps_per_unit)
+    next_samples = function(low + np.arange(1, _STEPS + 1, dtype=step.dtype) * step) * steps_per_unit
+    interpolated_midpoints = round_half_away((next_samples + samples.astype(step.dtype)) / 2)
+    error = interpolated_midpoints - round_half_away(function(points + step / step.dtype.type(2)) * steps_per_unit)
+    last = round_half_away(function(np.asarray([high])) * steps_per_unit)
+    entries = np.append(samples - round_half_away(np.nan_to_num(error) / 2), last)
     return _saturate16(entries)
 
 
 def at_table(table: Ints, x: Array) -> Ints:
     """Interpolate linearly in a table of 513 points, which covers the range of the 16-bit integers of `x`."""
     index = 256 + (x.astype(np.int64) >> 7)
-    base = table[index]
-    ints: Ints = base + (((table[index + 1] - base) * (x.astype(np.int64) & 127) + 64) >> 7)
-    return ints
+    low = table[index]
+    interpolated: Ints = low + (((table[index + 1] - low) * (x.astype(np.int64) & 127) + 64) >> 7)
+    return interpolated
 
 
 def interpolated(function: Function, x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
@@ -175,9 +177,9 @@ def _sigmoid_table() -> Ints:
     The last entry is the largest 16-bit number.
     """
     halves = 2.0**16 / (1 + np.exp(-np.arange(513) / 48))
-    at, between = halves[::2], halves[1::2]
-    error = (at[:-1] + at[1:]) / 2 - between
-    table = np.round(at[:-1] - error / 2).astype(np.int64)
+    samples, midpoints = halves[::2], halves[1::2]
+    error = (samples[:-1] + samples[1:]) / 2 - midpoints
+    table = np.round(samples[:-1] - error / 2).astype(np.int64)
     table[-1] = 2**16 - 1
     return table
 
@@ -198,23 +200,23 @@ def _sigmoid_between(x: Ints, shift: int) -> Ints:
 
     The results have 16 + `shift` bits.
     """
-    place = np.minimum(x >> shift, 254)
-    low, high = _sigmoid_table()[place], _sigmoid_table()[place + 1]
-    between: Ints = (low << shift) + (x & ((1 << shift) - 1)) * (high - low)
-    return between
+    index = np.minimum(x >> shift, 254)
+    low, high = _sigmoid_table()[index], _sigmoid_table()[index + 1]
+    interpolated: Ints = (low << shift) + (x & ((1 << shift) - 1)) * (high - low)
+    return interpolated
 
 
 def sigmoid16(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
     """Compute the sigmoid of a 16-bit tensor with zero point 0, as multiples of 2**-15."""
     steps = _finest_steps(x, input)
-    size = np.abs(steps)
-    upper = np.where(size >> 9 >= 255, 0x7FFF << 10, _sigmoid_between(size, 9))
-    return np.where(steps >= 0, upper + (1 << 9), (1 << 25) - upper + (1 << 9) - 1) >> 10
+    magnitudes = np.abs(steps)
+    of_magnitudes = np.where(magnitudes >> 9 >= 255, 0x7FFF << 10, _sigmoid_between(magnitudes, 9))
+    return np.where(steps >= 0, of_magnitudes + (1 << 9), (1 << 25) - of_magnitudes + (1 << 9) - 1) >> 10
 
 
 def tanh16(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
     """Compute tanh of a 16-bit tensor with zero point 0, as 2 * sigmoid(2x) - 1, in multiples of 2**-15."""
     steps = _finest_steps(x, input)
-    size = np.abs(steps)
-    upper = np.where(size >> 8 >= 255, 0xFFFF << 8, _sigmoid_between(size, 8))
-    return np.where(steps >= 0, upper - (1 << 23) + (1 << 7), -upper + (1 << 23) + (1 << 7) - 1) >> 8
+    magnitudes = np.abs(steps)
+    of_magnitudes = np.where(magnitudes >> 8 >= 255, 0xFFFF << 8, _sigmoid_between(magnitudes, 8))
+    return np.where(steps >= 0, of_magnitudes - (1 << 23) + (1 << 7), -of_magnitudes + (1 << 23) + (1 << 7) - 1) >> 8

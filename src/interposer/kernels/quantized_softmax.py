@@ -34,9 +34,9 @@ def _factor(input: TensorInfo, beta: float) -> tuple[FixedPoint, int]:
     return factor, -int(31 * 2**26 // 2 ** int(factor.shift))
 
 
-def _below_max(x: Array) -> Ints:
-    wide = x.astype(np.int64)
-    difference: Ints = wide - wide.max(axis=-1, keepdims=True)
+def _minus_max(x: Array) -> Ints:
+    integers = x.astype(np.int64)
+    difference: Ints = integers - integers.max(axis=-1, keepdims=True)
     return difference
 
 
@@ -47,7 +47,7 @@ def _exps(difference: Ints, factor: FixedPoint, least: int) -> Ints:
 
 def softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> Ints:
     """Compute softmax of `beta` times 8-bit values, in steps of 1/256 counted from the smallest integer of the type."""
-    difference = _below_max(x)
+    difference = _minus_max(x)
     exps = _exps(difference, *_factor(input, beta))
     total = rescale(exps, 0, 12).sum(axis=-1, keepdims=True)
     inverse, exponent = reciprocal(total, 12)
@@ -58,21 +58,21 @@ def softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> In
 def log_softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> Ints:
     """Compute log-softmax of `beta` times 8-bit values, in steps of 1/16 from the largest integer of the type."""
     factor, least = _factor(input, beta)
-    difference = _below_max(x)
+    difference = _minus_max(x)
     total = log(rescale(_exps(difference, factor, least), 0, 12).sum(axis=-1, keepdims=True), 12, 5)
-    back = quantize_multiplier(2.0 ** (31 - factor.shift) / factor.multiplier)
-    least_shown = np.maximum(least - 1, multiply_by_quantized_multiplier(total - 2**31, back))
-    shown = rounding_divide_by_pot(multiply_by_quantized_multiplier(difference, factor) - total, 31 - 5 - 4)
+    inverse_factor = quantize_multiplier(2.0 ** (31 - factor.shift) / factor.multiplier)
+    least_difference = np.maximum(least - 1, multiply_by_quantized_multiplier(total - 2**31, inverse_factor))
+    logarithms = rounding_divide_by_pot(multiply_by_quantized_multiplier(difference, factor) - total, 31 - 5 - 4)
     limits = np.iinfo(x.dtype)
-    return np.where(difference > least_shown, shown + limits.max, limits.min)
+    return np.where(difference > least_difference, logarithms + limits.max, limits.min)
 
 
 @cache
 def _tables() -> tuple[Ints, Ints]:
     """Return two tables for `at_table`, in 16 bits: exp(x) for -10 <= x <= 0, and 1 / (1 + x) for 0 <= x <= 1."""
-    codes_per_unit = np.float64(2**15)
-    exps = interpolation_table(np.exp, np.float64(-10), np.float64(0), codes_per_unit)
-    inverses = interpolation_table(lambda x: 1 / (1 + x), np.float64(0), np.float64(1), codes_per_unit)
+    steps_per_unit = np.float64(2**15)
+    exps = interpolation_table(np.exp, np.float64(-10), np.float64(0), steps_per_unit)
+    inverses = interpolation_table(lambda x: 1 / (1 + x), np.float64(0), np.float64(1), steps_per_unit)
     return exps, inverses
 
 
@@ -80,12 +80,12 @@ def softmax16(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> I
     """Compute softmax of `beta` times 16-bit values in steps of 2**-15, by tables of exponential and reciprocal."""
     exp_table, inverse_table = _tables()
     factor = quantize_multiplier(input.scale * beta / (10 / 65535))
-    scaled = multiply_by_quantized_multiplier(_below_max(x), factor)
+    scaled = multiply_by_quantized_multiplier(_minus_max(x), factor)
     exps = at_table(exp_table, np.clip(scaled + 32767, -(2**15), 2**15 - 1))
     total = exps.sum(axis=-1, keepdims=True)
     zeros = leading_zeros(total)
     mantissa = ((total << (zeros - 1)) + (1 << 13)) >> 14
     inverse = at_table(inverse_table, np.clip(mantissa - 3 * 2**15, -(2**15), 2**15 - 1))
     shift = 31 - zeros
-    codes: Ints = np.clip((exps * inverse + (1 << (shift - 1))) >> shift, 0, 2**15 - 1)
-    return codes
+    probabilities: Ints = np.clip((exps * inverse + (1 << (shift - 1))) >> shift, 0, 2**15 - 1)
+    return probabilities

@@ -39,9 +39,9 @@ def random_fill(op: RandomFill, dims: Array) -> Array:
 def _of_philox(op: RandomFill, seed: int, shape: tuple[int, ...]) -> Array:
     count = math.prod(shape)
     words = stream(seed, op.seed2, count)
-    drawn = normal(words) if op.distribution is Distribution.NORMAL else uniform32(words)
+    numbers = normal(words) if op.distribution is Distribution.NORMAL else uniform32(words)
     factor = op.b if op.distribution is Distribution.NORMAL else op.b - op.a
-    return drawn[:count].reshape(shape) * np.float32(factor) + np.float32(op.a)
+    return numbers[:count].reshape(shape) * np.float32(factor) + np.float32(op.a)
 
 
 @kernel(RandomBits)
@@ -49,17 +49,17 @@ def random_bits(op: RandomBits, state: Array) -> tuple[Array, Array]:
     """Compute `RandomBits`: the lower two words of the counter count the blocks."""
     words = np.ascontiguousarray(state).astype("<u8").view("<u4").astype(np.uint64)
     dtype = op.dtype.numpy
-    count, block = math.prod(op.shape) * dtype.itemsize // 4, _WORDS[op.generator]
-    start, blocks = int(state[1]), -(-count // block)
-    numbers = np.uint64(start) + np.arange(blocks, dtype=np.uint64)
-    low, high = numbers & np.uint64((1 << 32) - 1), numbers >> np.uint64(32)
+    count, block_size = math.prod(op.shape) * dtype.itemsize // 4, _WORDS[op.generator]
+    start, blocks = int(state[1]), -(-count // block_size)
+    counters = np.uint64(start) + np.arange(blocks, dtype=np.uint64)
+    low, high = counters & np.uint64((1 << 32) - 1), counters >> np.uint64(32)
     key = int(words[0]), int(words[1])
     if op.generator is BitGenerator.THREEFRY:
-        drawn = threefry(key, np.stack([low, high], axis=1))
+        random_words = threefry(key, np.stack([low, high], axis=1))
     else:
-        rest = words[4:6] if len(state) == 3 else words[0:2]
-        drawn = philox(key, np.stack([low, high, *(np.full_like(low, word) for word in rest)], axis=1))
-    bits = drawn.reshape(-1)[:count].astype("<u4").view(dtype).reshape(op.shape)
-    following = state.copy()
-    following[1] = (start + blocks) % (1 << 64)
-    return following, bits
+        upper_words = words[4:6] if len(state) == 3 else words[0:2]
+        random_words = philox(key, np.stack([low, high, *(np.full_like(low, word) for word in upper_words)], axis=1))
+    bits = random_words.reshape(-1)[:count].astype("<u4").view(dtype).reshape(op.shape)
+    next_state = state.copy()
+    next_state[1] = (start + blocks) % (1 << 64)
+    return next_state, bits

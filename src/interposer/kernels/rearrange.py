@@ -45,14 +45,14 @@ def transpose(op: Transpose | Permute, x: Array) -> Array:
 def concat(op: Concat, inputs: tuple[Array, ...], *, info: KernelInfo) -> Array:
     """Compute `Concat`; every input is first converted to the quantization of the output."""
     pairs = zip(inputs, info.inputs, strict=True)
-    return np.concatenate([_requantized(x, source, info.output) for x, source in pairs], op.axis)
+    return np.concatenate([_requantized(x, input_info, info.output) for x, input_info in pairs], op.axis)
 
 
 def _requantized(x: Array, source: TensorInfo | None, target: TensorInfo) -> Array:
-    old, new = source.quantization if source else None, target.quantization
-    if old is None or new is None or old == new:
+    source_quantization, target_quantization = source.quantization if source else None, target.quantization
+    if source_quantization is None or target_quantization is None or source_quantization == target_quantization:
         return x
-    return _rescaled(x, old, new, target)
+    return _rescaled(x, source_quantization, target_quantization, target)
 
 
 def _rescaled(x: Array, old: Quantization, new: Quantization, target: TensorInfo) -> Array:
@@ -60,12 +60,12 @@ def _rescaled(x: Array, old: Quantization, new: Quantization, target: TensorInfo
 
     This is ``round(x * scale + bias)`` in float32, as in TFLite's reference.
     """
-    old_scale, old_zero = along_axis(old, x.ndim)
-    new_scale, new_zero = along_axis(new, x.ndim)
+    old_scale, old_zero_point = along_axis(old, x.ndim)
+    new_scale, new_zero_point = along_axis(new, x.ndim)
     scale = old_scale.astype(np.float32) * (np.float32(1) / new_scale.astype(np.float32))
-    bias = -old_zero.astype(np.float32) * scale
-    codes = round_half_away(x.astype(np.float32) * scale + bias) + new_zero
-    return np.clip(codes, *limits(target.dtype)).astype(np.int64).astype(target.dtype.numpy)
+    bias = -old_zero_point.astype(np.float32) * scale
+    quantized = round_half_away(x.astype(np.float32) * scale + bias) + new_zero_point
+    return np.clip(quantized, *limits(target.dtype)).astype(np.int64).astype(target.dtype.numpy)
 
 
 @kernel(Splitter)
@@ -78,13 +78,13 @@ def splitter(op: Splitter, x: Array) -> tuple[Array, ...]:
 def stack(op: Stack, inputs: tuple[Array, ...], *, info: KernelInfo) -> Array:
     """Compute `Stack`; every input is first converted to the quantization of the output."""
     pairs = zip(inputs, info.inputs, strict=True)
-    return np.stack([_requantized(x, source, info.output) for x, source in pairs], op.axis)
+    return np.stack([_requantized(x, input_info, info.output) for x, input_info in pairs], op.axis)
 
 
 @kernel(Slice)
 def slice_box(op: Slice, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Slice`; the inferred output shape gives the sizes."""
-    return x[tuple(slice(b, b + n) for b, n in zip(op.begin, info.output.shape, strict=True))]
+    return x[tuple(slice(begin, begin + size) for begin, size in zip(op.begin, info.output.shape, strict=True))]
 
 
 @kernel(StridedSlice)
@@ -98,13 +98,13 @@ def pad(op: Pad, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Pad`: for constant padding, copy the input into a filled tensor, for other modes gather its elements."""
     if op.padding_mode is PaddingMode.CONSTANT:
         padded = np.array(np.broadcast_to(encoded(op.pad_value, info.output), tuple(info.output.shape)))
-        inner = tuple(slice(before, before + n) for (before, _), n in zip(op.pad_list, x.shape, strict=True))
-        padded[inner] = x
+        interior = tuple(slice(before, before + n) for (before, _), n in zip(op.pad_list, x.shape, strict=True))
+        padded[interior] = x
         return padded
     mode = _NUMPY_MODES[op.padding_mode]
-    for axis, pair in enumerate(op.pad_list):
-        if any(pair):
-            x = x.take(np.pad(np.arange(x.shape[axis]), pair, mode=mode), axis)  # type: ignore[call-overload]
+    for axis, padding in enumerate(op.pad_list):
+        if any(padding):
+            x = x.take(np.pad(np.arange(x.shape[axis]), padding, mode=mode), axis)  # type: ignore[call-overload]
     return x
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from interposer.core.types import FLOATS, Array, DataType
 from interposer.kernels.dynamic_range import rounded_rows
 from interposer.kernels.fixedpoint import clamp_to, multiply_by_quantized_multiplier, quantize_multiplier
-from interposer.kernels.quantized_functions import clamp_codes
+from interposer.kernels.quantized_functions import quantized_bounds
 from interposer.kernels.real import precisely, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
@@ -28,8 +28,8 @@ __all__ = [
     "converted",
     "direction_of",
     "joined",
-    "moved_on",
     "needed",
+    "next_state",
     "real_valued",
     "reals",
     "sides",
@@ -83,18 +83,18 @@ def reals(arrays: tuple[Array | None, ...], info: KernelInfo, prepared: Reals | 
 
     `prepared` is the result of `converted`, whose operands are not converted again.
     """
-    result: dict[str, Array | None] = dict(prepared or {})
+    values: dict[str, Array | None] = dict(prepared or {})
     for name, array in zip(info.names, arrays, strict=True):
         tensor = info.get(name)
-        if name not in result:
-            result[name] = None if array is None or tensor is None else real(array, tensor)
-    return result
+        if name not in values:
+            values[name] = None if array is None or tensor is None else real(array, tensor)
+    return values
 
 
 def store_all(values: tuple[Array, ...], info: KernelInfo, out: tuple[Array, ...]) -> None:
     """Write float values to the arrays `out`, one for each result, converted or quantized as `info.outputs` says."""
-    for value, tensor, target in zip(values, info.outputs, out, strict=True):
-        store(value, tensor, target)
+    for array, tensor, target in zip(values, info.outputs, out, strict=True):
+        store(array, tensor, target)
 
 
 def time_first(x: Array, time_major: bool) -> Array:
@@ -107,11 +107,11 @@ def zeros_unless(state: Array | None, batches: int, size: int) -> Array:
     return np.zeros((batches, size), np.float32) if state is None else state
 
 
-def needed(values: Reals, name: str) -> Array:
+def needed(operands: Reals, name: str) -> Array:
     """Return the operand of this name, which must not be absent: it is an assertion for the type checker."""
-    result = values[name]
-    assert result is not None, name
-    return result
+    array = operands[name]
+    assert array is not None, name
+    return array
 
 
 class _Cell(NamedTuple):
@@ -125,12 +125,12 @@ class _Cell(NamedTuple):
     rounded: Function
 
     @classmethod
-    def of(cls, values: Reals, op: Rnn | UnidirectionalSequenceRnn | BidirectionalSequenceRnn) -> _Cell:
+    def of(cls, operands: Reals, op: Rnn | UnidirectionalSequenceRnn | BidirectionalSequenceRnn) -> _Cell:
         return cls(
-            needed(values, "weights"),
-            needed(values, "recurrent_weights"),
-            needed(values, "bias"),
-            values.get("aux_weights"),
+            needed(operands, "weights"),
+            needed(operands, "recurrent_weights"),
+            needed(operands, "bias"),
+            operands.get("aux_weights"),
             FUSED[op.activation_func],
             rounded_rows(op.activation_rounding),
         )
@@ -141,13 +141,13 @@ class _Cell(NamedTuple):
         An absent initial state is zeros. The products with the inputs are computed for all steps at once, and the
         recurrent products step by step.
         """
-        value = self.rounded(x) @ self.weights.T + self.bias
+        input_products = self.rounded(x) @ self.weights.T + self.bias
         if aux is not None and self.aux_weights is not None:
-            value = value + self.rounded(aux) @ self.aux_weights.T
+            input_products = input_products + self.rounded(aux) @ self.aux_weights.T
         state = zeros_unless(state, x.shape[1], len(self.bias))
-        outputs = np.empty_like(value)
-        for step, part in enumerate(value):
-            state = self.function(part + self.rounded(state) @ self.recurrent_weights.T)
+        outputs = np.empty_like(input_products)
+        for step, step_products in enumerate(input_products):
+            state = self.function(step_products + self.rounded(state) @ self.recurrent_weights.T)
             outputs[step] = state
         return outputs, state
 
@@ -155,9 +155,9 @@ class _Cell(NamedTuple):
 @kernel(Rnn, when=real_valued)
 def rnn(op: Rnn, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
     """Compute `Rnn` as a sequence of one step."""
-    values = reals(arrays, info, prepared)
-    x = needed(values, "input")[np.newaxis]
-    _, state = _Cell.of(values, op).run(x, None, values["hidden_state_in"])
+    operands = reals(arrays, info, prepared)
+    x = needed(operands, "input")[np.newaxis]
+    _, state = _Cell.of(operands, op).run(x, None, operands["hidden_state_in"])
     store_all((state, state), info, out)
 
 
@@ -170,28 +170,28 @@ def unidirectional_sequence_rnn(
     prepared: Reals | None,
 ) -> None:
     """Compute `UnidirectionalSequenceRnn` step by step."""
-    values = reals(arrays, info, prepared)
-    x = time_first(needed(values, "input"), op.time_major)
-    outputs, state = _Cell.of(values, op).run(x, None, values["hidden_state_in"])
+    operands = reals(arrays, info, prepared)
+    x = time_first(needed(operands, "input"), op.time_major)
+    outputs, state = _Cell.of(operands, op).run(x, None, operands["hidden_state_in"])
     store_all((time_first(outputs, op.time_major), state), info, out)
 
 
-def direction_of(values: Reals, direction: str) -> Reals:
+def direction_of(operands: Reals, direction: str) -> Reals:
     """Return the operands of a direction, "forward" or "backward", by their names without the direction's prefix."""
-    return {name.removeprefix(f"{direction}_"): x for name, x in values.items() if name.startswith(direction)}
+    return {name.removeprefix(f"{direction}_"): array for name, array in operands.items() if name.startswith(direction)}
 
 
-def sides(values: Reals, time_major: bool, aux_weights: str) -> tuple[tuple[Array, Array | None], ...]:
+def sides(operands: Reals, time_major: bool, aux_weights: str) -> tuple[tuple[Array, Array | None], ...]:
     """Return for both directions the input and the auxiliary input (None if it has no weights), time axis first.
 
     The backward direction's are reversed in time. `aux_weights` is the name of an operand with weights for the
     auxiliary input; if this operand is absent, the auxiliary input replaces the backward direction's input.
     """
-    x, aux = time_first(needed(values, "input"), time_major), values["aux_input"]
+    x, aux = time_first(needed(operands, "input"), time_major), operands["aux_input"]
     if aux is None:
         return (x, None), (x[::-1], None)
     aux = time_first(aux, time_major)
-    if values[aux_weights] is None:
+    if operands[aux_weights] is None:
         return (x, None), (aux[::-1], None)
     return (x, aux), (x[::-1], aux[::-1])
 
@@ -202,8 +202,8 @@ def joined(forward: Array, backward: Array, time_major: bool, merge_outputs: boo
     The arrays have time as first axis, and those of the backward direction are in the order of computation, last step
     first.
     """
-    parts = [time_first(forward, time_major), time_first(backward[::-1], time_major)]
-    return [np.concatenate(parts, axis=-1)] if merge_outputs else parts
+    ordered = [time_first(forward, time_major), time_first(backward[::-1], time_major)]
+    return [np.concatenate(ordered, axis=-1)] if merge_outputs else ordered
 
 
 @kernel(BidirectionalSequenceRnn, when=real_valued)
@@ -215,17 +215,17 @@ def bidirectional_sequence_rnn(
     prepared: Reals | None,
 ) -> None:
     """Compute `BidirectionalSequenceRnn`; the backward direction runs over the reversed sequence."""
-    values = reals(arrays, info, prepared)
+    operands = reals(arrays, info, prepared)
     outputs, states = [], []
     for direction, (x, aux) in zip(
-        ("forward", "backward"), sides(values, op.time_major, "forward_aux_weights"), strict=True
+        ("forward", "backward"), sides(operands, op.time_major, "forward_aux_weights"), strict=True
     ):
-        own = direction_of(values, direction)
-        output, state = _Cell.of(own, op).run(x, aux, own["hidden_state_in"])
+        direction_operands = direction_of(operands, direction)
+        output, state = _Cell.of(direction_operands, op).run(x, aux, direction_operands["hidden_state_in"])
         outputs.append(output)
         states.append(state)
-    first, *second = joined(outputs[0], outputs[1], op.time_major, op.merge_outputs)
-    store_all((first, *states, *second), info, out)
+    merged_or_forward, *backward_output = joined(outputs[0], outputs[1], op.time_major, op.merge_outputs)
+    store_all((merged_or_forward, *states, *backward_output), info, out)
 
 
 _INTEGER_SVDF: Final = {
@@ -245,8 +245,12 @@ def _integer_svdf_reason(op: Svdf, info: KernelInfo) -> str | None:
         return f"{op.activation_func.name} in integers; takes {', '.join(bound.name for bound in _BOUNDS)}"
     inputs = [(name, info.get(name)) for name in ("input", "weights_feature", "weights_time", "state_in")]
     for name, tensor in (*inputs, ("output", info.outputs[1])):
-        q = None if tensor is None else tensor.quantization
-        if q is None or q.per_axis or (q.zero_point and name not in {"input", "output"}):
+        quantization = None if tensor is None else tensor.quantization
+        if (
+            quantization is None
+            or quantization.per_axis
+            or (quantization.zero_point and name not in {"input", "output"})
+        ):
             return f"{name} is {tensor}; takes tensors quantized with one scale, and zero points of data only"
     state = info.at(4)
     if state.quantization != info.output.quantization:
@@ -261,39 +265,41 @@ def svdf_of_integers(
     """Compute `Svdf` as TFLite's integer reference does: 16-bit projections, 32-bit sums over time."""
     output = info.outputs[1]
     tensors = [*(info.at(index) for index in range(3)), info.output, output]
-    of_input, of_feature, of_time, of_state, of_output = (float(np.float32(tensor.scale)) for tensor in tensors)
-    inner = quantize_multiplier(of_input * of_feature / of_state)
-    outer = quantize_multiplier(of_state * of_time / of_output)
+    input_scale, feature_scale, time_scale, state_scale, output_scale = (
+        float(np.float32(tensor.scale)) for tensor in tensors
+    )
+    projection_factor = quantize_multiplier(input_scale * feature_scale / state_scale)
+    output_factor = quantize_multiplier(state_scale * time_scale / output_scale)
     sums = (x.astype(np.int64) - info.input.zero_point) @ feature.astype(np.int64).T
-    projected = clamp_to(multiply_by_quantized_multiplier(sums, inner), DataType.INT16)
+    projected = clamp_to(multiply_by_quantized_multiplier(sums, projection_factor), DataType.INT16)
     memory = state.astype(np.int64).reshape(len(x), *time.shape)
     memory = np.concatenate([memory[..., :-1], projected[..., np.newaxis]], axis=-1)
-    units = (memory * time).sum(axis=-1).reshape(len(x), len(time) // op.rank, op.rank).sum(axis=-1)
-    units = (units if bias is None else units + bias).astype(np.int32)
-    scaled = multiply_by_quantized_multiplier(units, outer) + output.zero_point
-    return moved_on(memory), np.clip(scaled, *clamp_codes(*_BOUNDS[op.activation_func], output))
+    unit_sums = (memory * time).sum(axis=-1).reshape(len(x), len(time) // op.rank, op.rank).sum(axis=-1)
+    unit_sums = (unit_sums if bias is None else unit_sums + bias).astype(np.int32)
+    scaled = multiply_by_quantized_multiplier(unit_sums, output_factor) + output.zero_point
+    return next_state(memory), np.clip(scaled, *quantized_bounds(*_BOUNDS[op.activation_func], output))
 
 
 @kernel(Svdf, when=real_valued)
 def svdf(op: Svdf, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
     """Compute `Svdf` on floats; the new projection is written to the free last position of each filter's memory."""
-    values = reals(arrays, info, prepared)
-    feature, time, bias = needed(values, "weights_feature"), needed(values, "weights_time"), values["bias"]
-    projected = rounded_rows(op.activation_rounding)(needed(values, "input")) @ feature.T
-    memory = zeros_unless(values["state_in"], len(projected), time.size).reshape(len(projected), *time.shape)
+    operands = reals(arrays, info, prepared)
+    feature, time, bias = needed(operands, "weights_feature"), needed(operands, "weights_time"), operands["bias"]
+    projected = rounded_rows(op.activation_rounding)(needed(operands, "input")) @ feature.T
+    memory = zeros_unless(operands["state_in"], len(projected), time.size).reshape(len(projected), *time.shape)
     memory = np.concatenate([memory[..., :-1], projected[..., np.newaxis]], axis=-1)
     sums = (memory * time).sum(axis=-1).reshape(len(projected), len(time) // op.rank, op.rank).sum(axis=-1)
     output = FUSED[op.activation_func](sums if bias is None else sums + bias)
-    store_all((moved_on(memory), output), info, out)
+    store_all((next_state(memory), output), info, out)
 
 
-def moved_on(memory: Array) -> Array:
+def next_state(memory: Array) -> Array:
     """Return the memory (B, F, M) of filters after a step as the operator's state (B, F * M).
 
     The oldest number of every filter is dropped, and the last position is set to zero.
     """
-    free = np.zeros_like(memory[..., :1])
-    return np.concatenate([memory[..., 1:], free], axis=-1).reshape(len(memory), math.prod(memory.shape[1:]))
+    zeros = np.zeros_like(memory[..., :1])
+    return np.concatenate([memory[..., 1:], zeros], axis=-1).reshape(len(memory), math.prod(memory.shape[1:]))
 
 
 for _function in (rnn, unidirectional_sequence_rnn, bidirectional_sequence_rnn, svdf):

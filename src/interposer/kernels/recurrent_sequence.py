@@ -28,15 +28,20 @@ class _Weights:
     The rows of all gates are concatenated, in the order of the operator.
     """
 
-    def __init__(self, op: Layer, values: Reals, place: int) -> None:
-        self.input, self.recurrent = needed(values, "weights")[place], needed(values, "recurrent_weights")[place]
-        bias = values["bias"]
-        rows = np.zeros(2 * len(self.input), self.input.dtype) if bias is None else bias[place]
-        self.input_bias, self.recurrent_bias = np.split(rows, 2)
-        peephole = values.get("peephole_weights")
-        self.peephole = None if peephole is None else np.split(peephole[place], 3)
-        count = len(op.defaults)
-        self.functions = [_function(op, place * count + index, gate=index < 2) for index in range(count)]
+    def __init__(self, op: Layer, operands: Reals, direction: int) -> None:
+        self.input, self.recurrent = (
+            needed(operands, "weights")[direction],
+            needed(operands, "recurrent_weights")[direction],
+        )
+        bias = operands["bias"]
+        biases = np.zeros(2 * len(self.input), self.input.dtype) if bias is None else bias[direction]
+        self.input_bias, self.recurrent_bias = np.split(biases, 2)
+        peephole = operands.get("peephole_weights")
+        self.peephole = None if peephole is None else np.split(peephole[direction], 3)
+        function_count = len(op.defaults)
+        self.functions = [
+            _function(op, direction * function_count + index, gate=index < 2) for index in range(function_count)
+        ]
 
     def of_input(self, x: Array) -> Array:
         """Return the input (T, B, I) times the weights of every gate plus their bias, (T, B, gates * H)."""
@@ -62,8 +67,8 @@ def _function(op: Layer, index: int, *, gate: bool) -> Function:
 def _rnn(op: RnnSequence, weights: _Weights) -> Step:
     [f] = weights.functions
 
-    def step(array: Array, states: States) -> States:
-        return (f(array + weights.of_state(states[0])),)
+    def step(input_products: Array, states: States) -> States:
+        return (f(input_products + weights.of_state(states[0])),)
 
     return step
 
@@ -71,16 +76,18 @@ def _rnn(op: RnnSequence, weights: _Weights) -> Step:
 def _gru(op: GruSequence, weights: _Weights) -> Step:
     f, g = weights.functions
     size = weights.recurrent.shape[1]
-    upper, lower = slice(2 * size), slice(2 * size, None)
+    update_reset_rows, hidden_rows = slice(2 * size), slice(2 * size, None)
 
-    def step(array: Array, states: States) -> States:
+    def step(input_products: Array, states: States) -> States:
         [hidden] = states
-        update, reset = np.split(f(array[:, upper] + weights.of_state(hidden, upper)), 2, axis=-1)
+        update, reset = np.split(
+            f(input_products[:, update_reset_rows] + weights.of_state(hidden, update_reset_rows)), 2, axis=-1
+        )
         if op.linear_before_reset:
-            cached = reset * weights.of_state(hidden, lower)
+            hidden_products = reset * weights.of_state(hidden, hidden_rows)
         else:
-            cached = weights.of_state(reset * hidden, lower)
-        return ((1 - update) * g(array[:, lower] + cached) + update * hidden,)
+            hidden_products = weights.of_state(reset * hidden, hidden_rows)
+        return ((1 - update) * g(input_products[:, hidden_rows] + hidden_products) + update * hidden,)
 
     return step
 
@@ -89,80 +96,80 @@ def _lstm(op: LstmSequence, weights: _Weights) -> Step:
     f, g, h = weights.functions
     peephole = weights.peephole or [np.zeros((), weights.input.dtype)] * 3
 
-    def step(array: Array, states: States) -> States:
+    def step(input_products: Array, states: States) -> States:
         hidden, cell = states
-        of_input, of_output, of_forget, of_cell = np.split(array + weights.of_state(hidden), 4, axis=-1)
-        entry = f(of_input + peephole[0] * cell)
-        forget = 1 - entry if op.input_forget else f(of_forget + peephole[2] * cell)
-        cell = forget * cell + entry * g(of_cell)
-        return f(of_output + peephole[1] * cell) * h(cell), cell
+        input_sum, output_sum, forget_sum, cell_sum = np.split(input_products + weights.of_state(hidden), 4, axis=-1)
+        input_gate = f(input_sum + peephole[0] * cell)
+        forget_gate = 1 - input_gate if op.input_forget else f(forget_sum + peephole[2] * cell)
+        cell = forget_gate * cell + input_gate * g(cell_sum)
+        return f(output_sum + peephole[1] * cell) * h(cell), cell
 
     return step
 
 
-def _lengths(values: Reals, steps: int, batches: int) -> Array:
-    value = values["sequence_lengths"]
-    if value is None:
+def _lengths(operands: Reals, steps: int, batches: int) -> Array:
+    lengths = operands["sequence_lengths"]
+    if lengths is None:
         return np.full(batches, steps)
-    for wrong in value[(value < 0) | (value > steps)]:
-        raise InvalidArgumentError(f"sequence_lengths has {wrong}; expected 0 to {steps}, the steps of the input")
-    return value
+    for length in lengths[(lengths < 0) | (lengths > steps)]:
+        raise InvalidArgumentError(f"sequence_lengths has {length}; expected 0 to {steps}, the steps of the input")
+    return lengths
 
 
-def _turned(x: Array, lengths: Array) -> Array:
+def _reversed_within(x: Array, lengths: Array) -> Array:
     """Reverse each sequence of (T, B, ...) within its length; the steps after its end stay in place.
 
     `lengths` (B,) are the lengths in steps.
     """
-    places = np.arange(len(x))[:, np.newaxis]
-    order = np.where(places < lengths, lengths - 1 - places, places)
-    return x[order, np.arange(x.shape[1])]
+    steps = np.arange(len(x))[:, np.newaxis]
+    source_steps = np.where(steps < lengths, lengths - 1 - steps, steps)
+    return x[source_steps, np.arange(x.shape[1])]
 
 
-def _run(step: Step, array: Array, states: States, lengths: Array) -> tuple[Array, States]:
+def _run(step: Step, input_products: Array, states: States, lengths: Array) -> tuple[Array, States]:
     """Compute all steps of one direction from the initial states.
 
-    `array` is what `_Weights.of_input` returned; `step` computes the new states from its part for one step and the old
-    states, the hidden state first. Return the hidden states of all steps, (T, B, H), which are zero after the end of
-    each sequence, and the states after the last step of each sequence.
+    `input_products` are the products of `_Weights.of_input`; `step` computes the new states from the products of one
+    step and the old states, the hidden state first. Return the hidden states of all steps, (T, B, H), which are zero
+    after the end of each sequence, and the states after the last step of each sequence.
     """
-    outputs = np.zeros((*array.shape[:2], states[0].shape[-1]), array.dtype)
-    for place, part in enumerate(array):
-        running = (place < lengths)[:, np.newaxis]
-        result = step(part, states)
-        outputs[place] = np.where(running, result[0], 0)
-        states = tuple(np.where(running, new, old) for new, old in zip(result, states, strict=True))
+    outputs = np.zeros((*input_products.shape[:2], states[0].shape[-1]), input_products.dtype)
+    for index, step_products in enumerate(input_products):
+        running = (index < lengths)[:, np.newaxis]
+        new_states = step(step_products, states)
+        outputs[index] = np.where(running, new_states[0], 0)
+        states = tuple(np.where(running, new, old) for new, old in zip(new_states, states, strict=True))
     return outputs, states
 
 
-def _states(op: Layer, values: Reals, place: int, shape: tuple[int, int]) -> States:
-    """Return the initial states of direction number `place`, each with this shape, (B, H); zeros for absent operands.
+def _states(op: Layer, operands: Reals, direction: int, shape: tuple[int, int]) -> States:
+    """Return the initial states of a direction, each with this shape, (B, H); zeros for absent operands.
 
     These are the hidden state, and for an LSTM the cell state.
     """
     names = [declared.name for declared in op.operands if declared.name.endswith("_state_in")]
-    value = [values[name] for name in names]
+    initial_states = [operands[name] for name in names]
     zeros = np.zeros(shape, np.float32)
-    return tuple(zeros if x is None else np.take(x, place, axis=0 if op.time_major else 1) for x in value)
+    return tuple(zeros if x is None else np.take(x, direction, axis=0 if op.time_major else 1) for x in initial_states)
 
 
-def _layer(op: Layer, values: Reals, begin: Callable[[_Weights], Step]) -> tuple[Array, ...]:
+def _layer(op: Layer, operands: Reals, make_step: Callable[[_Weights], Step]) -> tuple[Array, ...]:
     """Return the results of the operator: the output of all steps and directions, then the last states.
 
-    `begin` returns, for the weights of a direction, the function that computes one step.
+    `make_step` returns, for the weights of a direction, the function that computes one step.
     """
-    x = time_first(needed(values, "input"), op.time_major)
-    lengths = _lengths(values, *x.shape[:2])
+    x = time_first(needed(operands, "input"), op.time_major)
+    lengths = _lengths(operands, *x.shape[:2])
     outputs, states = [], []
-    for place, reverse in enumerate(op.direction.reversals):
-        weights = _Weights(op, values, place)
-        start = _states(op, values, place, (x.shape[1], weights.recurrent.shape[1]))
-        value = weights.of_input(_turned(x, lengths) if reverse else x)
-        result, last = _run(begin(weights), value, start, lengths)
-        outputs.append(_turned(result, lengths) if reverse else result)
-        states.append(last)
+    for direction, reverse in enumerate(op.direction.reversals):
+        weights = _Weights(op, operands, direction)
+        initial_states = _states(op, operands, direction, (x.shape[1], weights.recurrent.shape[1]))
+        input_products = weights.of_input(_reversed_within(x, lengths) if reverse else x)
+        hidden_states, last_states = _run(make_step(weights), input_products, initial_states, lengths)
+        outputs.append(_reversed_within(hidden_states, lengths) if reverse else hidden_states)
+        states.append(last_states)
     output = np.stack(outputs, axis=1)
-    ends = [np.stack(parts, axis=0 if op.time_major else 1) for parts in zip(*states, strict=True)]
+    ends = [np.stack(by_direction, axis=0 if op.time_major else 1) for by_direction in zip(*states, strict=True)]
     return output if op.time_major else output.transpose(2, 0, 1, 3), *ends
 
 
@@ -171,8 +178,8 @@ def rnn_sequence(
     op: RnnSequence, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None
 ) -> None:
     """Compute `RnnSequence` step by step."""
-    values = reals(arrays, info, prepared)
-    store_all(_layer(op, values, lambda weights: _rnn(op, weights)), info, out)
+    operands = reals(arrays, info, prepared)
+    store_all(_layer(op, operands, lambda weights: _rnn(op, weights)), info, out)
 
 
 @kernel(GruSequence, when=real_valued)
@@ -180,8 +187,8 @@ def gru_sequence(
     op: GruSequence, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None
 ) -> None:
     """Compute `GruSequence` step by step."""
-    values = reals(arrays, info, prepared)
-    store_all(_layer(op, values, lambda weights: _gru(op, weights)), info, out)
+    operands = reals(arrays, info, prepared)
+    store_all(_layer(op, operands, lambda weights: _gru(op, weights)), info, out)
 
 
 @kernel(LstmSequence, when=real_valued)
@@ -189,8 +196,8 @@ def lstm_sequence(
     op: LstmSequence, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None
 ) -> None:
     """Compute `LstmSequence` step by step."""
-    values = reals(arrays, info, prepared)
-    store_all(_layer(op, values, lambda weights: _lstm(op, weights)), info, out)
+    operands = reals(arrays, info, prepared)
+    store_all(_layer(op, operands, lambda weights: _lstm(op, weights)), info, out)
 
 
 for _kernel in (rnn_sequence, gru_sequence, lstm_sequence):

@@ -68,9 +68,9 @@ def _integer_mean(x: Array, axes: Axes) -> Array:
 
 def _log_sum_exp(x: Array, axes: Axes) -> Array:
     """Compute log(sum(exp(x))) over axes; the largest element is subtracted first, so that no exponential overflows."""
-    top = _greatest(x, axes)
-    top = np.where(np.isfinite(top), top, 0)
-    return np.log(_sum(np.exp(x - top), axes)) + top
+    greatest = _greatest(x, axes)
+    greatest = np.where(np.isfinite(greatest), greatest, 0)
+    return np.log(_sum(np.exp(x - greatest), axes)) + greatest
 
 
 def _greatest(x: Array, axes: Axes) -> Array:
@@ -137,8 +137,8 @@ def reduce(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None
 
     Integers wrap around, and floats of fewer than 32 bits are rounded once, at the end.
     """
-    result = _functions(info.input.dtype)[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
-    np.copyto(out, result.reshape(out.shape), casting="unsafe")
+    reduced = _functions(info.input.dtype)[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
+    np.copyto(out, reduced.reshape(out.shape), casting="unsafe")
 
 
 # --- quantized tensors ------------------------------------------------------------------------------------------------
@@ -148,50 +148,50 @@ def _scales(info: KernelInfo) -> tuple[float, float]:
     return float(scale32(info.input)), float(scale32(info.output))
 
 
-def _mean_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
+def _quantized_mean(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
     """Return the mean of quantized values minus their zero point, rescaled to the output's scale.
 
     The rescaling multiplier is divided by the count. It is first shifted left as far as possible, so that the division
     loses few bits.
     """
-    source, target = _scales(info)
-    multiplier, shift = quantize_multiplier(source / target)
+    input_scale, output_scale = _scales(info)
+    multiplier, shift = quantize_multiplier(input_scale / output_scale)
     count = _count(x.shape, axes)
     bits = min(count.bit_length() - 1, 31 + int(shift))
-    divided = FixedPoint(np.asarray((int(multiplier) << bits) // count), np.asarray(shift - bits))
-    return multiply_by_quantized_multiplier(_sum(x, axes), divided)
+    mean_factor = FixedPoint(np.asarray((int(multiplier) << bits) // count), np.asarray(shift - bits))
+    return multiply_by_quantized_multiplier(_sum(x, axes), mean_factor)
 
 
 _FAR: Final = float(2**32)
 """A magnitude that is far out of the range of all quantized types."""
 
 
-def _sum_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
+def _quantized_sum(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
     """Return the sum of quantized values minus their zero point, rescaled to the output's scale.
 
     Like TFLite, compute the sum of int8 and int16 values with their zero points, and the correction for these, in
     float32. That of uint8 values is computed in fixed-point arithmetic, as in TFLite's reference kernel.
     """
-    source, target = _scales(info)
+    input_scale, output_scale = _scales(info)
     if info.input.dtype is not DataType.UINT8:
-        zero, count = info.input.zero_point, _count(x.shape, axes)
-        total = (_sum(x, axes) + count * zero).astype(np.float32)
+        zero_point, count = info.input.zero_point, _count(x.shape, axes)
+        total = (_sum(x, axes) + count * zero_point).astype(np.float32)
         with np.errstate(all="ignore"):
-            factor = np.float32(source) / np.float32(target)
-            result = round_half_away(total * factor + np.float32(-zero) * factor * np.float32(count))
-        return np.nan_to_num(result, nan=-_FAR).clip(-_FAR, _FAR).astype(np.int64)
-    return multiply_by_quantized_multiplier(_sum(x, axes), quantize_multiplier(source / target))
+            factor = np.float32(input_scale) / np.float32(output_scale)
+            rescaled = round_half_away(total * factor + np.float32(-zero_point) * factor * np.float32(count))
+        return np.nan_to_num(rescaled, nan=-_FAR).clip(-_FAR, _FAR).astype(np.int64)
+    return multiply_by_quantized_multiplier(_sum(x, axes), quantize_multiplier(input_scale / output_scale))
 
 
-def _product_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
+def _quantized_product(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
     """Return the product of quantized values minus their zero point; all partial products are rescaled by one factor.
 
     Together, the rescalings yield the scale of the result. A partial product that exceeds 32 bits is saturated, whereas
     TFLite's wraps around.
     """
-    source, target = _scales(info)
+    input_scale, output_scale = _scales(info)
     count = _count(x.shape, axes)
-    factor = quantize_multiplier(source / target ** (1 / count))
+    factor = quantize_multiplier(input_scale / output_scale ** (1 / count))
     rows = np.moveaxis(x, axes, range(len(axes))).reshape(count, -1)
     product = rows[0]
     for row in rows[1:]:
@@ -200,22 +200,22 @@ def _product_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
 
 
 _RULES: Final[dict[ReduceOperation, Callable[[Ints, Axes, KernelInfo], Ints]]] = {
-    ReduceOperation.MEAN: _mean_codes,
-    ReduceOperation.SUM: _sum_codes,
-    ReduceOperation.PROD: _product_codes,
+    ReduceOperation.MEAN: _quantized_mean,
+    ReduceOperation.SUM: _quantized_sum,
+    ReduceOperation.PROD: _quantized_product,
 }
 
 
 def _has_rule(op: Mean | Reduce, info: KernelInfo) -> str | None:
-    empty = _count(info.input.shape, reduced_axes(op.axis, info.input.rank)) == 0
-    return None if _operation(op) in _RULES and not empty else "has no rule in integers"
+    is_empty = _count(info.input.shape, reduced_axes(op.axis, info.input.rank)) == 0
+    return None if _operation(op) in _RULES and not is_empty else "has no rule in integers"
 
 
 @kernel(Mean, Reduce, quantized=True, when=(all_quantized, one_scale_of_few_bits, _has_rule))
 def reduce_in_integers(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Compute `Mean` or `Reduce` as TFLite's integer kernels do."""
-    codes = _RULES[_operation(op)](offset(x, info.input), reduced_axes(op.axis, x.ndim), info)
-    out[...] = clamp_to(codes + info.output.zero_point, info.output.dtype).reshape(out.shape)
+    reduced = _RULES[_operation(op)](offset(x, info.input), reduced_axes(op.axis, x.ndim), info)
+    out[...] = clamp_to(reduced + info.output.zero_point, info.output.dtype).reshape(out.shape)
 
 
 def _chooses(op: Mean | Reduce, info: KernelInfo) -> str | None:
@@ -225,7 +225,7 @@ def _chooses(op: Mean | Reduce, info: KernelInfo) -> str | None:
 
 
 @kernel(Mean, Reduce, quantized=True, when=(all_quantized, _chooses))
-def choose_codes(op: Mean | Reduce, x: Array, *, out: Array) -> None:
+def choose_quantized(op: Mean | Reduce, x: Array, *, out: Array) -> None:
     """Compute the maximum or minimum of quantized values directly, if input and output have equal quantizations."""
     out[...] = _COMMON[_operation(op)](x, reduced_axes(op.axis, x.ndim)).reshape(out.shape)
 
@@ -233,8 +233,8 @@ def choose_codes(op: Mean | Reduce, x: Array, *, out: Array) -> None:
 @kernel(Mean, Reduce, quantized=True, when=(all_quantized, _computes))
 def reduce_of_reals(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Compute `Mean` or `Reduce` on dequantized values in float32, if TFLite has no integer rule."""
-    result = _FLOATS[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
-    store(result.reshape(out.shape), info.output, out)
+    reduced = _FLOATS[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
+    store(reduced.reshape(out.shape), info.output, out)
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
@@ -250,5 +250,5 @@ def arg_min_max(op: ArgMinMax, x: Array, *, info: KernelInfo) -> Array:
     values = real(x, info.input) if info.input.dtype in FLOATS else x
     if not op.select_last_index:
         return np.asarray(search(values, axis=op.axis, keepdims=op.keep_dims))
-    array = np.asarray(search(np.flip(values, op.axis), axis=op.axis, keepdims=op.keep_dims))
-    return np.asarray(x.shape[op.axis] - 1 - array)
+    flipped_index = np.asarray(search(np.flip(values, op.axis), axis=op.axis, keepdims=op.keep_dims))
+    return np.asarray(x.shape[op.axis] - 1 - flipped_index)

@@ -48,24 +48,29 @@ class _Samples(NamedTuple):
             for low, high, inside in zip(self.low, self.high, self.inside, strict=True)
         ]
         return np.stack(
-            [np.tensordot(row[near], cells[near], 1) for row, near in zip(weights, neighbours, strict=True)]
+            [
+                np.tensordot(row[neighbour], cells[neighbour], 1)
+                for row, neighbour in zip(weights, neighbours, strict=True)
+            ]
         )
 
     def _weights(self, size: int) -> Array:
         """Return the weights (bins, size) with which the mean of each bin sums the `size` cells of the axis."""
         bins, samples = self.low.shape
-        taken = np.zeros((bins, size))
+        weights = np.zeros((bins, size))
         rows = np.arange(bins)[:, np.newaxis]
-        np.add.at(taken, (rows, self.low), self.inside * (1 - self.fraction))
-        np.add.at(taken, (rows, self.high), self.inside * self.fraction)
-        taken /= max(samples, 1)
-        return taken
+        np.add.at(weights, (rows, self.low), self.inside * (1 - self.fraction))
+        np.add.at(weights, (rows, self.high), self.inside * self.fraction)
+        weights /= max(samples, 1)
+        return weights
 
 
-def _samples(start: float, end: float, bins: int, ratio: int, dimension: int, *, half_pixel: bool) -> _Samples:
-    """Return the sampling positions of a region from `start` to `end`, both in cells of an axis with `dimension` cells.
+def _samples(
+    start: float, end: float, bins: int, samples_per_bin: int, axis_size: int, *, half_pixel: bool
+) -> _Samples:
+    """Return the sampling positions of a region from `start` to `end`, both in cells of an axis with `axis_size` cells.
 
-    Each bin has `ratio` samples; 0 means as many as follow from the size of the bin.
+    Each bin has `samples_per_bin` samples; 0 means as many as follow from the size of the bin.
 
     Raises:
         InvalidArgumentError: the region is not finite, or too large for the number of samples that follows from it.
@@ -73,15 +78,15 @@ def _samples(start: float, end: float, bins: int, ratio: int, dimension: int, *,
     offset = np.float32(0.5 if half_pixel else 0)
     size = (end - offset) - (start - offset)
     step = (size if half_pixel else np.maximum(size, np.float32(1))) / np.float32(bins)
-    if not np.isfinite(step) or (not ratio and step > MOST_SAMPLES):
+    if not np.isfinite(step) or (not samples_per_bin and step > MOST_SAMPLES):
         raise InvalidArgumentError(f"regions has one from {start:g} to {end:g} cells, which cannot be sampled")
-    count = ratio or max(0, int(np.ceil(step)))
-    within = step / np.float32(max(count, 1)) * (np.arange(count, dtype=np.float32) + np.float32(0.5))
-    places = (start - offset) + step * np.arange(bins, dtype=np.float32)[:, np.newaxis] + within
-    inside = (places >= -1) & (places <= dimension)
-    clipped = np.clip(places, 0, dimension - 1)
+    count = samples_per_bin or max(0, int(np.ceil(step)))
+    sample_offsets = step / np.float32(max(count, 1)) * (np.arange(count, dtype=np.float32) + np.float32(0.5))
+    positions = (start - offset) + step * np.arange(bins, dtype=np.float32)[:, np.newaxis] + sample_offsets
+    inside = (positions >= -1) & (positions <= axis_size)
+    clipped = np.clip(positions, 0, axis_size - 1)
     low = np.floor(clipped).astype(np.int64)
-    return _Samples(low, np.minimum(low + 1, dimension - 1), clipped - low, inside)
+    return _Samples(low, np.minimum(low + 1, axis_size - 1), clipped - low, inside)
 
 
 @kernel(RoiAlign, dtypes=REALS, when=reals_only)
@@ -90,16 +95,16 @@ def roi_align(op: RoiAlign, x: Array, regions: Array, batches: Array, *, info: K
     images = to_nhwc(real(x, info.at(0)), op.data_layout)
     check_images(batches, len(images))
     _, height, width, channels = images.shape
-    array = np.empty((len(regions), op.output_height, op.output_width, channels))
-    for number, (x1, y1, x2, y2) in enumerate(_in_cells(op, real(regions, info.at(1)))):
+    pooled = np.empty((len(regions), op.output_height, op.output_width, channels))
+    for index, (x1, y1, x2, y2) in enumerate(_in_cells(op, real(regions, info.at(1)))):
         down = _samples(y1, y2, op.output_height, op.height_sampling_ratio, height, half_pixel=op.half_pixel)
         across = _samples(x1, x2, op.output_width, op.width_sampling_ratio, width, half_pixel=op.half_pixel)
-        image = images[batches[number]]
+        image = images[batches[index]]
         if op.mode is RoiAlignMode.MAX:
-            array[number] = _largest(image, down, across)
+            pooled[index] = _largest(image, down, across)
         else:
-            array[number] = across.mean(down.mean(image).swapaxes(0, 1)).swapaxes(0, 1)
-    return from_nhwc(stored(array, info.output), op.data_layout)
+            pooled[index] = across.mean(down.mean(image).swapaxes(0, 1)).swapaxes(0, 1)
+    return from_nhwc(stored(pooled, info.output), op.data_layout)
 
 
 def _in_cells(op: RoiAlign | RoiPooling, regions: Array) -> Array:
@@ -113,13 +118,13 @@ def _largest(image: Array, down: _Samples, across: _Samples) -> Array:
 
     `image` is (H, W, C); `down` and `across` are the samples along height and width. A bin without samples is 0.
     """
-    result = np.full((len(down.low), len(across.low), image.shape[2]), -np.inf)
+    maxima = np.full((len(down.low), len(across.low), image.shape[2]), -np.inf)
     for rows, row_weights in ((down.low, 1 - down.fraction), (down.high, down.fraction)):
         for columns, weights in ((across.low, 1 - across.fraction), (across.high, across.fraction)):
-            both = np.multiply.outer(row_weights * down.inside, weights * across.inside)[..., np.newaxis]
-            cells = image[rows[:, :, np.newaxis, np.newaxis], columns] * both
-            result = np.maximum(result, cells.max(axis=(1, 3), initial=-np.inf))
-    return np.where(np.isinf(result), 0, result)
+            sample_weights = np.multiply.outer(row_weights * down.inside, weights * across.inside)[..., np.newaxis]
+            cells = image[rows[:, :, np.newaxis, np.newaxis], columns] * sample_weights
+            maxima = np.maximum(maxima, cells.max(axis=(1, 3), initial=-np.inf))
+    return np.where(np.isinf(maxima), 0, maxima)
 
 
 @kernel(RoiPooling, dtypes=REALS, when=reals_only)
@@ -129,14 +134,14 @@ def roi_pooling(op: RoiPooling, x: Array, regions: Array, batches: Array, *, inf
     check_images(batches, len(images))
     _, height, width, channels = images.shape
     shape = (len(regions), op.output_height, op.output_width, channels)
-    result = np.full(shape, info.input.zero_point, x.dtype)
-    for number, (x1, y1, x2, y2) in enumerate(round_half_away(_in_cells(op, real(regions, info.at(1))))):
+    pooled = np.full(shape, info.input.zero_point, x.dtype)
+    for index, (x1, y1, x2, y2) in enumerate(round_half_away(_in_cells(op, real(regions, info.at(1))))):
         rows, columns = _bins(y1, y2, op.output_height, height), _bins(x1, x2, op.output_width, width)
         for (i, row), (j, column) in itertools.product(rows, columns):
-            result[number, i, j] = images[batches[number], row, column].max(axis=(0, 1))
+            pooled[index, i, j] = images[batches[index], row, column].max(axis=(0, 1))
     if info.output.quantization != info.input.quantization:
-        result = stored(real(result, info.input), info.output)
-    return from_nhwc(result, op.data_layout)
+        pooled = stored(real(pooled, info.input), info.output)
+    return from_nhwc(pooled, op.data_layout)
 
 
 def _bins(start: float, end: float, bins: int, size: int) -> list[tuple[int, slice]]:
@@ -146,10 +151,10 @@ def _bins(start: float, end: float, bins: int, size: int) -> list[tuple[int, sli
     """
     step = np.float32(max(end - start + 1, 1)) / np.float32(bins)
     borders = step * np.arange(bins + 1, dtype=np.float32) + np.float32(start)
-    first = np.clip(np.floor(borders[:-1]), 0, size).astype(int)
+    begins = np.clip(np.floor(borders[:-1]), 0, size).astype(int)
     ends = np.clip(np.ceil(borders[1:]), 0, size).astype(int)
-    pairs = enumerate(zip(first.tolist(), ends.tolist(), strict=True))
-    return [(number, slice(*pair)) for number, pair in pairs if pair[0] < pair[1]]
+    ranges = enumerate(zip(begins.tolist(), ends.tolist(), strict=True))
+    return [(index, slice(*bounds)) for index, bounds in ranges if bounds[0] < bounds[1]]
 
 
 @kernel(HeatmapMaxKeypoint, dtypes=REALS, when=reals_only)
@@ -158,15 +163,17 @@ def heatmap_max_keypoint(
 ) -> tuple[Array, Array]:
     """Compute `HeatmapMaxKeypoint` for all heatmaps at once, as (N, K, S, S)."""
     maps = np.moveaxis(to_nhwc(real(heatmaps, info.at(0)), op.data_layout), 3, 1)
-    frames = real(boxes, info.at(1))
-    check_boxes(frames, "boxes")
+    box_corners = real(boxes, info.at(1))
+    check_boxes(box_corners, "boxes")
     n, k, size, _ = maps.shape
     row, column = np.divmod(maps.reshape(n, k, size * size).argmax(axis=2), size)
     tolerance = np.float32(1e-3 if info.input.dtype is DataType.FLOAT16 else 1e-5)
     delta, scores = _summit(_around(maps, row, column), tolerance)
-    places = (np.stack([column, row], axis=-1).astype(np.float32) + delta + np.float32(0.5)) / np.float32(size)
-    corner, end = frames[:, np.newaxis, :2], frames[:, np.newaxis, 2:]
-    return stored(scores, info.outputs[0]), stored(places * (end - corner) + corner, info.outputs[1])
+    fractions = (np.stack([column, row], axis=-1).astype(np.float32) + delta + np.float32(0.5)) / np.float32(size)
+    low_corners, high_corners = box_corners[:, np.newaxis, :2], box_corners[:, np.newaxis, 2:]
+    return stored(scores, info.outputs[0]), stored(
+        fractions * (high_corners - low_corners) + low_corners, info.outputs[1]
+    )
 
 
 def _around(maps: Array, row: Array, column: Array) -> Array:
@@ -191,9 +198,9 @@ def _summit(cells: Array, tolerance: np.float32) -> tuple[Array, Array]:
     a, c = cells[1, 0] - 2 * center + cells[1, 2], cells[0, 1] - 2 * center + cells[2, 1]
     b = (cells[2, 2] - cells[2, 0] - cells[0, 2] + cells[0, 0]) / 4
     determinant = a * c - b * b
-    flat = np.abs(determinant) < tolerance + tolerance * (a * c)
-    x, y = np.where(flat, 0, [(b * gy - c * gx) / determinant, (b * gx - a * gy) / determinant])
-    shrink = FARTHEST / np.maximum(np.maximum(np.abs(x), np.abs(y)), FARTHEST)
-    x, y = x * shrink, y * shrink
+    is_singular = np.abs(determinant) < tolerance + tolerance * (a * c)
+    x, y = np.where(is_singular, 0, [(b * gy - c * gx) / determinant, (b * gx - a * gy) / determinant])
+    limit_factor = FARTHEST / np.maximum(np.maximum(np.abs(x), np.abs(y)), FARTHEST)
+    x, y = x * limit_factor, y * limit_factor
     value = center + gx * x + gy * y + ((a * x + b * y) * x + (b * x + c * y) * y) / 2
-    return np.stack([x, y], axis=-1), np.where(flat, center, value)
+    return np.stack([x, y], axis=-1), np.where(is_singular, center, value)

@@ -53,9 +53,9 @@ def nearest_places(op: Resize, size: int, target: int) -> NDArray[np.int64]:
     Positions are computed in float32, as TFLite's reference does.
     """
     offset = np.float32(0.5 if op.half_pixel_centers else 0)
-    places = (np.arange(target, dtype=np.float32) + offset) * _scale(op, size, target)
-    whole = round_half_away(places) if op.align_corners else np.floor(places)
-    return np.clip(whole.astype(np.int64), 0, size - 1)
+    positions = (np.arange(target, dtype=np.float32) + offset) * _scale(op, size, target)
+    nearest = round_half_away(positions) if op.align_corners else np.floor(positions)
+    return np.clip(nearest.astype(np.int64), 0, size - 1)
 
 
 @kernel(Resize, when=_nearest)
@@ -76,8 +76,8 @@ def resize_bilinear(op: Resize, x: Array, *, info: KernelInfo) -> Array:
     scales = _two_scales(info)
     if scales is not None:
         return quantize(_interpolated(op, dequantize(x, scales[0])), scales[1], info.output.dtype)
-    mixed = _interpolated(op, x)
-    return mixed if x.dtype != np.uint8 else (mixed + np.float32(0.5)).astype(np.uint8)
+    blended = _interpolated(op, x)
+    return blended if x.dtype != np.uint8 else (blended + np.float32(0.5)).astype(np.uint8)
 
 
 def _two_scales(info: KernelInfo) -> tuple[Quantization, Quantization] | None:
@@ -87,18 +87,18 @@ def _two_scales(info: KernelInfo) -> tuple[Quantization, Quantization] | None:
 
 
 def _interpolated(op: Resize, x: Array) -> Array:
-    wide = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
+    floats = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
     rows, columns = (_real_places(op, x.shape[axis], target) for axis, target in _targets(op))
-    return _mixed(op, wide, rows, columns, wide.dtype.type(1))
+    return _blended(op, floats, rows, columns, floats.dtype.type(1))
 
 
 def _real_places(op: Resize, size: int, target: int) -> Places:
-    places = np.arange(target, dtype=np.float32) * _scale(op, size, target)
+    positions = np.arange(target, dtype=np.float32) * _scale(op, size, target)
     if op.half_pixel_centers:
-        places = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * _scale(op, size, target) - np.float32(0.5)
-    low = np.clip(np.floor(places).astype(np.int64), 0, size - 1)
-    high = np.clip(np.ceil(places).astype(np.int64), 0, size - 1)
-    return Places(low, high, places - low.astype(np.float32))
+        positions = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * _scale(op, size, target) - np.float32(0.5)
+    low = np.clip(np.floor(positions).astype(np.int64), 0, size - 1)
+    high = np.clip(np.ceil(positions).astype(np.int64), 0, size - 1)
+    return Places(low, high, positions - low.astype(np.float32))
 
 
 @kernel(Resize, dtypes=INTEGERS - {DataType.UINT8}, when=_bilinear)
@@ -111,33 +111,33 @@ def resize_bilinear_integer(op: Resize, x: Array, *, info: KernelInfo) -> Array:
     if scales is not None:
         return quantize(_interpolated(op, dequantize(x, scales[0])), scales[1], info.output.dtype)
     rows, columns = (_fixed_places(op, x.shape[axis], target) for axis, target in _targets(op))
-    mixed = _mixed(op, x.astype(np.int64), rows, columns, np.int64(1 << 10))
-    magnitude = (np.abs(mixed) + (1 << 19)) >> 20
-    return np.where(mixed > 0, magnitude, -magnitude).astype(x.dtype)
+    blended = _blended(op, x.astype(np.int64), rows, columns, np.int64(1 << 10))
+    magnitude = (np.abs(blended) + (1 << 19)) >> 20
+    return np.where(blended > 0, magnitude, -magnitude).astype(x.dtype)
 
 
 def _fixed_places(op: Resize, size: int, target: int) -> Places:
-    over, under = (size - 1, target - 1) if op.align_corners and target > 1 else (size, target)
-    scale = ((1 << 10) * over + under // 2) // under
-    places = np.arange(target, dtype=np.int64) * scale
+    numerator, denominator = (size - 1, target - 1) if op.align_corners and target > 1 else (size, target)
+    scale = ((1 << 10) * numerator + denominator // 2) // denominator
+    positions = np.arange(target, dtype=np.int64) * scale
     if op.half_pixel_centers:
-        places += scale // 2 - (1 << 9)
-    low = np.clip(places >> 10, 0, size - 1)
-    high = np.clip((places + (1 << 10) - 1) >> 10, 0, size - 1)
-    return Places(low, high, places - (low << 10))
+        positions += scale // 2 - (1 << 9)
+    low = np.clip(positions >> 10, 0, size - 1)
+    high = np.clip((positions + (1 << 10) - 1) >> 10, 0, size - 1)
+    return Places(low, high, positions - (low << 10))
 
 
-def _mixed(op: Resize, x: Array, rows: Places, columns: Places, generic: np.generic) -> Array:
+def _blended(op: Resize, x: Array, rows: Places, columns: Places, one: np.generic) -> Array:
     """Return the weighted sum of the four neighbouring pixels, added in TFLite's order.
 
-    The weights of `rows` and `columns` are in units in which `generic` stands for 1.
+    The weights of `rows` and `columns` are in units in which `one` stands for 1.
     """
     (height, _), (width, _) = _targets(op)
     row_weight = np.expand_dims(rows.weight.astype(x.dtype), [i for i in range(x.ndim) if i != height])
     column_weight = np.expand_dims(columns.weight.astype(x.dtype), [i for i in range(x.ndim) if i != width])
     upper, lower = x.take(rows.low, height), x.take(rows.high, height)
-    total: Array = upper.take(columns.low, width) * (generic - row_weight) * (generic - column_weight)
-    total += lower.take(columns.low, width) * row_weight * (generic - column_weight)
-    total += upper.take(columns.high, width) * (generic - row_weight) * column_weight
-    total += lower.take(columns.high, width) * row_weight * column_weight
-    return total
+    blended: Array = upper.take(columns.low, width) * (one - row_weight) * (one - column_weight)
+    blended += lower.take(columns.low, width) * row_weight * (one - column_weight)
+    blended += upper.take(columns.high, width) * (one - row_weight) * column_weight
+    blended += lower.take(columns.high, width) * row_weight * column_weight
+    return blended

@@ -56,86 +56,86 @@ def _tensors(op: ScatterNd | ScatterElements, info: KernelInfo) -> list[TensorIn
 @kernel(ScatterNd, when=(_types, _scales))
 def scatter_nd(op: ScatterNd, x: Array, indices: Array, updates: Array, *, info: KernelInfo) -> Array:
     """Compute `ScatterNd`: flatten the indexed axes to rows, so that each tuple of indices becomes one row number."""
-    codes = _moves_codes(op, info)
-    changes = updates if codes else real(updates, info.at(2))
-    base = _zeros(x, changes, info) if not op.input_enabled else x if codes else real(x, info.at(0))
-    return _stored(_written(op, np.array(base), indices, changes), info, codes)
+    is_direct = _keeps_quantized_values(op, info)
+    stored_updates = updates if is_direct else real(updates, info.at(2))
+    base = _zeros(x, stored_updates, info) if not op.input_enabled else x if is_direct else real(x, info.at(0))
+    return _stored(_written(op, np.array(base), indices, stored_updates), info, is_direct)
 
 
 @kernel(ScatterElements, when=(_types, _scales))
 def scatter_elements(op: ScatterElements, x: Array, indices: Array, updates: Array, *, info: KernelInfo) -> Array:
     """Compute `ScatterElements`: indices replace the position of their updates along `op.axis`."""
-    codes = _moves_codes(op, info)
-    changes = updates if codes else real(updates, info.at(2))
-    target = np.array(x if codes else real(x, info.at(0)))
+    is_direct = _keeps_quantized_values(op, info)
+    stored_updates = updates if is_direct else real(updates, info.at(2))
+    target = np.array(x if is_direct else real(x, info.at(0)))
     axis = normal_axis(op.axis, x.ndim)
-    places = [*np.ogrid[tuple(slice(n) for n in indices.shape)]]
-    places[axis] = _within(indices, x.shape[axis])
-    _write(op.function, target, tuple(places), changes)
-    return _stored(target, info, codes)
+    positions = [*np.ogrid[tuple(slice(n) for n in indices.shape)]]
+    positions[axis] = _non_negative(indices, x.shape[axis])
+    _write(op.function, target, tuple(positions), stored_updates)
+    return _stored(target, info, is_direct)
 
 
-def _moves_codes(op: ScatterNd | ScatterElements, info: KernelInfo) -> bool:
+def _keeps_quantized_values(op: ScatterNd | ScatterElements, info: KernelInfo) -> bool:
     """Return True if quantized values can be written as they are: with equal quantizations and without arithmetic."""
     keeps_order = op.function in {ScatterFunction.UPDATE, ScatterFunction.MAX, ScatterFunction.MIN}
     return keeps_order and len({tensor.quantization for tensor in _tensors(op, info)}) == 1
 
 
-def _stored(written: Array, info: KernelInfo, codes: bool) -> Array:
-    if codes:
+def _stored(written: Array, info: KernelInfo, is_direct: bool) -> Array:
+    if is_direct:
         return written
     out = np.empty(written.shape, info.output.dtype.numpy)
     store(written, info.output, out)
     return out
 
 
-def _write(function: ScatterFunction, target: Array, places: Any, changes: Array) -> None:
-    """Write `changes` to the index `places` of `target`, or combine them with its elements, in place.
+def _write(function: ScatterFunction, target: Array, positions: Any, updates: Array) -> None:
+    """Write `updates` to the index `positions` of `target`, or combine them with its elements, in place.
 
     If several updates have the same element, UPDATE applies the last one, and the other functions apply all of them.
     """
     if function is ScatterFunction.UPDATE:
-        target[places] = changes
+        target[positions] = updates
     else:
-        UFUNCS[function].at(target, places, changes)
+        UFUNCS[function].at(target, positions, updates)
 
 
-def _zeros(shape: Array, changes: Array, info: KernelInfo) -> Array:
+def _zeros(shape: Array, updates: Array, info: KernelInfo) -> Array:
     if (shape < 0).any():
         raise InvalidArgumentError(f"input is {shape.tolist()}; a dimension must not be negative")
-    zero = encoded(0.0, info.output) if changes.dtype == info.output.dtype.numpy else np.zeros((), changes.dtype)
+    zero = encoded(0.0, info.output) if updates.dtype == info.output.dtype.numpy else np.zeros((), updates.dtype)
     return np.full(tuple(shape.tolist()), zero)
 
 
-def _written(op: ScatterNd, base: Array, indices: Array, changes: Array) -> Array:
+def _written(op: ScatterNd, base: Array, indices: Array, updates: Array) -> Array:
     depth = indices.shape[-1]
-    lead, rest = base.shape[:depth], base.shape[depth:]
-    requested = (*indices.shape[:-1], *rest)
-    if changes.shape != requested:
-        raise InvalidArgumentError(f"updates has shape {list(changes.shape)}; expected {list(requested)}")
-    rows = _rows(indices.reshape(math.prod(indices.shape[:-1]), depth), lead)
-    flat, many = base.reshape(math.prod(lead), *rest), changes.reshape(len(rows), *rest)
-    _write(op.function, flat, rows, many)
-    return flat.reshape(base.shape)
+    indexed_sizes, row_shape = base.shape[:depth], base.shape[depth:]
+    expected = (*indices.shape[:-1], *row_shape)
+    if updates.shape != expected:
+        raise InvalidArgumentError(f"updates has shape {list(updates.shape)}; expected {list(expected)}")
+    rows = _rows(indices.reshape(math.prod(indices.shape[:-1]), depth), indexed_sizes)
+    flat_base, flat_updates = base.reshape(math.prod(indexed_sizes), *row_shape), updates.reshape(len(rows), *row_shape)
+    _write(op.function, flat_base, rows, flat_updates)
+    return flat_base.reshape(base.shape)
 
 
 def _rows(indices: Array, sizes: tuple[int, ...]) -> Array:
     """Return the flat row numbers (N,) of index tuples (N, K) into K axes of these sizes."""
     rows = np.zeros(len(indices), np.int64)
     for column, size in zip(indices.T, sizes, strict=True):
-        rows = rows * size + _within(column, size)
+        rows = rows * size + _non_negative(column, size)
     return rows
 
 
-def _within(indices: Array, size: int) -> Array:
+def _non_negative(indices: Array, size: int) -> Array:
     """Return the indices with negative ones counted from the end of an axis of this size.
 
     Raises:
         InvalidArgumentError: an index is out of range.
     """
-    wrong = indices[(indices >= size) | (indices < -size)]
-    if wrong.size:
-        raise InvalidArgumentError(f"index {wrong[0]} is out of range for an axis of size {size}")
+    out_of_range = indices[(indices >= size) | (indices < -size)]
+    if out_of_range.size:
+        raise InvalidArgumentError(f"index {out_of_range[0]} is out of range for an axis of size {size}")
     return np.where(indices < 0, indices + size, indices)
 
 
@@ -143,20 +143,25 @@ def _within(indices: Array, size: int) -> Array:
 def tensor_scatter(op: TensorScatter, x: Array, updates: Array, start: Array | None, *, out: Array) -> None:
     """Compute `TensorScatter`; every sample has its own start along the axis."""
     np.copyto(out, x)
-    samples, steps = np.moveaxis(out, op.axis, 1), np.moveaxis(updates, op.axis, 1)
-    length, count = samples.shape[1], steps.shape[1]
-    first = np.zeros(len(x), np.int64) if start is None else start.astype(np.int64)
-    wrong = first[(first < 0) | (first > length - count)]
-    if wrong.size and not op.circular:
-        raise InvalidArgumentError(f"{count} steps from {wrong[0]} on do not fit into a cache of {length}")
+    cache, steps = np.moveaxis(out, op.axis, 1), np.moveaxis(updates, op.axis, 1)
+    length, count = cache.shape[1], steps.shape[1]
+    starts = np.zeros(len(x), np.int64) if start is None else start.astype(np.int64)
+    invalid_starts = starts[(starts < 0) | (starts > length - count)]
+    if invalid_starts.size and not op.circular:
+        raise InvalidArgumentError(f"{count} steps from {invalid_starts[0]} on do not fit into a cache of {length}")
     period = max(length, 1)
-    places = (first[:, np.newaxis] % period + np.arange(count)) % period
-    samples[np.arange(len(x))[:, np.newaxis], places] = steps
+    positions = (starts[:, np.newaxis] % period + np.arange(count)) % period
+    cache[np.arange(len(x))[:, np.newaxis], positions] = steps
 
 
 @kernel(DynamicUpdateSlice)
 def dynamic_update_slice(op: DynamicUpdateSlice, x: Array, update: Array, start: Array, *, out: Array) -> None:
     """Compute `DynamicUpdateSlice` by writing the update into a copy."""
     np.copyto(out, x)
-    first = [min(max(0, int(s)), n - u) for s, n, u in zip(start, x.shape, update.shape, strict=True)]
-    out[tuple(slice(f, f + u) for f, u in zip(first, update.shape, strict=True))] = update
+    starts = [
+        min(max(0, int(index)), size - update_size)
+        for index, size, update_size in zip(start, x.shape, update.shape, strict=True)
+    ]
+    out[tuple(slice(begin, begin + update_size) for begin, update_size in zip(starts, update.shape, strict=True))] = (
+        update
+    )

@@ -36,11 +36,16 @@ def unique(op: Unique, x: Array, *, info: KernelInfo) -> tuple[Array, ...]:
     ranks = _ranks(x, info)
     rows = ranks.reshape(-1, 1) if op.axis is None else np.moveaxis(ranks, op.axis, 0)
     rows = rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
-    same = np.zeros((len(rows), 1), rows.dtype)  # slices without elements are all the same
-    _, first, inverse, counts = np.unique(np.hstack([same, rows]), True, True, True, axis=0)
-    order = np.arange(len(first)) if op.sorted else np.argsort(first)
-    place = np.argsort(order)
-    return x.take(first[order], op.axis), first[order], place[inverse.reshape(-1)], counts[order]
+    zero_column = np.zeros((len(rows), 1), rows.dtype)  # slices without elements are all the same
+    _, first_indices, inverse, counts = np.unique(np.hstack([zero_column, rows]), True, True, True, axis=0)
+    order = np.arange(len(first_indices)) if op.sorted else np.argsort(first_indices)
+    rank_of_group = np.argsort(order)
+    return (
+        x.take(first_indices[order], op.axis),
+        first_indices[order],
+        rank_of_group[inverse.reshape(-1)],
+        counts[order],
+    )
 
 
 def _ranks(x: Array, info: KernelInfo) -> Array:

@@ -34,25 +34,25 @@ def _accumulated(op: CumSum | CumProd, function: np.ufunc, x: Array) -> Array:
     """
     x = np.moveaxis(x, op.axis, -1)
     x = x[..., ::-1] if op.reverse else x
-    array: Array = function.accumulate(x, axis=-1, dtype=x.dtype)
+    accumulated: Array = function.accumulate(x, axis=-1, dtype=x.dtype)
     if op.exclusive:
-        first = np.full_like(x[..., :1], function.identity)
-        array = np.concatenate([first, array[..., :-1]], -1)
-    return np.moveaxis(array[..., ::-1] if op.reverse else array, -1, op.axis)
+        identity = np.full_like(x[..., :1], function.identity)
+        accumulated = np.concatenate([identity, accumulated[..., :-1]], -1)
+    return np.moveaxis(accumulated[..., ::-1] if op.reverse else accumulated, -1, op.axis)
 
 
 @kernel(ReverseSequence)
 def reverse_sequence(op: ReverseSequence, x: Array, lengths: Array) -> Array:
     """Compute `ReverseSequence` by indexing; the first ``lengths[i]`` steps of sample i are in reverse order."""
     axes = (op.batch_axis, op.time_axis)
-    rows = np.moveaxis(x, axes, (0, 1))
-    samples, steps = rows.shape[:2]
-    wrong = lengths[(lengths < 0) | (lengths > steps)]
-    if wrong.size:
-        raise InvalidArgumentError(f"length {wrong[0]} is not one of sequences of {steps} steps")
+    sequences = np.moveaxis(x, axes, (0, 1))
+    samples, steps = sequences.shape[:2]
+    invalid = lengths[(lengths < 0) | (lengths > steps)]
+    if invalid.size:
+        raise InvalidArgumentError(f"length {invalid[0]} is not one of sequences of {steps} steps")
     step, length = np.arange(steps), lengths[:, np.newaxis].astype(np.int64)
-    places = np.where(step < length, length - 1 - step, step)
-    return np.moveaxis(rows[np.arange(samples)[:, np.newaxis], places], (0, 1), axes)
+    sources = np.where(step < length, length - 1 - step, step)
+    return np.moveaxis(sequences[np.arange(samples)[:, np.newaxis], sources], (0, 1), axes)
 
 
 @kernel(Range, dtypes=NUMBERS, quantized=False)
@@ -60,6 +60,6 @@ def number_range(op: Range, start: Array, limit: Array, delta: Array) -> Array:
     """Compute `Range` in 64 bits, and round every number once."""
     if not delta.any():
         raise InvalidArgumentError("delta is 0; expected another number")
-    wide = {"i": np.int64, "u": np.uint64}.get(start.dtype.kind, np.float64)
-    steps = np.arange(range_length(start, limit, delta)).astype(wide)
-    return start.reshape(()).astype(wide) + steps * delta.reshape(()).astype(wide)
+    wide_type = {"i": np.int64, "u": np.uint64}.get(start.dtype.kind, np.float64)
+    steps = np.arange(range_length(start, limit, delta)).astype(wide_type)
+    return start.reshape(()).astype(wide_type) + steps * delta.reshape(()).astype(wide_type)

@@ -23,8 +23,8 @@ def seen(window: Window, cell: int, size: int, count: int) -> tuple[slice, slice
     first = max(0, -(offset // window.stride))
     end = min(count, -((offset - size) // window.stride))
     start = first * window.stride + offset
-    number = max(0, end - first)
-    return slice(first, first + number), slice(start, start + number * window.stride, window.stride)
+    place_count = max(0, end - first)
+    return slice(first, first + place_count), slice(start, start + place_count * window.stride, window.stride)
 
 
 def slide(x: Array, axis: int, window: Window, count: int, combine: np.ufunc, start: float) -> Array:
@@ -33,25 +33,25 @@ def slide(x: Array, axis: int, window: Window, count: int, combine: np.ufunc, st
     The result has the shape of `x` with `count` along the axis. Cells outside of the tensor are left out.
     """
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
-    result = np.full(shape, start, x.dtype)
-    ahead = (slice(None),) * axis
+    combined = np.full(shape, start, x.dtype)
+    leading = (slice(None),) * axis
     for cell in _cells(window, x.shape[axis], count):
         places, positions = seen(window, cell, x.shape[axis], count)
-        target = result[(*ahead, places)]
-        combine(target, x[(*ahead, positions)], out=target)
-    return result
+        target = combined[(*leading, places)]
+        combine(target, x[(*leading, positions)], out=target)
+    return combined
 
 
 def _cells(window: Window, size: int, count: int) -> range:
     """Return the range of the window's cells that are on an axis of this size at one or more of `count` places."""
-    way = (count - 1) * window.stride - window.pad_before
-    first = max(0, -(way // window.dilation))
+    travel = (count - 1) * window.stride - window.pad_before
+    first = max(0, -(travel // window.dilation))
     return range(first, min(window.size, -(-(size + window.pad_before) // window.dilation)))
 
 
 def covered(window: Window, count: int, low: int, high: int) -> Array:
     """Return for each of `count` places the number of the window's cells from position `low` to `high` (exclusive)."""
-    first = np.arange(count) * window.stride - window.pad_before
-    before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
-    cells: Array = until - before
+    starts = np.arange(count) * window.stride - window.pad_before
+    begin, end = (np.clip(-((starts - limit) // window.dilation), 0, window.size) for limit in (low, high))
+    cells: Array = end - begin
     return cells

@@ -25,11 +25,11 @@ def _numbers(x: Array) -> Array:
 
     They are complex, or floats if the axis has only a real part.
     """
-    wide = x.astype(np.float64)
-    return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
+    floats = x.astype(np.float64)
+    return floats[..., 0] if x.shape[-1] == 1 else floats[..., 0] + 1j * floats[..., 1]
 
 
-def _parts(x: Array) -> Array:
+def _real_and_imaginary(x: Array) -> Array:
     return np.stack([x.real, x.imag], -1)
 
 
@@ -39,11 +39,11 @@ def dft(op: Dft, x: Array) -> Array:
     axis, numbers = op.axis % x.ndim, _numbers(x)
     length = op.signal_length(x.shape[axis])
     if not op.inverse:
-        return _parts((np.fft.rfft if op.onesided else np.fft.fft)(numbers, length, axis))
+        return _real_and_imaginary((np.fft.rfft if op.onesided else np.fft.fft)(numbers, length, axis))
     if op.onesided:
         signal: Array = np.fft.irfft(numbers, length, axis)
         return signal[..., np.newaxis]
-    return _parts(np.fft.ifft(numbers, length, axis))
+    return _real_and_imaginary(np.fft.ifft(numbers, length, axis))
 
 
 @kernel(Stft)
@@ -51,7 +51,7 @@ def stft(op: Stft, signal: Array, window: Array | None) -> Array:
     """Compute `Stft` over a strided view that has all frames of the signal."""
     frames = np.lib.stride_tricks.sliding_window_view(_numbers(signal), op.frame_length, axis=1)[:, :: op.frame_step]
     weighted = frames if window is None else frames * window.astype(np.float64)
-    return _parts((np.fft.rfft if op.onesided else np.fft.fft)(weighted, axis=-1))
+    return _real_and_imaginary((np.fft.rfft if op.onesided else np.fft.fft)(weighted, axis=-1))
 
 
 @kernel(SignalWindow)
@@ -62,8 +62,8 @@ def signal_window(op: SignalWindow, size: Array) -> Array:
         raise InvalidArgumentError(f"size is {count}; expected 0 or more")
     angle = 2 * np.pi * np.arange(count) / max(1, count if op.periodic else count - 1)
     angle = angle + np.pi if count == 1 and not op.periodic else angle
-    mean, first, second = _COEFFICIENTS[op.function]
-    return np.asarray(mean + first * np.cos(angle) + second * np.cos(2 * angle))
+    constant, cosine_weight, double_cosine_weight = _COEFFICIENTS[op.function]
+    return np.asarray(constant + cosine_weight * np.cos(angle) + double_cosine_weight * np.cos(2 * angle))
 
 
 @kernel(MelWeightMatrix)
@@ -76,8 +76,8 @@ def mel_weight_matrix(
         raise InvalidArgumentError(f"{count} bands, {size} elements and a rate of {rate.item()} cannot be meant")
     low, high = (2595 * np.log10(1 + edge.astype(np.float64).item() / 700) for edge in (lower, upper))
     mel = low + np.arange(count + 2) * (high - low) / (count + 2)
-    places = np.floor((size + 1) * 700 * (10 ** (mel / 2595) - 1) / float(rate.item()))
-    left, middle, right = places[:-2], places[1:-1], places[2:]
+    edges = np.floor((size + 1) * 700 * (10 ** (mel / 2595) - 1) / float(rate.item()))
+    left, middle, right = edges[:-2], edges[1:-1], edges[2:]
     frequency = np.arange(size // 2 + 1)[:, np.newaxis]
     rising = np.where(middle > left, (frequency - left) / np.maximum(middle - left, 1), frequency >= middle)
     falling = (right - frequency) / np.maximum(right - middle, 1)

@@ -26,9 +26,9 @@ _CHANGES: Final[dict[CaseChange, Callable[[str], str]]] = {
 
 
 def _each(function: Callable[[str], Any], x: Array, dtype: Any) -> Array:
-    array = np.empty(x.shape, dtype)
-    array.reshape(-1)[:] = [function(text) for text in x.flat]
-    return array
+    mapped = np.empty(x.shape, dtype)
+    mapped.reshape(-1)[:] = [function(text) for text in x.flat]
+    return mapped
 
 
 @kernel(StringConcat)
@@ -42,22 +42,22 @@ def string_split(op: StringSplit, x: Array) -> tuple[Array, Array]:
 
     Without a separator, the text after the last split keeps its white space.
     """
-    most = -1 if op.maxsplit is None else op.maxsplit
-    pieces = [text.split(op.delimiter or None, most) for text in x.flat]
-    result = np.full((len(pieces), max(map(len, pieces), default=0)), "", object)
-    for row, parts in zip(result, pieces, strict=True):
+    max_splits = -1 if op.maxsplit is None else op.maxsplit
+    pieces = [text.split(op.delimiter or None, max_splits) for text in x.flat]
+    padded = np.full((len(pieces), max(map(len, pieces), default=0)), "", object)
+    for row, parts in zip(padded, pieces, strict=True):
         row[: len(parts)] = parts
     counts = np.array([len(parts) for parts in pieces], np.int64)
-    return result.reshape((*x.shape, result.shape[1])), counts.reshape(x.shape)
+    return padded.reshape((*x.shape, padded.shape[1])), counts.reshape(x.shape)
 
 
 @kernel(StringNormalizer)
 def string_normalizer(op: StringNormalizer, x: Array) -> Array:
-    same: Callable[[str], str] = str if op.is_case_sensitive else str.lower
-    dropped = {same(word) for word in op.stopwords}
-    changed = _CHANGES[op.case_change]
-    left = [changed(text) for text in x.flat if same(text) not in dropped] or [""]
-    return np.array(left, object).reshape((*x.shape[:-1], -1))
+    comparable: Callable[[str], str] = str if op.is_case_sensitive else str.lower
+    stopwords = {comparable(word) for word in op.stopwords}
+    change_case = _CHANGES[op.case_change]
+    words = [change_case(text) for text in x.flat if comparable(text) not in stopwords] or [""]
+    return np.array(words, object).reshape((*x.shape[:-1], -1))
 
 
 @kernel(RegexFullMatch)
@@ -77,7 +77,9 @@ def skip_grams(op: SkipGrams, x: Array) -> Array:
     if len(words) < op.ngram_size:
         return np.empty(0, object)
     grams = [
-        " ".join(words[i] for i in gram) for first in range(len(words)) for gram in _grams(op, [first], len(words))
+        " ".join(words[word] for word in gram)
+        for start in range(len(words))
+        for gram in _grams(op, [start], len(words))
     ]
     return np.array(grams, object)
 
@@ -85,8 +87,8 @@ def skip_grams(op: SkipGrams, x: Array) -> Array:
 def _grams(op: SkipGrams, start: list[int], count: int) -> Iterator[list[int]]:
     """Yield the n-grams that begin with the words `start`, as indices of words, of which there are `count`."""
     if len(start) < op.ngram_size:
-        for following in range(start[-1] + 1, min(start[-1] + op.max_skip_size + 2, count)):
-            yield from _grams(op, [*start, following], count)
+        for next_word in range(start[-1] + 1, min(start[-1] + op.max_skip_size + 2, count)):
+            yield from _grams(op, [*start, next_word], count)
     if op.include_all_ngrams or len(start) == op.ngram_size:
         yield start
 

@@ -28,22 +28,22 @@ class CandidateHeap:
     """
 
     def __init__(self) -> None:
-        self._items: list[Candidate] = []
+        self._candidates: list[Candidate] = []
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self._candidates)
 
     def push(self, candidate: Candidate) -> None:
         """Add a candidate: it rises while its parent has a lower score."""
-        self._items.append(candidate)
-        self._rise(len(self._items) - 1)
+        self._candidates.append(candidate)
+        self._rise(len(self._candidates) - 1)
 
     def pop(self) -> Candidate:
         """Remove and return the root.
 
         The greater child of each gap moves up, the last one of equal children. The last candidate fills the gap.
         """
-        items, root = self._items, self._items[0]
+        items, root = self._candidates, self._candidates[0]
         last = items.pop()
         if items:
             gap = self._sink()
@@ -52,7 +52,7 @@ class CandidateHeap:
         return root
 
     def _sink(self) -> int:
-        gap, items = 0, self._items
+        gap, items = 0, self._candidates
         while 2 * gap + 1 < len(items):
             child = min(2 * gap + 2, len(items) - 1)
             if items[child].score < items[2 * gap + 1].score:
@@ -61,12 +61,12 @@ class CandidateHeap:
             gap = child
         return gap
 
-    def _rise(self, place: int) -> None:
-        items, candidate = self._items, self._items[place]
-        while place and items[(place - 1) // 2].score < candidate.score:
-            items[place] = items[(place - 1) // 2]
-            place = (place - 1) // 2
-        items[place] = candidate
+    def _rise(self, position: int) -> None:
+        items, candidate = self._candidates, self._candidates[position]
+        while position and items[(position - 1) // 2].score < candidate.score:
+            items[position] = items[(position - 1) // 2]
+            position = (position - 1) // 2
+        items[position] = candidate
 
 
 class Suppression(NamedTuple):
@@ -82,27 +82,27 @@ class Suppression(NamedTuple):
         heap = CandidateHeap()
         for box in np.flatnonzero(scores > self.score_threshold).tolist():
             heap.push(Candidate(scores[box], box))
-        limit, taken = min(limit, len(heap)), list[Candidate]()
-        while len(heap) and len(taken) < limit:
+        limit, chosen = min(limit, len(heap)), list[Candidate]()
+        while len(heap) and len(chosen) < limit:
             candidate = heap.pop()
-            reduced = self._reduced(candidate, taken)
+            reduced = self._reduced(candidate, chosen)
             if reduced is not None and reduced == candidate.score:
-                taken.append(candidate)
+                chosen.append(candidate)
             if reduced is not None and reduced > self.score_threshold:
-                begin = len(taken) - (1 if reduced == candidate.score else 0)
+                begin = len(chosen) - (1 if reduced == candidate.score else 0)
                 heap.push(Candidate(reduced, candidate.box, begin))
-        return taken
+        return chosen
 
-    def _reduced(self, candidate: Candidate, taken: list[Candidate]) -> np.float32 | None:
+    def _reduced(self, candidate: Candidate, chosen: list[Candidate]) -> np.float32 | None:
         """Return the candidate's score after suppression by the newly selected boxes; None if it is dropped."""
         score, boxes = candidate.score, self.boxes
-        others = [other.box for other in taken[candidate.begin :]][::-1]
-        shares = overlaps(boxes[candidate.box], boxes[others]) if others else ()
-        for share in shares:
-            if share >= self.iou_threshold:
+        others = [other.box for other in chosen[candidate.begin :]][::-1]
+        ratios = overlaps(boxes[candidate.box], boxes[others]) if others else ()
+        for ratio in ratios:
+            if ratio >= self.iou_threshold:
                 return None
             if self.sigma > 0:
-                score = np.float32(score * np.exp(np.float32(-0.5 / self.sigma) * share * share))
+                score = np.float32(score * np.exp(np.float32(-0.5 / self.sigma) * ratio * ratio))
             if score <= self.score_threshold:
                 break
         return score

@@ -18,7 +18,7 @@ __all__ = ["Kernel", "KernelInfo", "KernelTable", "empty"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 Rule = Callable[[Any, "KernelInfo"], str | None]
 TypeSets = Mapping[str, frozenset[DataType]]
-_OWN: Final = frozenset({"info", "out", "prepared"})
+_SPECIAL_PARAMETERS: Final = frozenset({"info", "out", "prepared"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class KernelInfo:
         Raises:
             InvalidArgumentError: the operand is not connected.
         """
-        result = self.inputs[index] if index < len(self.inputs) else None
-        if result is None:
+        info = self.inputs[index] if index < len(self.inputs) else None
+        if info is None:
             raise InvalidArgumentError(f"input {index} is not connected")
-        return result
+        return info
 
     def get(self, name: str) -> TensorInfo | None:
         """Return the info of the operand of this name, which the operator must declare, or None if it is absent."""
@@ -89,7 +89,7 @@ class Kernel:
         self, function: Callable[..., Any], types: TypeSets, quantized: bool | None, rules: tuple[Rule, ...]
     ) -> None:
         self.function, self.types, self.quantized, self.rules = function, types, quantized, rules
-        self.wants = frozenset(inspect.signature(function).parameters) & _OWN
+        self.wants = frozenset(inspect.signature(function).parameters) & _SPECIAL_PARAMETERS
         self.prepare: Callable[[Any, KernelInfo], Any] | None = None
 
     def reasons(self, op: Op, info: KernelInfo) -> Iterator[str]:
@@ -98,11 +98,11 @@ class Kernel:
         if self.quantized is not None and info.quantized != self.quantized:
             yield f"takes only {'quantized' if self.quantized else 'unquantized'} tensors"
         yield from self._shape_reasons(op, info)
-        yield from filter(None, (_asked(rule, op, info) for rule in self.rules))
+        yield from filter(None, (_refusal(rule, op, info) for rule in self.rules))
 
     def _type_reasons(self, op: Op, info: KernelInfo) -> Iterator[str]:
-        slots = [(op.operand_name(i), _declared(op.operands, i), t) for i, t in enumerate(info.inputs)]
-        slots += [(op.result_name(i), _declared(op.results, i), t) for i, t in enumerate(info.outputs)]
+        slots = [(op.operand_name(i), _declared(op.operands, i), tensor) for i, tensor in enumerate(info.inputs)]
+        slots += [(op.result_name(i), _declared(op.results, i), tensor) for i, tensor in enumerate(info.outputs)]
         for label, declared, tensor in slots:
             allowed = self.types.get(declared.name, None if declared.dtypes else self.types.get("*"))
             if tensor is not None and allowed is not None and tensor.dtype not in allowed:
@@ -131,20 +131,20 @@ class Kernel:
         Raises:
             InvalidArgumentError: the kernel returned the wrong number or shapes of results.
         """
-        fills = "out" in self.wants
-        filled = (
-            [element if element.flags.c_contiguous else np.empty_like(element, order="C") for element in out]
-            if fills
+        fills_out = "out" in self.wants
+        buffers = (
+            [array if array.flags.c_contiguous else np.empty_like(array, order="C") for array in out]
+            if fills_out
             else out
         )
-        value = {"info": info, "prepared": prepared, "out": filled[0] if len(out) == 1 else tuple(filled)}
+        special_arguments = {"info": info, "prepared": prepared, "out": buffers[0] if len(out) == 1 else tuple(buffers)}
         with np.errstate(all="ignore"):  # infinities and NaN are valid results
-            result = self._found(op, arrays, value)
-            if not fills:
-                _store(_counted(result, len(out)), out)
-        for item, target in zip(filled, out, strict=True):
-            if item is not target:
-                np.copyto(target, item)
+            computed = self._computed(op, arrays, special_arguments)
+            if not fills_out:
+                _store(_counted(computed, len(out)), out)
+        for buffer, target in zip(buffers, out, strict=True):
+            if buffer is not target:
+                np.copyto(target, buffer)
 
     def values(self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, prepared: Any = None) -> list[Array]:
         """Compute `op` on `arrays` and return new arrays, one per result; `prepared` is the result of `make_ready`.
@@ -159,14 +159,14 @@ class Kernel:
             self.call(op, arrays, info, out, prepared)
             return out
         with np.errstate(all="ignore"):
-            result = self._found(op, arrays, {"info": info, "prepared": prepared})
-            return _own(_counted(result, len(info.outputs)), info.outputs)
+            computed = self._computed(op, arrays, {"info": info, "prepared": prepared})
+            return _as_new_arrays(_counted(computed, len(info.outputs)), info.outputs)
 
-    def _found(self, op: Op, arrays: Sequence[Array | None], value: Mapping[str, Any]) -> Any:
-        return self.function(op, *op.arguments(arrays), **{name: value[name] for name in self.wants})
+    def _computed(self, op: Op, arrays: Sequence[Array | None], special_arguments: Mapping[str, Any]) -> Any:
+        return self.function(op, *op.arguments(arrays), **{name: special_arguments[name] for name in self.wants})
 
 
-def _asked(rule: Rule, op: Op, info: KernelInfo) -> str | None:
+def _refusal(rule: Rule, op: Op, info: KernelInfo) -> str | None:
     """Return why a rule refuses the operator, or None; also None if it needs a rank that is not known yet."""
     try:
         return rule(op, info)
@@ -179,23 +179,23 @@ def empty(info: TensorInfo) -> Array:
     return np.empty(tuple(info.shape), info.dtype.numpy)
 
 
-def _counted(value: Any, count: int) -> tuple[Any, ...]:
-    results = value if isinstance(value, tuple) else (value,)
+def _counted(returned: Any, count: int) -> tuple[Any, ...]:
+    results = returned if isinstance(returned, tuple) else (returned,)
     if len(results) != count:
         raise InvalidArgumentError(f"the kernel gave {len(results)} results, but {count} were expected")
     return results
 
 
-def _own(values: tuple[Any, ...], requested: Sequence[TensorInfo]) -> list[Array]:
+def _as_new_arrays(values: tuple[Any, ...], expected: Sequence[TensorInfo]) -> list[Array]:
     """Convert the results of a kernel to new arrays of the requested types.
 
     Raises:
         InvalidArgumentError: a shape does not match the requested one.
     """
-    for array, info in zip(values, requested, strict=True):
+    for array, info in zip(values, expected, strict=True):
         if not info.shape.accepts(TensorShape(np.shape(array))):
             raise InvalidArgumentError(f"the kernel gave shape {np.shape(array)}, but {info.shape} was expected")
-    return [np.array(array, info.dtype.numpy, order="C") for array, info in zip(values, requested, strict=True)]
+    return [np.array(array, info.dtype.numpy, order="C") for array, info in zip(values, expected, strict=True)]
 
 
 def _store(values: tuple[Any, ...], out: Sequence[Array]) -> None:
@@ -265,13 +265,15 @@ class KernelTable:
 
         It can read constants in ``info.inputs[i].constant``. The kernel receives its result as `prepared`.
         """
-        result = [kernel for kernels in self._kernels.values() for kernel in kernels if kernel.function is function]
-        if not result:
+        kernels_of_function = [
+            kernel for kernels in self._kernels.values() for kernel in kernels if kernel.function is function
+        ]
+        if not kernels_of_function:
             raise InvalidArgumentError(f"{function.__name__} is no kernel of this table; add it before its prepare")
 
         def attach(prepare: _F) -> _F:
-            for created in result:
-                created.prepare = prepare
+            for kernel in kernels_of_function:
+                kernel.prepare = prepare
             return prepare
 
         return attach
@@ -306,9 +308,9 @@ class KernelTable:
         candidates = self._candidates(type(op))
         if not candidates:
             return [f"no kernel for {op.op_name()}"]
-        near = [candidate for candidate in candidates if candidate.quantized in {None, info.quantized}]
-        answers = [list(item.reasons(op, info)) for item in near or candidates]
-        shortest: list[str] = min(answers, key=len)
+        of_same_quantization = [candidate for candidate in candidates if candidate.quantized in {None, info.quantized}]
+        reason_lists = [list(candidate.reasons(op, info)) for candidate in of_same_quantization or candidates]
+        shortest: list[str] = min(reason_lists, key=len)
         return list(dict.fromkeys(shortest))
 
     def evaluate(
@@ -323,17 +325,17 @@ class KernelTable:
             InvalidArgumentError: no kernel supports the operator on these tensors; the message has the reasons.
         """
         info = KernelInfo.of(op, inputs, outputs)
-        result = self.find(op, info)
-        if result is None:
+        kernel = self.find(op, info)
+        if kernel is None:
             raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(self.reasons(op, info))}")
-        return result.values(op, arrays, info, result.make_ready(op, info))
+        return kernel.values(op, arrays, info, kernel.make_ready(op, info))
 
 
 def _check_names(ops: Sequence[type[Op]], types: TypeSets) -> None:
     known = {declared.name for op in ops for declared in (*op.operands, *op.results)}
     for name in types.keys() - known - {"*"}:
-        titles = ", ".join(op.op_name() for op in ops)
-        raise InvalidArgumentError(f"{titles} has no operand or result {name!r}{did_you_mean(name, known)}")
+        op_names = ", ".join(op.op_name() for op in ops)
+        raise InvalidArgumentError(f"{op_names} has no operand or result {name!r}{did_you_mean(name, known)}")
 
 
 def _check_parameters(op: type[Op], kernel: Kernel) -> None:

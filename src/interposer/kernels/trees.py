@@ -31,30 +31,30 @@ def tree_ensemble(op: TreeEnsemble, x: Array, *, info: KernelInfo, out: Array) -
     """Compute `TreeEnsemble` for a limited number of rows at a time, since memory grows with rows times trees."""
     rows = real(x, info.input)
     for start in range(0, len(rows), _ROWS):
-        some = slice(start, start + _ROWS)
-        out[some] = _gathered(op, _leaves(op, rows[some]), rows.dtype)
+        block = slice(start, start + _ROWS)
+        out[block] = _gathered(op, _leaves(op, rows[block]), rows.dtype)
 
 
 def _leaves(op: TreeEnsemble, x: Array) -> Array:
     """Return the index of the leaf that each row of `x` (N, F) reaches in every tree, (N, trees)."""
-    at = np.broadcast_to(op.roots.astype(np.int64), (len(x), op.roots.size)).copy()
+    nodes = np.broadcast_to(op.roots.astype(np.int64), (len(x), op.roots.size)).copy()
     thresholds = op.thresholds.astype(x.dtype)
-    while (inside := at >= 0).any():
-        row, _ = np.nonzero(inside)
-        node = at[inside]
-        true = _goes_on_true(op, x[row, op.features[node]], thresholds[node], node)
-        at[inside] = np.where(true, op.true_branches[node], op.false_branches[node])
-    return -1 - at
+    while (is_node := nodes >= 0).any():
+        row, _ = np.nonzero(is_node)
+        node = nodes[is_node]
+        is_true = _goes_on_true(op, x[row, op.features[node]], thresholds[node], node)
+        nodes[is_node] = np.where(is_true, op.true_branches[node], op.false_branches[node])
+    return -1 - nodes
 
 
 def _goes_on_true(op: TreeEnsemble, values: Array, thresholds: Array, node: Array) -> Array:
-    true, kinds = np.zeros(len(node), np.bool_), op.comparisons[node]
+    is_true, kinds = np.zeros(len(node), np.bool_), op.comparisons[node]
     for kind, compare in _COMPARE.items():
-        chosen = kinds == kind.value
-        true[chosen] = compare(values[chosen], thresholds[chosen])
+        of_kind = kinds == kind.value
+        is_true[of_kind] = compare(values[of_kind], thresholds[of_kind])
     if op.missing_true is not None:
-        true |= np.isnan(values) & op.missing_true[node].astype(np.bool_)
-    return true
+        is_true |= np.isnan(values) & op.missing_true[node].astype(np.bool_)
+    return is_true
 
 
 def _gathered(op: TreeEnsemble, leaves: Array, dtype: np.dtype[Any]) -> Array:
@@ -62,10 +62,12 @@ def _gathered(op: TreeEnsemble, leaves: Array, dtype: np.dtype[Any]) -> Array:
     starts = op.leaf_starts.astype(np.int64)
     first, counts = starts[leaves], starts[leaves + 1] - starts[leaves]
     row = np.repeat(np.arange(len(leaves)), counts.sum(axis=1))
-    weight = np.repeat(first.ravel() - np.cumsum(counts) + counts.ravel(), counts.ravel()) + np.arange(counts.sum())
+    weight_indices = np.repeat(first.ravel() - np.cumsum(counts) + counts.ravel(), counts.ravel()) + np.arange(
+        counts.sum()
+    )
     limits = np.finfo(dtype)
     start = {TreeAggregation.MIN: limits.max, TreeAggregation.MAX: limits.min}.get(op.aggregation, 0)
-    total = np.full((len(leaves), op.num_targets), start, dtype)
-    gather = {TreeAggregation.MIN: np.minimum, TreeAggregation.MAX: np.maximum}.get(op.aggregation, np.add)
-    gather.at(total, (row, op.targets[weight]), op.weights.astype(dtype)[weight])
-    return total / dtype.type(max(1, op.roots.size)) if op.aggregation is TreeAggregation.AVERAGE else total
+    sums = np.full((len(leaves), op.num_targets), start, dtype)
+    combine = {TreeAggregation.MIN: np.minimum, TreeAggregation.MAX: np.maximum}.get(op.aggregation, np.add)
+    combine.at(sums, (row, op.targets[weight_indices]), op.weights.astype(dtype)[weight_indices])
+    return sums / dtype.type(max(1, op.roots.size)) if op.aggregation is TreeAggregation.AVERAGE else sums

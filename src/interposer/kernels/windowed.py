@@ -35,17 +35,20 @@ def _cells(
     tensor, and the cell's positions in the tensor there. `sizes` are those of the axes, and `counts` the numbers of
     places.
     """
-    ahead = (slice(None),) * 2
-    axes = list(zip(windows, sizes, counts, strict=True))
-    parts = [visible(*axis)[1] for axis in axes]
-    for cell in product(*(range(part.start, part.stop) for part in parts)):
-        pairs = [seen(window, at, size, count) for (window, size, count), at in zip(axes, cell, strict=True)]
-        yield cell, (*ahead, *(places for places, _ in pairs)), (*ahead, *(positions for _, positions in pairs))
+    leading = (slice(None),) * 2
+    axis_parameters = list(zip(windows, sizes, counts, strict=True))
+    cell_ranges = [visible(*parameters)[1] for parameters in axis_parameters]
+    for cell in product(*(range(cell_range.start, cell_range.stop) for cell_range in cell_ranges)):
+        slices = [
+            seen(window, cell_index, size, count)
+            for (window, size, count), cell_index in zip(axis_parameters, cell, strict=True)
+        ]
+        yield cell, (*leading, *(places for places, _ in slices)), (*leading, *(positions for _, positions in slices))
 
 
 def _same_quantization(op: MaxPoolingWithIndices, info: KernelInfo) -> str | None:
-    same = info.input.quantization == info.output.quantization
-    return None if same else "takes tensors of one quantization"
+    is_same = info.input.quantization == info.output.quantization
+    return None if is_same else "takes tensors of one quantization"
 
 
 @kernel(MaxPoolingWithIndices, dtypes=NUMBERS, when=_same_quantization)
@@ -56,26 +59,26 @@ def max_pooling_with_indices(
 
     The first of several equal cells is used, and quantized values are compared directly.
     """
-    values, numbers = out
-    values[...], numbers[...] = encoded(0.0, info.output), -1
-    own = _numbers(x.shape, op.column_major)
+    values, indices = out
+    values[...], indices[...] = encoded(0.0, info.output), -1
+    element_indices = _numbers(x.shape, op.column_major)
     for _, places, positions in _cells(op.windows(), x.shape[2:], values.shape[2:]):
-        best, number, cell = values[places], numbers[places], x[positions]
-        better = (number < 0) | (cell > best)
-        best[better], number[better] = cell[better], own[positions][better]
+        best, best_indices, candidates = values[places], indices[places], x[positions]
+        is_better = (best_indices < 0) | (candidates > best)
+        best[is_better], best_indices[is_better] = candidates[is_better], element_indices[positions][is_better]
 
 
 def _numbers(shape: Sequence[int], column_major: bool) -> Array:
-    numbers = np.arange(math.prod(shape))
+    flat_indices = np.arange(math.prod(shape))
     if not column_major:
-        return numbers.reshape(shape)
+        return flat_indices.reshape(shape)
     axes = range(2, len(shape))
-    return numbers.reshape(*shape[:2], *shape[:1:-1]).transpose(0, 1, *reversed(axes))
+    return flat_indices.reshape(*shape[:2], *shape[:1:-1]).transpose(0, 1, *reversed(axes))
 
 
 def _of_reals(op: LpPooling, info: KernelInfo) -> str | None:
-    known = info.quantized or info.input.dtype in FLOATS
-    return None if known else f"input is {info.input.dtype}; takes floats and quantized tensors"
+    is_supported = info.quantized or info.input.dtype in FLOATS
+    return None if is_supported else f"input is {info.input.dtype}; takes floats and quantized tensors"
 
 
 @kernel(LpPooling, when=(all_quantized, _of_reals))
@@ -91,9 +94,9 @@ def lp_pooling(op: LpPooling, x: Array, *, info: KernelInfo, out: Array) -> None
 def max_unpooling(op: MaxUnpooling, x: Array, indices: Array, *, info: KernelInfo, out: Array) -> None:
     """Compute `MaxUnpooling`; `indices` are positions in the flat output tensor."""
     out[...] = encoded(0.0, info.output)
-    wrong = indices[(indices < 0) | (indices >= out.size)]
-    if wrong.size:
-        raise InvalidArgumentError(f"index {wrong[0]} is outside of a tensor of {out.size} elements")
+    out_of_range = indices[(indices < 0) | (indices >= out.size)]
+    if out_of_range.size:
+        raise InvalidArgumentError(f"index {out_of_range[0]} is outside of a tensor of {out.size} elements")
     out.flat[indices.ravel()] = x.ravel()
 
 
