@@ -47,13 +47,13 @@ _SYMMETRIC_UNIT: Final = (2.0**-7, 128, 2.0**-15)
 _LOGARITHMS: Final = (16 * 2.0**-8, 255, 16 * 2.0**-15)
 
 
-def _prescribed(input: TensorInfo, rule: tuple[float, int, float]) -> TensorInfo:
-    scale, zero_point, wide_scale = rule
+def _prescribed(input: TensorInfo, quantization_rule: tuple[float, int, float]) -> TensorInfo:
+    scale, zero_point, int16_scale = quantization_rule
     info = input.with_constant(None)
     if not input.is_quantized or input.dtype not in (DataType.INT8, DataType.UINT8, DataType.INT16):
         return info
     if input.dtype is DataType.INT16:
-        return info.with_quantization(Quantization(wide_scale))
+        return info.with_quantization(Quantization(int16_scale))
     return info.with_quantization(Quantization(scale, zero_point - (128 if input.dtype is DataType.INT8 else 0)))
 
 

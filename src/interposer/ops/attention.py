@@ -45,7 +45,7 @@ def by_heads(shape: TensorShape, heads: int) -> TensorShape:
     return TensorShape((batch, heads, length, width if heads == 1 else width // heads))
 
 
-_WORDS: Final = {
+_AXIS_LETTERS: Final = {
     "query": "BHQD",
     "key": "BGKD",
     "value": "BGKE",
@@ -165,56 +165,56 @@ class Attention(Op):
         yield from errors
         if errors:
             return
-        split = self._by_heads(infos)
-        yield from dimension_problems(split, _WORDS)
-        match, mask = sizes_by_letter(split, _WORDS), infos["mask"]
-        if match["G"] == 0 or match["H"] % match["G"]:
-            yield f"{match['H']} heads of the query are not a multiple of the {match['G']} heads of key and value"
+        split_infos = self._by_heads(infos)
+        yield from dimension_problems(split_infos, _AXIS_LETTERS)
+        sizes, mask = sizes_by_letter(split_infos, _AXIS_LETTERS), infos["mask"]
+        if sizes["G"] == 0 or sizes["H"] % sizes["G"]:
+            yield f"{sizes['H']} heads of the query are not a multiple of the {sizes['G']} heads of key and value"
         if mask is not None:
-            yield from _mask_problems(mask, _score_shape(infos, match))
+            yield from _mask_problems(mask, _score_shape(infos, sizes))
 
     def _head_problems(self, query: TensorInfo, key: TensorInfo, value: TensorInfo) -> Iterator[str]:
         if not query.rank == key.rank == value.rank:
             yield f"query, key and value have ranks {query.rank}, {key.rank} and {value.rank}; expected one rank"
             return
         names = ("q_num_heads", "kv_num_heads", "kv_num_heads")
-        for slot, name, info in zip(("query", "key", "value"), names, (query, key, value), strict=True):
+        for operand_name, name, info in zip(("query", "key", "value"), names, (query, key, value), strict=True):
             heads = getattr(self, name)
             if info.rank == 4 and heads and differ(heads, info.shape[1]):
-                yield f"{name} is {heads}, but {slot} of shape {info.shape} has {info.shape[1]} heads"
+                yield f"{name} is {heads}, but {operand_name} of shape {info.shape} has {info.shape[1]} heads"
             elif info.rank == 3 and (heads == 0 or info.shape[2] % heads):
-                yield f"{name} is {heads}; expected a divisor of {info.shape[2]}, the last dimension of {slot}"
+                yield f"{name} is {heads}; expected a divisor of {info.shape[2]}, the last dimension of {operand_name}"
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
         infos = by_name(self, operands)
-        match = sizes_by_letter(self._by_heads(infos), _WORDS)
-        scores = _score_shape(infos, match)
-        match["K"] = scores[3]
-        output = shape_of("BHQE", match)
+        sizes = sizes_by_letter(self._by_heads(infos), _AXIS_LETTERS)
+        scores = _score_shape(infos, sizes)
+        sizes["K"] = scores[3]
+        output = shape_of("BHQE", sizes)
         if operands[0].rank == 3:
-            output = TensorShape((match["B"], match["Q"], match["H"] * match["E"]))
-        shapes = (output, shape_of("BGKD", match), shape_of("BGKE", match), scores)
+            output = TensorShape((sizes["B"], sizes["Q"], sizes["H"] * sizes["E"]))
+        shapes = (output, shape_of("BGKD", sizes), shape_of("BGKE", sizes), scores)
         sources = (*operands[:3], operands[0])
-        created = [TensorInfo(shape, source.dtype) for shape, source in zip(shapes, sources, strict=True)]
-        return tuple(created[: self.num_results()])
+        results = [TensorInfo(shape, source.dtype) for shape, source in zip(shapes, sources, strict=True)]
+        return tuple(results[: self.num_results()])
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         infos = by_name(self, inputs)
-        match = sizes_by_letter(self._by_heads(infos), _WORDS)
-        return 2 * math.prod(_score_shape(infos, match)) * (match["D"] + match["E"])
+        sizes = sizes_by_letter(self._by_heads(infos), _AXIS_LETTERS)
+        return 2 * math.prod(_score_shape(infos, sizes)) * (sizes["D"] + sizes["E"])
 
 
-def _score_shape(infos: Infos, match: Mapping[str, int]) -> TensorShape:
-    keys = match["K"] if infos["past_key"] is None else match["P"] + match["K"]
-    return TensorShape((match["B"], match["H"], match["Q"], keys))
+def _score_shape(infos: Infos, sizes: Mapping[str, int]) -> TensorShape:
+    keys = sizes["K"] if infos["past_key"] is None else sizes["P"] + sizes["K"]
+    return TensorShape((sizes["B"], sizes["H"], sizes["Q"], keys))
 
 
 def _past_problems(infos: Infos) -> Iterator[str]:
-    there = [name for name in ("past_key", "past_value") if infos[name] is not None]
-    if len(there) == 1:
-        absent = "past_value" if there == ["past_key"] else "past_key"
-        yield f"{absent} is not connected, but {there[0]} is"
-    elif there and infos["valid_lengths"] is not None:
+    connected = [name for name in ("past_key", "past_value") if infos[name] is not None]
+    if len(connected) == 1:
+        absent = "past_value" if connected == ["past_key"] else "past_key"
+        yield f"{absent} is not connected, but {connected[0]} is"
+    elif connected and infos["valid_lengths"] is not None:
         yield "valid_lengths and past_key are both connected; connect only one of them"
 
 
@@ -222,8 +222,8 @@ def _mask_problems(mask: TensorInfo, scores: TensorShape) -> Iterator[str]:
     if mask.shape[-1:] > scores[3:]:
         yield f"mask has shape {mask.shape}, but there are {scores[3]} keys"
         return
-    common = broadcast_shapes(TensorShape((*mask.shape[:-1], scores[3])), scores)
-    if common is None or not scores.accepts(common):
+    broadcast = broadcast_shapes(TensorShape((*mask.shape[:-1], scores[3])), scores)
+    if broadcast is None or not scores.accepts(broadcast):
         yield f"mask has shape {mask.shape}, which does not broadcast to the shape of the scores, {scores}"
 
 
@@ -271,14 +271,14 @@ class RotaryEmbedding(Op):
             yield f"num_heads is {self.num_heads}; expected a divisor of {input.shape[2]}, the input's last dimension"
             return
         batch, _, length, size = by_heads(input.shape, self.num_heads)
-        turned = self.rotary_embedding_dim or size
-        if turned > size or turned % 2:
-            yield f"{turned} elements of a head are to be rotated; expected an even number, at most {size}"
+        rotated_size = self.rotary_embedding_dim or size
+        if rotated_size > size or rotated_size % 2:
+            yield f"{rotated_size} elements of a head are to be rotated; expected an even number, at most {size}"
             return
         if position_ids is not None and not TensorShape((batch, length)).accepts(position_ids.shape):
             yield f"position_ids has shape {position_ids.shape}; expected {TensorShape((batch, length))}"
         rows = (batch, length) if position_ids is None else (None,)
-        expected = TensorShape((*rows, turned // 2))
+        expected = TensorShape((*rows, rotated_size // 2))
         for name, info in (("cos_cache", cos_cache), ("sin_cache", sin_cache)):
             if not expected.accepts(info.shape):
                 yield f"{name} has shape {info.shape}; expected {expected}"

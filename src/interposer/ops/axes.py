@@ -49,19 +49,19 @@ def broadcast_shapes(*shapes: TensorShape) -> TensorShape | None:
     >>> broadcast_shapes(TensorShape((5, 1, "n")), TensorShape((4, 1)))
     TensorShape(5, 4, n)
     """
-    columns = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
-    dims = [_broadcast_dim(column) for column in columns]
+    aligned_dims = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
+    dims = [_broadcast_dim(dims_of_axis) for dims_of_axis in aligned_dims]
     return None if None in dims else TensorShape(reversed(dims))
 
 
 def _broadcast_dim(dims: Iterable[int]) -> int | None:
-    wider = [dim for dim in dict.fromkeys(dims) if dim != 1]
-    known = [dim for dim in wider if not isinstance(dim, Dim)]
+    not_one = [dim for dim in dict.fromkeys(dims) if dim != 1]
+    known = [dim for dim in not_one if not isinstance(dim, Dim)]
     if len(known) > 1:
         return None
     if known:
         return known[0]
-    return wider[0] if len(wider) == 1 else Dim() if wider else 1
+    return not_one[0] if len(not_one) == 1 else Dim() if not_one else 1
 
 
 def quantized_axis_problems(info: TensorInfo, changed: Iterable[int], verb: str) -> Iterator[str]:
@@ -77,10 +77,12 @@ def quantized_axis_problems(info: TensorInfo, changed: Iterable[int], verb: str)
 def transposed(info: TensorInfo, permutation: Sequence[int]) -> TensorInfo:
     """Return the info with permuted axes: axis i of the result is axis ``permutation[i]``. Per-axis scales follow."""
     shape = TensorShape(info.shape[axis] for axis in permutation)
-    q = info.quantization
-    if q is not None and q.axis is not None:
-        q = Quantization(q.scales, q.zero_points, tuple(permutation).index(q.axis))
-    return TensorInfo(shape, info.dtype, q)
+    quantization = info.quantization
+    if quantization is not None and quantization.axis is not None:
+        quantization = Quantization(
+            quantization.scales, quantization.zero_points, tuple(permutation).index(quantization.axis)
+        )
+    return TensorInfo(shape, info.dtype, quantization)
 
 
 def same_shapes(shapes: Sequence[TensorShape], free_axis: int | None = None) -> bool:
@@ -88,10 +90,10 @@ def same_shapes(shapes: Sequence[TensorShape], free_axis: int | None = None) -> 
 
     Unknown dimensions are compatible with all others.
     """
-    first = shapes[0]
+    reference = shapes[0]
     return all(
-        len(shape) == len(first)
-        and not any(differ(a, b) for i, (a, b) in enumerate(zip(shape, first, strict=True)) if i != free_axis)
+        len(shape) == len(reference)
+        and not any(differ(a, b) for i, (a, b) in enumerate(zip(shape, reference, strict=True)) if i != free_axis)
         for shape in shapes
     )
 
@@ -103,6 +105,6 @@ def zero_point_problems(name: str, info: TensorInfo, zero_point: TensorInfo | No
     """
     if zero_point is None:
         return
-    common = broadcast_shapes(info.shape, zero_point.shape)
-    if common is None or len(common) > info.rank or any(map(differ, common, info.shape)):
+    broadcast = broadcast_shapes(info.shape, zero_point.shape)
+    if broadcast is None or len(broadcast) > info.rank or any(map(differ, broadcast, info.shape)):
         yield f"{name}_zero_point of shape {zero_point.shape} does not broadcast to {name} of shape {info.shape}"

@@ -32,15 +32,16 @@ class DepthToSpaceMode(Enum):
     """Column-row-depth order: (output channel, block row, block column)."""
 
 
-def _image_problems(info: TensorInfo, block: tuple[int, ...], layout: DataLayout) -> Iterator[str]:
-    if info.rank < len(block) + 1 + (not layout.channels_last):
-        yield f"the input has rank {info.rank}, which is too small for the {len(block)} axes of the block {block}"
+def _image_problems(info: TensorInfo, block_shape: tuple[int, ...], layout: DataLayout) -> Iterator[str]:
+    if info.rank < len(block_shape) + 1 + (not layout.channels_last):
+        axes = len(block_shape)
+        yield f"the input has rank {info.rank}, which is too small for the {axes} axes of the block {block_shape}"
     yield from quantized_axis_problems(info, range(MAX_RANK), "fold")
 
 
-def _block_axes(block: tuple[int, ...], layout: DataLayout) -> range:
-    first = 1 if layout.channels_last else 2
-    return range(first, first + len(block))
+def _block_axes(block_shape: tuple[int, ...], layout: DataLayout) -> range:
+    first_axis = 1 if layout.channels_last else 2
+    return range(first_axis, first_axis + len(block_shape))
 
 
 @op(traits=Trait.MOVES | Trait.FILLS)
@@ -81,16 +82,16 @@ class SpaceToBatchNd(Op):
         if len(self.pad_list) != len(self.block_shape) or min(map(min, self.pad_list), default=0) < 0:
             errors.append(f"pad_list is {self.pad_list}; expected {len(self.block_shape)} pairs of 0 or more")
         yield from errors
-        for axis, block, pair in () if errors else zip(self.axes, self.block_shape, self.pad_list, strict=True):
-            padded = input.shape[axis] + sum(pair)
-            if padded % block:
-                yield f"axis {axis} has size {padded} after padding; expected a multiple of the block size {block}"
+        for axis, block, padding in () if errors else zip(self.axes, self.block_shape, self.pad_list, strict=True):
+            padded_size = input.shape[axis] + sum(padding)
+            if padded_size % block:
+                yield f"axis {axis} has size {padded_size} after padding; expected a multiple of the block size {block}"
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         shape = list(input.shape)
         shape[0] *= math.prod(self.block_shape)
-        for axis, block, pair in zip(self.axes, self.block_shape, self.pad_list, strict=True):
-            shape[axis] = (shape[axis] + sum(pair)) // block
+        for axis, block, padding in zip(self.axes, self.block_shape, self.pad_list, strict=True):
+            shape[axis] = (shape[axis] + sum(padding)) // block
         return input.with_shape(shape)
 
 
@@ -135,15 +136,15 @@ class BatchToSpaceNd(Op):
         if input.shape[0] % blocks:
             errors.append(f"the batch is {input.shape[0]}; expected a multiple of the block's {blocks} elements")
         yield from errors
-        for axis, block, pair in () if errors else zip(self.axes, self.block_shape, self.crops, strict=True):
-            if sum(pair) > input.shape[axis] * block:
-                yield f"the crops {pair} remove all elements of axis {axis}, which has size {input.shape[axis] * block}"
+        for axis, block, crop in () if errors else zip(self.axes, self.block_shape, self.crops, strict=True):
+            if sum(crop) > input.shape[axis] * block:
+                yield f"the crops {crop} remove all elements of axis {axis}, which has size {input.shape[axis] * block}"
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         shape = list(input.shape)
         shape[0] //= math.prod(self.block_shape)
-        for axis, block, pair in zip(self.axes, self.block_shape, self.crops, strict=True):
-            shape[axis] = shape[axis] * block - sum(pair)
+        for axis, block, crop in zip(self.axes, self.block_shape, self.crops, strict=True):
+            shape[axis] = shape[axis] * block - sum(crop)
         return input.with_shape(shape)
 
 
@@ -172,9 +173,9 @@ class SpaceToDepth(Op):
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         h, w, _ = self.data_layout.axes()
-        for title, axis in (("height", h), ("width", w)):
+        for axis_name, axis in (("height", h), ("width", w)):
             if input.shape[axis] % self.block_size:
-                yield f"the {title} is {input.shape[axis]}; expected a multiple of block_size = {self.block_size}"
+                yield f"the {axis_name} is {input.shape[axis]}; expected a multiple of block_size = {self.block_size}"
         yield from quantized_axis_problems(input, range(MAX_RANK), "fold")
 
     def infer(self, input: TensorInfo) -> TensorInfo:

@@ -46,9 +46,9 @@ def _sequence(length: int, element: TensorInfo) -> TensorInfo:
     return TensorInfo((length,), DataType.SEQUENCE, element=element)
 
 
-def _merged(first: TensorInfo, second: TensorInfo) -> TensorInfo | None:
+def _merged(a: TensorInfo, b: TensorInfo) -> TensorInfo | None:
     try:
-        return first.joined(second)
+        return a.joined(b)
     except InvalidArgumentError:
         return None
 
@@ -106,10 +106,10 @@ class SequenceConstruct(Op):
     output = result(dtypes=_SEQUENCE)
 
     def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
-        first = inputs[0].with_shape(...)
-        for number, info in enumerate(inputs):
-            if info != inputs[0] and _merged(first, info.with_shape(...)) is None:
-                yield f"inputs[{number}] is {info}; expected {first}, the type of the first input"
+        unshaped_first = inputs[0].with_shape(...)
+        for index, info in enumerate(inputs):
+            if info != inputs[0] and _merged(unshaped_first, info.with_shape(...)) is None:
+                yield f"inputs[{index}] is {info}; expected {unshaped_first}, the type of the first input"
             yield from quantized_axis_problems(info, range(MAX_RANK), "collect")
 
     def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
@@ -146,8 +146,8 @@ class SequenceInsert(Op):
         yield from _position_problems(position)
 
     def infer(self, sequence: TensorInfo, tensor: TensorInfo, position: TensorInfo | None) -> TensorInfo:
-        item = _sequence(1, tensor.with_constant(None))
-        return _sequence(sequence.shape[0] + 1, _element(sequence.joined(item)))
+        inserted = _sequence(1, tensor.with_constant(None))
+        return _sequence(sequence.shape[0] + 1, _element(sequence.joined(inserted)))
 
 
 @op
@@ -228,8 +228,8 @@ class SequenceLength(Op):
 
     def infer(self, sequence: TensorInfo) -> TensorInfo:
         length = sequence.shape[0]
-        known = None if isinstance(length, Dim) else np.array(length, np.int64)
-        return TensorInfo((), DataType.INT64, constant=known)
+        constant = None if isinstance(length, Dim) else np.array(length, np.int64)
+        return TensorInfo((), DataType.INT64, constant=constant)
 
 
 @op
@@ -313,11 +313,11 @@ class SplitToSequence(Op):
             InvalidArgumentError: the sizes do not match the axis.
         """
         if split is not None and split.ndim:
-            return self._checked(split, dimension)
-        size = 1 if split is None else self._checked(split, dimension)[0]
-        return [min(size, dimension - at) for at in range(0, dimension, size)]
+            return self._checked_sizes(split, dimension)
+        size = 1 if split is None else self._checked_sizes(split, dimension)[0]
+        return [min(size, dimension - start) for start in range(0, dimension, size)]
 
-    def _checked(self, split: Array, size: int) -> list[int]:
+    def _checked_sizes(self, split: Array, size: int) -> list[int]:
         sizes: list[int] = split.reshape(-1).tolist()
         if not split.ndim and sizes[0] < 1:
             raise InvalidArgumentError(f"split is {sizes[0]}; expected 1 or more")
@@ -340,7 +340,7 @@ class SplitToSequence(Op):
             return size, 1
         if split.constant is None:
             return (split.shape[0] if split.rank else UNKNOWN), UNKNOWN
-        sizes = self._checked(split.constant, size)
+        sizes = self._checked_sizes(split.constant, size)
         if split.rank:
             return len(sizes), sizes[0] if len(set(sizes)) == 1 else UNKNOWN
         if isinstance(size, Dim):
@@ -360,8 +360,8 @@ class SplitToSequence(Op):
     def infer(self, input: TensorInfo, split: TensorInfo | None) -> TensorInfo:
         axis = normal_axis(self.axis, input.rank)
         count, size = self.pieces(input.shape[axis], split)
-        cached = () if split is None and not self.keepdims else (size,)
-        return _sequence(count, input.with_shape((*input.shape[:axis], *cached, *input.shape[axis + 1 :])))
+        split_axis_sizes = () if split is None and not self.keepdims else (size,)
+        return _sequence(count, input.with_shape((*input.shape[:axis], *split_axis_sizes, *input.shape[axis + 1 :])))
 
 
 # --- optionals --------------------------------------------------------------------------------------------------------

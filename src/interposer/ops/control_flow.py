@@ -112,25 +112,25 @@ def _checked_condition(info: TensorInfo, region: str) -> None:
         raise InvalidArgumentError(f"output 0 of region {region!r}, its condition, is {info}; expected one bool")
 
 
-def _stacked(info: TensorInfo, axis: int, size: int | None, title: str) -> TensorInfo:
+def _stacked(info: TensorInfo, axis: int, size: int | None, description: str) -> TensorInfo:
     """Return the info of `size` tensors like `info` that are stacked along a new axis; None is an unknown number.
 
     Raises:
         InvalidArgumentError: the axis is out of range, or the tensors are quantized per axis. The message calls the
-            tensors `title`.
+            tensors `description`.
     """
     if not info.is_ranked:
         return info.with_constant(None)
     rank = info.rank + 1
     if not -rank <= axis < rank:
-        raise InvalidArgumentError(f"{title} of rank {info.rank} cannot be stacked along axis {axis}")
+        raise InvalidArgumentError(f"{description} of rank {info.rank} cannot be stacked along axis {axis}")
     if info.quantization is not None and info.quantization.per_axis:
-        raise InvalidArgumentError(f"{title} is quantized per axis; only a single scale can be stacked")
-    at = axis % rank
-    return TensorInfo((*info.shape[:at], size, *info.shape[at:]), info.dtype, info.quantization)
+        raise InvalidArgumentError(f"{description} is quantized per axis; only a single scale can be stacked")
+    new_axis = axis % rank
+    return TensorInfo((*info.shape[:new_axis], size, *info.shape[new_axis:]), info.dtype, info.quantization)
 
 
-def _known(info: TensorInfo | None) -> Any:
+def _constant_element(info: TensorInfo | None) -> Any:
     """Return the element of a tensor as a Python number or bool if it is a constant with one element, else None."""
     if info is None or info.constant is None or info.constant.size != 1:
         return None
@@ -187,10 +187,10 @@ class If(ControlFlow):
         return operands[1], operands[1]
 
     def gives(self, operands: Sequence[Any], carried: Infos, infoses: Sequence[Infos]) -> Infos:
-        return tuple(_either(index, *pair) for index, pair in enumerate(zip(*infoses, strict=True)))
+        return tuple(_common_info(index, *pair) for index, pair in enumerate(zip(*infoses, strict=True)))
 
 
-def _either(index: int, a: TensorInfo, b: TensorInfo) -> TensorInfo:
+def _common_info(index: int, a: TensorInfo, b: TensorInfo) -> TensorInfo:
     if (a.dtype, a.quantization) != (b.dtype, b.quantization):
         raise InvalidArgumentError(f"output {index} is {a} in region 'then', but {b} in region 'else'")
     return a.joined(b)
@@ -253,24 +253,26 @@ class Loop(ControlFlow):
         return tuple(operands[2][: self.num_carried])
 
     def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
-        head = TensorInfo((), DataType.INT64), TensorInfo((), DataType.BOOL, None, np.array(True))
-        return ((*head, *carried, *operands[2][self.num_carried :]),)
+        iteration_and_condition = TensorInfo((), DataType.INT64), TensorInfo((), DataType.BOOL, None, np.array(True))
+        return ((*iteration_and_condition, *carried, *operands[2][self.num_carried :]),)
 
     def carried_on(self, infoses: Sequence[Infos]) -> Infos:
         return infoses[0][1 : 1 + self.num_carried]
 
     def gives(self, operands: Sequence[Any], carried: Infos, infoses: Sequence[Infos]) -> Infos:
         _checked_condition(infoses[0][0], "body")
-        counted = _known(infoses[0][0]) is True and (operands[1] is None or _known(operands[1]) is not None)
-        length = self.iterations(operands) if counted else None
+        runs_all_iterations = _constant_element(infoses[0][0]) is True and (
+            operands[1] is None or _constant_element(operands[1]) is not None
+        )
+        length = self.iterations(operands) if runs_all_iterations else None
         collected = enumerate(infoses[0][1 + self.num_carried :])
         return *carried, *(_stacked(info, 0, length, f"collected output {index}") for index, info in collected)
 
     def iterations(self, operands: Sequence[Any]) -> int | None:
         trip_count, condition, _ = operands
-        if _known(condition) is False:
+        if _constant_element(condition) is False:
             return 0
-        count = _known(trip_count)
+        count = _constant_element(trip_count)
         return None if count is None else max(0, int(count))
 
 
@@ -446,8 +448,8 @@ class While(ControlFlow):
         return tuple(operands[0][: self.num_carried])
 
     def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
-        entering = (*carried, *operands[0][self.num_carried :])
-        return entering, entering
+        region_operands = (*carried, *operands[0][self.num_carried :])
+        return region_operands, region_operands
 
     def carried_on(self, infoses: Sequence[Infos]) -> Infos:
         return infoses[1]

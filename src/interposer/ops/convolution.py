@@ -39,8 +39,8 @@ class _Windowed(Op):
 
     def image_shape(self, batch: int, height: int, width: int, channels: int) -> TensorShape:
         """Return the shape of images with these sizes in this operator's layout, NHWC or NCHW."""
-        last = self.data_layout.channels_last
-        return TensorShape((batch, height, width, channels) if last else (batch, channels, height, width))
+        channels_last = self.data_layout.channels_last
+        return TensorShape((batch, height, width, channels) if channels_last else (batch, channels, height, width))
 
 
 def _products(inputs: Sequence[TensorInfo | None], sums: int, axis: int) -> int:
@@ -63,9 +63,9 @@ def _weight_problems(weights: TensorInfo, bias: TensorInfo | None, axis: int, ch
 
     `channels` is the expected length, the number of output channels.
     """
-    q = weights.quantization
-    if q is not None and q.axis not in {None, axis}:
-        yield f"weights are quantized along axis {q.axis}; expected axis {axis}, the axis of the output channels"
+    weights_axis = weights.quantization.axis if weights.quantization else None
+    if weights_axis not in {None, axis}:
+        yield f"weights are quantized along axis {weights_axis}; expected axis {axis}, the axis of the output channels"
     if bias is not None and differ(bias.shape[0], channels):
         yield f"bias has {bias.shape[0]} elements; expected {channels}, one for each output channel"
 
@@ -278,20 +278,20 @@ class TransposeConvolution2d(_Windowed):
         for axis, name in ((h, "height"), (w, "width")):
             if weights.shape[axis] == 0:
                 yield f"the window has {name} 0"
-        yield from self._output_problems(self._natural_shape(input, weights))
+        yield from self._output_problems(self._computed_shape(input, weights))
 
-    def _output_problems(self, natural: tuple[int, ...]) -> Iterator[str]:
+    def _output_problems(self, computed: tuple[int, ...]) -> Iterator[str]:
         h, w, c = self.data_layout.axes()
-        expected = self.output_shape
-        if expected is None:
-            if natural[h] < 1 or natural[w] < 1:
-                yield f"the output would have height {natural[h]} and width {natural[w]}; reduce the padding"
-        elif len(expected) != 4:
-            yield f"output_shape has rank {len(expected)}; expected rank 4"
-        elif differ(expected[0], natural[0]) or differ(expected[c], natural[c]):
-            yield f"output_shape is {expected}; expected batch {natural[0]} and {natural[c]} channels"
+        declared = self.output_shape
+        if declared is None:
+            if computed[h] < 1 or computed[w] < 1:
+                yield f"the output would have height {computed[h]} and width {computed[w]}; reduce the padding"
+        elif len(declared) != 4:
+            yield f"output_shape has rank {len(declared)}; expected rank 4"
+        elif differ(declared[0], computed[0]) or differ(declared[c], computed[c]):
+            yield f"output_shape is {declared}; expected batch {computed[0]} and {computed[c]} channels"
 
-    def _natural_shape(self, input: TensorInfo, weights: TensorInfo) -> tuple[int, ...]:
+    def _computed_shape(self, input: TensorInfo, weights: TensorInfo) -> tuple[int, ...]:
         """Return the output shape that follows from strides and padding if `output_shape` is not set.
 
         Its height and width may be below 1.
@@ -304,10 +304,10 @@ class TransposeConvolution2d(_Windowed):
         return tuple(shape)
 
     def infer(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> TensorInfo:
-        natural = self._natural_shape(input, weights)
-        return TensorInfo(natural if self.output_shape is None else self.output_shape, input.dtype)
+        computed = self._computed_shape(input, weights)
+        return TensorInfo(computed if self.output_shape is None else self.output_shape, input.dtype)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
-        first = inputs[0]
-        assert first is not None
-        return _products(inputs, int(first.num_elements), axis=3 if self.data_layout.channels_last else 1)
+        input = inputs[0]
+        assert input is not None
+        return _products(inputs, int(input.num_elements), axis=3 if self.data_layout.channels_last else 1)

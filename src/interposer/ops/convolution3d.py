@@ -64,16 +64,16 @@ class Convolution3d(Op):
         )
 
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
-        channels, results = input.shape[self.data_layout.axes().channels], weights.shape[4]
+        channels, output_channels = input.shape[self.data_layout.axes().channels], weights.shape[4]
         if differ(channels, weights.shape[3] * self.groups):
             groups = f" in each of {self.groups} groups" if self.groups > 1 else ""
             yield f"input has {channels} channels, but weights have {weights.shape[3]}{groups}"
-        if results % self.groups:
-            yield f"weights give {results} channels; expected a multiple of groups = {self.groups}"
+        if output_channels % self.groups:
+            yield f"weights give {output_channels} channels; expected a multiple of groups = {self.groups}"
         if weights.quantization is not None and weights.quantization.axis not in {None, 4}:
             yield f"weights are quantized along axis {weights.quantization.axis}; expected axis 4, the output channels"
-        if bias is not None and differ(bias.shape[0], results):
-            yield f"bias has {bias.shape[0]} elements; expected {results}, one for each output channel"
+        if bias is not None and differ(bias.shape[0], output_channels):
+            yield f"bias has {bias.shape[0]} elements; expected {output_channels}, one for each output channel"
         yield from window_problems(self.windows(*weights.shape[:3]), self._dimensions(input))
 
     def _dimensions(self, input: TensorInfo) -> list[int]:

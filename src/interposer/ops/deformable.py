@@ -77,13 +77,13 @@ class DeformableConvolution2d(Op):
         bias: TensorInfo | None,
         mask: TensorInfo | None,
     ) -> Iterator[str]:
-        channels, outputs = input.shape[1], weights.shape[0]
-        if differ(channels, weights.shape[1] * self.groups) or outputs % self.groups:
+        channels, output_channels = input.shape[1], weights.shape[0]
+        if differ(channels, weights.shape[1] * self.groups) or output_channels % self.groups:
             yield f"input has {channels} channels and weights {weights.shape}; mismatch with groups = {self.groups}"
         if channels % self.offset_groups:
             yield f"input has {channels} channels; expected a multiple of offset_groups = {self.offset_groups}"
-        if bias is not None and differ(bias.shape[0], outputs):
-            yield f"bias has {bias.shape[0]} elements; expected {outputs}, one for each output channel"
+        if bias is not None and differ(bias.shape[0], output_channels):
+            yield f"bias has {bias.shape[0]} elements; expected {output_channels}, one for each output channel"
         windows = self.windows(*weights.shape[2:])
         yield from windows[0].problems(input.shape[2], "height")
         yield from windows[1].problems(input.shape[3], "width")
@@ -102,11 +102,11 @@ class DeformableConvolution2d(Op):
         mask: TensorInfo | None,
     ) -> TensorInfo:
         rows, columns = self.windows(*weights.shape[2:])
-        places = rows.places(input.shape[2]), columns.places(input.shape[3])
-        return TensorInfo((input.shape[0], weights.shape[0], *places), input.dtype)
+        output_size = rows.places(input.shape[2]), columns.places(input.shape[3])
+        return TensorInfo((input.shape[0], weights.shape[0], *output_size), input.dtype)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         weights = inputs[1]
         assert weights is not None
-        sums = int(weights.num_elements) // max(1, weights.shape[0])
-        return 10 * int(outputs[0].num_elements) * sums
+        products_per_element = int(weights.num_elements) // max(1, weights.shape[0])
+        return 10 * int(outputs[0].num_elements) * products_per_element

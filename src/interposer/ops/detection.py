@@ -76,13 +76,13 @@ def _image_problems(image_info: TensorInfo) -> Iterator[str]:
         yield f"image_info has shape {image_info.shape}; expected height and width for each image"
 
 
-def _pairs(boxes: TensorInfo | None, times: int = 1) -> int:
-    """Return the number of operations for comparing every box with every other box, `times` times.
+def _comparison_operations(boxes: TensorInfo | None, rounds: int = 1) -> int:
+    """Return the number of operations for comparing every box with every other box, `rounds` times.
 
     `boxes` is the info of a tensor with four numbers for each box; None counts as no boxes.
     """
-    count = int(boxes.num_elements) // 4 if boxes is not None else 0
-    return 16 * times * count * count
+    box_count = int(boxes.num_elements) // 4 if boxes is not None else 0
+    return 16 * rounds * box_count * box_count
 
 
 @op(traits=Trait.DISCONTINUOUS)
@@ -166,16 +166,16 @@ class DetectionPostProcess(Op):
 
     def infer(self, box_encodings: TensorInfo, scores: TensorInfo, anchors: TensorInfo) -> tuple[TensorInfo, ...]:
         batch, rows = box_encodings.shape[0], self.max_detections * self.max_classes_per_detection
-        real = box_encodings.dtype if box_encodings.dtype.is_float else DataType.FLOAT32
+        float_type = box_encodings.dtype if box_encodings.dtype.is_float else DataType.FLOAT32
         return (
-            TensorInfo((batch, rows, 4), real),
+            TensorInfo((batch, rows, 4), float_type),
             TensorInfo((batch, rows), self.label_dtype),
-            TensorInfo((batch, rows), real),
+            TensorInfo((batch, rows), float_type),
             TensorInfo((batch,), self.label_dtype),
         )
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
-        return _pairs(inputs[2], self.num_classes if self.use_regular_nms else 1)
+        return _comparison_operations(inputs[2], self.num_classes if self.use_regular_nms else 1)
 
 
 @op(traits=Trait.DISCONTINUOUS)
@@ -359,13 +359,13 @@ class PaddedNonMaxSuppression(Op):
     def infer(
         self, boxes: TensorInfo, scores: TensorInfo, max_output_size: TensorInfo, *_: Any
     ) -> tuple[TensorInfo, ...]:
-        value = max_output_size.constant
-        count = UNKNOWN if value is None else int(value.reshape(-1)[0])
+        max_size = max_output_size.constant
+        count = UNKNOWN if max_size is None else int(max_size.reshape(-1)[0])
         indices, selected_scores = TensorInfo((count,), DataType.INT32), TensorInfo((count,), DataType.FLOAT32)
         return indices, selected_scores, TensorInfo((), DataType.INT32)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
-        return _pairs(inputs[0])
+        return _comparison_operations(inputs[0])
 
 
 @op(traits=Trait.DISCONTINUOUS)
@@ -499,8 +499,8 @@ class GenerateProposals(Op):
     Example:
         >>> op = GenerateProposals(width_stride=8.0, data_layout=DataLayout.NHWC)
         >>> scores, deltas = [[[[0.25], [0.75]]]], [[[[0.0] * 4] * 2]]
-        >>> found = compute(op, scores, deltas, anchors=[[0.0, 0.0, 4.0, 4.0]], image_info=[[16.0, 16.0]])
-        >>> [result.tolist() for result in found]
+        >>> proposals = compute(op, scores, deltas, anchors=[[0.0, 0.0, 4.0, 4.0]], image_info=[[16.0, 16.0]])
+        >>> [result.tolist() for result in proposals]
         [[0.75, 0.25], [[8.0, 0.0, 12.0, 4.0], [0.0, 0.0, 4.0, 4.0]], [0, 0]]
 
     Source:
@@ -531,15 +531,16 @@ class GenerateProposals(Op):
         self, scores: TensorInfo, deltas: TensorInfo, anchors: TensorInfo, image_info: TensorInfo
     ) -> Iterator[str]:
         infos = {"scores": scores, "deltas": deltas, "anchors": anchors, "image_info": image_info}
-        words = {"scores": "BHWA", "deltas": "BHWD"}
+        axis_letters = {"scores": "BHWA", "deltas": "BHWD"}
         if self.data_layout is DataLayout.NCHW:
-            words = {"scores": "BAHW", "deltas": "BDHW"}
-        yield from dimension_problems(infos, words | {"anchors": "AE", "image_info": "BI"})
+            axis_letters = {"scores": "BAHW", "deltas": "BDHW"}
+        yield from dimension_problems(infos, axis_letters | {"anchors": "AE", "image_info": "BI"})
         yield from _box_problems(anchors, "anchors")
         yield from _image_problems(image_info)
-        c = self.data_layout.axes().channels
-        if differ(deltas.shape[c], scores.shape[c] * 4):
-            yield f"deltas has shape {deltas.shape}; expected 4 numbers for each of {scores.shape[c]} anchors"
+        channel_axis = self.data_layout.axes().channels
+        anchor_count = scores.shape[channel_axis]
+        if differ(deltas.shape[channel_axis], anchor_count * 4):
+            yield f"deltas has shape {deltas.shape}; expected 4 numbers for each of {anchor_count} anchors"
 
     def infer(
         self, scores: TensorInfo, deltas: TensorInfo, anchors: TensorInfo, image_info: TensorInfo
@@ -548,4 +549,4 @@ class GenerateProposals(Op):
         return scores.with_shape((UNKNOWN,)), image_info.with_shape((UNKNOWN, 4)), batches
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
-        return _pairs(inputs[1])
+        return _comparison_operations(inputs[1])

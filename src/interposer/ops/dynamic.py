@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
-_FARTHEST: Final = (1 << 31) - 1
+_LARGEST_INDEX: Final = (1 << 31) - 1
 
 
 class DynamicOp(Op):
@@ -57,44 +57,44 @@ class DynamicOp(Op):
         Raises:
             InvalidArgumentError: the values are invalid.
         """
-        first, *rest = self.arguments(infos)
-        if first is None or any(info is not None and info.constant is None for info in rest):
+        data, *attribute_infos = self.arguments(infos)
+        if data is None or any(info is not None and info.constant is None for info in attribute_infos):
             return None
-        return self.settle(first.shape, *(None if info is None else info.constant for info in rest))
+        return self.settle(data.shape, *(None if info is None else info.constant for info in attribute_infos))
 
     def infer(self, *infos: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
         """Return what the equivalent operator infers if `settled` returns one, else what `unsettled` returns."""
-        static = self.settled(*infos)
-        return self.unsettled(*infos) if static is None else tuple(static.infer_infos(infos[0]))
+        static_op = self.settled(*infos)
+        return self.unsettled(*infos) if static_op is None else tuple(static_op.infer_infos(infos[0]))
 
     def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
         """Return the infos of the results if a further operand is not constant.
 
         By default, there is one result, with the rank of the input and unknown dimensions.
         """
-        return _moved(input, input.rank)
+        return _with_unknown_sizes(input, input.rank)
 
     def _problems(self, *infos: TensorInfo | None) -> Iterator[str]:
         try:
-            static = self.settled(*infos)
+            static_op = self.settled(*infos)
         except InvalidArgumentError as error:
             yield str(error)
             return
-        if static is not None:
-            yield from static.violations(infos[0])
+        if static_op is not None:
+            yield from static_op.violations(infos[0])
 
 
-def _count(info: TensorInfo, title: str, rank: int | None = None) -> Iterator[str]:
+def _length_problems(info: TensorInfo, operand_name: str, rank: int | None = None) -> Iterator[str]:
     count = info.shape[0]
     if isinstance(count, Dim):
-        yield f"the number of elements of {title} is not known"
+        yield f"the number of elements of {operand_name} is not known"
     elif rank is not None and count != rank:
-        yield f"{title} holds {count} numbers for an input of rank {rank}"
+        yield f"{operand_name} holds {count} numbers for an input of rank {rank}"
     elif count > MAX_RANK:
-        yield f"{title} holds {count} dimensions; ranks 0 to {MAX_RANK} are supported"
+        yield f"{operand_name} holds {count} dimensions; ranks 0 to {MAX_RANK} are supported"
 
 
-def _moved(input: TensorInfo, rank: int, axes: Sequence[int] = ()) -> TensorInfo:
+def _with_unknown_sizes(input: TensorInfo, rank: int, axes: Sequence[int] = ()) -> TensorInfo:
     """Return the info of a result of this rank like `input`, with unknown dimensions except along `axes`."""
     sizes = [input.shape[axis] if axis in axes else UNKNOWN for axis in range(rank)]
     per_axis = input.quantization is not None and input.quantization.per_axis
@@ -127,17 +127,17 @@ class DynamicReshape(DynamicOp):
     copy_zeros: bool = attribute(default=False, doc="A dimension of 0 copies the input's dimension at the same index.")
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
-        [expected] = values
-        assert expected is not None
-        return Reshape(tuple(expected.tolist()), self.copy_zeros)
+        [target_shape] = values
+        assert target_shape is not None
+        return Reshape(tuple(target_shape.tolist()), self.copy_zeros)
 
     def check(self, input: TensorInfo, shape: TensorInfo) -> Iterator[str]:
-        yield from _count(shape, "shape")
+        yield from _length_problems(shape, "shape")
         yield from self._problems(input, shape)
 
     def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo:
-        [shape] = others
-        return _moved(input, shape.shape[0])
+        [target] = others
+        return _with_unknown_sizes(input, target.shape[0])
 
 
 @op(traits=Trait.MOVES)
@@ -166,28 +166,28 @@ class DynamicBroadcastTo(DynamicOp):
     output = result(dtype_of="input", dynamic=True)
 
     def settled(self, *infos: TensorInfo | None) -> Op | None:
-        known = infos[0] is not None and infos[0].is_concrete
-        return super().settled(*infos) if known else None
+        is_concrete = infos[0] is not None and infos[0].is_concrete
+        return super().settled(*infos) if is_concrete else None
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
-        [expected] = values
-        assert expected is not None
-        if (expected < 0).any():
-            raise InvalidArgumentError(f"shape is {expected.tolist()}; a dimension must not be negative")
-        common = broadcast_shapes(shape, TensorShape(expected.tolist()))
-        if common is None:
-            raise InvalidArgumentError(f"an input of shape {shape} cannot be broadcast to {expected.tolist()}")
-        return BroadcastTo(tuple(common))
+        [target_shape] = values
+        assert target_shape is not None
+        if (target_shape < 0).any():
+            raise InvalidArgumentError(f"shape is {target_shape.tolist()}; a dimension must not be negative")
+        broadcast = broadcast_shapes(shape, TensorShape(target_shape.tolist()))
+        if broadcast is None:
+            raise InvalidArgumentError(f"an input of shape {shape} cannot be broadcast to {target_shape.tolist()}")
+        return BroadcastTo(tuple(broadcast))
 
     def check(self, input: TensorInfo, shape: TensorInfo) -> Iterator[str]:
-        yield from _count(shape, "shape")
+        yield from _length_problems(shape, "shape")
         yield from self._problems(input, shape)
 
     def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo:
-        [shape] = others
-        expected = [UNKNOWN] * shape.shape[0] if shape.constant is None else shape.constant.tolist()
-        return _moved(input, max(input.rank, len(expected))).with_shape(
-            broadcast_shapes(input.shape, TensorShape(expected)) or [UNKNOWN] * max(input.rank, len(expected))
+        [target] = others
+        target_dims = [UNKNOWN] * target.shape[0] if target.constant is None else target.constant.tolist()
+        return _with_unknown_sizes(input, max(input.rank, len(target_dims))).with_shape(
+            broadcast_shapes(input.shape, TensorShape(target_dims)) or [UNKNOWN] * max(input.rank, len(target_dims))
         )
 
 
@@ -227,39 +227,39 @@ class DynamicSlice(DynamicOp):
         strides = [1] * len(self.axes) if steps is None else steps.tolist()
         if 0 in strides:
             raise InvalidArgumentError(f"steps is {strides}; a step must not be 0")
-        cuts = dict(
-            zip(self._normal(len(shape)), zip(starts.tolist(), ends.tolist(), strides, strict=True), strict=True)
+        bounds = dict(
+            zip(self._normal_axes(len(shape)), zip(starts.tolist(), ends.tolist(), strides, strict=True), strict=True)
         )
-        begin, end, stride = zip(*(cuts.get(axis, (0, _FARTHEST, 1)) for axis in range(len(shape))), strict=True)
+        begin, end, stride = zip(*(bounds.get(axis, (0, _LARGEST_INDEX, 1)) for axis in range(len(shape))), strict=True)
         return StridedSlice(
-            begin=tuple(map(_near, begin)),
-            end=tuple(map(_near, end)),
-            stride=tuple(map(_near, stride)),
-            begin_mask=sum(1 << axis for axis in range(len(shape)) if axis not in cuts),
-            end_mask=sum(1 << axis for axis in range(len(shape)) if end[axis] >= _FARTHEST and stride[axis] > 0),
+            begin=tuple(map(_clamped_index, begin)),
+            end=tuple(map(_clamped_index, end)),
+            stride=tuple(map(_clamped_index, stride)),
+            begin_mask=sum(1 << axis for axis in range(len(shape)) if axis not in bounds),
+            end_mask=sum(1 << axis for axis in range(len(shape)) if end[axis] >= _LARGEST_INDEX and stride[axis] > 0),
         )
 
-    def _normal(self, rank: int) -> tuple[int, ...]:
+    def _normal_axes(self, rank: int) -> tuple[int, ...]:
         return tuple(normal_axis(axis, rank) for axis in self.axes)
 
     def check(self, input: TensorInfo, starts: TensorInfo, ends: TensorInfo, steps: TensorInfo | None) -> Iterator[str]:
         errors = list(axes_problems(self.axes, input.rank))
-        for title, info in (("starts", starts), ("ends", ends), ("steps", steps)):
+        for operand_name, info in (("starts", starts), ("ends", ends), ("steps", steps)):
             if info is not None and info.shape[0] != len(self.axes):
-                errors.append(f"{title} holds {info.shape[0]} numbers for {len(self.axes)} axes")
+                errors.append(f"{operand_name} holds {info.shape[0]} numbers for {len(self.axes)} axes")
         yield from errors
         if not errors:
-            yield from quantized_axis_problems(input, self._normal(input.rank), "cut")
+            yield from quantized_axis_problems(input, self._normal_axes(input.rank), "cut")
             yield from self._problems(input, starts, ends, steps)
 
     def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo:
-        cut = self._normal(input.rank)
-        return input.with_shape([UNKNOWN if axis in cut else dim for axis, dim in enumerate(input.shape)])
+        sliced_axes = self._normal_axes(input.rank)
+        return input.with_shape([UNKNOWN if axis in sliced_axes else dim for axis, dim in enumerate(input.shape)])
 
 
-def _near(number: int) -> int:
+def _clamped_index(number: int) -> int:
     """Clamp an index to the range of int32; no axis is that long, so an index farther out has the same effect."""
-    return max(-_FARTHEST, min(number, _FARTHEST))
+    return max(-_LARGEST_INDEX, min(number, _LARGEST_INDEX))
 
 
 @op(traits=Trait.MOVES)
@@ -291,7 +291,7 @@ class DynamicTile(DynamicOp):
         return Tile(tuple(multiples.tolist()))
 
     def check(self, input: TensorInfo, multiples: TensorInfo) -> Iterator[str]:
-        errors = list(_count(multiples, "multiples", input.rank))
+        errors = list(_length_problems(multiples, "multiples", input.rank))
         yield from errors or Tile((1,) * input.rank).violations(input)
         yield from () if errors else self._problems(input, multiples)
 

@@ -49,45 +49,45 @@ class Einsum(Op):
 
     def words(self) -> tuple[tuple[str, ...], str]:
         """Return the terms of the inputs, and the term of the result: "ij,jk->ik" gives ``(("ij", "jk"), "ik")``."""
-        left, arrow, right = self.equation.replace(" ", "").partition("->")
-        return tuple(left.split(",")), right if arrow else _implied(left)
+        input_terms, arrow, output_term = self.equation.replace(" ", "").partition("->")
+        return tuple(input_terms.split(",")), output_term if arrow else _implied_output_term(input_terms)
 
     def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
-        errors = list(self._word_problems(len(inputs)))
+        errors = list(self._term_problems(len(inputs)))
         errors += () if errors else self._rank_problems(inputs)
         errors += () if errors else self._dimension_problems(inputs)
         yield from errors
 
-    def _word_problems(self, count: int) -> Iterator[str]:
-        words, output = self.words()
-        if len(words) != count:
-            yield f"equation {self.equation!r} is for {len(words)} inputs, but there are {count}"
-        for word in (*words, output):
-            letters = word.replace(_ELLIPSIS, "", 1)
+    def _term_problems(self, count: int) -> Iterator[str]:
+        input_terms, output_term = self.words()
+        if len(input_terms) != count:
+            yield f"equation {self.equation!r} is for {len(input_terms)} inputs, but there are {count}"
+        for term in (*input_terms, output_term):
+            letters = term.replace(_ELLIPSIS, "", 1)
             if not (letters == "" or (letters.isascii() and letters.isalpha())):
-                yield f"equation {self.equation!r}: {word!r} may only have letters and one ellipsis"
-        letters = output.replace(_ELLIPSIS, "")
-        unknown = sorted(set(letters) - set("".join(words)))
+                yield f"equation {self.equation!r}: {term!r} may only have letters and one ellipsis"
+        letters = output_term.replace(_ELLIPSIS, "")
+        unknown = sorted(set(letters) - set("".join(input_terms)))
         if unknown:
             yield f"equation {self.equation!r}: no input has the letter {unknown[0]!r} of the result"
         if len(set(letters)) < len(letters):
             yield f"equation {self.equation!r}: the result has a letter twice"
-        if (_ELLIPSIS in output) != any(_ELLIPSIS in word for word in words):
+        if (_ELLIPSIS in output_term) != any(_ELLIPSIS in term for term in input_terms):
             yield f"equation {self.equation!r}: either inputs and result have an ellipsis, or neither"
 
     def _rank_problems(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
-        words, _ = self.words()
-        for number, (word, info) in enumerate(zip(words, inputs, strict=True)):
-            rank = len(word.replace(_ELLIPSIS, ""))
-            if info.rank < rank or (info.rank > rank and _ELLIPSIS not in word):
-                more = " or more" if _ELLIPSIS in word else ""
-                yield f"inputs[{number}] has shape {info.shape}; expected rank {rank}{more} for {word!r}"
+        input_terms, _ = self.words()
+        for index, (term, info) in enumerate(zip(input_terms, inputs, strict=True)):
+            rank = len(term.replace(_ELLIPSIS, ""))
+            if info.rank < rank or (info.rank > rank and _ELLIPSIS not in term):
+                or_more = " or more" if _ELLIPSIS in term else ""
+                yield f"inputs[{index}] has shape {info.shape}; expected rank {rank}{or_more} for {term!r}"
 
     def _dimension_problems(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
         for letter, shapes in self._by_letter(inputs).items():
             if broadcast_shapes(*shapes) is None:
-                name = "the ellipsis" if letter == _ELLIPSIS else repr(letter)
-                yield f"equation {self.equation!r}: {name} stands for {' and '.join(map(str, shapes))}"
+                description = "the ellipsis" if letter == _ELLIPSIS else repr(letter)
+                yield f"equation {self.equation!r}: {description} stands for {' and '.join(map(str, shapes))}"
         if len(self._shape(inputs)) > MAX_RANK:
             yield f"the result has rank {len(self._shape(inputs))}; ranks 0 to {MAX_RANK} are supported"
 
@@ -96,32 +96,38 @@ class Einsum(Op):
 
         The key "..." has the shapes that the ellipsis stands for.
         """
-        match: dict[str, list[TensorShape]] = {}
-        for word, info in zip(self.words()[0], inputs, strict=True):
-            before, dots, consumers = word.partition(_ELLIPSIS)
-            end = info.rank - len(consumers)
-            for letter, dim in zip(before + consumers, (*info.shape[: len(before)], *info.shape[end:]), strict=True):
-                match.setdefault(letter, []).append(TensorShape((dim,)))
-            if dots:
-                match.setdefault(_ELLIPSIS, []).append(TensorShape(info.shape[len(before) : end]))
-        return match
+        shapes_by_letter: dict[str, list[TensorShape]] = {}
+        for term, info in zip(self.words()[0], inputs, strict=True):
+            leading_letters, ellipsis, trailing_letters = term.partition(_ELLIPSIS)
+            first_trailing_axis = info.rank - len(trailing_letters)
+            for letter, dim in zip(
+                leading_letters + trailing_letters,
+                (*info.shape[: len(leading_letters)], *info.shape[first_trailing_axis:]),
+                strict=True,
+            ):
+                shapes_by_letter.setdefault(letter, []).append(TensorShape((dim,)))
+            if ellipsis:
+                shapes_by_letter.setdefault(_ELLIPSIS, []).append(
+                    TensorShape(info.shape[len(leading_letters) : first_trailing_axis])
+                )
+        return shapes_by_letter
 
     def _shape(self, inputs: tuple[TensorInfo, ...]) -> list[int]:
-        shapes = {name: broadcast_shapes(*shapes) or () for name, shapes in self._by_letter(inputs).items()}
-        before, dots, consumers = self.words()[1].partition(_ELLIPSIS)
-        return [dim for name in (*before, dots, *consumers) for dim in shapes.get(name, ())]
+        shapes = {letter: broadcast_shapes(*shapes) or () for letter, shapes in self._by_letter(inputs).items()}
+        leading_letters, ellipsis, trailing_letters = self.words()[1].partition(_ELLIPSIS)
+        return [dim for letter in (*leading_letters, ellipsis, *trailing_letters) for dim in shapes.get(letter, ())]
 
     def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
         return TensorInfo(self._shape(inputs), inputs[0].dtype)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
-        value = tuple(info for info in inputs if info is not None)
-        shapes = (broadcast_shapes(*shapes) or () for shapes in self._by_letter(value).values())
-        return len(value) * math.prod(dim for shape in shapes for dim in shape)
+        infos = tuple(info for info in inputs if info is not None)
+        shapes = (broadcast_shapes(*shapes) or () for shapes in self._by_letter(infos).values())
+        return len(infos) * math.prod(dim for shape in shapes for dim in shape)
 
 
-def _implied(left: str) -> str:
-    """Return the term of the result for an equation without ``->``; `left` has the terms of the inputs."""
-    letters = left.replace(_ELLIPSIS, "")
+def _implied_output_term(input_terms: str) -> str:
+    """Return the term of the result for an equation without ``->``; `input_terms` has the terms of the inputs."""
+    letters = input_terms.replace(_ELLIPSIS, "")
     once = sorted(letter for letter in set(letters) - {","} if letters.count(letter) == 1)
-    return (_ELLIPSIS if _ELLIPSIS in left else "") + "".join(once)
+    return (_ELLIPSIS if _ELLIPSIS in input_terms else "") + "".join(once)

@@ -128,9 +128,9 @@ _ROUNDINGS: Final = frozenset({UnaryOperation.CEIL, UnaryOperation.FLOOR, UnaryO
 
 
 def _broadcast(*shapes: TensorShape) -> TensorShape:
-    common = broadcast_shapes(*shapes)
-    assert common is not None, "check() comes first"
-    return common
+    broadcast = broadcast_shapes(*shapes)
+    assert broadcast is not None, "check() comes first"
+    return broadcast
 
 
 def _broadcast_problems(**infos: TensorInfo) -> Iterator[str]:
@@ -209,8 +209,8 @@ class ElementwiseBinary(Op):
 
     def canonical(self) -> Op:
         """Return the equivalent operator with its own class, such as `Addition` for ADD, else the operator itself."""
-        named = _NAMED.get(self.operation)
-        return self if named is None or isinstance(self, named) else named()
+        op_class = _NAMED.get(self.operation)
+        return self if op_class is None or isinstance(self, op_class) else op_class()
 
     def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
         if self.operation is not BinaryOperation.POWER:

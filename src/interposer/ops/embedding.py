@@ -42,8 +42,8 @@ class EmbeddingLookup(Op):
     def check(self, lookups: TensorInfo, values: TensorInfo) -> Iterator[str]:
         yield from quantized_axis_problems(values, (0,), "pick from")
         if lookups.constant is not None:
-            wrong = [number for number in lookups.constant.tolist() if number < 0 or number >= values.shape[0]]
-            yield from (f"lookups has {number}; expected 0 to {values.shape[0] - 1}" for number in wrong[:1])
+            out_of_range = [number for number in lookups.constant.tolist() if number < 0 or number >= values.shape[0]]
+            yield from (f"lookups has {number}; expected 0 to {values.shape[0] - 1}" for number in out_of_range[:1])
 
     def infer(self, lookups: TensorInfo, values: TensorInfo) -> TensorInfo:
         return values.with_shape((lookups.shape[0], *values.shape[1:]))
@@ -137,8 +137,8 @@ class LshProjection(Op):
             yield f"weights has {weights.shape[0]} elements; expected {input.shape[0]}, the first dimension of input"
 
     def infer(self, seeds: TensorInfo, input: TensorInfo, weights: TensorInfo | None) -> TensorInfo:
-        count, bits = seeds.shape
-        return TensorInfo((count * bits if self.type is LshProjectionType.DENSE else count,), DataType.INT32)
+        hash_count, bits = seeds.shape
+        return TensorInfo((hash_count * bits if self.type is LshProjectionType.DENSE else hash_count,), DataType.INT32)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         seeds, input = inputs[0], inputs[1]

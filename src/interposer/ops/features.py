@@ -47,8 +47,9 @@ class LabelEncoder(Op):
         if self.keys.ndim != 1 or self.values.shape != self.keys.shape:
             yield f"keys has shape {list(self.keys.shape)} and values {list(self.values.shape)}; expected equal lengths"
         if self.default.size != 1 or self.default.dtype != self.values.dtype:
-            value, expected = DataType.of(self.default.dtype), DataType.of(self.values.dtype)
-            yield f"default is {value}{list(self.default.shape)}; expected one element of {expected}, the values' type"
+            default = f"{DataType.of(self.default.dtype)}{list(self.default.shape)}"
+            expected = DataType.of(self.values.dtype)
+            yield f"default is {default}; expected one element of {expected}, the values' type"
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if input.dtype is not DataType.of(self.keys.dtype):
@@ -107,14 +108,14 @@ class TfIdfVectorizer(Op):
     def terms(self) -> Iterator[tuple[int, int]]:
         """Yield for each term of the pool the index of its first word there, and its number of words."""
         bounds = [*self.ngram_counts, self.pool.size]
-        for length, (start, stop) in enumerate(pairwise(bounds), 1):
-            yield from ((at, length) for at in range(start, stop, length))
+        for length, (pool_start, stop) in enumerate(pairwise(bounds), 1):
+            yield from ((start, length) for start in range(pool_start, stop, length))
 
     def _attribute_problems(self) -> Iterator[str]:
         yield from super()._attribute_problems()
         if self.pool.ndim != 1 or DataType.of(self.pool.dtype) not in _WORDS[1:]:
-            text = f"{DataType.of(self.pool.dtype)}{list(self.pool.shape)}"
-            yield f"the pool is {text}; expected int64 or strings of rank 1"
+            pool_type = f"{DataType.of(self.pool.dtype)}{list(self.pool.shape)}"
+            yield f"the pool is {pool_type}; expected int64 or strings of rank 1"
             return
         yield from self._term_problems()
         if self.min_gram_length > self.max_gram_length:

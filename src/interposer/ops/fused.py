@@ -67,5 +67,5 @@ class Fused(Op):
 
 
 def _fits(shape: TensorShape, total: TensorShape) -> bool:
-    both = broadcast_shapes(shape, total)
-    return both is not None and both.accepts(total)
+    broadcast = broadcast_shapes(shape, total)
+    return broadcast is not None and broadcast.accepts(total)

@@ -158,7 +158,11 @@ def elements_problems(tensor: TensorInfo, indices: TensorInfo, name: str, axis: 
     """
     if indices.rank != tensor.rank:
         yield f"indices has rank {indices.rank}; expected {tensor.rank}, the rank of {name}"
-    elif any(i > dim for k, (i, dim) in enumerate(zip(indices.shape, tensor.shape, strict=True)) if k != axis):
+    elif any(
+        index_size > dim
+        for position, (index_size, dim) in enumerate(zip(indices.shape, tensor.shape, strict=True))
+        if position != axis
+    ):
         yield f"indices has shape {indices.shape}, which exceeds {name} {tensor.shape} along an axis other than {axis}"
 
 
@@ -181,11 +185,11 @@ def _range_problems(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
     """
     if indices.constant is None or indices.constant.size == 0:
         return
-    columns = indices.constant.reshape(-1, len(dims)).T if len(dims) > 1 else indices.constant.reshape(1, -1)
-    for column, dim in zip(columns, dims, strict=False):
-        for match in (int(column.min()), int(column.max())):
-            if match >= dim or match < -dim:
-                yield f"index {match} is out of range for an axis of size {dim}"
+    indices_by_axis = indices.constant.reshape(-1, len(dims)).T if len(dims) > 1 else indices.constant.reshape(1, -1)
+    for axis_indices, dim in zip(indices_by_axis, dims, strict=False):
+        for extreme in (int(axis_indices.min()), int(axis_indices.max())):
+            if extreme >= dim or extreme < -dim:
+                yield f"index {extreme} is out of range for an axis of size {dim}"
                 break
 
 

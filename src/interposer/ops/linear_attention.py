@@ -14,7 +14,7 @@ from interposer.ops.named_sizes import Infos, by_name, dimension_problems, shape
 __all__ = ["LinearAttention"]
 
 _FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataType.FLOAT64)
-_WORDS: Final = {"query": "BHTD", "key": "BGTD", "value": "BGTE", "past_state": "BGDE"}
+_AXIS_LETTERS: Final = {"query": "BHTD", "key": "BGTD", "value": "BGTE", "past_state": "BGDE"}
 
 
 @op
@@ -83,9 +83,9 @@ class LinearAttention(Op):
         errors = list(self._head_problems(infos))
         yield from errors
         if not errors:
-            split = self._by_heads(infos)
-            yield from dimension_problems(split, _WORDS)
-            yield from self._gate_problems(infos, sizes_by_letter(split, _WORDS))
+            split_infos = self._by_heads(infos)
+            yield from dimension_problems(split_infos, _AXIS_LETTERS)
+            yield from self._gate_problems(infos, sizes_by_letter(split_infos, _AXIS_LETTERS))
 
     def _head_problems(self, infos: Infos) -> Iterator[str]:
         if self.q_num_heads % self.kv_num_heads:
@@ -95,24 +95,24 @@ class LinearAttention(Op):
             if info is not None and info.shape[2] % heads:
                 yield f"{name} has shape {info.shape}, whose last dimension cannot be divided among {heads} heads"
 
-    def _gate_problems(self, infos: Infos, match: dict[str, int]) -> Iterator[str]:
-        heads, steps = self.kv_num_heads, TensorShape((match["B"], match["T"]))
-        for name, widths in (("decay", (heads, heads * match["D"])), ("beta", (heads, 1))):
+    def _gate_problems(self, infos: Infos, sizes: dict[str, int]) -> Iterator[str]:
+        heads, steps = self.kv_num_heads, TensorShape((sizes["B"], sizes["T"]))
+        for name, widths in (("decay", (heads, heads * sizes["D"])), ("beta", (heads, 1))):
             info = infos[name]
             if info is None:
                 continue
-            known = all(differ(info.shape[2], width) for width in widths)
-            if known or not steps.accepts(TensorShape(info.shape[:2])):
+            is_wrong_width = all(differ(info.shape[2], width) for width in widths)
+            if is_wrong_width or not steps.accepts(TensorShape(info.shape[:2])):
                 expected = " or ".join(str(TensorShape((*steps, width))) for width in dict.fromkeys(widths))
                 yield f"{name} has shape {info.shape}; expected {expected}"
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, TensorInfo]:
         infos = by_name(self, operands)
-        match = sizes_by_letter(self._by_heads(infos), _WORDS)
-        query, past = operands[0], infos["past_state"]
-        output = TensorShape((match["B"], match["T"], self.q_num_heads * match["E"]))
-        state = shape_of("BGDE", match | {"G": self.kv_num_heads})
-        return TensorInfo(output, query.dtype), TensorInfo(state, past.dtype if past else query.dtype)
+        sizes = sizes_by_letter(self._by_heads(infos), _AXIS_LETTERS)
+        query, past_state = operands[0], infos["past_state"]
+        output = TensorShape((sizes["B"], sizes["T"], self.q_num_heads * sizes["E"]))
+        state = shape_of("BGDE", sizes | {"G": self.kv_num_heads})
+        return TensorInfo(output, query.dtype), TensorInfo(state, past_state.dtype if past_state else query.dtype)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         steps, state = outputs[0].shape[0] * outputs[0].shape[1], outputs[1].shape

@@ -23,7 +23,7 @@ from interposer.ops.recurrent import (
 __all__ = ["BidirectionalSequenceLstm", "Lstm", "UnidirectionalSequenceLstm"]
 
 _GATES: Final = ("input", "forget", "cell", "output")
-_WORDS: Final = {
+_AXIS_LETTERS: Final = {
     "input": "BI",
     "output_state_in": "BO",
     "cell_state_in": "BU",
@@ -57,22 +57,22 @@ class Features(NamedTuple):
     layer_norm: Feature
 
     @classmethod
-    def found(cls, infos: Infos, prefix: str) -> Features:
+    def of_operands(cls, infos: Infos, prefix: str) -> Features:
         """Return the features of one direction of a bidirectional LSTM: they are used if their operands are connected.
 
         The operands' names in `infos` have no prefix; `prefix`, such as "forward_", is added to them in messages.
         """
 
-        def there(name: str) -> Feature:
+        def feature_of_operand(name: str) -> Feature:
             connected = infos.get(name) is not None
             return Feature(connected, f"{prefix}{name} is {'' if connected else 'not '}connected")
 
-        with_input_gate = there("input_to_input_weights")
+        input_gate = feature_of_operand("input_to_input_weights")
         return cls(
-            with_input_gate._replace(on=not with_input_gate.on),
-            there("cell_to_output_weights"),
-            there("projection_weights"),
-            there("output_layer_norm_weights"),
+            input_gate._replace(on=not input_gate.on),
+            feature_of_operand("cell_to_output_weights"),
+            feature_of_operand("projection_weights"),
+            feature_of_operand("output_layer_norm_weights"),
         )
 
     def words(self, sequence: str) -> dict[str, str]:
@@ -80,7 +80,7 @@ class Features(NamedTuple):
 
         `sequence` is the word of the input. Without projection, outputs have the letter of the units.
         """
-        words = _WORDS | {"input": sequence, "aux_input": f"{sequence[:-1]}A"}
+        words = _AXIS_LETTERS | {"input": sequence, "aux_input": f"{sequence[:-1]}A"}
         return words if self.projection.on else {name: word.replace("O", "U") for name, word in words.items()}
 
     def problems(self, infos: Infos, prefix: str = "") -> Iterator[str]:
@@ -177,15 +177,15 @@ class LstmOperands(Op):
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
         """Return the inferred infos of output state, cell state and output; `operands` are the operands' infos."""
         words, infos = self._words(), by_name(self, operands)
-        match, input = sizes_by_letter(infos, words), infos["input"]
+        sizes, input = sizes_by_letter(infos, words), infos["input"]
         assert input is not None
         output_state = infos["output_state_in"] or input
         cell_state = infos["cell_state_in"] or input
-        outputs = words["output_state_in"][-1]
+        output_letter = words["output_state_in"][-1]
         return (
-            output_state.with_shape(shape_of(f"B{outputs}", match)),
-            cell_state.with_shape(shape_of("BU", match)),
-            output_state.with_shape(shape_of(words["input"][:-1] + outputs, match)),
+            output_state.with_shape(shape_of(f"B{output_letter}", sizes)),
+            cell_state.with_shape(shape_of("BU", sizes)),
+            output_state.with_shape(shape_of(words["input"][:-1] + output_letter, sizes)),
         )
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
@@ -219,11 +219,11 @@ class Lstm(LstmOperands):
         scratch: (B, 4 * U), the gates input, cell, forget and output; with CIFG (B, 3 * U), without the input gate
 
     Example:
-        >>> needed = [one for one in Lstm.operands[1:] if not one.optional]
-        >>> weights = {one.name: np.zeros((1,) * one.rank, np.float32) for one in needed}
+        >>> needed = [slot for slot in Lstm.operands[1:] if not slot.optional]
+        >>> weights = {slot.name: np.zeros((1,) * slot.rank, np.float32) for slot in needed}
         >>> weights["input_to_cell_weights"] = [[4.0]]
         >>> scratch, *results = compute(Lstm(), [[1.0]], cell_state_in=[[2.0]], **weights)  # the gates are half open
-        >>> [found.tolist() for found in results]
+        >>> [state.tolist() for state in results]
         [[[1.5]], [[3.0]], [[1.5]]]
 
     Source:
@@ -261,11 +261,11 @@ class UnidirectionalSequenceLstm(LstmOperands):
         the others: as for `Lstm`
 
     Example:
-        >>> needed = [one for one in UnidirectionalSequenceLstm.operands[1:] if not one.optional]
-        >>> weights = {one.name: np.zeros((1,) * one.rank, np.float32) for one in needed}
+        >>> needed = [slot for slot in UnidirectionalSequenceLstm.operands[1:] if not slot.optional]
+        >>> weights = {slot.name: np.zeros((1,) * slot.rank, np.float32) for slot in needed}
         >>> weights["input_to_cell_weights"] = [[4.0]]
         >>> results = compute(UnidirectionalSequenceLstm(), [[[1.0], [0.0]]], **weights)  # the gates are half open
-        >>> [found.tolist() for found in results]
+        >>> [state.tolist() for state in results]
         [[[[1.0], [0.5]]], [[0.5]], [[1.0]]]
 
     Source:
@@ -338,8 +338,8 @@ class BidirectionalSequenceLstm(Op):
 
     Example:
         >>> op = BidirectionalSequenceLstm(activation_func=FusedActivation.RELU, merge_outputs=True)
-        >>> needed = [one for one in op.operands[1:] if not one.optional]
-        >>> weights = {one.name: np.zeros((1,) * one.rank, np.float32) for one in needed}
+        >>> needed = [slot for slot in op.operands[1:] if not slot.optional]
+        >>> weights = {slot.name: np.zeros((1,) * slot.rank, np.float32) for slot in needed}
         >>> weights |= {f"{direction}_input_to_cell_weights": [[4.0]] for direction in ("forward", "backward")}
         >>> output, *states = compute(op, [[[1.0], [0.0]]], **weights)  # the gates are half open
         >>> output.tolist()
@@ -426,25 +426,27 @@ class BidirectionalSequenceLstm(Op):
     def num_results(self) -> int:
         return 5 if self.merge_outputs else 6
 
-    def _sides(self, infos: Infos) -> Iterator[tuple[str, dict[str, TensorInfo | None], Features]]:
+    def _by_direction(self, infos: Infos) -> Iterator[tuple[str, dict[str, TensorInfo | None], Features]]:
         """Yield for each direction its prefix, such as "forward_", the infos of its operands, and its features.
 
         The operands' names have no prefix; "input" and "aux_input" are the tensors that the direction reads.
         """
-        aux, crossed = infos["aux_input"], infos["forward_aux_input_to_output_weights"] is not None
-        inputs = {"input": infos["input"], "aux_input": aux if crossed else None}
+        aux, aux_has_weights = infos["aux_input"], infos["forward_aux_input_to_output_weights"] is not None
+        inputs = {"input": infos["input"], "aux_input": aux if aux_has_weights else None}
         for direction in DIRECTIONS:
-            side = inputs | of_direction(infos, direction)
-            yield f"{direction}_", side, Features.found(side, f"{direction}_")
-            inputs = inputs if crossed or aux is None else {"input": aux, "aux_input": None}
+            direction_infos = inputs | of_direction(infos, direction)
+            yield f"{direction}_", direction_infos, Features.of_operands(direction_infos, f"{direction}_")
+            inputs = inputs if aux_has_weights or aux is None else {"input": aux, "aux_input": None}
 
     def check(self, *operands: Any) -> Iterator[str]:
         infos, sequence = by_name(self, operands), sequence_word(self.time_major, "I")
         yield from frame_problems(infos, self.time_major)
         yield from aux_problems(infos, self._aux_weights(infos))
-        for prefix, side, features in self._sides(infos):
-            yield from features.problems(side, prefix)
-            yield from (f"{prefix[:-1]}: {error}" for error in dimension_problems(side, features.words(sequence)))
+        for prefix, direction_infos, features in self._by_direction(infos):
+            yield from features.problems(direction_infos, prefix)
+            yield from (
+                f"{prefix[:-1]}: {error}" for error in dimension_problems(direction_infos, features.words(sequence))
+            )
 
     def _aux_weights(self, infos: Infos) -> list[str]:
         """Return the names of the weights for the auxiliary input that must all be connected or all be absent.
@@ -462,13 +464,15 @@ class BidirectionalSequenceLstm(Op):
         infos, sequence = by_name(self, operands), sequence_word(self.time_major, "I")
         input: TensorInfo = operands[0]
         states, widths, frame = [], [], TensorShape(())
-        for _, side, features in self._sides(infos):
+        for _, direction_infos, features in self._by_direction(infos):
             words = features.words(sequence)
-            match, outputs = sizes_by_letter(side, words), words["output_state_in"][-1]
-            frame = frame or shape_of(sequence[:-1], match)
-            widths.append(match[outputs])
-            states.append((side["output_state_in"] or input).with_shape(shape_of(f"B{outputs}", match)))
-            states.append((side["cell_state_in"] or input).with_shape(shape_of("BU", match)))
+            sizes, output_letter = sizes_by_letter(direction_infos, words), words["output_state_in"][-1]
+            frame = frame or shape_of(sequence[:-1], sizes)
+            widths.append(sizes[output_letter])
+            states.append(
+                (direction_infos["output_state_in"] or input).with_shape(shape_of(f"B{output_letter}", sizes))
+            )
+            states.append((direction_infos["cell_state_in"] or input).with_shape(shape_of("BU", sizes)))
         forward, backward = widths
         if self.merge_outputs:
             return states[0].with_shape((*frame, forward + backward)), *states

@@ -53,36 +53,37 @@ class FullyConnected(Op):
         return 0 if self.transpose_weight_matrix else 1
 
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
-        size, outputs = weights.shape[1 - self.output_axis], weights.shape[self.output_axis]
-        if self.keep_dims and differ(input.shape[-1], size):
-            yield f"input has rows of {input.shape[-1]} elements, but weights expect {size}"
-        if size == 0:
+        row_size, outputs = weights.shape[1 - self.output_axis], weights.shape[self.output_axis]
+        if self.keep_dims and differ(input.shape[-1], row_size):
+            yield f"input has rows of {input.shape[-1]} elements, but weights expect {row_size}"
+        if row_size == 0:
             yield "weights expect rows of 0 elements; expected at least 1"
-        elif input.num_elements % size:
-            yield f"input of shape {input.shape} cannot be divided into rows of {size} elements, as weights require"
-        q = weights.quantization
-        if q is not None and q.axis not in {None, self.output_axis}:
-            yield f"weights are quantized along axis {q.axis}; expected axis {self.output_axis}, the outputs' axis"
+        elif input.num_elements % row_size:
+            yield f"input of shape {input.shape} cannot be divided into rows of {row_size} elements, as weights require"
+        weights_axis = weights.quantization.axis if weights.quantization else None
+        if weights_axis not in {None, self.output_axis}:
+            expected = f"axis {self.output_axis}, the outputs' axis"
+            yield f"weights are quantized along axis {weights_axis}; expected {expected}"
         if bias is not None and differ(bias.shape[0], outputs):
             yield f"bias has {bias.shape[0]} elements; expected {outputs}, one for each output"
 
     def infer(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> TensorInfo:
-        size, outputs = weights.shape[1 - self.output_axis], weights.shape[self.output_axis]
+        row_size, outputs = weights.shape[1 - self.output_axis], weights.shape[self.output_axis]
         if self.keep_dims:
             return TensorInfo((*input.shape[:-1], outputs), input.dtype)
-        return TensorInfo((_rows(input.shape, size), outputs), input.dtype)
+        return TensorInfo((_rows(input.shape, row_size), outputs), input.dtype)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         return 2 * int(outputs[0].num_elements) * (inputs[1].shape[1 - self.output_axis] if inputs[1] else 0)
 
 
-def _rows(shape: TensorShape, size: int) -> int:
-    """Return the number of rows of `size` elements into which a tensor of this shape can be divided.
+def _rows(shape: TensorShape, row_size: int) -> int:
+    """Return the number of rows of `row_size` elements into which a tensor of this shape can be divided.
 
-    If the dimensions after the first multiply to `size`, this is the first dimension, which may be unknown.
+    If the dimensions after the first multiply to `row_size`, this is the first dimension, which may be unknown.
     """
-    if not shape[1:] or math.prod(shape[1:]) != size:
-        return shape.num_elements // size
+    if not shape[1:] or math.prod(shape[1:]) != row_size:
+        return shape.num_elements // row_size
     return shape[0]
 
 
@@ -125,13 +126,15 @@ class BatchMatMul(Op):
 
     def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
         yield from _product_problems(a, b, *self._matrices(a, b))
-        for name, info, expected in (("a", a, self.adjoint_x), ("b", b, self.adjoint_y)):
-            if expected and (info.rank < 2 or differ(*info.shape[-2:])):
+        for name, info, needs_square in (("a", a, self.adjoint_x), ("b", b, self.adjoint_y)):
+            if needs_square and (info.rank < 2 or differ(*info.shape[-2:])):
                 yield f"{name} has shape {info.shape}; only square matrices have an adjoint"
 
     def _matrices(self, a: TensorInfo, b: TensorInfo) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the shapes of the matrices that are multiplied: both operands', transposed, with rank 2 or more."""
-        return _turned(a.shape, self.transpose_x, (1, *a.shape)), _turned(b.shape, self.transpose_y, (*b.shape, 1))
+        return _matrix_shape(a.shape, self.transpose_x, (1, *a.shape)), _matrix_shape(
+            b.shape, self.transpose_y, (*b.shape, 1)
+        )
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         [a, b] = inputs
@@ -143,9 +146,9 @@ class BatchMatMul(Op):
         return TensorInfo(_product_shape(a, b, *self._matrices(a, b)), a.dtype)
 
 
-def _turned(shape: TensorShape, transpose: bool, vector: tuple[int, ...]) -> tuple[int, ...]:
+def _matrix_shape(shape: TensorShape, transpose: bool, shape_of_vector: tuple[int, ...]) -> tuple[int, ...]:
     if len(shape) == 1:
-        return vector
+        return shape_of_vector
     return (*shape[:-2], shape[-1], shape[-2]) if transpose else shape
 
 
@@ -218,4 +221,4 @@ class IntegerMatMul(Op):
 
 
 def _matrices(a: TensorInfo, b: TensorInfo) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return _turned(a.shape, False, (1, *a.shape)), _turned(b.shape, False, (*b.shape, 1))
+    return _matrix_shape(a.shape, False, (1, *a.shape)), _matrix_shape(b.shape, False, (*b.shape, 1))

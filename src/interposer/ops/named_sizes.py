@@ -15,8 +15,8 @@ Infos = Mapping[str, TensorInfo | None]
 
 def by_name(op: Op, operands: Sequence[TensorInfo | None]) -> dict[str, TensorInfo | None]:
     """Return the infos of an operator's operands by their names; omitted trailing operands are None."""
-    value = [*operands, *[None] * (len(op.operands) - len(operands))]
-    return {declared.name: info for declared, info in zip(op.operands, value, strict=True)}
+    padded_infos = [*operands, *[None] * (len(op.operands) - len(operands))]
+    return {declared.name: info for declared, info in zip(op.operands, padded_infos, strict=True)}
 
 
 def sizes_by_letter(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
@@ -27,11 +27,11 @@ def sizes_by_letter(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
     >>> sizes_by_letter({"x": TensorInfo((None, 3)), "w": TensorInfo((4, 3))}, {"x": "BI", "w": "UI"})
     {'B': ?, 'I': 3, 'U': 4}
     """
-    result: dict[str, int] = dict.fromkeys("".join(words.values()), UNKNOWN)
+    sizes: dict[str, int] = dict.fromkeys("".join(words.values()), UNKNOWN)
     for letter, size, _ in _lettered(infos, words):
-        if result[letter] is UNKNOWN or (isinstance(result[letter], Dim) and not isinstance(size, Dim)):
-            result[letter] = size
-    return result
+        if sizes[letter] is UNKNOWN or (isinstance(sizes[letter], Dim) and not isinstance(size, Dim)):
+            sizes[letter] = size
+    return sizes
 
 
 def dimension_problems(infos: Infos, words: Mapping[str, str]) -> Iterator[str]:
@@ -39,17 +39,18 @@ def dimension_problems(infos: Infos, words: Mapping[str, str]) -> Iterator[str]:
 
     `words` maps the name of a tensor to a letter for each of its dimensions. Unknown sizes are never wrong.
     """
-    first: dict[str, tuple[int, str]] = {}
+    first_uses: dict[str, tuple[int, str]] = {}
     for letter, size, name in _lettered(infos, words):
         if isinstance(size, Dim):
             continue
-        expected, known = first.setdefault(letter, (size, name))
-        if differ(size, expected):
-            value, other = infos[name], infos[known]
-            assert value is not None
-            assert other is not None
-            first_one = f"{name} ({', '.join(words[name])}) has shape {value.shape}"
-            yield f"{first_one} and {known} ({', '.join(words[known])}) {other.shape}; {letter} must be the same"
+        first_size, first_name = first_uses.setdefault(letter, (size, name))
+        if differ(size, first_size):
+            info, first_info = infos[name], infos[first_name]
+            assert info is not None
+            assert first_info is not None
+            tensor = f"{name} ({', '.join(words[name])}) has shape {info.shape}"
+            first_tensor = f"{first_name} ({', '.join(words[first_name])}) {first_info.shape}"
+            yield f"{tensor} and {first_tensor}; {letter} must be the same"
 
 
 def _lettered(infos: Infos, words: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
@@ -58,9 +59,9 @@ def _lettered(infos: Infos, words: Mapping[str, str]) -> Iterator[tuple[str, int
             yield from ((letter, size, name) for letter, size in zip(words[name], info.shape, strict=True))
 
 
-def shape_of(word: str, result: Mapping[str, int]) -> TensorShape:
-    """Return the shape with a dimension for every letter of a word; `result` has the size of each letter."""
-    return TensorShape(result[letter] for letter in word)
+def shape_of(word: str, sizes: Mapping[str, int]) -> TensorShape:
+    """Return the shape with a dimension for every letter of a word; `sizes` has the size of each letter."""
+    return TensorShape(sizes[letter] for letter in word)
 
 
 def matrix_operations(op: Op, inputs: Sequence[TensorInfo | None]) -> int:
@@ -69,8 +70,8 @@ def matrix_operations(op: Op, inputs: Sequence[TensorInfo | None]) -> int:
     Weights are the operands whose names end in "weights". Each multiplication and each addition counts as one
     operation.
     """
-    [first, *_] = inputs
-    assert first is not None
+    [input, *_] = inputs
+    assert input is not None
     infos = by_name(op, inputs).items()
     weights = sum(int(info.num_elements) for name, info in infos if info is not None and name.endswith("weights"))
-    return 2 * math.prod(first.shape[:-1]) * weights
+    return 2 * math.prod(input.shape[:-1]) * weights

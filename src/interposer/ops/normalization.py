@@ -239,8 +239,8 @@ class LayerNormalization(Op):
 
 
 def _broadcast_problems(name: str, info: TensorInfo | None, input: TensorInfo) -> Iterator[str]:
-    common = broadcast_shapes(input.shape, info.shape) if info else input.shape
-    if common is None or not input.shape.accepts(common):
+    broadcast = broadcast_shapes(input.shape, info.shape) if info else input.shape
+    if broadcast is None or not input.shape.accepts(broadcast):
         yield f"{name} has shape {info and info.shape}, which does not broadcast to the input, {input.shape}"
 
 

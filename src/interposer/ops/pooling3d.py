@@ -100,7 +100,7 @@ class Pooling3d(Op):
         return input.with_shape(shape)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
-        first = inputs[0]
-        assert first is not None
-        depth, height, width = self.windows(*self._dimensions(first))
+        input = inputs[0]
+        assert input is not None
+        depth, height, width = self.windows(*self._dimensions(input))
         return int(outputs[0].num_elements) * depth.size * height.size * width.size

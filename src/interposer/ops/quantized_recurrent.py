@@ -36,12 +36,12 @@ class QLstm(LstmOperands):
         projection_bias: (O,)
 
     Example:
-        >>> needed = [one for one in QLstm.operands if not one.optional]
-        >>> operands = {one.name: np.int8([[0]]) if one.rank == 2 else np.int32([0]) for one in needed}
-        >>> quantization = {one.name: Quantization(2**-7) for one in needed if one.rank == 2}
+        >>> needed = [slot for slot in QLstm.operands if not slot.optional]
+        >>> operands = {slot.name: np.int8([[0]]) if slot.rank == 2 else np.int32([0]) for slot in needed}
+        >>> quantization = {slot.name: Quantization(2**-7) for slot in needed if slot.rank == 2}
         >>> operands["cell_state_in"], quantization["cell_state_in"] = np.int16([[8192]]), Quantization(2**-12)
         >>> results = compute(QLstm(), **operands, quantization=quantization)  # the gates are half open
-        >>> [found.tolist() for found in results]
+        >>> [state.tolist() for state in results]
         [[[49]], [[4096]], [[49]]]
 
     Source:
@@ -105,11 +105,11 @@ class QuantizedLstm(Op):
 
     Example:
         >>> declared = QuantizedLstm.operands
-        >>> operands = {one.name: np.uint8([[128]]) if one.rank == 2 else np.int32([0]) for one in declared}
-        >>> quantization = {one.name: Quantization(2**-7, 128) for one in declared if one.rank == 2}
+        >>> operands = {slot.name: np.uint8([[128]]) if slot.rank == 2 else np.int32([0]) for slot in declared}
+        >>> quantization = {slot.name: Quantization(2**-7, 128) for slot in declared if slot.rank == 2}
         >>> operands["cell_state_in"], quantization["cell_state_in"] = np.int16([[4096]]), Quantization(2**-11)
         >>> results = compute(QuantizedLstm(), **operands, quantization=quantization)  # the gates are half open
-        >>> [found.tolist() for found in results]
+        >>> [state.tolist() for state in results]
         [[[2048]], [[177]]]
 
     Source:
@@ -135,11 +135,11 @@ class QuantizedLstm(Op):
     output = result(rank=2)
 
     def check(self, *operands: Any) -> Iterator[str]:
-        yield from dimension_problems(by_name(self, operands), _WORDS)
+        yield from dimension_problems(by_name(self, operands), _AXIS_LETTERS)
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, TensorInfo]:
         infos = by_name(self, operands)
-        shape = shape_of("BU", sizes_by_letter(infos, _WORDS))
+        shape = shape_of("BU", sizes_by_letter(infos, _AXIS_LETTERS))
         cell_state, output_state = infos["cell_state_in"], infos["output_state_in"]
         assert cell_state is not None
         assert output_state is not None
@@ -149,7 +149,7 @@ class QuantizedLstm(Op):
         return matrix_operations(self, inputs)
 
 
-_WORDS: Final = {
+_AXIS_LETTERS: Final = {
     "input": "BI",
     "cell_state_in": "BU",
     "output_state_in": "BU",

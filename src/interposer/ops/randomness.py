@@ -14,7 +14,7 @@ __all__ = ["BitGenerator", "Distribution", "RandomBits", "RandomFill", "RandomGe
 
 _FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataType.FLOAT64)
 _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
-_WORDS: Final = (DataType.UINT32, DataType.UINT64, DataType.INT32, DataType.INT64)
+_WORD_TYPES: Final = (DataType.UINT32, DataType.UINT64, DataType.INT32, DataType.INT64)
 
 
 class Distribution(Enum):
@@ -81,8 +81,8 @@ class RandomFill(Op):
     seed2: int = attribute(default=0, doc="The second seed of the Philox generator.")
 
     def check(self, dims: TensorInfo) -> Iterator[str]:
-        has_two = self.generator is RandomGenerator.PHILOX
-        if self.seed is not None and not has_two and not 0 <= self.seed < 2**32:
+        has_two_seeds = self.generator is RandomGenerator.PHILOX
+        if self.seed is not None and not has_two_seeds and not 0 <= self.seed < 2**32:
             yield f"seed is {self.seed}; expected 0 to {2**32 - 1}"
         if dims.shape[0] > MAX_RANK:
             yield f"dims has {dims.shape[0]} dimensions; ranks 0 to {MAX_RANK} are supported"
@@ -126,11 +126,11 @@ class RandomBits(Op):
 
     state = operand(rank=1, dtypes=[DataType.UINT64])
     next_state = result(like="state")
-    output = result(dtypes=_WORDS)
+    output = result(dtypes=_WORD_TYPES)
 
     shape: tuple[int, ...] = attribute(ge=0, doc="The shape of the result.")
     generator: BitGenerator = attribute(default=BitGenerator.THREEFRY, doc="The generator.")
-    dtype: DataType = attribute(default=DataType.UINT32, choices=_WORDS, doc="The type of the result.")
+    dtype: DataType = attribute(default=DataType.UINT32, choices=_WORD_TYPES, doc="The type of the result.")
 
     def check(self, state: TensorInfo) -> Iterator[str]:
         sizes = (2,) if self.generator is BitGenerator.THREEFRY else (2, 3)

@@ -138,20 +138,20 @@ class Concat(Op):
         first = inputs[0]
         yield from axes_problems((self.axis,), first.rank)
         axis = normal_axis(self.axis, first.rank)
-        for number, info in enumerate(inputs):
+        for index, info in enumerate(inputs):
             if not same_shapes((first.shape, info.shape), axis):
-                yield f"inputs[{number}] has shape {info.shape}; expected {first.shape} but for axis {axis}"
+                yield f"inputs[{index}] has shape {info.shape}; expected {first.shape} but for axis {axis}"
             yield from quantized_axis_problems(info, (axis,), "concatenate")
 
     def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
         first = inputs[0]
         axis = normal_axis(self.axis, first.rank)
-        shape = [_known(column) for column in zip(*(info.shape for info in inputs), strict=True)]
+        shape = [_first_known(dims_of_axis) for dims_of_axis in zip(*(info.shape for info in inputs), strict=True)]
         shape[axis] = sum(info.shape[axis] for info in inputs)
         return first.with_shape(shape)
 
 
-def _known(dims: tuple[int, ...]) -> int:
+def _first_known(dims: tuple[int, ...]) -> int:
     return next((dim for dim in dims if not isinstance(dim, Dim)), dims[0])
 
 
@@ -191,8 +191,8 @@ class Splitter(Op):
 
     def infer(self, input: TensorInfo) -> tuple[TensorInfo, ...]:
         axis = normal_axis(self.axis, input.rank)
-        before, after = input.shape[:axis], input.shape[axis + 1 :]
-        return tuple(input.with_shape((*before, size, *after)) for size in self.sizes)
+        leading, trailing = input.shape[:axis], input.shape[axis + 1 :]
+        return tuple(input.with_shape((*leading, size, *trailing)) for size in self.sizes)
 
 
 @op(traits=Trait.MOVES)
@@ -222,13 +222,13 @@ class Stack(Op):
         first = inputs[0]
         if not -first.rank - 1 <= self.axis <= first.rank:
             yield f"axis is {self.axis}, but the result has rank {first.rank + 1}"
-        for number, info in enumerate(inputs):
+        for index, info in enumerate(inputs):
             if not same_shapes((first.shape, info.shape)):
-                yield f"inputs[{number}] has shape {info.shape}; expected {first.shape}"
+                yield f"inputs[{index}] has shape {info.shape}; expected {first.shape}"
             yield from quantized_axis_problems(info, range(MAX_RANK), "stack")
 
     def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
-        shape = [_known(column) for column in zip(*(info.shape for info in inputs), strict=True)]
+        shape = [_first_known(dims_of_axis) for dims_of_axis in zip(*(info.shape for info in inputs), strict=True)]
         shape.insert(normal_axis(self.axis, len(shape) + 1), len(inputs))
         return inputs[0].with_shape(shape)
 
@@ -262,8 +262,8 @@ class Slice(Op):
         for axis, (begin, size, dim) in enumerate(zip(self.begin, self.size, input.shape, strict=True)):
             if begin + max(size, 0) > dim:
                 yield f"elements {begin} to {begin + max(size, 0) - 1} of axis {axis} are out of range for size {dim}"
-        cut = (axis for axis, size in enumerate(self.sizes(input.shape)) if differ(size, input.shape[axis]))
-        yield from quantized_axis_problems(input, cut, "split")
+        sliced_axes = (axis for axis, size in enumerate(self.sizes(input.shape)) if differ(size, input.shape[axis]))
+        yield from quantized_axis_problems(input, sliced_axes, "split")
 
     def sizes(self, shape: TensorShape) -> tuple[int, ...]:
         """Return the dimensions of the slice of an input of this shape.
@@ -333,11 +333,11 @@ class StridedSlice(Op):
 
     def _item_problems(self, input: TensorInfo) -> Iterator[str]:
         ellipses = [i for i in range(len(self.begin)) if self.ellipsis_mask >> i & 1]
-        taken = sum(1 for i in range(len(self.begin)) if i not in ellipses and not self.new_axis_mask >> i & 1)
+        sliced_count = sum(1 for i in range(len(self.begin)) if i not in ellipses and not self.new_axis_mask >> i & 1)
         if len(ellipses) > 1:
             yield f"ellipsis_mask is {self.ellipsis_mask:#b}; at most one item may be an ellipsis"
-        elif taken > input.rank:
-            yield f"{taken} axes are sliced, but the input has rank {input.rank}"
+        elif sliced_count > input.rank:
+            yield f"{sliced_count} axes are sliced, but the input has rank {input.rank}"
         else:
             yield from self._axis_problems(input)
 
@@ -357,12 +357,12 @@ class StridedSlice(Op):
     def index(self, rank: int) -> tuple[Index, ...]:
         """Return the index for a NumPy array of this rank: slices, integers for shrunk axes, None for new axes."""
         items = [self._item(i) for i in range(len(self.begin))]
-        left = rank - sum(item is not None and item is not ... for item in items)
-        whole = [slice(None, None, 1)] * left
+        unlisted_count = rank - sum(item is not None and item is not ... for item in items)
+        full_slices = [slice(None, None, 1)] * unlisted_count
         if ... not in items:
-            return (*items, *whole)
-        place = items.index(...)
-        return (*items[:place], *whole, *items[place + 1 :])
+            return (*items, *full_slices)
+        ellipsis_position = items.index(...)
+        return (*items[:ellipsis_position], *full_slices, *items[ellipsis_position + 1 :])
 
     def _item(self, i: int) -> Any:
         if self.ellipsis_mask >> i & 1:
@@ -380,14 +380,14 @@ class StridedSlice(Op):
         for index in self.index(input.rank):
             dim = 1 if index is None else next(dims)
             if isinstance(index, slice):
-                shape.append(_sliced(index, dim))
+                shape.append(_sliced_size(index, dim))
             elif index is None:
                 shape.append(1)
         per_axis = input.quantization is not None and input.quantization.per_axis
         return input.with_shape(shape) if not per_axis or len(shape) == input.rank else TensorInfo(shape, input.dtype)
 
 
-def _sliced(index: slice, dim: int) -> int:
+def _sliced_size(index: slice, dim: int) -> int:
     if isinstance(dim, Dim):
         return dim if index.start in (None, 0) and index.stop is None and index.step == 1 else UNKNOWN
     return len(range(*index.indices(dim)))
@@ -429,25 +429,27 @@ class Pad(Op):
         if len(self.pad_list) != input.rank:
             yield f"pad_list has {len(self.pad_list)} pairs, but the input has rank {input.rank}"
             return
-        for axis, (pair, dim) in enumerate(zip(self.pad_list, input.shape, strict=True)):
-            yield from self._pair_problems(axis, pair, dim)
+        for axis, (padding, dim) in enumerate(zip(self.pad_list, input.shape, strict=True)):
+            yield from self._padding_problems(axis, padding, dim)
         if input.dtype is DataType.STRING:
             yield "a tensor of strings cannot be padded"
-        yield from quantized_axis_problems(input, (i for i, pair in enumerate(self.pad_list) if any(pair)), "pad")
+        yield from quantized_axis_problems(input, (i for i, padding in enumerate(self.pad_list) if any(padding)), "pad")
 
-    def _pair_problems(self, axis: int, pair: tuple[int, int], dim: int) -> Iterator[str]:
-        if min(pair) < 0:
-            yield f"the pads of axis {axis} are {pair}; expected 0 or more"
+    def _padding_problems(self, axis: int, padding: tuple[int, int], dim: int) -> Iterator[str]:
+        if min(padding) < 0:
+            yield f"the pads of axis {axis} are {padding}; expected 0 or more"
         limits = {PaddingMode.REFLECT: dim - 1, PaddingMode.SYMMETRIC: dim, PaddingMode.WRAP: dim}
         limit = limits.get(self.padding_mode)
-        if limit is not None and any(pair) and max(pair) > limit:
-            yield f"the pads of axis {axis} are {pair}; {self.padding_mode.name} allows at most {limit} there"
-        if self.padding_mode is PaddingMode.EDGE and any(pair) and not differ(dim, 0):
+        if limit is not None and any(padding) and max(padding) > limit:
+            yield f"the pads of axis {axis} are {padding}; {self.padding_mode.name} allows at most {limit} there"
+        if self.padding_mode is PaddingMode.EDGE and any(padding) and not differ(dim, 0):
             yield from () if isinstance(dim, Dim) else (f"axis {axis} is empty and has no edge to repeat",)
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         pads = map(sum, self.pad_list)
-        return input.with_shape([dim + pad if pad else dim for dim, pad in zip(input.shape, pads, strict=True)])
+        return input.with_shape(
+            [dim + padding if padding else dim for dim, padding in zip(input.shape, pads, strict=True)]
+        )
 
 
 @op(traits=Trait.MOVES)
@@ -474,11 +476,13 @@ class Tile(Op):
     def check(self, input: TensorInfo) -> Iterator[str]:
         if len(self.multiples) != input.rank:
             yield f"multiples is {self.multiples}; expected {input.rank} numbers, the input's rank"
-        yield from quantized_axis_problems(input, (i for i, many in enumerate(self.multiples) if many != 1), "repeat")
+        yield from quantized_axis_problems(
+            input, (i for i, multiple in enumerate(self.multiples) if multiple != 1), "repeat"
+        )
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         pairs = zip(input.shape, self.multiples, strict=True)
-        return input.with_shape([dim if many == 1 else dim * many for dim, many in pairs])
+        return input.with_shape([dim if multiple == 1 else dim * multiple for dim, multiple in pairs])
 
 
 @op(traits=Trait.MOVES)

@@ -66,7 +66,9 @@ def sequence_word(time_major: bool, last: str) -> str:
 
 def of_direction(infos: Infos, direction: str) -> dict[str, TensorInfo | None]:
     """Return the infos of one direction's operands by their names without the prefix, "forward_" or "backward_"."""
-    return {name.removeprefix(f"{direction}_"): i for name, i in infos.items() if name.startswith(f"{direction}_")}
+    return {
+        name.removeprefix(f"{direction}_"): info for name, info in infos.items() if name.startswith(f"{direction}_")
+    }
 
 
 def frame_problems(infos: Infos, time_major: bool) -> Iterator[str]:
@@ -83,15 +85,15 @@ def aux_problems(infos: Infos, weights: Sequence[str]) -> Iterator[str]:
 
     `infos` has the operands by name, and `weights` the names of the auxiliary weights of both directions.
     """
-    there = [name for name in weights if infos[name] is not None]
+    connected = [name for name in weights if infos[name] is not None]
     absent = [name for name in weights if infos[name] is None]
-    if there and absent:
-        yield f"{absent[0]} is not connected, but {there[0]} is"
-    elif there and infos["aux_input"] is None:
-        yield f"{there[0]} is connected, but aux_input is not"
+    if connected and absent:
+        yield f"{absent[0]} is not connected, but {connected[0]} is"
+    elif connected and infos["aux_input"] is None:
+        yield f"{connected[0]} is connected, but aux_input is not"
 
 
-_STEP: Final = {
+_STEP_WORDS: Final = {
     "input": "BI",
     "weights": "UI",
     "aux_input": "BA",
@@ -102,8 +104,8 @@ _STEP: Final = {
 }
 
 
-def _sequence(time_major: bool) -> dict[str, str]:
-    return _STEP | {"input": sequence_word(time_major, "I"), "aux_input": sequence_word(time_major, "A")}
+def _sequence_words(time_major: bool) -> dict[str, str]:
+    return _STEP_WORDS | {"input": sequence_word(time_major, "I"), "aux_input": sequence_word(time_major, "A")}
 
 
 @op(register=False)
@@ -121,7 +123,7 @@ class _OneDirection(Op):
     )
 
     def _words(self) -> Mapping[str, str]:
-        return _STEP
+        return _STEP_WORDS
 
     def check(self, *operands: Any) -> Iterator[str]:
         yield from dimension_problems(by_name(self, operands), self._words())
@@ -129,11 +131,11 @@ class _OneDirection(Op):
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo]:
         """Return the inferred infos of the output and of the hidden state; `operands` are the operands' infos."""
         words, infos = self._words(), by_name(self, operands)
-        match, input = sizes_by_letter(infos, words), infos["input"]
+        sizes, input = sizes_by_letter(infos, words), infos["input"]
         assert input is not None
-        output = input.with_shape(shape_of(words["input"][:-1] + "U", match))
+        output = input.with_shape(shape_of(words["input"][:-1] + "U", sizes))
         state = infos["hidden_state_in"] or input
-        return output, state.with_shape(shape_of("BU", match))
+        return output, state.with_shape(shape_of("BU", sizes))
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         return matrix_operations(self, inputs)
@@ -203,7 +205,7 @@ class UnidirectionalSequenceRnn(_OneDirection):
     activation_rounding: ActivationRounding = attribute(default=ActivationRounding.NONE, doc=ROUNDING_DOC)
 
     def _words(self) -> Mapping[str, str]:
-        return _sequence(self.time_major)
+        return _sequence_words(self.time_major)
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, TensorInfo]:
         return self._infos(operands)
@@ -270,36 +272,38 @@ class BidirectionalSequenceRnn(Op):
     def num_results(self) -> int:
         return 3 if self.merge_outputs else 4
 
-    def _sides(self, operands: Sequence[TensorInfo | None]) -> list[dict[str, TensorInfo | None]]:
+    def _by_direction(self, operands: Sequence[TensorInfo | None]) -> list[dict[str, TensorInfo | None]]:
         """Return the infos of the operands of the forward and of the backward direction, by name without the prefix.
 
         "input" and "aux_input" are the tensors that the direction reads.
         """
         infos = by_name(self, operands)
         forward, backward = (of_direction(infos, direction) for direction in DIRECTIONS)
-        crossed = infos["forward_aux_weights"] is not None
+        aux_has_weights = infos["forward_aux_weights"] is not None
         aux = infos["aux_input"]
-        first = {"input": infos["input"], "aux_input": aux if crossed else None}
-        second = first if crossed or aux is None else {"input": aux, "aux_input": None}
-        return [first | forward, second | backward]
+        forward_inputs = {"input": infos["input"], "aux_input": aux if aux_has_weights else None}
+        backward_inputs = forward_inputs if aux_has_weights or aux is None else {"input": aux, "aux_input": None}
+        return [forward_inputs | forward, backward_inputs | backward]
 
     def check(self, *operands: Any) -> Iterator[str]:
         infos = by_name(self, operands)
         yield from frame_problems(infos, self.time_major)
         yield from aux_problems(infos, ["forward_aux_weights", "backward_aux_weights"])
-        for direction, side in zip(DIRECTIONS, self._sides(operands), strict=True):
-            for error in dimension_problems(side, _sequence(self.time_major)):
+        for direction, direction_infos in zip(DIRECTIONS, self._by_direction(operands), strict=True):
+            for error in dimension_problems(direction_infos, _sequence_words(self.time_major)):
                 yield f"{direction}: {error}"
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
-        words = _sequence(self.time_major)
+        words = _sequence_words(self.time_major)
         input: TensorInfo = operands[0]
         states = [
-            (side["hidden_state_in"] or input).with_shape(shape_of("BU", sizes_by_letter(side, words)))
-            for side in self._sides(operands)
+            (direction_infos["hidden_state_in"] or input).with_shape(
+                shape_of("BU", sizes_by_letter(direction_infos, words))
+            )
+            for direction_infos in self._by_direction(operands)
         ]
         forward, backward = (state.shape[1] for state in states)
-        frame = shape_of(words["input"][:-1], sizes_by_letter(self._sides(operands)[0], words))
+        frame = shape_of(words["input"][:-1], sizes_by_letter(self._by_direction(operands)[0], words))
         if self.merge_outputs:
             return input.with_shape((*frame, forward + backward)), *states
         return input.with_shape((*frame, forward)), *states, input.with_shape((*frame, backward))
@@ -359,12 +363,12 @@ class Svdf(Op):
         infos = {"input": input, "weights_feature": weights_feature, "weights_time": weights_time}
         words = {"input": "BI", "weights_feature": "FI", "weights_time": "FM"}
         yield from dimension_problems(infos, words)
-        match = sizes_by_letter(infos, words)
-        if match["F"] % self.rank:
-            yield f"weights_feature has {match['F']} filters; expected a multiple of the rank, {self.rank}"
+        sizes = sizes_by_letter(infos, words)
+        if sizes["F"] % self.rank:
+            yield f"weights_feature has {sizes['F']} filters; expected a multiple of the rank, {self.rank}"
         for name, info, expected in (
-            ("bias", bias, TensorShape((match["F"] // self.rank,))),
-            ("state_in", state_in, TensorShape((match["B"], match["F"] * match["M"]))),
+            ("bias", bias, TensorShape((sizes["F"] // self.rank,))),
+            ("state_in", state_in, TensorShape((sizes["B"], sizes["F"] * sizes["M"]))),
         ):
             if info is not None and not expected.accepts(info.shape):
                 yield f"{name} has shape {info.shape}; expected {expected}"
@@ -378,10 +382,10 @@ class Svdf(Op):
         state_in: TensorInfo | None,
     ) -> tuple[TensorInfo, TensorInfo]:
         infos = {"weights_feature": weights_feature, "weights_time": weights_time}
-        match = sizes_by_letter(infos, {"weights_feature": "FI", "weights_time": "FM"})
+        sizes = sizes_by_letter(infos, {"weights_feature": "FI", "weights_time": "FM"})
         batch = input.shape[0]
-        state = (state_in or input).with_shape((batch, match["F"] * match["M"]))
-        return state, input.with_shape((batch, match["F"] // self.rank))
+        state = (state_in or input).with_shape((batch, sizes["F"] * sizes["M"]))
+        return state, input.with_shape((batch, sizes["F"] // self.rank))
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         _, feature, time, *_ = inputs

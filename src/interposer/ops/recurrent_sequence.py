@@ -93,12 +93,12 @@ class _Sequence(Op):
         infos = by_name(self, operands)
         yield from self._function_problems()
         yield from dimension_problems(infos, self._words())
-        match = sizes_by_letter(infos, self._words())
-        directions, rows, hidden = match["D"], match["K"], match["H"]
-        if not TensorShape((self.directions, self.gates * hidden)).accepts(TensorShape((directions, rows))):
-            expected = f"({self.directions}, {self.gates} * H, I), where H is {hidden}, from recurrent_weights"
+        sizes = sizes_by_letter(infos, self._words())
+        directions, rows, units = sizes["D"], sizes["K"], sizes["H"]
+        if not TensorShape((self.directions, self.gates * units)).accepts(TensorShape((directions, rows))):
+            expected = f"({self.directions}, {self.gates} * H, I), where H is {units}, from recurrent_weights"
             yield f"weights has shape {operands[1].shape}; expected {expected}"
-        for name, width in (("bias", 2 * self.gates * hidden), ("peephole_weights", 3 * hidden)):
+        for name, width in (("bias", 2 * self.gates * units), ("peephole_weights", 3 * units)):
             info, shape = infos.get(name), TensorShape((self.directions, width))
             if info is not None and not shape.accepts(info.shape):
                 yield f"{name} has shape {info.shape}; expected {shape}"
@@ -112,10 +112,10 @@ class _Sequence(Op):
                 yield f"{name} has {len(getattr(self, name))} numbers; expected {expected}, or none"
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
-        match, input = sizes_by_letter(by_name(self, operands), self._words()), operands[0]
-        match |= {"D": self.directions}
-        states = [input.with_shape(shape_of(self._words()["hidden_state_in"], match))] * (len(self.results) - 1)
-        return input.with_shape(shape_of("TDBH" if self.time_major else "BTDH", match)), *states
+        sizes, input = sizes_by_letter(by_name(self, operands), self._words()), operands[0]
+        sizes |= {"D": self.directions}
+        states = [input.with_shape(shape_of(self._words()["hidden_state_in"], sizes))] * (len(self.results) - 1)
+        return input.with_shape(shape_of("TDBH" if self.time_major else "BTDH", sizes)), *states
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         return matrix_operations(self, inputs)

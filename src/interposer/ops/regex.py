@@ -17,10 +17,10 @@ from interposer.core.errors import InvalidArgumentError
 
 __all__ = ["Pattern"]
 
-_MOST_STATES: Final = 20_000
-_MOST_REPEATS: Final = 1000
-_DEEPEST: Final = 100
-_LAST: Final = 0x10FFFF
+_MAX_STATES: Final = 20_000
+_MAX_REPEATS: Final = 1000
+_MAX_DEPTH: Final = 100
+_LAST_CODE_POINT: Final = 0x10FFFF
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 _DIGIT: Final[Ranges] = ((48, 57),)
@@ -65,13 +65,13 @@ class _Set:
     categories: tuple[tuple[str, bool], ...] = ()
     negated: bool = False
     folds: bool = False
-    _known: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
+    _membership: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
     def __contains__(self, letter: str) -> bool:
-        if letter not in self._known:
+        if letter not in self._membership:
             forms = {letter, *letter.lower(), *letter.upper()} if self.folds else {letter}
-            self._known[letter] = any(map(self._holds, forms)) is not self.negated
-        return self._known[letter]
+            self._membership[letter] = any(map(self._holds, forms)) is not self.negated
+        return self._membership[letter]
 
     def _holds(self, letter: str) -> bool:
         category = unicodedata.category(letter)
@@ -98,7 +98,7 @@ class _Repeat:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Assertion:
     """A condition that matches between two characters, such as a word boundary.
 
     `holds` receives the characters before and after the position, None at an end of the text.
@@ -107,7 +107,7 @@ class _Place:
     holds: Callable[[str | None, str | None], bool]
 
 
-_Node: TypeAlias = "_Set | _Sequence | _Choice | _Repeat | _Place"
+_Node: TypeAlias = "_Set | _Sequence | _Choice | _Repeat | _Assertion"
 _WORDS: Final = _Set(_WORD)
 
 
@@ -115,15 +115,15 @@ def _at_border(before: str | None, after: str | None) -> bool:
     return (before is not None and before in _WORDS) is not (after is not None and after in _WORDS)
 
 
-_BEGIN: Final = _Place(lambda before, _: before is None)
-_END: Final = _Place(lambda _, after: after is None)
-_LINE_BEGIN: Final = _Place(lambda before, _: before in (None, "\n"))
-_LINE_END: Final = _Place(lambda _, after: after in (None, "\n"))
-_PLACES: Final = {
+_BEGIN: Final = _Assertion(lambda before, _: before is None)
+_END: Final = _Assertion(lambda _, after: after is None)
+_LINE_BEGIN: Final = _Assertion(lambda before, _: before in (None, "\n"))
+_LINE_END: Final = _Assertion(lambda _, after: after in (None, "\n"))
+_ASSERTIONS: Final = {
     "A": _BEGIN,
     "z": _END,
-    "b": _Place(_at_border),
-    "B": _Place(lambda before, after: not _at_border(before, after)),
+    "b": _Assertion(_at_border),
+    "B": _Assertion(lambda before, after: not _at_border(before, after)),
 }
 
 
@@ -150,9 +150,9 @@ class _Reader:
         return self.pattern.startswith(text, self.at)
 
     def accepts(self, text: str) -> bool:
-        result = self.sees(text)
-        self.at += len(text) if result else 0
-        return result
+        is_next = self.sees(text)
+        self.at += len(text) if is_next else 0
+        return is_next
 
     def next(self) -> str:
         if self.at >= len(self.pattern):
@@ -161,49 +161,49 @@ class _Reader:
         return self.pattern[self.at - 1]
 
     def until(self, end: str, *, or_end: bool = False) -> str:
-        result, mark, _ = self.pattern[self.at :].partition(end)
-        if not mark and not or_end:
+        text, separator, _ = self.pattern[self.at :].partition(end)
+        if not separator and not or_end:
             self.refuse(f"{end!r} is missing")
-        self.at += len(result + mark)
-        return result
+        self.at += len(text + separator)
+        return text
 
     def whole(self) -> _Node:
-        result = self.choice()
+        root = self.choice()
         if self.at < len(self.pattern):
             self.refuse("unmatched ')'")
-        return result
+        return root
 
     def choice(self) -> _Node:
-        outer = self.flags
-        items = [self.sequence()]
+        outer_flags = self.flags
+        alternatives = [self.sequence()]
         while self.accepts("|"):
-            items.append(self.sequence())
-        self.flags = outer
-        return items[0] if len(items) == 1 else _Choice(tuple(items))
+            alternatives.append(self.sequence())
+        self.flags = outer_flags
+        return alternatives[0] if len(alternatives) == 1 else _Choice(tuple(alternatives))
 
     def sequence(self) -> _Node:
-        items: list[_Node] = []
+        parts: list[_Node] = []
         while self.at < len(self.pattern) and not self.sees("|") and not self.sees(")"):
             if self.accepts("\\Q"):
                 text = self.until("\\E", or_end=True)
-                items += map(self.letter, map(ord, text[:-1]))
-                items += [self.repeated(self.letter(ord(letter))) for letter in text[-1:]]
+                parts += map(self.letter, map(ord, text[:-1]))
+                parts += [self.repeated(self.letter(ord(letter))) for letter in text[-1:]]
             else:
-                items.append(self.repeated(self.item()))
-        return _Sequence(tuple(items))
+                parts.append(self.repeated(self.item()))
+        return _Sequence(tuple(parts))
 
-    def repeated(self, item: _Node) -> _Node:
+    def repeated(self, node: _Node) -> _Node:
         bounds = self.bounds()
         if bounds is None:
-            return item
+            return node
         self.accepts("?")
         if self.bounds() is not None:
             self.refuse("a repetition operator cannot follow another one")
-        return _Repeat(item, *bounds)
+        return _Repeat(node, *bounds)
 
     def bounds(self) -> tuple[int, int | None] | None:
-        for mark, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
-            if self.accepts(mark):
+        for symbol, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self.accepts(symbol):
                 return bounds
         return self.counts() if self.sees("{") else None
 
@@ -217,8 +217,8 @@ class _Reader:
         if not brace or not _is_number(low) or (high and not _is_number(high)):
             return None
         least, most = int(low), int(high) if high else None if comma else int(low)
-        if max(least, most or 0) > _MOST_REPEATS or (most is not None and most < least):
-            self.refuse(f"{{{text}}} is not a valid repetition; expected rising counts of at most {_MOST_REPEATS}")
+        if max(least, most or 0) > _MAX_REPEATS or (most is not None and most < least):
+            self.refuse(f"{{{text}}} is not a valid repetition; expected rising counts of at most {_MAX_REPEATS}")
         self.at += len(text) + 2
         return least, most
 
@@ -243,21 +243,21 @@ class _Reader:
 
     def group(self) -> _Node:
         self.depth += 1
-        if self.depth > _DEEPEST:
-            self.refuse(f"more than {_DEEPEST} groups are nested")
-        outer = self.flags
+        if self.depth > _MAX_DEPTH:
+            self.refuse(f"more than {_MAX_DEPTH} groups are nested")
+        outer_flags = self.flags
         looks_behind = self.sees("?<=") or self.sees("?<!")
         if self.accepts("?P<") or (not looks_behind and self.accepts("?<")):
             self.check_name(self.until(">"))
         elif self.accepts("?") and not self.read_flags():
             self.depth -= 1
             return _Sequence(())
-        result = self.choice()
+        content = self.choice()
         if not self.accepts(")"):
             self.refuse("')' is missing")
-        self.flags = outer
+        self.flags = outer_flags
         self.depth -= 1
-        return result
+        return content
 
     def check_name(self, name: str) -> None:
         if not name or set(name) - set(string.ascii_letters + string.digits + "_"):
@@ -268,23 +268,23 @@ class _Reader:
 
         Return True if they open a group (``:``), False if they apply to the rest of the surrounding one (``)``).
         """
-        value = True
+        is_on = True
         while True:
             letter = self.next()
-            if letter == "-" and value:
-                value = False
+            if letter == "-" and is_on:
+                is_on = False
             elif letter in "imsU":
-                self.flags = replace(self.flags, **{letter: value})
+                self.flags = replace(self.flags, **{letter: is_on})
             elif letter in ":)":
                 return letter == ":"
             else:
                 self.refuse("lookaround, and other groups with a question mark, are not supported")
 
     def escape(self) -> _Node:
-        if self.pattern[self.at : self.at + 1] in _PLACES:
-            return _PLACES[self.next()]
-        result = self.escaped()
-        return result if isinstance(result, _Set) else self.letter(result)
+        if self.pattern[self.at : self.at + 1] in _ASSERTIONS:
+            return _ASSERTIONS[self.next()]
+        meaning = self.escaped()
+        return meaning if isinstance(meaning, _Set) else self.letter(meaning)
 
     def escaped(self) -> _Set | int:
         """Read what follows a backslash, and return its meaning: a set of characters, or one character's code point."""
@@ -313,7 +313,7 @@ class _Reader:
         return self.code(digits, 8)
 
     def code(self, digits: str, base: int) -> int:
-        if not digits or set(digits) - set(string.hexdigits) or int(digits, base) > _LAST:
+        if not digits or set(digits) - set(string.hexdigits) or int(digits, base) > _LAST_CODE_POINT:
             self.refuse(f"{digits!r} is not a valid code point")
         return int(digits, base)
 
@@ -327,12 +327,12 @@ class _Reader:
 
     def set(self) -> _Set:
         negated, ranges, categories = self.accepts("^"), list[tuple[int, int]](), list[tuple[str, bool]]()
-        first = True
-        while first or not self.accepts("]"):
-            first = False
+        is_first = True
+        while is_first or not self.accepts("]"):
+            is_first = False
             low = self.member()
             if isinstance(low, _Set):
-                ranges += low.ranges if not low.negated else _others(low.ranges)
+                ranges += low.ranges if not low.negated else _complement(low.ranges)
                 categories += low.categories
                 continue
             high: _Set | int = low
@@ -357,13 +357,13 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 9
 
 
-def _others(ranges: Ranges) -> Iterator[tuple[int, int]]:
+def _complement(ranges: Ranges) -> Iterator[tuple[int, int]]:
     start = 0
     for low, high in sorted(ranges):
         if start < low:
             yield start, low - 1
         start = high + 1
-    yield start, _LAST
+    yield start, _LAST_CODE_POINT
 
 
 # --- the automaton ----------------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def _others(ranges: Ranges) -> Iterator[tuple[int, int]]:
 class _State:
     """A state of the automaton: what must match to leave it (None: nothing), and the numbers of the next states."""
 
-    needs: _Set | _Place | None
+    needs: _Set | _Assertion | None
     following: list[int]
 
 
@@ -392,20 +392,20 @@ class Pattern:
         self._states: list[_State] = [_State(None, [])]
         self._start = self._add(_Reader(pattern).whole(), 0)
 
-    def _new(self, expected: _Set | _Place | None, following: Sequence[int]) -> int:
-        if len(self._states) >= _MOST_STATES:
+    def _new(self, needs: _Set | _Assertion | None, following: Sequence[int]) -> int:
+        if len(self._states) >= _MAX_STATES:
             raise InvalidArgumentError(f"the regular expression {self._pattern[:40]!r} is too large")
-        self._states.append(_State(expected, list(following)))
+        self._states.append(_State(needs, list(following)))
         return len(self._states) - 1
 
     def _add(self, node: _Node, after: int) -> int:
         """Add states that match the syntax tree `node` and lead to the state number `after`; return the first one."""
         if isinstance(node, _Sequence):
-            for item in reversed(node.items):
-                after = self._add(item, after)
+            for part in reversed(node.items):
+                after = self._add(part, after)
             return after
         if isinstance(node, _Choice):
-            return self._new(None, [self._add(item, after) for item in node.items])
+            return self._new(None, [self._add(part, after) for part in node.items])
         if isinstance(node, _Repeat):
             return self._add_repeat(node, after)
         return self._new(node, [after])
@@ -424,11 +424,11 @@ class Pattern:
     def matches(self, text: str) -> bool:
         """Return True if the pattern matches the whole text."""
         reached = self._reached([self._start], None, text[:1] or None)
-        for number, letter in enumerate(text):
+        for index, letter in enumerate(text):
             entered = [
                 state.following[0] for state in reached if isinstance(state.needs, _Set) and letter in state.needs
             ]
-            reached = self._reached(entered, letter, text[number + 1 : number + 2] or None)
+            reached = self._reached(entered, letter, text[index + 1 : index + 2] or None)
         return self._states[0] in reached
 
     def _reached(self, entered: list[int], before: str | None, after: str | None) -> list[_State]:
@@ -436,12 +436,12 @@ class Pattern:
 
         `before` and `after` are the characters around the current position, None at an end of the text.
         """
-        seen, pending, reached = set(entered), list(entered), list[_State]()
+        visited, pending, reached = set(entered), list(entered), list[_State]()
         while pending:
             state = self._states[pending.pop()]
             reached.append(state)
             if isinstance(state.needs, _Set) or (state.needs is not None and not state.needs.holds(before, after)):
                 continue
-            pending += [item for item in state.following if item not in seen]
-            seen.update(state.following)
+            pending += [next_state for next_state in state.following if next_state not in visited]
+            visited.update(state.following)
         return reached

@@ -99,9 +99,9 @@ class RoiAlign(_OfRegions):
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         samples = max(1, self.height_sampling_ratio) * max(1, self.width_sampling_ratio)
-        first = inputs[0]
-        assert first is not None
-        return 8 * samples * int(outputs[0].num_elements) + int(outputs[0].shape[0]) * int(first.num_elements)
+        input = inputs[0]
+        assert input is not None
+        return 8 * samples * int(outputs[0].num_elements) + int(outputs[0].shape[0]) * int(input.num_elements)
 
 
 @op(traits=Trait.DISCONTINUOUS)
@@ -168,5 +168,5 @@ class HeatmapMaxKeypoint(Op):
             yield f"heatmaps are {height} cells high and {width} wide; expected squares of size 2 or more"
 
     def infer(self, heatmaps: TensorInfo, boxes: TensorInfo) -> tuple[TensorInfo, TensorInfo]:
-        pairs = (heatmaps.shape[0], heatmaps.shape[self.data_layout.axes().channels])
-        return heatmaps.with_shape(pairs), boxes.with_shape((*pairs, 2))
+        counts = (heatmaps.shape[0], heatmaps.shape[self.data_layout.axes().channels])
+        return heatmaps.with_shape(counts), boxes.with_shape((*counts, 2))

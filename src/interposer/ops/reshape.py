@@ -56,58 +56,66 @@ class Reshape(Op):
             yield f"an input of shape {input.shape} cannot be reshaped to {target}"
 
     def _fits(self, shape: TensorShape) -> bool:
-        expected = self._requested(shape)
-        if -1 not in expected:
-            return not differ(shape.num_elements, math.prod(expected))
-        rest = math.prod(dim for dim in self._not_copied(expected) if dim != -1)
-        return rest != 0 and bool(TensorShape(self._not_copied(shape)).num_elements % rest == 0)
+        target = self._target(shape)
+        if -1 not in target:
+            return not differ(shape.num_elements, math.prod(target))
+        known_elements = math.prod(dim for dim in self._not_copied(target) if dim != -1)
+        return known_elements != 0 and bool(TensorShape(self._not_copied(shape)).num_elements % known_elements == 0)
 
     def _not_copied(self, sizes: Sequence[int]) -> list[int]:
         """Return the sizes along the axes that are not copied, which determine -1 even if a copied one is 0."""
-        return [dim for i, dim in enumerate(sizes) if not (self.copy_zeros and self.target_shape[i : i + 1] == (0,))]
+        return [
+            dim
+            for axis, dim in enumerate(sizes)
+            if not (self.copy_zeros and self.target_shape[axis : axis + 1] == (0,))
+        ]
 
-    def _requested(self, shape: TensorShape) -> tuple[int, ...]:
+    def _target(self, shape: TensorShape) -> tuple[int, ...]:
         if not self.copy_zeros:
             return self.target_shape
-        return tuple(shape[i] if dim == 0 else dim for i, dim in enumerate(self.target_shape))
+        return tuple(shape[axis] if dim == 0 else dim for axis, dim in enumerate(self.target_shape))
 
     def infer(self, input: TensorInfo) -> TensorInfo:
-        expected = self._requested(input.shape)
-        parts = self._not_copied(input.shape), self._not_copied(expected)
-        filled = [_left_over(*parts) if _is_rest(dim) else dim for dim in expected]
-        shape = TensorShape(filled)
-        q = input.quantization
-        if q is not None and q.axis is not None and not _axis_stays(input.shape, shape, q.axis):
+        target = self._target(input.shape)
+        uncopied = self._not_copied(input.shape), self._not_copied(target)
+        dims = [_inferred_dim(*uncopied) if _is_inferred(dim) else dim for dim in target]
+        shape = TensorShape(dims)
+        quantization = input.quantization
+        if (
+            quantization is not None
+            and quantization.axis is not None
+            and not _axis_stays(input.shape, shape, quantization.axis)
+        ):
             return TensorInfo(shape, input.dtype)
-        return TensorInfo(shape, input.dtype, q)
+        return TensorInfo(shape, input.dtype, quantization)
 
 
-def _is_rest(dim: int) -> bool:
+def _is_inferred(dim: int) -> bool:
     return dim == -1 and not isinstance(dim, Dim)
 
 
-def _left_over(shape: Sequence[int], expected: Sequence[int]) -> int:
-    """Return the dimension that -1 stands for if a tensor of this shape is reshaped to the `expected` dimensions.
+def _inferred_dim(shape: Sequence[int], target: Sequence[int]) -> int:
+    """Return the dimension that -1 stands for if a tensor of this shape is reshaped to the `target` dimensions.
 
     Equal dimensions on both sides cancel out, even unknown ones. The result is an unknown dimension if it depends on
     others.
     """
-    left = list(shape)
-    known = 1
-    for dim in expected:
-        if isinstance(dim, Dim) and dim in left:
-            left.remove(dim)
+    remaining = list(shape)
+    known_product = 1
+    for dim in target:
+        if isinstance(dim, Dim) and dim in remaining:
+            remaining.remove(dim)
         elif isinstance(dim, Dim):
             return UNKNOWN
-        elif not _is_rest(dim):
-            known *= dim
-    open_dims = [dim for dim in left if isinstance(dim, Dim)]
-    product = math.prod(dim for dim in left if not isinstance(dim, Dim))
-    if not known:
+        elif not _is_inferred(dim):
+            known_product *= dim
+    unknown_dims = [dim for dim in remaining if isinstance(dim, Dim)]
+    product = math.prod(dim for dim in remaining if not isinstance(dim, Dim))
+    if not known_product:
         return UNKNOWN
-    if not open_dims:
-        return product // known
-    return open_dims[0] if len(open_dims) == 1 and product == known else UNKNOWN
+    if not unknown_dims:
+        return product // known_product
+    return unknown_dims[0] if len(unknown_dims) == 1 and product == known_product else UNKNOWN
 
 
 def _axis_stays(before: TensorShape, after: TensorShape, axis: int) -> bool:
@@ -143,8 +151,8 @@ class BroadcastTo(Op):
         if len(self.shape) > MAX_RANK:
             yield f"shape has rank {len(self.shape)}; ranks 0 to {MAX_RANK} are supported"
             return
-        match = broadcast_shapes(input.shape, TensorShape(self.shape))
-        if match is None or tuple(match) != self.shape:
+        broadcast = broadcast_shapes(input.shape, TensorShape(self.shape))
+        if broadcast is None or tuple(broadcast) != self.shape:
             yield f"an input of shape {input.shape} cannot be broadcast to {TensorShape(self.shape)}"
 
     def infer(self, input: TensorInfo) -> TensorInfo:
@@ -174,8 +182,8 @@ class Shape(Op):
     dtype: DataType = attribute(default=DataType.INT32, choices=_INDEX_TYPES, doc="The type of the dimensions.")
 
     def infer(self, input: TensorInfo) -> TensorInfo:
-        value = np.array(input.shape, self.dtype.numpy) if input.is_concrete else None
-        return TensorInfo((input.rank,), self.dtype, constant=value)
+        constant = np.array(input.shape, self.dtype.numpy) if input.is_concrete else None
+        return TensorInfo((input.rank,), self.dtype, constant=constant)
 
 
 @op(traits=Trait.EXACT)

@@ -85,14 +85,14 @@ class ScatterNd(Op):
         if errors:
             yield from errors
             return
-        base = self._shape(input)
-        if depth > base.rank:
-            yield f"the last dimension of indices is {depth}, but there are only {base.rank} axes"
+        base_shape = self._shape(input)
+        if depth > base_shape.rank:
+            yield f"the last dimension of indices is {depth}, but there are only {base_shape.rank} axes"
             return
-        expected = TensorShape((*indices.shape[:-1], *base[depth:]))
+        expected = TensorShape((*indices.shape[:-1], *base_shape[depth:]))
         if not expected.accepts(updates.shape):
             yield f"updates has shape {updates.shape}; expected {expected}"
-        yield from _range_problems(indices, base[:depth])
+        yield from _range_problems(indices, base_shape[:depth])
 
     def _base_problems(self, input: TensorInfo, updates: TensorInfo) -> Iterator[str]:
         if self.input_enabled:
@@ -125,10 +125,10 @@ def _range_problems(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
     """
     if indices.constant is None or indices.constant.size == 0:
         return
-    for column, dim in zip(indices.constant.reshape(-1, len(dims)).T, dims, strict=True):
-        for match in (int(column.min()), int(column.max())):
-            if match >= dim or match < -dim:
-                yield f"index {match} is out of range for an axis of size {dim}"
+    for axis_indices, dim in zip(indices.constant.reshape(-1, len(dims)).T, dims, strict=True):
+        for extreme in (int(axis_indices.min()), int(axis_indices.max())):
+            if extreme >= dim or extreme < -dim:
+                yield f"index {extreme} is out of range for an axis of size {dim}"
                 break
 
 
@@ -210,8 +210,8 @@ class TensorScatter(Op):
         yield from errors
         if errors:
             return
-        same = same_shapes((input.shape, updates.shape), axis)
-        if not same or updates.shape[axis] > input.shape[axis]:
+        has_same_sizes = same_shapes((input.shape, updates.shape), axis)
+        if not has_same_sizes or updates.shape[axis] > input.shape[axis]:
             yield f"updates has shape {updates.shape}; expected {input.shape} but for fewer steps along axis {axis}"
         if start is not None and differ(start.shape[0], input.shape[0]):
             yield f"start has {start.shape[0]} elements; expected {input.shape[0]}, one for each sample"
@@ -243,7 +243,9 @@ class DynamicUpdateSlice(Op):
     output = result(like="input")
 
     def check(self, input: TensorInfo, update: TensorInfo, start: TensorInfo) -> Iterator[str]:
-        if update.rank != input.rank or any(u > dim for u, dim in zip(update.shape, input.shape, strict=True)):
+        if update.rank != input.rank or any(
+            update_dim > dim for update_dim, dim in zip(update.shape, input.shape, strict=True)
+        ):
             yield f"update has shape {update.shape}, which does not fit into {input.shape}"
         if differ(start.shape[0], input.rank):
             yield f"start has {start.shape[0]} elements; expected {input.rank}, the rank of input"

@@ -129,13 +129,13 @@ class Unique(Op):
     def infer(self, input: TensorInfo) -> tuple[TensorInfo, ...]:
         size = input.num_elements if self.axis is None else input.shape[self.axis]
         values = input.with_shape(_replaced(input.shape, self.axis, UNKNOWN))
-        some, all_of_them = (TensorInfo((count,), self.index_dtype) for count in (UNKNOWN, size))
-        return values, some, all_of_them, some
+        distinct, inverse_indices = (TensorInfo((count,), self.index_dtype) for count in (UNKNOWN, size))
+        return values, distinct, inverse_indices, distinct
 
 
 def _replaced(shape: TensorShape, axis: int | None, size: int) -> list[int]:
     """Return the shape with `size` at the axis, or the shape (size,) if the axis is None; the axis may be negative."""
     if axis is None:
         return [size]
-    place = normal_axis(axis, len(shape))
-    return [*shape[:place], size, *shape[place + 1 :]]
+    replaced_axis = normal_axis(axis, len(shape))
+    return [*shape[:replaced_axis], size, *shape[replaced_axis + 1 :]]

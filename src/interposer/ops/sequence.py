@@ -142,8 +142,8 @@ class Range(Op):
             yield "delta is 0; expected another number"
 
     def infer(self, start: TensorInfo, limit: TensorInfo, delta: TensorInfo) -> TensorInfo:
-        known = [info.constant for info in (start, limit, delta) if info.constant is not None]
-        return TensorInfo((range_length(*known) if len(known) == 3 else UNKNOWN,), start.dtype)
+        constants = [info.constant for info in (start, limit, delta) if info.constant is not None]
+        return TensorInfo((range_length(*constants) if len(constants) == 3 else UNKNOWN,), start.dtype)
 
 
 def range_length(start: Array, limit: Array, delta: Array) -> int:
@@ -153,6 +153,6 @@ def range_length(start: Array, limit: Array, delta: Array) -> int:
     """
     if start.dtype.kind in "iu":
         return max(0, -int((start.item() - limit.item()) // delta.item()))
-    first, last, step = (number.astype(np.float64).item() for number in (start, limit, delta))
-    length = (last - first) / step
+    start_value, limit_value, step = (number.astype(np.float64).item() for number in (start, limit, delta))
+    length = (limit_value - start_value) / step
     return max(0, math.ceil(length)) if math.isfinite(length) else 0

@@ -213,5 +213,7 @@ class MelWeightMatrix(Op):
                 yield f"{declared.name} has shape {info.shape}; expected one element"
 
     def infer(self, *operands: TensorInfo) -> TensorInfo:
-        bins, length = (UNKNOWN if i.constant is None else max(0, int(i.constant.item())) for i in operands[:2])
+        bins, length = (
+            UNKNOWN if info.constant is None else max(0, int(info.constant.item())) for info in operands[:2]
+        )
         return TensorInfo((length // 2 + 1, bins), self.dtype)

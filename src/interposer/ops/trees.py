@@ -15,7 +15,7 @@ from interposer.core.types import Array, DataType, TensorInfo
 __all__ = ["TreeAggregation", "TreeComparison", "TreeEnsemble"]
 
 _FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataType.FLOAT64)
-_DEEPEST: Final = 4096
+_MAX_DEPTH: Final = 4096
 
 
 class TreeComparison(Enum):
@@ -91,7 +91,7 @@ class TreeEnsemble(Op):
         errors = errors or list(self._number_problems())
         yield from errors
         if not errors and self._is_too_deep():
-            yield f"a tree has a cycle, or more than {_DEEPEST} levels"
+            yield f"a tree has a cycle, or more than {_MAX_DEPTH} levels"
         if not errors and self.features.size and self.features.max() >= input.shape[1]:
             yield f"a node compares column {self.features.max()}, but the input has {input.shape[1]}"
 
@@ -119,17 +119,20 @@ class TreeEnsemble(Op):
             numbers = getattr(self, name)
             if numbers.size and not 0 <= numbers.min() <= numbers.max() < limit:
                 yield f"{name} has numbers from {numbers.min()} to {numbers.max()}; expected 0 to {limit - 1}"
-        steps, ends = np.diff(self.leaf_starts.astype(np.int64)), (self.leaf_starts[0], self.leaf_starts[-1])
-        if (steps < 0).any() or ends != (0, self.weights.size):
+        leaf_sizes, first_and_last_start = (
+            np.diff(self.leaf_starts.astype(np.int64)),
+            (self.leaf_starts[0], self.leaf_starts[-1]),
+        )
+        if (leaf_sizes < 0).any() or first_and_last_start != (0, self.weights.size):
             yield f"leaf_starts must increase from 0 to {self.weights.size}, the number of weights"
 
     def _is_too_deep(self) -> bool:
-        level = np.unique(self.roots[self.roots >= 0])
-        for _ in range(_DEEPEST):
-            if not level.size:
+        level_nodes = np.unique(self.roots[self.roots >= 0])
+        for _ in range(_MAX_DEPTH):
+            if not level_nodes.size:
                 return False
-            level = np.unique(np.concatenate([self.true_branches[level], self.false_branches[level]]))
-            level = level[level >= 0]
+            level_nodes = np.unique(np.concatenate([self.true_branches[level_nodes], self.false_branches[level_nodes]]))
+            level_nodes = level_nodes[level_nodes >= 0]
         return True
 
     def infer(self, input: TensorInfo) -> TensorInfo:

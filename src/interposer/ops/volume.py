@@ -16,8 +16,8 @@ Windows = tuple[Window, Window, Window]
 
 def spatial_axes(layout: DataLayout) -> tuple[int, int, int]:
     """Return the indices of the axes depth, height and width in NDHWC or NCDHW."""
-    first = 1 if layout.channels_last else 2
-    return first, first + 1, first + 2
+    depth_axis = 1 if layout.channels_last else 2
+    return depth_axis, depth_axis + 1, depth_axis + 2
 
 
 def volume_shape(layout: DataLayout, batch: int, sizes: Sequence[int], channels: int) -> TensorShape:

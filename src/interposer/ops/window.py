@@ -39,8 +39,8 @@ class Window(NamedTuple):
         """
         if isinstance(size, Dim):
             return self.places(size)
-        room = size + self.pad_before + self.pad_after - self.reach
-        places = -(-room // self.stride) + 1
+        travel = size + self.pad_before + self.pad_after - self.reach
+        places = -(-travel // self.stride) + 1
         return places - 1 if (places - 1) * self.stride >= size + self.pad_before else places
 
     def covered(self, places: int) -> int:
@@ -77,11 +77,11 @@ class Window(NamedTuple):
         `axis` is the name of the axis for the message, such as "height". If the number of positions is `rounded_up`,
         the window may exceed the padding by less than its stride.
         """
-        padded = size + self.pad_before + self.pad_after
-        if rounded_up and padded > 0:
-            padded += self.stride - 1
+        allowed_size = size + self.pad_before + self.pad_after
+        if rounded_up and allowed_size > 0:
+            allowed_size += self.stride - 1
         if self.size == 0:
             yield f"the window has {axis} 0"
-        elif padded < self.reach:
-            room = size + self.pad_before + self.pad_after
-            yield f"the window spans {self.reach} cells in {axis}, but the padded input has only {room}"
+        elif allowed_size < self.reach:
+            padded_size = size + self.pad_before + self.pad_after
+            yield f"the window spans {self.reach} cells in {axis}, but the padded input has only {padded_size}"

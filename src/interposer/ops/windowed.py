@@ -30,14 +30,14 @@ class _Windowed(Op):
         axes = len(self.window_shape)
         ones = (1,) * axes
         pads = self.pad_list or ((0, 0),) * axes
-        columns = zip(self.window_shape, self.strides or ones, self.dilations or ones, pads, strict=True)
-        return [Window(size, stride, dilation, before, after) for size, stride, dilation, (before, after) in columns]
+        by_axis = zip(self.window_shape, self.strides or ones, self.dilations or ones, pads, strict=True)
+        return [Window(size, stride, dilation, before, after) for size, stride, dilation, (before, after) in by_axis]
 
     def _axes_problems(self, axes: int) -> Iterator[str]:
         for name in ("window_shape", "strides", "dilations", "pad_list"):
-            value = getattr(self, name)
-            if len(value) != axes and (value or name == "window_shape"):
-                yield f"{name} is {value}; expected one for each of {axes} spatial axes"
+            values = getattr(self, name)
+            if len(values) != axes and (values or name == "window_shape"):
+                yield f"{name} is {values}; expected one for each of {axes} spatial axes"
 
 
 @op(register=False)
@@ -54,9 +54,9 @@ class _Pooling(_Windowed):
         errors = list(self._axes_problems(input.rank - 2))
         yield from errors
         if not errors:
-            for number, (window, size) in enumerate(zip(self.windows(), input.shape[2:], strict=True)):
+            for index, (window, size) in enumerate(zip(self.windows(), input.shape[2:], strict=True)):
                 rounded_up = self.output_shape_rounding is OutputShapeRounding.CEILING
-                yield from window.problems(size, f"axis {number + 2}", rounded_up=rounded_up)
+                yield from window.problems(size, f"axis {index + 2}", rounded_up=rounded_up)
 
     def _shape(self, input: TensorInfo) -> tuple[int, ...]:
         places = (self._places(*pair) for pair in zip(self.windows(), input.shape[2:], strict=True))
@@ -193,11 +193,11 @@ class Col2Im(_Windowed):
         if errors:
             return
         cells = math.prod(self.window_shape)
-        places = math.prod(max(0, places) for places in self.places())
+        place_count = math.prod(max(0, place_count) for place_count in self.places())
         if input.shape[1] % cells:
             yield f"input has {input.shape[1]} rows; expected a multiple of the window's {cells} cells"
-        if differ(input.shape[2], places):
-            yield f"input has {input.shape[2]} columns; expected {places}, one for each position of the window"
+        if differ(input.shape[2], place_count):
+            yield f"input has {input.shape[2]} columns; expected {place_count}, one for each position of the window"
 
     def places(self) -> list[int]:
         """Return the number of window positions along each spatial axis."""
