@@ -47,18 +47,23 @@ class _Quotient:
 
     def __init__(self, layers: list[Layer], kinds: list[Hashable | None]) -> None:
         self._kinds = kinds
-        self._merged = list(range(len(layers)))
-        number = {layer.guid: index for index, layer in enumerate(layers)}
-        producers = [{number[v.producer.guid] for v in layer.values if v.producer.guid in number} for layer in layers]
+        self._parents = list(range(len(layers)))
+        index_of_guid = {layer.guid: index for index, layer in enumerate(layers)}
+        producers = [
+            {index_of_guid[value.producer.guid] for value in layer.values if value.producer.guid in index_of_guid}
+            for layer in layers
+        ]
         self._levels: list[int] = []
         for index, sources in enumerate(producers):
-            self._levels.append(max((self._levels[item] + self._step(item, index) for item in sources), default=0))
+            self._levels.append(
+                max((self._levels[source] + self._step(source, index) for source in sources), default=0)
+            )
         for index, sources in enumerate(producers):
             for source in sources:
                 if self._levels[source] == self._levels[index]:
-                    self._merged[self.part(source)] = self.part(index)
-        self._before: dict[int, set[int]] = {self.part(index): set() for index in range(len(layers))}
-        self._after: dict[int, set[int]] = {part: set() for part in self._before}
+                    self._parents[self.part(source)] = self.part(index)
+        self._producers: dict[int, set[int]] = {self.part(index): set() for index in range(len(layers))}
+        self._consumers: dict[int, set[int]] = {part: set() for part in self._producers}
         for index, sources in enumerate(producers):
             self._connect(self.part(index), map(self.part, sources))
 
@@ -69,27 +74,30 @@ class _Quotient:
     def _connect(self, part: int, producers: Iterable[int]) -> None:
         for producer in producers:
             if producer != part:
-                self._before[part].add(producer)
-                self._after[producer].add(part)
+                self._producers[part].add(producer)
+                self._consumers[producer].add(part)
 
     def part(self, index: int) -> int:
         """Return the number of the part that has the layer with this index, after all merges so far."""
-        merged = self._merged
-        while merged[index] != index:
-            merged[index] = index = merged[merged[index]]
+        parents = self._parents
+        while parents[index] != index:
+            parents[index] = index = parents[parents[index]]
         return index
 
     def merge_adjacent(self) -> None:
         """Merge adjacent parts of one kind, until no two of them can be merged without a cycle."""
-        waiting = [part for part in reversed(self._before) if self._kinds[part] is not None]
+        waiting = [part for part in reversed(self._producers) if self._kinds[part] is not None]
         while waiting:
             part = waiting.pop()
-            if part in self._before and self._merge_into_a_producer(part):
-                here = self.part(part)
-                waiting += [here, *(other for other in self._after[here] if self._step(here, other) == 0)]
+            if part in self._producers and self._merge_into_a_producer(part):
+                merged = self.part(part)
+                waiting += [
+                    merged,
+                    *(consumer for consumer in self._consumers[merged] if self._step(merged, consumer) == 0),
+                ]
 
     def _merge_into_a_producer(self, part: int) -> bool:
-        for producer in sorted(self._before[part]):
+        for producer in sorted(self._producers[part]):
             if self._step(producer, part) == 0 and not self._has_detour(producer, part):
                 self._merge(producer, part)
                 return True
@@ -97,16 +105,16 @@ class _Quotient:
 
     def _has_detour(self, first: int, last: int) -> bool:
         """Return True if a path leads from part `first` to its consumer `last` through a third part."""
-        least, seen = self._levels[first], {first, last}
-        pending = [part for part in self._before[last] if part != first]
+        lowest_level, visited = self._levels[first], {first, last}
+        pending = [part for part in self._producers[last] if part != first]
         while pending:
             part = pending.pop()
-            if part in seen or self._levels[part] <= least:
+            if part in visited or self._levels[part] <= lowest_level:
                 continue
-            if first in self._before[part]:
+            if first in self._producers[part]:
                 return True
-            seen.add(part)
-            pending += self._before[part]
+            visited.add(part)
+            pending += self._producers[part]
         return False
 
     def _merge(self, first: int, second: int) -> None:
@@ -115,26 +123,26 @@ class _Quotient:
         The levels of the parts after it are raised where necessary.
         """
         level = max(self._levels[first], self._levels[second])
-        connections = {part: len(self._before[part]) + len(self._after[part]) for part in (first, second)}
-        gone, merged = sorted((first, second), key=lambda part: (connections[part], -part))
-        self._merged[gone] = merged
-        before, after = self._before.pop(gone), self._after.pop(gone)
-        for other in before:
-            self._after[other].remove(gone)
-        for other in after:
-            self._before[other].remove(gone)
-        self._connect(merged, before - {merged})
-        for other in after - {merged}:
-            self._connect(other, [merged])
-        self._levels[merged] = level
-        self._raise_levels(merged)
+        connections = {part: len(self._producers[part]) + len(self._consumers[part]) for part in (first, second)}
+        absorbed, survivor = sorted((first, second), key=lambda part: (connections[part], -part))
+        self._parents[absorbed] = survivor
+        producers, consumers = self._producers.pop(absorbed), self._consumers.pop(absorbed)
+        for neighbor in producers:
+            self._consumers[neighbor].remove(absorbed)
+        for neighbor in consumers:
+            self._producers[neighbor].remove(absorbed)
+        self._connect(survivor, producers - {survivor})
+        for neighbor in consumers - {survivor}:
+            self._connect(neighbor, [survivor])
+        self._levels[survivor] = level
+        self._raise_levels(survivor)
 
     def _raise_levels(self, part: int) -> None:
         """Raise the levels of all parts after `part` that are not above those of their producers any more."""
         pending = [part]
         while pending:
             part = pending.pop()
-            for consumer in self._after[part]:
+            for consumer in self._consumers[part]:
                 if self._levels[consumer] <= self._levels[part]:
                     self._levels[consumer] = self._levels[part] + 1
                     pending.append(consumer)

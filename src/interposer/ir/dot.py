@@ -73,24 +73,24 @@ class _Drawing:
         yield f"subgraph cluster_{next(self.clusters)} {{"
         yield from _indented([f"label={title};", *self.graph(region)])
         yield "}"
-        for first in _in_order(region)[:1]:
-            yield f'{self.number(owner)} -> {self.number(first)} [style="dashed"];'
+        for first_layer in _in_order(region)[:1]:
+            yield f'{self.number(owner)} -> {self.number(first_layer)} [style="dashed"];'
 
     def number(self, layer: Layer) -> int:
         return self.numbers.setdefault(layer, len(self.numbers))
 
 
 def _label(layer: Layer) -> str:
-    lines = {name: _shown(value) for name, value in layer.op.changed_attributes().items()}
-    lines |= {"LayerName": layer.name, "LayerType": layer.kind}
-    lines |= {} if layer.backend is None else {"BackendID": str(layer.backend)}
-    lines |= {"Replaces": ", ".join(layer.replaced)} if layer.replaced else {}
-    lines |= {f"Output {value.index}": str(value.info) for value in layer.outputs if value.info is not None}
-    return f"{{{_escaped(layer.kind)}|{_joined(lines)}}}"
+    fields = {name: _shown(value) for name, value in layer.op.changed_attributes().items()}
+    fields |= {"LayerName": layer.name, "LayerType": layer.kind}
+    fields |= {} if layer.backend is None else {"BackendID": str(layer.backend)}
+    fields |= {"Replaces": ", ".join(layer.replaced)} if layer.replaced else {}
+    fields |= {f"Output {value.index}": str(value.info) for value in layer.outputs if value.info is not None}
+    return f"{{{_escaped(layer.kind)}|{_joined(fields)}}}"
 
 
-def _joined(lines: Mapping[str, str]) -> str:
-    return "".join(f"{_escaped(name)} : {_escaped(text)}\\l" for name, text in lines.items())
+def _joined(fields: Mapping[str, str]) -> str:
+    return "".join(f"{_escaped(name)} : {_escaped(text)}\\l" for name, text in fields.items())
 
 
 def _shown(value: Any) -> str:
@@ -125,12 +125,14 @@ def _in_order(graph: Graph) -> list[Layer]:
 
 def _escaped(text: str) -> str:
     """Return a text for a record's label; characters that cannot be printed are shown as escapes such as ``\\n``."""
-    printable = "".join(item if item.isprintable() else item.encode("unicode_escape").decode() for item in text)
+    printable = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
     return printable.translate(_SPECIAL)
 
 
 def _quoted(text: str) -> str:
-    plain = "".join(item if item.isprintable() else " " for item in text)
+    plain = "".join(character if character.isprintable() else " " for character in text)
     escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

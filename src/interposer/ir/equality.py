@@ -51,17 +51,17 @@ def _layer_differences(a: Layer, b: Layer, opaque: bool) -> Iterator[str]:
     if len(a.outputs) != len(b.outputs) or len(a.regions) != len(b.regions):
         yield "it has not the same number of outputs or regions"
         return
-    for mine, other in zip(a.outputs, b.outputs, strict=True):
-        yield from _value_differences(mine, other)
-    for index, (region, its) in enumerate(zip(a.regions, b.regions, strict=True)):
-        yield from (f"region {index}: {text}" for text in differences(region, its, opaque=opaque))
+    for value_a, value_b in zip(a.outputs, b.outputs, strict=True):
+        yield from _value_differences(value_a, value_b)
+    for index, (region_a, region_b) in enumerate(zip(a.regions, b.regions, strict=True)):
+        yield from (f"region {index}: {text}" for text in differences(region_a, region_b, opaque=opaque))
 
 
 def _same_op(a: Op, b: Op, opaque: bool) -> bool:
     if opaque or type(a) is not type(b):
         return a == b
-    known = [(name, codec) for name, codec in a.codecs().items() if codec is not codec_of(Any)]
-    return all(codec.equal(getattr(a, name), getattr(b, name)) for name, codec in known)
+    compared = [(name, codec) for name, codec in a.codecs().items() if codec is not codec_of(Any)]
+    return all(codec.equal(getattr(a, name), getattr(b, name)) for name, codec in compared)
 
 
 def _input_names(layer: Layer) -> list[str]:
@@ -76,8 +76,8 @@ def _input_names(layer: Layer) -> list[str]:
 
 
 def _value_differences(a: Value, b: Value) -> Iterator[str]:
-    for title, mine, other in (("info", a.info, b.info), ("declared info", a.declared, b.declared)):
-        if mine != other:
-            yield f"the {title} of output {a.index} is {mine}, and {other}"
-        elif not same_constant(mine, other):
-            yield f"the constant in the {title} of output {a.index} is another"
+    for description, info_a, info_b in (("info", a.info, b.info), ("declared info", a.declared, b.declared)):
+        if info_a != info_b:
+            yield f"the {description} of output {a.index} is {info_a}, and {info_b}"
+        elif not same_constant(info_a, info_b):
+            yield f"the constant in the {description} of output {a.index} is another"

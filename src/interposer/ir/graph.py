@@ -376,7 +376,7 @@ class Graph:
 
         With `start`, only these layers are considered, and the producers of the inputs of removed layers.
         """
-        gone = []
+        removed = []
         pending = list(self if start is None else start)
         while pending:
             layer = pending.pop()
@@ -384,9 +384,9 @@ class Graph:
                 continue
             producers = [value.producer for value in layer.values]
             self.erase(layer)
-            gone.append(layer)
+            removed.append(layer)
             pending += producers
-        return gone
+        return removed
 
     def constant(self, value: Array, *, like: TensorInfo | None = None, name: str = "constant") -> Value:
         """Add a Constant layer for an array, and return its output.
@@ -411,14 +411,14 @@ class Graph:
     @property
     def sources(self) -> list[Layer]:
         """All Input layers, those that read states included, in order of their binding ids."""
-        result = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Input)]
-        return [layer for _, layer in sorted(result, key=lambda item: item[0])]
+        numbered = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Input)]
+        return [layer for _, layer in sorted(numbered, key=lambda pair: pair[0])]
 
     @property
     def sinks(self) -> list[Layer]:
         """All Output layers, those that set states included, in order of their binding ids."""
-        result = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Output)]
-        return [layer for _, layer in sorted(result, key=lambda item: item[0])]
+        numbered = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Output)]
+        return [layer for _, layer in sorted(numbered, key=lambda pair: pair[0])]
 
     def layer(self, name: str) -> Layer:
         """Return the layer with this name; raise `InvalidArgumentError` if there is none."""
@@ -453,9 +453,9 @@ class Graph:
     def _schedule(self) -> tuple[list[Layer], list[Layer]]:
         if self._is_ordered():
             return list(self._layers.values()), []
-        position = {guid: index for index, guid in enumerate(self._layers)}
+        index_of_guid = {guid: index for index, guid in enumerate(self._layers)}
         waiting = {layer.guid: len({v.producer.guid for v in layer._inputs if v is not None}) for layer in self}
-        ready = [position[guid] for guid, count in waiting.items() if count == 0]
+        ready = [index_of_guid[guid] for guid, count in waiting.items() if count == 0]
         layers, order = list(self._layers.values()), []
         while ready:
             layer = layers[heapq.heappop(ready)]
@@ -463,40 +463,40 @@ class Graph:
             for consumer in dict.fromkeys([use.layer for value in layer.outputs for use in value.uses._uses]):
                 waiting[consumer.guid] -= 1
                 if waiting[consumer.guid] == 0:
-                    heapq.heappush(ready, position[consumer.guid])
+                    heapq.heappush(ready, index_of_guid[consumer.guid])
         return order, [layer for layer in layers if waiting[layer.guid] > 0]
 
     def _is_ordered(self) -> bool:
         """Return True if every layer was added after the producers of its inputs, so that this is a running order."""
-        before: set[int] = set()
+        added: set[int] = set()
         for layer in self._layers.values():
             for value in layer._inputs:
-                if value is not None and value.producer.guid not in before:
+                if value is not None and value.producer.guid not in added:
                     return False
-            before.add(layer.guid)
+            added.add(layer.guid)
         return True
 
     def clone(self) -> Graph:
         """Return a copy of the graph; operators and constant arrays are shared, since they are immutable."""
         copy = Graph(self.name)
-        known: dict[Any, Any] = {None: None}
+        copies: dict[Any, Any] = {None: None}
         for layer in self.topological():
-            copy._add_copy(layer, [known[value] for value in layer._inputs], copy.free_name(layer.name), known)
+            copy._add_copy(layer, [copies[value] for value in layer._inputs], copy.free_name(layer.name), copies)
         copy.folded = self.folded
         return copy
 
-    def _add_copy(self, layer: Layer, inputs: list[Value | None], name: str, known: dict[Any, Any]) -> None:
-        """Append a copy of a layer of another graph with valid inputs; add its outputs to `known`."""
-        created = Layer(layer.op, name, layer.source)
-        copy_attributes(layer, created)
-        created.outputs = tuple([Value(created, value.index, value.declared) for value in layer.outputs])
-        for old, new in zip(layer.outputs, created.outputs, strict=True):
+    def _add_copy(self, layer: Layer, inputs: list[Value | None], name: str, copies: dict[Any, Any]) -> None:
+        """Append a copy of a layer of another graph with valid inputs; add its outputs to `copies`."""
+        copy = Layer(layer.op, name, layer.source)
+        copy_attributes(layer, copy)
+        copy.outputs = tuple([Value(copy, value.index, value.declared) for value in layer.outputs])
+        for old, new in zip(layer.outputs, copy.outputs, strict=True):
             new.info, new.factory, new.aliases = old.info, old.factory, old.aliases
-            known[old] = new
-        created.inferred = layer.inferred
-        self._layers[created.guid] = created
+            copies[old] = new
+        copy.inferred = layer.inferred
+        self._layers[copy.guid] = copy
         self._scheduled = None
-        _connect(created, inputs)
+        _connect(copy, inputs)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Graph:
         return self.clone()
@@ -514,15 +514,15 @@ class Graph:
         Raises:
             InvalidArgumentError: an input of a layer is neither in `values` nor an output of a layer before it.
         """
-        known: dict[Any, Any] = dict(values)
+        copies: dict[Any, Any] = dict(values)
         for layer in layers:
             for value in layer.values:
-                if value not in known:
+                if value not in copies:
                     raise InvalidArgumentError(f"layer {layer} takes {value.name!r}, for which nothing stands in")
-            inputs: list[Value | None] = [value and known[value] for value in layer._inputs]
+            inputs: list[Value | None] = [value and copies[value] for value in layer._inputs]
             self._check_all_own(inputs)
-            self._add_copy(layer, inputs, self.free_name(layer.name), known)
-        return known
+            self._add_copy(layer, inputs, self.free_name(layer.name), copies)
+        return copies
 
     def __str__(self) -> str:
         from interposer.ir.printer import print_graph  # noqa: PLC0415 - the printer needs this module
@@ -532,11 +532,11 @@ class Graph:
 
 def _connect(layer: Layer, inputs: Sequence[Value | None]) -> None:
     """Set the inputs of a new layer, and add it to the uses of these values. Absent inputs at the end are left out."""
-    taken = list(inputs)
-    while taken and taken[-1] is None:
-        del taken[-1]
-    layer._inputs = taken
-    for index, value in enumerate(taken):
+    connected = list(inputs)
+    while connected and connected[-1] is None:
+        del connected[-1]
+    layer._inputs = connected
+    for index, value in enumerate(connected):
         if value is not None:
             value.uses.add(Use(layer, index))
 
@@ -554,18 +554,21 @@ def cycle_problem(stuck: Sequence[Layer]) -> str:
     `stuck` has the layers that cannot be put in topological order, as `Graph.schedule` returns them. Layers that only
     depend on a cycle are not named.
     """
-    among = set(stuck)
-    left = {layer: sum(use.layer in among for value in layer.outputs for use in value.uses) for layer in among}
-    ends = [layer for layer, count in left.items() if count == 0]
-    while ends:
-        end = ends.pop()
-        del left[end]
-        for value in end.values:
-            if value.producer in left:
-                left[value.producer] -= 1
-                ends += [value.producer] if left[value.producer] == 0 else []
-    named, more = [str(layer) for layer in stuck if layer in left][:SHOWN], len(left) - SHOWN
-    return f"these layers depend on themselves: {', '.join(named)}{f' and {more} more' if more > 0 else ''}"
+    stuck_layers = set(stuck)
+    uses_left = {
+        layer: sum(use.layer in stuck_layers for value in layer.outputs for use in value.uses) for layer in stuck_layers
+    }
+    unused = [layer for layer, count in uses_left.items() if count == 0]
+    while unused:
+        layer = unused.pop()
+        del uses_left[layer]
+        for value in layer.values:
+            if value.producer in uses_left:
+                uses_left[value.producer] -= 1
+                unused += [value.producer] if uses_left[value.producer] == 0 else []
+    named, unnamed_count = [str(layer) for layer in stuck if layer in uses_left][:SHOWN], len(uses_left) - SHOWN
+    ending = f" and {unnamed_count} more" if unnamed_count > 0 else ""
+    return f"these layers depend on themselves: {', '.join(named)}{ending}"
 
 
 def _check_declared(op: Op, count: int, outputs: Sequence[TensorInfo | None]) -> None:

@@ -106,11 +106,11 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """
     head = "".join(f'<th style="{_CELL};{_LINE}">{escape(title)}</th>' for title in titles)
     body = "".join(f'<tr style="background:none">{"".join(map(_cell, row))}</tr>' for row in rows[:MOST_ROWS])
-    more = len(rows) - MOST_ROWS
-    rest = paragraph(f"... and {more} more") if more > 0 else ""
+    omitted_count = len(rows) - MOST_ROWS
+    omitted = paragraph(f"... and {omitted_count} more") if omitted_count > 0 else ""
     return (
         '<table style="border-collapse:collapse;margin:4px 0;font-size:inherit;color:inherit;background:none">'
-        f'<thead><tr style="background:none">{head}</tr></thead><tbody>{body}</tbody></table>{rest}'
+        f'<thead><tr style="background:none">{head}</tr></thead><tbody>{body}</tbody></table>{omitted}'
     )
 
 

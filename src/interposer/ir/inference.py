@@ -35,27 +35,27 @@ def infer_layer(layer: Layer) -> list[str]:
     For a control flow layer, the infos of the values in its regions are set too. If there are errors, or an input is
     unknown, the outputs become unknown.
     """
-    known = known_inference(layer) if layer.inferred is not None else None
-    if known is not None:
-        for value, info in zip(layer.outputs, known.outputs, strict=True):
+    last = known_inference(layer) if layer.inferred is not None else None
+    if last is not None:
+        for value, info in zip(layer.outputs, last.outputs, strict=True):
             value.info = info
         return []
-    memory = _memory.get()
-    key = None if memory is None else _key(layer)
-    if memory is not None and key is not None and key in memory:
-        _set_inferred(layer, key[1], memory[key])
+    remembered = _memory.get()
+    inference_key = None if remembered is None else _inference_key(layer)
+    if remembered is not None and inference_key is not None and inference_key in remembered:
+        _set_inferred(layer, inference_key[1], remembered[inference_key])
         return []
     errors = layer_problems(layer)
     if errors or any(value.info is None for value in layer.values):
-        _forget(layer.outputs)
+        _clear_infos(layer.outputs)
         return errors
     try:
         inferred = _inferred(layer)
     except InvalidNetworkError as error:
-        _forget(layer.outputs)
+        _clear_infos(layer.outputs)
         return list(error.problems)
     except InvalidArgumentError as error:
-        _forget(layer.outputs)
+        _clear_infos(layer.outputs)
         return [str(error)]
     for value, info in zip(layer.outputs, inferred, strict=True):
         merged = _merged(info, value.declared, _title(value))
@@ -64,8 +64,8 @@ def infer_layer(layer: Layer) -> list[str]:
     if not errors and not layer.regions:
         infos = tuple([output.info for output in layer.outputs])
         _set_inferred(layer, layer.input_infos, infos)
-        if memory is not None and key is not None and all(map(_is_plain, infos)):
-            memory[key] = infos
+        if remembered is not None and inference_key is not None and all(map(_is_plain, infos)):
+            remembered[inference_key] = infos
     return errors
 
 
@@ -87,7 +87,7 @@ def inferences_remembered() -> Iterator[None]:
         _memory.reset(token)
 
 
-def _key(layer: Layer) -> tuple[Op, tuple[TensorInfo, ...]] | None:
+def _inference_key(layer: Layer) -> tuple[Op, tuple[TensorInfo, ...]] | None:
     """Return what the inference of a layer depends on, if this is its operator and fully known infos of its inputs."""
     infos = layer.input_infos
     if not infos or layer.regions or not layer.op.executable or not all(map(_is_plain, infos)):
@@ -114,21 +114,21 @@ def known_inference(layer: Layer) -> Inference | None:
 
     Operators and infos are immutable, so the inference need not be repeated.
     """
-    known, outputs = layer.inferred, layer.outputs
-    if known is None or known.op is not layer.op or len(known.outputs) != len(outputs) or layer.regions:
+    last, outputs = layer.inferred, layer.outputs
+    if last is None or last.op is not layer.op or len(last.outputs) != len(outputs) or layer.regions:
         return None
     inputs = layer.input_infos
-    if len(known.inputs) != len(inputs) or not all(map(is_, known.inputs, inputs)):
+    if len(last.inputs) != len(inputs) or not all(map(is_, last.inputs, inputs)):
         return None
-    return known if all(map(is_, known.declared, map(_declared, outputs))) else None
+    return last if all(map(is_, last.declared, map(_declared, outputs))) else None
 
 
 def layer_problems(layer: Layer) -> list[str]:
     """Return the errors in a layer's inputs, without errors that only follow from an unknown input."""
     infos = layer.input_infos
     if any(value.info is None for value in layer.values):
-        missing = [o.name for o, value in zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True)
-                   if value is None and not o.optional]  # fmt: skip
+        arguments = zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True)
+        missing = [declared.name for declared, value in arguments if value is None and not declared.optional]
         return [f"{name} is not connected" for name in missing]
     return layer.op.violations(*infos) or list(border_problems(layer))
 
@@ -149,13 +149,13 @@ def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
     carried = tuple(info.with_constant(None) for info in op.initial(operands))
     while True:
         bound = op.bound(operands, carried)
-        value = tuple(_through_region(layer, index, infos) for index, infos in enumerate(bound))
-        after = op.carried_on(value)
-        wider = merged_carried(carried, after)
-        if wider == carried:
-            _check_bound(layer, op.bound(operands, after))
-            return op.gives(operands, carried, value)
-        carried = wider
+        region_outputs = tuple(_through_region(layer, index, infos) for index, infos in enumerate(bound))
+        carried_after = op.carried_on(region_outputs)
+        joined = merged_carried(carried, carried_after)
+        if joined == carried:
+            _check_bound(layer, op.bound(operands, carried_after))
+            return op.gives(operands, carried, region_outputs)
+        carried = joined
 
 
 def _through_region(layer: Layer, index: int, bound: Infos) -> Infos:
@@ -170,9 +170,9 @@ def _through_region(layer: Layer, index: int, bound: Infos) -> Infos:
     order, stuck = region.schedule()
     errors = [cycle_problem(stuck)] if stuck else []
     for inner, info in zip(region.inputs, bound, strict=True):
-        result = bound_info(inner.output, info)
-        errors += [f"layer {inner}: {result}"] if isinstance(result, str) else []
-        inner.output.info = None if isinstance(result, str) else result
+        bound_or_error = bound_info(inner.output, info)
+        errors += [f"layer {inner}: {bound_or_error}"] if isinstance(bound_or_error, str) else []
+        inner.output.info = None if isinstance(bound_or_error, str) else bound_or_error
     for inner in order:
         errors += () if isinstance(inner.op, Input) else (f"layer {inner}: {error}" for error in infer_layer(inner))
     if errors:
@@ -188,9 +188,9 @@ def _check_bound(layer: Layer, bound: Sequence[Infos]) -> None:
     """
     for index, (region, infos) in enumerate(zip(layer.regions, bound, strict=True)):
         for inner, info in zip(region.inputs, infos, strict=True):
-            result = bound_info(inner.output, info)
-            if isinstance(result, str):
-                raise InvalidArgumentError(f"region {region_title(layer, index)!r}: layer {inner}: {result}")
+            bound_or_error = bound_info(inner.output, info)
+            if isinstance(bound_or_error, str):
+                raise InvalidArgumentError(f"region {region_title(layer, index)!r}: layer {inner}: {bound_or_error}")
 
 
 def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorInfo]:
@@ -206,13 +206,13 @@ def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorI
         raise InvalidArgumentError("; ".join(errors))
     if isinstance(layer.op, ControlFlow):
         return [value.known for value in layer.outputs]
-    result = []
+    infos = []
     for value, info in zip(layer.outputs, layer.op.infer_infos(*inputs), strict=True):
         merged = _merged(info, value.known, _title(value))
         if isinstance(merged, str):
             raise InvalidArgumentError(merged)
-        result.append(merged)
-    return result
+        infos.append(merged)
+    return infos
 
 
 def shaped_by_data(graph: Graph) -> set[Value]:
@@ -225,9 +225,9 @@ def shaped_by_data(graph: Graph) -> set[Value]:
         return {value for layer in graph for value in layer.outputs if value.info and not value.info.is_concrete}
     values: set[Value] = set()
     for layer in graph.topological():
-        follows = not values.isdisjoint(layer.values)
+        depends_on_data = not values.isdisjoint(layer.values)
         for value in layer.outputs:
-            if value.info is not None and not value.info.is_concrete and (follows or _is_dynamic(value)):
+            if value.info is not None and not value.info.is_concrete and (depends_on_data or _is_dynamic(value)):
                 values.add(value)
     return values
 
@@ -237,7 +237,7 @@ def _is_dynamic(value: Value) -> bool:
     return declared[min(value.index, len(declared) - 1)].dynamic
 
 
-def _forget(values: Iterable[Value]) -> None:
+def _clear_infos(values: Iterable[Value]) -> None:
     for value in values:
         value.info = None
 

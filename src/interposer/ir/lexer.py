@@ -61,14 +61,14 @@ class Lexer:
         text, tokens, end = self.text, list[Token](), 0
         while True:
             start = _skipped(text, end)
-            fresh = not tokens or "\n" in text[end:start]
+            starts_line = not tokens or "\n" in text[end:start]
             if start == len(text):
-                return [*tokens, Token("end", "", start, fresh)]
-            result = _TOKEN.match(text, start)
-            if result is None:
+                return [*tokens, Token("end", "", start, starts_line)]
+            match = _TOKEN.match(text, start)
+            if match is None:
                 raise self.error(start, f"{text[start]!r} starts nothing that is known here")
-            end = result.end()
-            tokens.append(Token(str(result.lastgroup), result.group(), start, fresh))
+            end = match.end()
+            tokens.append(Token(str(match.lastgroup), match.group(), start, starts_line))
 
     def peek(self, ahead: int = 0) -> Token:
         """Return the token `ahead` tokens after the next one, without consuming it."""
@@ -116,5 +116,5 @@ class Lexer:
 
 
 def _skipped(text: str, start: int) -> int:
-    result = _SPACE.match(text, start)
-    return result.end() if result else start
+    match = _SPACE.match(text, start)
+    return match.end() if match else start

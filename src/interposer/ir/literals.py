@@ -33,15 +33,15 @@ def array_of(dtype: DataType, shape: Sequence[int], values: Sequence[Any]) -> Ar
         raise ValueError(f"expected {math.prod(shape)} elements for {dtype}{list(shape)}, found {len(values)}")
     for value in values:
         _check_element(dtype, value)
-    wide: Array = np.array(values, np.float64 if dtype.is_float else _WIDE.get(dtype, np.int64))
+    wide_array: Array = np.array(values, np.float64 if dtype.is_float else _WIDE.get(dtype, np.int64))
     with np.errstate(over="ignore"):
-        array = wide.astype(dtype.numpy)
+        array = wide_array.astype(dtype.numpy)
     return cast("Array", codec_of(Array).coerce(array.reshape(tuple(shape))))
 
 
 def _check_element(dtype: DataType, value: Any) -> None:
-    kinds = (int, float) if dtype.is_float else (_KINDS.get(dtype, int),)
-    if type(value) not in kinds:
+    element_types = (int, float) if dtype.is_float else (_KINDS.get(dtype, int),)
+    if type(value) not in element_types:
         raise ValueError(f"{value!r} is no element of {dtype}")
     if not dtype.is_integer:
         return

@@ -121,8 +121,8 @@ class Network(Builders):
         """
         state = next((state for state in self.states if state.name == name), None)
         if state is None:
-            known = [state.name for state in self.states]
-            raise InvalidArgumentError(f"the network has no state {name!r}{did_you_mean(name, known)}")
+            names = [state.name for state in self.states]
+            raise InvalidArgumentError(f"the network has no state {name!r}{did_you_mean(name, names)}")
         if state.target is not None:
             raise InvalidArgumentError(f"the state {name!r} is set already, by layer {state.target}")
         self.add_layer(Output(binding_id(state.source), name), value, name=f"{state.source.name}:next")
@@ -154,11 +154,11 @@ class Network(Builders):
     def _infer_from(self, layer: Layer) -> None:
         """Infer this layer and all layers that depend on changed infos again; do nothing if it is in a cycle."""
         changed: set[Layer] = set()
-        for each in _behind(layer):
-            if each is layer or any(value.producer in changed for value in each.values):
-                before = _known(each)
-                infer_layer(each)
-                changed |= {each} if _known(each) != before else set()
+        for dependent in _dependents(layer):
+            if dependent is layer or any(value.producer in changed for value in dependent.values):
+                previous = _infos_and_constants(dependent)
+                infer_layer(dependent)
+                changed |= {dependent} if _infos_and_constants(dependent) != previous else set()
 
     @property
     def inputs(self) -> dict[int, Layer]:
@@ -242,26 +242,26 @@ class Network(Builders):
         return f"<Network {self.name!r}: {len(self)} layers>"
 
 
-def _known(layer: Layer) -> list[tuple[TensorInfo | None, int]]:
+def _infos_and_constants(layer: Layer) -> list[tuple[TensorInfo | None, int]]:
     return [(value.info, id(value.constant)) for value in layer.outputs]
 
 
-def _behind(layer: Layer) -> list[Layer]:
+def _dependents(layer: Layer) -> list[Layer]:
     """Return the layer and all layers that depend on it, in topological order; empty if it depends on itself."""
     order: list[Layer] = []
-    seen = {layer}
+    visited = {layer}
     path = [(layer, iter(_consumers(layer)))]
     while path:
-        current, consumers = path[-1]
-        following = next(consumers, None)
-        if following is None:
-            order.append(current)
+        path_end, consumers = path[-1]
+        next_layer = next(consumers, None)
+        if next_layer is None:
+            order.append(path_end)
             path.pop()
-        elif following is layer:
+        elif next_layer is layer:
             return []
-        elif following not in seen:
-            seen.add(following)
-            path.append((following, iter(_consumers(following))))
+        elif next_layer not in visited:
+            visited.add(next_layer)
+            path.append((next_layer, iter(_consumers(next_layer))))
     return order[::-1]
 
 
@@ -271,12 +271,12 @@ def _consumers(layer: Layer) -> list[Layer]:
 
 def _border_problems(graph: Graph) -> Iterator[str]:
     for kind, layers in (("input", graph.sources), ("output", graph.sinks)):
-        seen: dict[int, Layer] = {}
+        layer_of_id: dict[int, Layer] = {}
         for layer in layers:
             binding = binding_id(layer)
-            if binding in seen:
-                yield f"{kind} binding id {binding} is used by layers {seen[binding].name!r} and {layer.name!r}"
-            seen.setdefault(binding, layer)
+            if binding in layer_of_id:
+                yield f"{kind} binding id {binding} is used by layers {layer_of_id[binding].name!r} and {layer.name!r}"
+            layer_of_id.setdefault(binding, layer)
     if not graph.sinks and any(not isinstance(layer.op, Input) for layer in graph):
         yield "it has no output layer"
 

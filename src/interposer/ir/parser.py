@@ -62,7 +62,7 @@ class _Output:
 class _Statement:
     """What the text says about one layer, before the layer is created.
 
-    `start` is the first token, `names` has the tokens of its results, `kind` the token of the operator, and `places`
+    `start` is the first token, `names` has the tokens of its results, `kind` the token of the operator, and `inputs`
     the tokens of its inputs. `attributes` has the token and the value of each attribute, by name.
     """
 
@@ -70,7 +70,7 @@ class _Statement:
     names: list[Token]
     kind: Token
     attributes: dict[str, tuple[Token, Any]] = field(default_factory=dict)
-    places: list[Token] = field(default_factory=list)
+    inputs: list[Token] = field(default_factory=list)
     backend: str | None = None
     hint: str | None = None
     name: str = ""
@@ -93,15 +93,15 @@ class _Parser:
         name = self.string() if self.lexer.sees("string") else ""
         return _Builder(self, name).built(self.block(self.statement))
 
-    def block(self, item: Callable[[], _T]) -> list[_T]:
+    def block(self, parse_item: Callable[[], _T]) -> list[_T]:
         """Return the items between braces, each on one or more lines."""
-        items = []
+        parsed = []
         with self.deeper(self.lexer.take("mark", "{")):
             while not self.lexer.accept("mark", "}"):
                 if not self.lexer.peek().starts_line:
                     raise self.lexer.expected("a new line")
-                items.append(item())
-        return items
+                parsed.append(parse_item())
+        return parsed
 
     def statement(self) -> _Statement:
         lexer, start = self.lexer, self.lexer.peek()
@@ -112,7 +112,7 @@ class _Parser:
         if lexer.sees("mark", "("):
             statement.attributes = self.attributes()
         if not lexer.peek().starts_line and (lexer.sees("name") or lexer.sees("word", "_")):
-            statement.places = self.items(self.place)
+            statement.inputs = self.items(self.input_token)
         self.suffixes(statement)
         return statement
 
@@ -134,7 +134,7 @@ class _Parser:
         if lexer.sees("mark", "{"):
             statement.regions = tuple(self.block(self.graph))
 
-    def place(self) -> Token:
+    def input_token(self) -> Token:
         return self.lexer.accept("word", "_") or self.lexer.take("name", what="a value such as %x, or _")
 
     def output(self, implied: bool) -> _Output:
@@ -206,13 +206,13 @@ class _Parser:
     # --- values of attributes ---
 
     def attributes(self) -> dict[str, tuple[Token, Any]]:
-        result: dict[str, tuple[Token, Any]] = {}
+        attributes: dict[str, tuple[Token, Any]] = {}
         self.lexer.take("mark", "(")
         for token, value in self.items(self.attribute, until=")"):
-            if token.text in result:
+            if token.text in attributes:
                 raise self.lexer.error(token, f"the attribute {token.text!r} is given twice")
-            result[token.text] = token, value
-        return result
+            attributes[token.text] = token, value
+        return attributes
 
     def attribute(self) -> tuple[Token, Any]:
         token = self.lexer.take("word", what="an attribute's name")
@@ -287,22 +287,22 @@ class _Parser:
 
     def integer(self) -> int:
         token = self.lexer.peek()
-        result = self.number()
-        if not isinstance(result, int):
+        integer = self.number()
+        if not isinstance(integer, int):
             raise self.lexer.expected("an integer", token)
-        return result
+        return integer
 
-    def items(self, item: Callable[[], _T], until: str | None = None) -> list[_T]:
+    def items(self, parse_item: Callable[[], _T], until: str | None = None) -> list[_T]:
         """Return items separated by commas, up to the mark `until`; a trailing comma is allowed."""
-        items: list[_T] = []
+        parsed: list[_T] = []
         while until is None or not self.lexer.accept("mark", until):
-            items.append(item())
+            parsed.append(parse_item())
             if self.lexer.accept("mark", ","):
                 continue
             if until is not None and not self.lexer.accept("mark", until):
                 raise self.lexer.expected(f"',' or '{until}'")
             break
-        return items
+        return parsed
 
     @contextmanager
     def at(self, token: Token) -> Iterator[None]:
@@ -353,15 +353,15 @@ class _Builder:
                 statement.start, f"{len(statement.names)} results are named, but {len(outputs)} infos given"
             )
         with self.parser.at(statement.start):
-            known = [_with_value(output.info, op) for output in outputs]
+            infos = [_with_value(output.info, op) for output in outputs]
         declared = [
             info if output.declared is output.info else output.declared
-            for info, output in zip(known, outputs, strict=True)
+            for info, output in zip(infos, outputs, strict=True)
         ]
         layer = self.graph.add(op, name=name, outputs=declared, source=statement.source)
         layer.backend, layer.hint = statement.backend, statement.hint
         layer.replaced, layer.regions = statement.replaced, statement.regions
-        for value, info in zip(layer.outputs, known, strict=True):
+        for value, info in zip(layer.outputs, infos, strict=True):
             value.info = info
             self.values[name, value.index if len(outputs) > 1 else None] = value
         return layer
@@ -390,8 +390,8 @@ class _Builder:
             error = f"{op.op_name()} gives {count} results here, but {len(statement.names)} stand there"
             raise self.error(statement.start, error)
         for index, token in enumerate(statement.names):
-            requested = (name, index if count > 1 else None)
-            if self.split(token) != requested:
+            expected = (name, index if count > 1 else None)
+            if self.split(token) != expected:
                 raise self.error(token, f"expected result {index} of {name!r}, found {token}")
 
     def op(self, statement: _Statement, name: str) -> Op:
@@ -406,8 +406,8 @@ class _Builder:
         with self.parser.at(statement.kind):
             return cls(**arguments)
 
-    def resolved(self, key: str, arguments: tuple[Token, Any], codec: Codec, layer: str) -> Any:
-        token, value = arguments
+    def resolved(self, key: str, token_and_value: tuple[Token, Any], codec: Codec, layer: str) -> Any:
+        token, value = token_and_value
         if isinstance(value, _Opaque):
             if layer not in self.parser.opaque:
                 raise self.error(token, f"text cannot hold {key} of layer {layer!r}; give it as opaque[{layer!r}]")
@@ -419,18 +419,18 @@ class _Builder:
             raise self.error(token, f"{key} must be {codec.title}, not {word}") from error
 
     def connect(self, statement: _Statement, layer: Layer) -> None:
-        error = layer.op.arity_problem(len(statement.places))
+        error = layer.op.arity_problem(len(statement.inputs))
         if error:
-            raise self.error(statement.places[0], error)
-        for index, token in enumerate(statement.places):
+            raise self.error(statement.inputs[0], error)
+        for index, token in enumerate(statement.inputs):
             self.graph.set_input(layer, index, None if token.kind == "word" else self.value(token))
 
     def value(self, token: Token) -> Value:
-        result = self.values.get(self.split(token))
-        if result is None:
-            near = did_you_mean(token.text, [f"%{value.name}" for value in self.values.values()])
-            raise self.error(token, f"no layer gives {token}{near}")
-        return result
+        value = self.values.get(self.split(token))
+        if value is None:
+            hint = did_you_mean(token.text, [f"%{value.name}" for value in self.values.values()])
+            raise self.error(token, f"no layer gives {token}{hint}")
+        return value
 
 
 def _with_value(info: TensorInfo | None, op: Op) -> TensorInfo | None:
@@ -449,5 +449,5 @@ def _named(value: Any, codec: Codec) -> Any:
     `codec` is that of the attribute. A KeyError is raised for a word that names no member.
     """
     if isinstance(value, tuple):
-        return tuple(_named(item, codec) for item in value)
+        return tuple(_named(element, codec) for element in value)
     return codec.named(value) if isinstance(value, _Word) else value

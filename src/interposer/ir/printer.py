@@ -62,8 +62,8 @@ class _Printer:
 
     def attributes(self, layer: Layer) -> str:
         codecs = layer.op.codecs()
-        shown = [f"{name}={self.value(value, codecs[name])}" for name, value in layer.op.changed_attributes().items()]
-        return f"({', '.join(shown)})" if shown else ""
+        texts = [f"{name}={self.value(value, codecs[name])}" for name, value in layer.op.changed_attributes().items()]
+        return f"({', '.join(texts)})" if texts else ""
 
     def tail(self, layer: Layer) -> Iterable[str]:
         yield ", ".join(_operands(layer))
@@ -81,27 +81,27 @@ class _Printer:
             yield f"replacing {', '.join(map(_quoted, layer.replaced))}"
 
     def output(self, value: Value) -> str:
-        op, known, declared = value.producer.op, value.info, value.declared
-        implied = op.value if isinstance(op, Constant) else None
-        shown = self.info(known, implied)
+        op, info, declared = value.producer.op, value.info, value.declared
+        op_array = op.value if isinstance(op, Constant) else None
+        text = self.info(info, op_array)
         if declared is None:
-            return f"{shown} declared _" if isinstance(op, Input) else shown
-        if known == declared and same_constant(known, declared):
-            return shown if isinstance(op, Input) else f"{shown} declared"
-        return f"{shown} declared {self.info(declared)}"
+            return f"{text} declared _" if isinstance(op, Input) else text
+        if info == declared and same_constant(info, declared):
+            return text if isinstance(op, Input) else f"{text} declared"
+        return f"{text} declared {self.info(declared)}"
 
-    def info(self, info: TensorInfo | None, implied: Array | None = None) -> str:
+    def info(self, info: TensorInfo | None, omitted: Array | None = None) -> str:
         if info is None:
             return "_"
-        shown = f"{info.dtype}[{_dimensions(info.shape)}]"
+        text = f"{info.dtype}[{_dimensions(info.shape)}]"
         if info.quantization:
-            shown += f" {_quantization(info.quantization)}"
+            text += f" {_quantization(info.quantization)}"
         if info.element is not None:
-            return f"{shown} of {self.info(info.element)}"
-        if info.constant is None or info.constant is implied:
-            return shown
+            return f"{text} of {self.info(info.element)}"
+        if info.constant is None or info.constant is omitted:
+            return text
         constant = self.array(info.constant)
-        return f"{shown} = {constant[constant.index('{') :] if info.is_concrete else constant}"
+        return f"{text} = {constant[constant.index('{') :] if info.is_concrete else constant}"
 
     def value(self, value: Any, codec: Codec) -> str:
         if codec is _ANY and type(value) not in _SIMPLE:
@@ -117,8 +117,8 @@ class _Printer:
         return repr(value) if isinstance(value, (int, float, type(None))) else self.array(value)
 
     def items(self, values: Sequence[Any], codec: Codec) -> str:
-        shown = ", ".join(self.value(value, codec) for value in values)
-        return f"({shown},)" if len(values) == 1 else f"({shown})"
+        texts = ", ".join(self.value(value, codec) for value in values)
+        return f"({texts},)" if len(values) == 1 else f"({texts})"
 
     def array(self, array: Array) -> str:
         array = _ARRAY.coerce(array)
@@ -162,50 +162,50 @@ def _operands(layer: Layer) -> list[str]:
 
     Absent inputs at the end are left out, because they have no meaning.
     """
-    shown = ["_" if value is None else _value(value) for value in layer.inputs]
-    while shown and shown[-1] == "_":
-        shown.pop()
-    return shown
+    texts = ["_" if value is None else _value(value) for value in layer.inputs]
+    while texts and texts[-1] == "_":
+        texts.pop()
+    return texts
 
 
 def _value(value: Value) -> str:
     name = value.producer.name
-    shown = f"%{name if _NAME.fullmatch(name) else _quoted(name)}"
-    return shown if len(value.producer.outputs) == 1 else f"{shown}:{value.index}"
+    text = f"%{name if _NAME.fullmatch(name) else _quoted(name)}"
+    return text if len(value.producer.outputs) == 1 else f"{text}:{value.index}"
 
 
-def _quantization(q: Quantization) -> str:
-    if q.axis is None:
-        return f"q({q.scale!r}, {q.zero_point})"
-    return f"q({list(q.scales)}, {list(q.zero_points)}, axis={q.axis})"
+def _quantization(quantization: Quantization) -> str:
+    if quantization.axis is None:
+        return f"q({quantization.scale!r}, {quantization.zero_point})"
+    return f"q({list(quantization.scales)}, {list(quantization.zero_points)}, axis={quantization.axis})"
 
 
-def _content(array: Array, most: int) -> str:
+def _content(array: Array, max_elements: int) -> str:
     """Return the elements of an array as text from which the parser reads the same bits.
 
-    These are numbers for at most `most` elements, unless an element (such as most NaNs) has no exact number; then, and
-    for larger arrays, base64. Strings are always listed.
+    Up to `max_elements` elements are written as numbers, unless an element (such as most NaNs) has no exact number;
+    then, and for larger arrays, in base64. Strings are always listed.
     """
     if array.dtype.kind == "O":
         return ", ".join(map(_quoted, array.ravel()))
-    if array.size <= most:
-        shown = list(map(_number, array.ravel()))
-        if _ARRAY.equal(array_of(DataType.of(array.dtype), array.shape, list(map(_element, shown))), array):
-            return ", ".join(shown)
+    if array.size <= max_elements:
+        texts = list(map(_number, array.ravel()))
+        if _ARRAY.equal(array_of(DataType.of(array.dtype), array.shape, list(map(_element, texts))), array):
+            return ", ".join(texts)
     return f'base64 "{array_to_plain(array)["base64"]}"'
 
 
-def _element(shown: str) -> Any:
-    return shown == "True" if shown in ("True", "False") else number(shown)
+def _element(text: str) -> Any:
+    return text == "True" if text in ("True", "False") else number(text)
 
 
-def _number(item: Any) -> str:
+def _number(element: Any) -> str:
     """Return the shortest decimal number that is read back as the same element."""
-    data_type = DataType.of(item.dtype)
+    data_type = DataType.of(element.dtype)
     if not data_type.is_float:
-        return str(bool(item)) if data_type is DataType.BOOL else str(int(item))
-    short = float(str(item))
-    return repr(short if data_type.numpy.type(short) == item else float(item))
+        return str(bool(element)) if data_type is DataType.BOOL else str(int(element))
+    shortest = float(str(element))
+    return repr(shortest if data_type.numpy.type(shortest) == element else float(element))
 
 
 def _hash(array: Array) -> str:

@@ -45,8 +45,8 @@ def named_graphs(graph: Graph, prefix: str | None = None) -> Iterator[tuple[str,
 
 def places(graph: Graph) -> Iterator[Place]:
     """Yield all layers of a graph and of the regions in it, each graph in running order."""
-    for prefix, each in named_graphs(graph):
-        yield from (Place(f"{prefix}{layer.name}", each, layer) for layer in each.topological())
+    for prefix, nested in named_graphs(graph):
+        yield from (Place(f"{prefix}{layer.name}", nested, layer) for layer in nested.topological())
 
 
 def path(graph: Graph) -> str:
@@ -64,10 +64,10 @@ def path(graph: Graph) -> str:
 
 def find_layer(graph: Graph, name: str) -> Layer:
     """Return the layer with this full name, also in a region; raise `InvalidArgumentError` if there is none."""
-    result = {place.name: place.layer for place in places(graph)}
-    if name not in result:
-        raise InvalidArgumentError(f"no layer is called {name!r}{did_you_mean(name, result)}")
-    return result[name]
+    layer_of_name = {place.name: place.layer for place in places(graph)}
+    if name not in layer_of_name:
+        raise InvalidArgumentError(f"no layer is called {name!r}{did_you_mean(name, layer_of_name)}")
+    return layer_of_name[name]
 
 
 def border_problems(layer: Layer) -> Iterator[str]:
@@ -78,8 +78,8 @@ def border_problems(layer: Layer) -> Iterator[str]:
     if len(layer.regions) != len(op.region_names):
         yield f"it has {len(layer.regions)} regions; {layer.kind} has {len(op.region_names)}: {_listed(op)}"
         return
-    listed = max(0, len(layer.inputs) - len(op.operands) + 1)
-    for index, (inputs, outputs) in enumerate(zip(op.region_inputs(listed), op.region_outputs(), strict=True)):
+    variadic_count = max(0, len(layer.inputs) - len(op.operands) + 1)
+    for index, (inputs, outputs) in enumerate(zip(op.region_inputs(variadic_count), op.region_outputs(), strict=True)):
         region, title = layer.regions[index], f"region {region_title(layer, index)!r}"
         yield from _id_problems(title, "inputs", region.inputs, inputs)
         yield from _id_problems(title, "outputs", region.outputs, outputs)
@@ -92,9 +92,9 @@ def _listed(op: ControlFlow) -> str:
 def _id_problems(title: str, kind: str, layers: Iterable[Layer], count: int) -> Iterator[str]:
     ids = [layer.op.binding_id for layer in layers if isinstance(layer.op, Input | Output)]
     if ids != list(range(count)):
-        value = ", ".join(map(str, ids)) or "none"
-        requested = f"0 to {count - 1}" if count > 1 else "only 0" if count else "none"
-        yield f"{title} has {kind} with the binding ids {value}; expected {requested}"
+        ids_text = ", ".join(map(str, ids)) or "none"
+        expected = f"0 to {count - 1}" if count > 1 else "only 0" if count else "none"
+        yield f"{title} has {kind} with the binding ids {ids_text}; expected {expected}"
 
 
 def bound_info(value: Value, info: TensorInfo) -> TensorInfo | str:
@@ -107,7 +107,7 @@ def bound_info(value: Value, info: TensorInfo) -> TensorInfo | str:
         info = info.with_constant(None)
     if declared is None:
         return info
-    same = (declared.dtype, declared.quantization) == (info.dtype, info.quantization)
-    if not same or not declared.shape.accepts(info.shape):
+    has_same_type = (declared.dtype, declared.quantization) == (info.dtype, info.quantization)
+    if not has_same_type or not declared.shape.accepts(info.shape):
         return f"it is declared as {declared}, but is bound to {info}"
     return info.with_shape(info.shape.merged(declared.shape)).with_constant(info.constant)

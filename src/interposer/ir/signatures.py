@@ -29,8 +29,10 @@ WITHOUT_BUILDER: Final = frozenset({"Input", "Output", "Constant"})
 
 def built_operators() -> list[type[Op]]:
     """Return the operators of this package that have a builder, sorted by family and name."""
-    own = [op for op in registered_ops().values() if op.__module__.startswith("interposer.ops.")]
-    return sorted((op for op in own if op.op_name() not in WITHOUT_BUILDER), key=lambda op: (op.family, op.op_name()))
+    built_in = [op for op in registered_ops().values() if op.__module__.startswith("interposer.ops.")]
+    return sorted(
+        (op for op in built_in if op.op_name() not in WITHOUT_BUILDER), key=lambda op: (op.family, op.op_name())
+    )
 
 
 def builder_name(op: type[Op]) -> str:
@@ -53,8 +55,8 @@ def builder_parameters(op: type[Op]) -> list[str]:
     attributes = [_attribute_parameter(op, attribute) for attribute in settable_attributes(op)]
     star = [] if op.operands and op.operands[-1].variadic else ["*"]
     regions = ["regions: Sequence[Network | Graph]"] if issubclass(op, ControlFlow) else []
-    last = ["name: str | None = None", "outputs: Sequence[TensorInfo | None] | TensorInfo | None = None"]
-    return ["self", *operands, *star, *regions, *attributes, *last]
+    common_parameters = ["name: str | None = None", "outputs: Sequence[TensorInfo | None] | TensorInfo | None = None"]
+    return ["self", *operands, *star, *regions, *attributes, *common_parameters]
 
 
 def builder_arguments(op: type[Op]) -> list[str]:
@@ -91,8 +93,8 @@ def _operand_parameter(op: type[Op], index: int) -> str:
     operand = op.operands[index]
     if operand.variadic:
         return f"*{operand.name}: Value | Layer | None"
-    followers = [other for other in op.operands[index:] if not other.variadic]
-    default = " = None" if all(other.optional for other in followers) else ""
+    followers = [follower for follower in op.operands[index:] if not follower.variadic]
+    default = " = None" if all(follower.optional for follower in followers) else ""
     return f"{operand.name}: Value | Layer | None{default}"
 
 

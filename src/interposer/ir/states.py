@@ -92,9 +92,13 @@ def initial_value(info: TensorInfo, initial: Array | None) -> Array:
         return np.full(shape, "", object)
     array = np.zeros(shape, info.dtype.numpy)
     if info.quantization is not None:
-        points: Any = np.asarray(info.quantization.zero_points, info.dtype.numpy)
+        zero_points: Any = np.asarray(info.quantization.zero_points, info.dtype.numpy)
         axis = info.quantization.axis
-        array[...] = points[0] if axis is None else points.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+        array[...] = (
+            zero_points[0]
+            if axis is None
+            else zero_points.reshape([-1 if index == axis else 1 for index in range(len(shape))])
+        )
     return array
 
 

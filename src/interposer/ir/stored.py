@@ -11,8 +11,8 @@ from interposer.ops.control import Constant
 
 __all__ = ["graph_of", "parts_of"]
 
-_LAYER = ("backend", "hint", "source", "replaced")
-_VALUE = ("info", "declared", "factory", "aliases")
+_LAYER_FACTS = ("backend", "hint", "source", "replaced")
+_VALUE_FACTS = ("info", "declared", "factory", "aliases")
 
 
 def parts_of(graph: Graph) -> tuple[Any, ...]:
@@ -27,8 +27,11 @@ def parts_of(graph: Graph) -> tuple[Any, ...]:
         (
             layer.op, layer.name,
             [None if value is None else numbers[value] for value in layer.inputs],
-            [tuple(_without_constant(getattr(value, name), layer.op) for name in _VALUE) for value in layer.outputs],
-            tuple(getattr(layer, name) for name in _LAYER),
+            [
+                tuple(_without_constant(getattr(value, name), layer.op) for name in _VALUE_FACTS)
+                for value in layer.outputs
+            ],
+            tuple(getattr(layer, name) for name in _LAYER_FACTS),
             tuple(parts_of(region) for region in layer.regions),
         )
         for layer in order
@@ -44,13 +47,13 @@ def graph_of(name: str, layers: list[tuple[Any, ...]], folded: dict[str, Any]) -
     graph = Graph(name)
     graph.folded = folded
     values: list[Any] = []
-    for op, title, inputs, outputs, facts, regions in layers:
-        arguments = [None if number is None else values[number] for number in inputs]
-        layer = graph.add(op, arguments, name=title, regions=[graph_of(*region) for region in regions])
-        for fact, content in zip(_LAYER, facts, strict=True):
+    for op, layer_name, inputs, outputs, facts, regions in layers:
+        operands = [None if number is None else values[number] for number in inputs]
+        layer = graph.add(op, operands, name=layer_name, regions=[graph_of(*region) for region in regions])
+        for fact, content in zip(_LAYER_FACTS, facts, strict=True):
             setattr(layer, fact, content)
-        for value, reported in zip(layer.outputs, outputs, strict=True):
-            for fact, content in zip(_VALUE, reported, strict=True):
+        for value, output_facts in zip(layer.outputs, outputs, strict=True):
+            for fact, content in zip(_VALUE_FACTS, output_facts, strict=True):
                 setattr(value, fact, _with_constant(content, op))
         values += layer.outputs
     return graph
@@ -61,8 +64,8 @@ def _without_constant(fact: Any, op: Op) -> Any:
 
     Such an info becomes a tuple with the info without its array. Every other fact is returned unchanged.
     """
-    known = isinstance(fact, TensorInfo) and isinstance(op, Constant) and fact.constant is op.value
-    return (fact.with_constant(None),) if known else fact
+    has_op_constant = isinstance(fact, TensorInfo) and isinstance(op, Constant) and fact.constant is op.value
+    return (fact.with_constant(None),) if has_op_constant else fact
 
 
 def _with_constant(fact: Any, op: Op) -> Any:

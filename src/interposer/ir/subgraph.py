@@ -40,13 +40,13 @@ class SubgraphView:
 
         `order` is a topological order of at least these layers; without it, the whole graph is sorted.
         """
-        requested = {layer.guid for layer in layers if not isinstance(layer.op, Constant)}
+        guids = {layer.guid for layer in layers if not isinstance(layer.op, Constant)}
         self.graph = graph
-        self.layers = tuple([layer for layer in order or graph.topological() if layer.guid in requested])
-        self._guids = requested
+        self.layers = tuple([layer for layer in order or graph.topological() if layer.guid in guids])
+        self._guids = guids
         read = [value for layer in self.layers for value in layer._inputs if value is not None]
-        entering = [value for value in read if value.producer.guid not in requested]
-        self.operands: tuple[Value, ...] = tuple(dict.fromkeys(entering))
+        external = [value for value in read if value.producer.guid not in guids]
+        self.operands: tuple[Value, ...] = tuple(dict.fromkeys(external))
         self.inputs = tuple([value for value in self.operands if not value.is_constant])
         self.constants = tuple([value for value in self.operands if value.is_constant])
         self.outputs = tuple([value for layer in self.layers for value in layer.outputs if self._leaves(value)])
@@ -69,32 +69,32 @@ class SubgraphView:
         Raises:
             InvalidArgumentError: a layer is not in this view.
         """
-        requested = tuple(layers)
-        for layer in requested:
+        part_layers = tuple(layers)
+        for layer in part_layers:
             if layer not in self:
                 raise InvalidArgumentError(f"layer {layer} is not in the view")
-        return SubgraphView(self.graph, requested, self.layers)
+        return SubgraphView(self.graph, part_layers, self.layers)
 
     def chains(self, *ops: type[Op]) -> list[SubgraphView]:
         """Return the disjoint chains of layers with these operators, each the only user of the layer before it."""
-        taken: set[int] = set()
-        result = []
+        used_guids: set[int] = set()
+        views = []
         for layer in self.layers:
-            run = self._run_from(layer, ops)
-            if run and not taken & {item.guid for item in run}:
-                taken |= {item.guid for item in run}
-                result.append(self.part(run))
-        return result
+            chain = self._chain_from(layer, ops)
+            if chain and not used_guids & {chain_layer.guid for chain_layer in chain}:
+                used_guids |= {chain_layer.guid for chain_layer in chain}
+                views.append(self.part(chain))
+        return views
 
-    def _run_from(self, layer: Layer, ops: Sequence[type[Op]]) -> list[Layer]:
-        run: list[Layer] = []
-        following: Layer | None = layer
+    def _chain_from(self, layer: Layer, ops: Sequence[type[Op]]) -> list[Layer]:
+        chain: list[Layer] = []
+        next_layer: Layer | None = layer
         for op in ops:
-            if following is None or following not in self or not isinstance(following.op, op):
+            if next_layer is None or next_layer not in self or not isinstance(next_layer.op, op):
                 return []
-            run.append(following)
-            following = _only_user(following)
-        return run
+            chain.append(next_layer)
+            next_layer = _only_user(next_layer)
+        return chain
 
     def is_convex(self) -> bool:
         """Return True if no path of the graph leaves the view and reenters it."""
@@ -135,24 +135,24 @@ def quotient_is_acyclic(layers: Iterable[Layer], parts: Sequence[Iterable[Layer]
                 raise InvalidArgumentError(f"layer {layer} is in two parts")
     edges: dict[int, set[int]] = {}
     for layer in layers:
-        here = part_of.get(layer.guid, layer.guid)
-        before = edges.setdefault(here, set())
-        before |= {part_of.get(value.producer.guid, value.producer.guid) for value in layer.values} - {here}
-    return _is_acyclic({part: before & edges.keys() for part, before in edges.items()})
+        part_number = part_of.get(layer.guid, layer.guid)
+        producers = edges.setdefault(part_number, set())
+        producers |= {part_of.get(value.producer.guid, value.producer.guid) for value in layer.values} - {part_number}
+    return _is_acyclic({part: producers & edges.keys() for part, producers in edges.items()})
 
 
-def _is_acyclic(before: dict[int, set[int]]) -> bool:
-    after: dict[int, list[int]] = {node: [] for node in before}
-    for node, needed in before.items():
-        for other in needed:
-            after[other].append(node)
-    waiting = {node: len(needed) for node, needed in before.items()}
+def _is_acyclic(producers: dict[int, set[int]]) -> bool:
+    consumers: dict[int, list[int]] = {node: [] for node in producers}
+    for node, node_producers in producers.items():
+        for producer in node_producers:
+            consumers[producer].append(node)
+    waiting = {node: len(node_producers) for node, node_producers in producers.items()}
     ready = [node for node, count in waiting.items() if count == 0]
-    done = 0
+    visited_count = 0
     while ready:
-        done += 1
-        for node in after[ready.pop()]:
+        visited_count += 1
+        for node in consumers[ready.pop()]:
             waiting[node] -= 1
             if waiting[node] == 0:
                 ready.append(node)
-    return done == len(before)
+    return visited_count == len(producers)

@@ -39,9 +39,11 @@ def verify(graph: Graph, after: str = "", *, placed: bool = False) -> None:
 def _graph_problems(graph: Graph, placed: bool) -> Iterator[str]:
     structure = [*_name_problems(graph), *_use_problems(graph)]
     for layer in graph:
-        own = [] if _is_sound(graph, layer) else [*_connection_problems(graph, layer), *_output_problems(layer)]
-        if own:
-            structure += [f"layer {layer}: {error}" for error in own]
+        local_problems = (
+            [] if _is_sound(graph, layer) else [*_connection_problems(graph, layer), *_output_problems(layer)]
+        )
+        if local_problems:
+            structure += [f"layer {layer}: {error}" for error in local_problems]
         else:
             for error in _info_problems(layer):
                 yield f"layer {layer}: {error}"
@@ -65,10 +67,10 @@ def _is_sound(graph: Graph, layer: Layer) -> bool:
         if output.producer is not layer or output.index != index:
             return False
     for value in inputs:
-        others = value.producer.outputs if value is not None else ()
-        if value is None or value.producer not in graph or value.index >= len(others):
+        producer_outputs = value.producer.outputs if value is not None else ()
+        if value is None or value.producer not in graph or value.index >= len(producer_outputs):
             return False
-        if others[value.index] is not value:
+        if producer_outputs[value.index] is not value:
             return False
     return True
 
@@ -87,20 +89,28 @@ def _name_problems(graph: Graph) -> Iterator[str]:
 
 
 def _use_problems(graph: Graph) -> Iterator[str]:
-    taken = Counter((id(v), layer.guid, i) for layer in graph for i, v in enumerate(layer.inputs) if v is not None)
-    noted = Counter((id(v), use.layer.guid, use.position) for layer in graph for v in layer.outputs for use in v.uses)
-    if taken == noted:
+    actual_uses = Counter(
+        (id(tensor), layer.guid, position)
+        for layer in graph
+        for position, tensor in enumerate(layer.inputs)
+        if tensor is not None
+    )
+    recorded_uses = Counter(
+        (id(tensor), use.layer.guid, use.position) for layer in graph for tensor in layer.outputs for use in tensor.uses
+    )
+    if actual_uses == recorded_uses:
         return
     for value in (value for layer in graph for value in layer.outputs):
         for use in dict.fromkeys(value.uses):
             key = (id(value), use.layer.guid, use.position)
-            if noted[key] != taken[key]:
-                yield (f"tensor {value.name!r} notes {_times(noted[key])} that layer {use.layer} takes it as input "
-                       f"{use.position}; expected {_times(taken[key])}")  # fmt: skip
+            if recorded_uses[key] != actual_uses[key]:
+                recorded, actual = _times(recorded_uses[key]), _times(actual_uses[key])
+                yield (f"tensor {value.name!r} notes {recorded} that layer {use.layer} takes it as input "
+                       f"{use.position}; expected {actual}")  # fmt: skip
     for layer in graph:
-        for index, taken_value in enumerate(layer.inputs):
-            if taken_value is not None and not noted[id(taken_value), layer.guid, index]:
-                yield f"tensor {taken_value.name!r} does not note that layer {layer} takes it as input {index}"
+        for index, input_value in enumerate(layer.inputs):
+            if input_value is not None and not recorded_uses[id(input_value), layer.guid, index]:
+                yield f"tensor {input_value.name!r} does not note that layer {layer} takes it as input {index}"
 
 
 def _times(count: int) -> str:
@@ -141,8 +151,8 @@ def _output_problems(layer: Layer) -> Iterator[str]:
 
 def _info_problems(layer: Layer) -> Iterator[str]:
     """Yield errors in the infos of a layer, without errors that only follow from a missing info of an input."""
-    known = known_inference(layer)
-    if known is not None and _are_as_inferred(layer, known):
+    last = known_inference(layer)
+    if last is not None and _are_as_inferred(layer, last):
         return
     yield from (f"output {value.name!r} has no info" for value in layer.outputs if value.info is None)
     if any(value.info is None for value in layer.values):
@@ -152,9 +162,9 @@ def _info_problems(layer: Layer) -> Iterator[str]:
     yield from () if errors else _inference_problems(layer)
 
 
-def _are_as_inferred(layer: Layer, known: Inference) -> bool:
+def _are_as_inferred(layer: Layer, last: Inference) -> bool:
     """Return True if all outputs of a layer have the infos of its last inference."""
-    for value, info in zip(layer.outputs, known.outputs, strict=True):
+    for value, info in zip(layer.outputs, last.outputs, strict=True):
         if info is None or value.info is not info:
             return False
     return True
@@ -167,13 +177,15 @@ def _crossing_problems(layer: Layer, op: ControlFlow) -> Iterator[str]:
     """
     operands = op.arguments(layer.input_infos)
     results = [[inner.values[0].info for inner in region.outputs if inner.values] for region in layer.regions]
-    arguments = tuple(tuple(info for info in infos if info is not None) for infos in results)
-    if tuple(map(len, arguments)) != op.region_outputs():
+    known_results = tuple(tuple(info for info in infos if info is not None) for infos in results)
+    if tuple(map(len, known_results)) != op.region_outputs():
         return  # the missing infos are reported for the region itself
     try:
-        for carried in (op.initial(operands), op.carried_on(arguments)):
+        for carried in (op.initial(operands), op.carried_on(known_results)):
             yield from _entering_problems(layer, op.bound(operands, carried))
-        for value, info in zip(layer.outputs, op.gives(operands, op.carried_on(arguments), arguments), strict=True):
+        for value, info in zip(
+            layer.outputs, op.gives(operands, op.carried_on(known_results), known_results), strict=True
+        ):
             if value.info is not None and not _agree(value.info, info):
                 yield f"output {value.name!r} is {value.info}; its regions give {info}"
     except InvalidArgumentError as error:
@@ -225,10 +237,10 @@ def _cycle_problems(graph: Graph) -> Iterator[str]:
 
 def _binding_problems(graph: Graph) -> Iterator[str]:
     for kind in (Input, Output):
-        seen: dict[int, str] = {}
+        name_of_id: dict[int, str] = {}
         for layer in graph:
             if isinstance(layer.op, kind):
-                first = seen.setdefault(layer.op.binding_id, layer.name)
-                if first != layer.name:
-                    yield (f"{kind.__name__.lower()} binding id {layer.op.binding_id} is used by layers {first!r} "
+                first_name = name_of_id.setdefault(layer.op.binding_id, layer.name)
+                if first_name != layer.name:
+                    yield (f"{kind.__name__.lower()} binding id {layer.op.binding_id} is used by layers {first_name!r} "
                            f"and {layer.name!r}")  # fmt: skip
