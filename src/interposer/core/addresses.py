@@ -44,9 +44,9 @@ def suitable(array: Array, alignment: int) -> Array:
 
     `alignment` must be a power of two.
     """
-    requested = max(alignment, array.dtype.alignment)
-    if array.flags.c_contiguous and address_of(array) % requested == 0:
+    required_alignment = max(alignment, array.dtype.alignment)
+    if array.flags.c_contiguous and address_of(array) % required_alignment == 0:
         return array
-    copy = aligned_empty(array.shape, array.dtype, requested)
+    copy = aligned_empty(array.shape, array.dtype, required_alignment)
     np.copyto(copy, array)
     return copy

@@ -58,7 +58,7 @@ CHUNK: Final = 2 * BLOCK
 """Size in bytes of the chunks of `Streamed`: a checksum takes whole blocks."""
 
 _log = logging.getLogger("interposer.cache")
-_reported: set[tuple[Path, str]] = set()
+_warned: set[tuple[Path, str]] = set()
 
 
 def cache_folder(folder: str = "") -> Path | None:
@@ -67,12 +67,12 @@ def cache_folder(folder: str = "") -> Path | None:
     Args:
         folder: the path to use instead of the default; empty for the default.
     """
-    said = folder if folder.strip() else os.environ.get(CACHE_DIR)
-    if said is not None:
-        return Path(os.path.expanduser(said)).absolute() if said.strip() else None
-    for above in (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")):
-        if os.path.isabs(above):
-            return Path(above, "interposer")
+    configured = folder if folder.strip() else os.environ.get(CACHE_DIR)
+    if configured is not None:
+        return Path(os.path.expanduser(configured)).absolute() if configured.strip() else None
+    for base_folder in (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")):
+        if os.path.isabs(base_folder):
+            return Path(base_folder, "interposer")
     return None
 
 
@@ -82,12 +82,12 @@ def read_cached(name: str, folder: str = "") -> bytes | None:
     That is the case if it is absent, unreadable or too large, or if caching is disabled. `folder` is the cache folder,
     or empty for the default. Waits for a job of `later` with the same name.
     """
-    where = cache_folder(folder)
-    if where is None:
+    folder_path = cache_folder(folder)
+    if folder_path is None:
         return None
     settle(name)
     try:
-        with open(where / name, "rb") as file:
+        with open(folder_path / name, "rb") as file:
             content = file.read(LARGEST + 1)
     except (OSError, ValueError):
         return None
@@ -99,12 +99,12 @@ def mapped_cached(name: str, folder: str = "") -> memoryview | None:
 
     A cached file is replaced as a whole and never modified, so the mapped content stays the same.
     """
-    where = cache_folder(folder)
-    if where is None:
+    folder_path = cache_folder(folder)
+    if folder_path is None:
         return None
     settle(name)
     try:
-        with open(where / name, "rb") as file:
+        with open(folder_path / name, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)) if size <= LARGEST else None
     except (OSError, ValueError):  # ValueError: an empty file cannot be mapped
@@ -117,29 +117,29 @@ def write_cached(name: str, content: bytes | Iterable[Piece], folder: str = "") 
     Returns False if the file cannot be written; a warning is logged once for each folder and reason. The file is
     replaced atomically: readers see the whole new content or the old one, even if this process crashes.
     """
-    where = cache_folder(folder)
-    if where is None:
+    folder_path = cache_folder(folder)
+    if folder_path is None:
         return False
     try:
-        _write(where / name, [content] if isinstance(content, bytes) else content)
+        _write(folder_path / name, [content] if isinstance(content, bytes) else content)
     except (OSError, ValueError) as error:
-        _complain(name, where, error)
+        _warn_unwritable(name, folder_path, error)
         return False
-    _note_written(where / name)
+    _add_to_listing(folder_path / name)
     return True
 
 
-def _complain(name: str, where: Path, error: OSError | ValueError) -> None:
-    """Log a warning that the cached file `name` cannot be written in the folder `where`, because of `error`.
+def _warn_unwritable(name: str, folder: Path, error: OSError | ValueError) -> None:
+    """Log a warning that the cached file `name` cannot be written in the folder `folder`, because of `error`.
 
     There is one warning for each folder and reason.
     """
     reason = getattr(error, "reason", "") or reason_of(error)
-    if (where, reason) not in _reported:
-        _reported.add((where, reason))
+    if (folder, reason) not in _warned:
+        _warned.add((folder, reason))
         _log.warning(
             "%s cannot be stored in the cache folder %s: %s (set %s to an empty text to disable the cache)",
-            name, where, reason, CACHE_DIR,
+            name, folder, reason, CACHE_DIR,
         )  # fmt: skip
 
 
@@ -157,14 +157,14 @@ class Streamed:
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
         """Yield the bytes in chunks of `CHUNK` bytes and a smaller last one."""
-        rest = bytearray()
+        buffer = bytearray()
         for piece in self._read():
-            rest += piece
-            while len(rest) >= CHUNK:
-                yield bytes(rest[:CHUNK])
-                del rest[:CHUNK]
-        if rest:
-            yield bytes(rest)
+            buffer += piece
+            while len(buffer) >= CHUNK:
+                yield bytes(buffer[:CHUNK])
+                del buffer[:CHUNK]
+        if buffer:
+            yield bytes(buffer)
 
 
 Piece: TypeAlias = "bytes | memoryview | Streamed"
@@ -185,12 +185,12 @@ class Record(NamedTuple):
         These are `magic`, a header with checksums, and the record's own pieces, each padded to a multiple of 64 bytes.
         """
         sizes = [(len(piece), checksum(piece)) for piece in self.pieces]
-        head = json.dumps({"facts": self.facts, "pieces": sizes}).encode()
-        start = [magic, hashlib.sha256(head).digest(), len(head).to_bytes(8, "little"), head]
-        datas: list[Piece] = [*start, bytes(-sum(map(len, start)) % _ALIGNMENT)]
+        header = json.dumps({"facts": self.facts, "pieces": sizes}).encode()
+        preamble = [magic, hashlib.sha256(header).digest(), len(header).to_bytes(8, "little"), header]
+        parts: list[Piece] = [*preamble, bytes(-sum(map(len, preamble)) % _ALIGNMENT)]
         for piece in self.pieces:
-            datas += [piece, bytes(-len(piece) % _ALIGNMENT)]
-        return datas
+            parts += [piece, bytes(-len(piece) % _ALIGNMENT)]
+        return parts
 
 
 def read_record(content: bytes | memoryview, magic: bytes) -> tuple[Any, tuple[memoryview, ...]]:
@@ -201,22 +201,22 @@ def read_record(content: bytes | memoryview, magic: bytes) -> tuple[Any, tuple[m
     Raises:
         ValueError: the content is damaged, or does not begin with `magic`.
     """
-    view, at = memoryview(content), len(magic) + 32
-    end = at + 8 + int.from_bytes(view[at : at + 8], "little")
-    head = view[at + 8 : end]
-    if content[: len(magic)] != magic or hashlib.sha256(head).digest() != content[len(magic) : at]:
+    view, size_offset = memoryview(content), len(magic) + 32
+    end = size_offset + 8 + int.from_bytes(view[size_offset : size_offset + 8], "little")
+    header = view[size_offset + 8 : end]
+    if content[: len(magic)] != magic or hashlib.sha256(header).digest() != content[len(magic) : size_offset]:
         raise ValueError("the content is damaged")
-    said = json.loads(bytes(head))
+    header_data = json.loads(bytes(header))
     pieces = []
-    for size, total in said["pieces"]:
+    for size, expected_checksum in header_data["pieces"]:
         end += -end % _ALIGNMENT
         pieces.append(view[end : end + size])
         end += size
-        if len(pieces[-1]) != size or checksum(pieces[-1]) != total:
+        if len(pieces[-1]) != size or checksum(pieces[-1]) != expected_checksum:
             raise ValueError("the content is damaged")
     if len(view) != end + -end % _ALIGNMENT:
         raise ValueError("the length is not the recorded one")
-    return said["facts"], tuple(pieces)
+    return header_data["facts"], tuple(pieces)
 
 
 class CachedFile(NamedTuple):
@@ -229,23 +229,23 @@ class CachedFile(NamedTuple):
 
 def cached_files(below: str = "", folder: str = "") -> list[CachedFile]:
     """Return the files in the cache folder or its subfolder `below`, sorted by name. Waits for all jobs of `later`."""
-    where = cache_folder(folder)
-    if where is None:
+    folder_path = cache_folder(folder)
+    if folder_path is None:
         return []
     settle()
     paths: list[Path] = []
     with suppress(ValueError):  # `below` is no valid path, for example if it has a null character
-        for root, _, names in os.walk(where / below):  # ignores folders that are deleted during the walk
+        for root, _, names in os.walk(folder_path / below):  # ignores folders that are deleted during the walk
             paths += (Path(root, name) for name in names)
-    return sorted(_described(paths, where))
+    return sorted(_as_cached_files(paths, folder_path))
 
 
-def _described(paths: Iterable[Path], where: Path) -> Iterator[CachedFile]:
+def _as_cached_files(paths: Iterable[Path], folder: Path) -> Iterator[CachedFile]:
     for path in paths:
         with suppress(OSError):
-            facts = path.stat(follow_symlinks=False)
-            if stat.S_ISREG(facts.st_mode):
-                yield CachedFile(path.relative_to(where).as_posix(), facts.st_size, facts.st_mtime)
+            status = path.stat(follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):
+                yield CachedFile(path.relative_to(folder).as_posix(), status.st_size, status.st_mtime)
 
 
 def has_cached(below: str, ending: str, folder: str = "") -> bool:
@@ -258,11 +258,11 @@ def has_cached(below: str, ending: str, folder: str = "") -> bool:
     process writes one. A wrong answer only costs time: after a wrong True, reading the file gives None; after a wrong
     False, the caller creates the file again, and the new one replaces the old. `read_cached` always reads the file.
     """
-    where = cache_folder(folder)
-    if where is None:
+    folder_path = cache_folder(folder)
+    if folder_path is None:
         return False
     try:
-        listing = _listing(where / below)
+        listing = _listing(folder_path / below)
     except (OSError, ValueError):
         return False
     return ending in listing.endings
@@ -284,24 +284,24 @@ _listings: dict[Path, _Listing] = {}
 
 def _listing(folder: Path) -> _Listing:
     """List a folder, or return the last listing if the folder's modification time has not changed since."""
-    changed = os.stat(folder).st_mtime_ns
-    known = _listings.get(folder)
-    if known is None or known.time != changed:
-        known = _listings[folder] = _Listing(changed, {_ending(name) for name in os.listdir(folder)})
-    return known
+    modified = os.stat(folder).st_mtime_ns
+    listing = _listings.get(folder)
+    if listing is None or listing.time != modified:
+        listing = _listings[folder] = _Listing(modified, {_ending(name) for name in os.listdir(folder)})
+    return listing
 
 
 def _ending(name: str) -> str:
     return name[name.find(".") :] if "." in name else ""
 
 
-def _note_written(path: Path) -> None:
+def _add_to_listing(path: Path) -> None:
     """Add a file that this process has written to the cached listing of its folder, instead of listing it again."""
-    known = _listings.get(path.parent)
-    if known is not None:
-        known.endings.add(_ending(path.name))
+    listing = _listings.get(path.parent)
+    if listing is not None:
+        listing.endings.add(_ending(path.name))
         with suppress(OSError):
-            _listings[path.parent] = _Listing(os.stat(path.parent).st_mtime_ns, known.endings)
+            _listings[path.parent] = _Listing(os.stat(path.parent).st_mtime_ns, listing.endings)
 
 
 def forget_cached(name: str, folder: str = "") -> bool:
@@ -309,13 +309,13 @@ def forget_cached(name: str, folder: str = "") -> bool:
 
     `folder` is the cache folder, or empty for the default.
     """
-    where = cache_folder(folder)
-    if where is None:
+    folder_path = cache_folder(folder)
+    if folder_path is None:
         return False
     try:
-        (where / name).unlink()
+        (folder_path / name).unlink()
     except (OSError, ValueError) as error:
-        _log.info("%s cannot be deleted from the cache folder %s: %s", name, where, error)
+        _log.info("%s cannot be deleted from the cache folder %s: %s", name, folder_path, error)
         return False
     return True
 
@@ -325,44 +325,44 @@ def own_names(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"(?:{pattern})|\.(?:{pattern})\.[a-z0-9_]{{8}}")
 
 
-def trim_cached(below: str, names: re.Pattern[str], most: int, folder: str = "") -> None:
-    """Delete the oldest files in the subfolder `below` that match `names` until the rest takes at most `most` bytes."""
-    where = cache_folder(folder)
-    if where is None:
+def trim_cached(below: str, names: re.Pattern[str], max_bytes: int, folder: str = "") -> None:
+    """Delete the oldest files in the subfolder `below` that match `names` until `max_bytes` bytes or fewer remain."""
+    folder_path = cache_folder(folder)
+    if folder_path is None:
         return
     try:
-        paths = [where / below / name for name in os.listdir(where / below) if names.fullmatch(name)]
+        paths = [folder_path / below / name for name in os.listdir(folder_path / below) if names.fullmatch(name)]
     except (OSError, ValueError):
         return
-    files = sorted(_described(paths, where), key=lambda file: file.time)
-    over = sum(file.size for file in files) - most
+    files = sorted(_as_cached_files(paths, folder_path), key=lambda file: file.time)
+    excess = sum(file.size for file in files) - max_bytes
     for file in files:
-        if over <= 0:
+        if excess <= 0:
             return
-        over -= file.size
+        excess -= file.size
         forget_cached(file.name, folder)
 
 
-_room: dict[tuple[Path, int], int] = {}
+_free_bytes: dict[tuple[Path, int], int] = {}
 """By folder and byte limit: how many more bytes may be written before the sizes of the files are summed up again."""
 _CHECKS: Final = 16
 
 
-def make_room(below: str, names: re.Pattern[str], most: int, needed: int, folder: str = "") -> None:
-    """Delete the oldest files in `below` that match `names` if `needed` more bytes would exceed `most` bytes.
+def make_room(below: str, names: re.Pattern[str], max_bytes: int, needed: int, folder: str = "") -> None:
+    """Delete the oldest files in `below` that match `names` if `needed` more bytes would exceed `max_bytes` bytes.
 
-    The sizes of the files are only summed up after a sixteenth of `most` has been written since the last time. Doing
-    so for every file would dominate the time of a network with many small compiled subgraphs.
+    The sizes of the files are only summed up after a sixteenth of `max_bytes` has been written since the last time.
+    Doing so for every file would dominate the time of a network with many small compiled subgraphs.
     """
-    where = cache_folder(folder)
-    if where is None:
+    folder_path = cache_folder(folder)
+    if folder_path is None:
         return
-    key = where / below, most
-    if needed > _room.get(key, -1):
-        part = most // _CHECKS
-        trim_cached(below, names, most - max(needed, part), folder)
-        _room[key] = part
-    _room[key] -= needed
+    room_key = folder_path / below, max_bytes
+    if needed > _free_bytes.get(room_key, -1):
+        sixteenth = max_bytes // _CHECKS
+        trim_cached(below, names, max_bytes - max(needed, sixteenth), folder)
+        _free_bytes[room_key] = sixteenth
+    _free_bytes[room_key] -= needed
 
 
 class _Thread:
@@ -374,7 +374,7 @@ class _Thread:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._jobs: deque[tuple[str, Callable[[], object]]] = deque()
-        self._doing: str | None = None
+        self._current_name: str | None = None
         self._worker: int | None = None  # the identifier of the running thread; 0 while it starts
 
     def add(self, name: str, job: Callable[[], object]) -> None:
@@ -398,7 +398,9 @@ class _Thread:
             self._changed.wait_for(lambda: not self._is_open(name), seconds)
 
     def _is_open(self, name: str | None) -> bool:
-        return self._worker is not None and (name in (None, self._doing) or any(name == item for item, _ in self._jobs))
+        return self._worker is not None and (
+            name in (None, self._current_name) or any(name == queued for queued, _ in self._jobs)
+        )
 
     def _work(self) -> None:
         self._worker = threading.get_ident()
@@ -412,7 +414,7 @@ class _Thread:
 
     def _next(self) -> Callable[[], object] | None:
         with self._changed:
-            self._doing, job = self._jobs.popleft() if self._jobs else (None, None)
+            self._current_name, job = self._jobs.popleft() if self._jobs else (None, None)
             if job is None:
                 self._worker = None
             self._changed.notify_all()

@@ -51,10 +51,10 @@ def condensed(chunk: bytes | memoryview) -> bytes:
     last complete row. A block with less than a row has no sums.
     """
     view = memoryview(chunk)
-    whole = len(view) - len(view) % BLOCK
-    end = len(view) - len(view) % ROW
-    last = _sums(view[whole:end], (end - whole) // ROW) if end > whole else b""
-    return b"".join((_sums(view[:whole], _ROWS), last, view[end:]))
+    block_end = len(view) - len(view) % BLOCK
+    row_end = len(view) - len(view) % ROW
+    last_sums = _sums(view[block_end:row_end], (row_end - block_end) // ROW) if row_end > block_end else b""
+    return b"".join((_sums(view[:block_end], _ROWS), last_sums, view[row_end:]))
 
 
 def _sums(view: memoryview, rows: int) -> bytes:
@@ -66,10 +66,10 @@ def _sums(view: memoryview, rows: int) -> bytes:
 
 def checksum(content: bytes | memoryview | Iterable[bytes | memoryview]) -> str:
     """Return the `Checksum` of bytes, or of chunks, as text; computing it takes about as long as reading the bytes."""
-    result = Checksum()
+    running = Checksum()
     for chunk in (content,) if isinstance(content, bytes | memoryview) else content:
-        result.update(chunk)
-    return result.hexdigest()
+        running.update(chunk)
+    return running.hexdigest()
 
 
 def chunks_of_file(descriptor: int, offset: int, size: int) -> Iterator[memoryview]:
@@ -89,13 +89,13 @@ def chunks_of_file(descriptor: int, offset: int, size: int) -> Iterator[memoryvi
 
 def _fill(descriptor: int, memory: memoryview, offset: int) -> int:
     """Read bytes into memory until it is full or the file ends; return their number."""
-    done = 0
-    while done < len(memory):
-        read = os.preadv(descriptor, [memory[done:]], offset + done)
+    filled = 0
+    while filled < len(memory):
+        read = os.preadv(descriptor, [memory[filled:]], offset + filled)
         if not read:
             break
-        done += read
-    return done
+        filled += read
+    return filled
 
 
 def file_checksum(path: str | os.PathLike[str]) -> str:

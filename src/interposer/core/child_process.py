@@ -25,7 +25,7 @@ sys.path[:] = settings["path"]
 from interposer.core import child_process
 child_process.start(settings["module"], settings["report"], settings["parent"], settings["arguments"])
 """
-_CACHED: Final = 4096  # bytes of the process's latest output that are stored
+_MAX_OUTPUT: Final = 4096  # bytes of the process's latest output that are stored
 _TICK: Final = 0.05  # seconds between checks whether the process is still running
 _LONGEST_MESSAGE: Final = 1 << 24
 _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
@@ -49,12 +49,12 @@ def start(module: str, report: int, parent: int, arguments: Mapping[str, Any]) -
     `report` is the file descriptor of the pipe to the parent, from which a `Report` is made. Before the call, it is
     arranged that the child is killed when the process `parent` ends.
     """
-    _leave_nothing_behind(parent)
+    _die_with_parent(parent)
     __import__(module)
     sys.modules[module].main(Report(report), **arguments)
 
 
-def _leave_nothing_behind(parent: int) -> None:
+def _die_with_parent(parent: int) -> None:
     """Kill this child process when its parent ends, and disable core files."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))
@@ -81,35 +81,35 @@ class Child:
     """
 
     def __init__(self, module: str, arguments: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> None:
-        self._reports, theirs = os.pipe()
-        reported = {
+        self._reports, child_end = os.pipe()
+        settings = {
             "path": [*map(str, sys.path)],
             "module": module,
-            "report": theirs,
+            "report": child_end,
             "parent": os.getpid(),
             "arguments": arguments,
         }
         try:
             self._process: subprocess.Popen[bytes] | _Fork = subprocess.Popen(
-                [sys.executable or "python3", "-I", "-c", _START, json.dumps(reported)],
+                [sys.executable or "python3", "-I", "-c", _START, json.dumps(settings)],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                pass_fds=(theirs, *descriptors), start_new_session=True,
+                pass_fds=(child_end, *descriptors), start_new_session=True,
             )  # fmt: skip
         except BaseException:
             os.close(self._reports)
             raise
         finally:
-            os.close(theirs)
+            os.close(child_end)
         assert self._process.stdout is not None
         self._listen(self._process.stdout)
 
     def _listen(self, output: IO[bytes]) -> None:
         self._output = output
-        self._waiting, self._written = b"", b""
-        self._watched = select.poll()
+        self._received, self._captured = b"", b""
+        self._poll = select.poll()
         self._open = {self._reports, self._output.fileno()}
         for descriptor in self._open:
-            self._watched.register(descriptor, select.POLLIN)
+            self._poll.register(descriptor, select.POLLIN)
 
     def __enter__(self) -> Child:
         return self
@@ -142,13 +142,13 @@ class Child:
             TimeoutError: no message arrived before `deadline`, a time of `time.monotonic`.
             ValueError: the child sent a line that is no JSON object.
         """
-        while b"\n" not in self._waiting:
-            if self._reports not in self._open or len(self._waiting) > _LONGEST_MESSAGE:
+        while b"\n" not in self._received:
+            if self._reports not in self._open or len(self._received) > _LONGEST_MESSAGE:
                 return None
             ended = self._has_ended()
-            if not self._take_in(deadline) and ended:
+            if not self._read_available(deadline) and ended:
                 return None  # a process that the child started may still have the pipe open
-        line, _, self._waiting = self._waiting.partition(b"\n")
+        line, _, self._received = self._received.partition(b"\n")
         message = json.loads(line)
         if not isinstance(message, dict):
             raise ValueError("a message is a JSON object")
@@ -161,43 +161,43 @@ class Child:
             TimeoutError: the process is still running at `deadline`, a time of `time.monotonic`.
         """
         while not self._has_ended():
-            self._take_in(deadline)
+            self._read_available(deadline)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         status = self._process.wait()
         with suppress(TimeoutError):
-            while self._open and self._take_in(time.monotonic() + _TICK):
+            while self._open and self._read_available(time.monotonic() + _TICK):
                 pass
-        return None if status == 0 else _said(status)
+        return None if status == 0 else _described_status(status)
 
     def _has_ended(self) -> bool:
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
-    def _take_in(self, deadline: float) -> bool:
+    def _read_available(self, deadline: float) -> bool:
         """Wait for data of the child for at most 50 ms and store it; return True if there was any.
 
         Also returns True if a pipe was closed. Raises TimeoutError if `deadline`, a time of `time.monotonic`, has
         passed.
         """
-        left = deadline - time.monotonic()
-        if left <= 0:
+        seconds_left = deadline - time.monotonic()
+        if seconds_left <= 0:
             raise TimeoutError
-        ready = self._watched.poll(1000 * min(left, _TICK))
+        ready = self._poll.poll(1000 * min(seconds_left, _TICK))
         for descriptor, _ in ready:
-            result = os.read(descriptor, 1 << 16)
-            if not result:
-                self._watched.unregister(descriptor)
+            data = os.read(descriptor, 1 << 16)
+            if not data:
+                self._poll.unregister(descriptor)
                 self._open.remove(descriptor)
             elif descriptor == self._reports:
-                self._waiting += result
+                self._received += data
             else:
-                self._written = (self._written + result)[-_CACHED:]
+                self._captured = (self._captured + data)[-_MAX_OUTPUT:]
         return bool(ready)
 
     @property
     def wrote(self) -> str:
         """The last line that the process wrote to standard output or error; at most 200 characters."""
-        lines = self._written.decode("utf-8", "replace").strip().splitlines()
+        lines = self._captured.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip()[-200:] if lines else ""
 
 
@@ -231,30 +231,30 @@ class ForkedChild(Child):
     """
 
     def __init__(self, main: Callable[[Report], None], unused: Sequence[int] = ()) -> None:
-        self._reports, theirs = os.pipe()
-        nothing, closed = os.pipe()
-        os.close(closed)
+        self._reports, child_end = os.pipe()
+        empty_output, unused_end = os.pipe()
+        os.close(unused_end)
         parent = os.getpid()
         sys.stdout.flush()
         sys.stderr.flush()
         try:
             pid = os.fork()
         except OSError:
-            for descriptor in (self._reports, theirs, nothing):
+            for descriptor in (self._reports, child_end, empty_output):
                 os.close(descriptor)
             raise
         if pid == 0:
-            _live_as_fork(main, theirs, (self._reports, nothing, *unused), parent)
-        os.close(theirs)
+            _run_forked(main, child_end, (self._reports, empty_output, *unused), parent)
+        os.close(child_end)
         self._process = _Fork(pid)
-        self._listen(open(nothing, "rb", buffering=0))  # noqa: SIM115 - closed by __exit__
+        self._listen(open(empty_output, "rb", buffering=0))  # noqa: SIM115 - closed by __exit__
 
 
-def _live_as_fork(main: Callable[[Report], None], report: int, unused: Sequence[int], parent: int) -> NoReturn:
+def _run_forked(main: Callable[[Report], None], report: int, unused: Sequence[int], parent: int) -> NoReturn:
     status = 1
     try:
         os.setsid()
-        _leave_nothing_behind(parent)
+        _die_with_parent(parent)
         for descriptor in unused:
             os.close(descriptor)
         main(Report(report))
@@ -268,7 +268,7 @@ def _live_as_fork(main: Callable[[Report], None], report: int, unused: Sequence[
         os._exit(status)
 
 
-def _said(status: int) -> str:
+def _described_status(status: int) -> str:
     if status > 0:
         return f"ended its process with status {status}"
     try:

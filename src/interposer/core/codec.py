@@ -85,9 +85,9 @@ class _AnyCodec(Codec):
 
 
 class _Number(Codec):
-    def __init__(self, kind: type) -> None:
-        self.kind = kind
-        self.title = {bool: "True or False", int: "an integer", float: "a number", str: "a text"}[kind]
+    def __init__(self, type_: type) -> None:
+        self.kind = type_
+        self.title = {bool: "True or False", int: "an integer", float: "a number", str: "a text"}[type_]
 
     def coerce(self, value: Any) -> Any:
         if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
@@ -123,7 +123,7 @@ class _EnumCodec(Codec):
     def __init__(self, kind: type[Enum]) -> None:
         self.kind = kind
         self.members = [member for member in kind if member not in COLLECTIONS]  # attributes describe tensors only
-        self.title = f"a member of {_public(kind)} ({', '.join(member.name for member in self.members)})"
+        self.title = f"a member of {_public_name(kind)} ({', '.join(member.name for member in self.members)})"
 
     def coerce(self, value: Any) -> Any:
         if value not in self.members:
@@ -140,10 +140,10 @@ class _EnumCodec(Codec):
         return DataType.of(word) if self.kind is DataType else self.kind[word]
 
 
-def _public(kind: type[Enum]) -> str:
+def _public_name(kind: type[Enum]) -> str:
     """Return the name of an enum, with the public module from which it is imported if it is one of Interposer's own."""
-    package = next((public for inner, public in _PUBLIC.items() if kind.__module__.startswith(inner)), "")
-    return f"{package}.{kind.__name__}" if package else kind.__name__
+    public_module = next((module for prefix, module in _PUBLIC.items() if kind.__module__.startswith(prefix)), "")
+    return f"{public_module}.{kind.__name__}" if public_module else kind.__name__
 
 
 class _OptionalCodec(Codec):
@@ -178,18 +178,18 @@ class _TupleCodec(Codec):
     def coerce(self, value: Any) -> Any:
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             raise TypeError(value)
-        created = tuple(self.inner.coerce(item) for item in value)
-        if self.count is not None and len(created) != self.count:
+        elements = tuple(self.inner.coerce(element) for element in value)
+        if self.count is not None and len(elements) != self.count:
             raise ValueError(value)
-        return created
+        return elements
 
     def to_plain(self, value: Any) -> Any:
-        return [self.inner.to_plain(item) for item in value]
+        return [self.inner.to_plain(element) for element in value]
 
     def from_plain(self, plain: Any) -> Any:
         if isinstance(plain, (str, Mapping)):
             raise TypeError(f"expected a list, not {plain!r}")
-        return tuple(self.inner.from_plain(item) for item in plain)
+        return tuple(self.inner.from_plain(element) for element in plain)
 
     def named(self, word: str) -> Any:
         return self.inner.named(word)
@@ -227,8 +227,8 @@ class _ArrayCodec(Codec):
         return np.array_equal(_bytes(a), _bytes(b))
 
     def hash(self, value: Any) -> int:
-        some = tuple(value.flat[:8]) if value.dtype.kind == "O" else value.flat[:8].tobytes()
-        return hash((value.shape, str(value.dtype), some))
+        first_elements = tuple(value.flat[:8]) if value.dtype.kind == "O" else value.flat[:8].tobytes()
+        return hash((value.shape, str(value.dtype), first_elements))
 
 
 def _bytes(value: Array) -> Array:
@@ -236,11 +236,11 @@ def _bytes(value: Array) -> Array:
 
 
 def _texts(value: Array) -> Array:
-    flat = [item.decode() if isinstance(item, bytes) else item for item in value.astype(object).ravel()]
-    for item in flat:
-        if not isinstance(item, str):
-            raise TypeError(f"an array of objects may hold texts only, not {item!r}")
-    return np.array([str(item) for item in flat], dtype=object).reshape(value.shape)
+    texts = [text.decode() if isinstance(text, bytes) else text for text in value.astype(object).ravel()]
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"an array of objects may hold texts only, not {text!r}")
+    return np.array([str(text) for text in texts], dtype=object).reshape(value.shape)
 
 
 class _QuantizationCodec(Codec):
@@ -267,8 +267,8 @@ def array_to_plain(value: Array) -> dict[str, Any]:
     plain: dict[str, Any] = {"dtype": str(DataType.of(value.dtype)), "shape": list(value.shape)}
     if value.dtype.kind == "O":
         return plain | {"data": value.ravel().tolist()}
-    little = value.astype(_little(value.dtype), copy=False)
-    return plain | {"base64": base64.b64encode(little.tobytes()).decode("ascii")}
+    little_endian = value.astype(_little_endian(value.dtype), copy=False)
+    return plain | {"base64": base64.b64encode(little_endian.tobytes()).decode("ascii")}
 
 
 def array_from_plain(plain: Mapping[str, Any]) -> Array:
@@ -277,13 +277,13 @@ def array_from_plain(plain: Mapping[str, Any]) -> Array:
     if dtype.kind == "O":
         array = np.array(plain["data"], dtype=dtype)
     else:
-        array = np.frombuffer(base64.b64decode(plain["base64"], validate=True), dtype=_little(dtype))
+        array = np.frombuffer(base64.b64decode(plain["base64"], validate=True), dtype=_little_endian(dtype))
     if array.size != math.prod(shape):
         raise ValueError(f"{array.size} elements were given for the shape {list(shape)}")
     return cast("Array", _ArrayCodec().coerce(array.reshape(shape)))
 
 
-def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("<") if dtype.kind in "iufb" else dtype
 
 
@@ -335,7 +335,7 @@ def codec_of(hint: Any) -> Codec:
     if hint is np.ndarray or origin in (np.ndarray, NDArray):  # NDArray[Any] is a separate alias since NumPy 2.5
         return _ArrayCodec()
     if origin in (typing.Union, types.UnionType):
-        return _OptionalCodec(codec_of(_only(item for item in arguments if item is not type(None))))
+        return _OptionalCodec(codec_of(_only(argument for argument in arguments if argument is not type(None))))
     if origin is tuple:
         count = None if Ellipsis in arguments else len(arguments)
         return _TupleCodec(codec_of(_only(set(arguments) - {Ellipsis})), count)
@@ -345,16 +345,16 @@ def codec_of(hint: Any) -> Codec:
 
 
 def _only(hints: Iterable[Any]) -> Any:
-    result = list(hints)
-    if len(result) != 1:
-        raise InvalidArgumentError(f"an attribute cannot be annotated with a choice of {result or 'nothing'}")
-    return result[0]
+    alternatives = list(hints)
+    if len(alternatives) != 1:
+        raise InvalidArgumentError(f"an attribute cannot be annotated with a choice of {alternatives or 'nothing'}")
+    return alternatives[0]
 
 
 def same_constant(a: TensorInfo | None, b: TensorInfo | None) -> bool:
     """Return True if both infos carry the same value, bit for bit, or neither carries one."""
-    mine, other = (None if info is None else info.constant for info in (a, b))
-    if mine is None or other is None:
-        return mine is other
+    constant_a, constant_b = (None if info is None else info.constant for info in (a, b))
+    if constant_a is None or constant_b is None:
+        return constant_a is constant_b
     codec = codec_of(Array)
-    return mine is other or codec.equal(codec.coerce(mine), codec.coerce(other))
+    return constant_a is constant_b or codec.equal(codec.coerce(constant_a), codec.coerce(constant_b))

@@ -113,8 +113,8 @@ class Setting(Generic[T]):
         """
         if value is not None:
             return value
-        said = self._from_environment()
-        return said if said is not None else self._from_files()
+        from_environment = self._from_environment()
+        return from_environment if from_environment is not None else self._from_files()
 
     def _from_environment(self) -> T | None:
         text = os.environ.get(self.variable)
@@ -122,17 +122,17 @@ class Setting(Generic[T]):
             return None
         if not text.strip():
             return self.kind.empty
-        return self._taken(self.kind.from_text, text, self.variable)
+        return self._converted(self.kind.from_text, text, self.variable)
 
     def _from_files(self) -> T | None:
         for path, content in _files():
             if self.key in content:
-                return self._taken(self.kind.from_file, content[self.key], f"{path}: {self.key}")
+                return self._converted(self.kind.from_file, content[self.key], f"{path}: {self.key}")
         return None
 
-    def _taken(self, take: Callable[[Any], T], value: Any, source: str) -> T:
+    def _converted(self, convert: Callable[[Any], T], value: Any, source: str) -> T:
         try:
-            return take(value)
+            return convert(value)
         except (ValueError, TypeError, OverflowError, RuntimeError):
             raise ConfigError(f"{source} is {value!r}; expected {self.kind.expected}", source=source) from None
 
@@ -144,7 +144,7 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _listed(value: Any) -> tuple[str, ...]:
+def _names(value: Any) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError
@@ -158,7 +158,7 @@ def _at_least_zero(value: str | float) -> float:
     return number
 
 
-def _whole(value: str | float) -> int:
+def _count(value: str | float) -> int:
     number = int(value)
     if number < 0 or isinstance(value, bool | float):
         raise ValueError
@@ -179,15 +179,15 @@ def _bool(value: Any) -> bool:
 
 
 def _path(value: Any) -> Path:
-    result = Path(value).expanduser()
-    if not result.is_absolute():
+    path = Path(value).expanduser()
+    if not path.is_absolute():
         raise ValueError
-    return result
+    return path
 
 
-NAMES: Final = Kind[tuple[str, ...]]("names, in a variable separated by commas", _split, _listed, empty=())
+NAMES: Final = Kind[tuple[str, ...]]("names, in a variable separated by commas", _split, _names, empty=())
 SECONDS: Final = Kind[float]("a number of seconds that is not negative", _at_least_zero, _at_least_zero)
-COUNT: Final = Kind[int]("a whole number that is not negative", _whole, _whole)
+COUNT: Final = Kind[int]("a whole number that is not negative", _count, _count)
 FLAG: Final = Kind[bool]("yes or no (true or false in a file)", _answer, _bool)
 PATH: Final = Kind[Path]("the absolute path of a file", _path, _path)
 
@@ -229,10 +229,10 @@ def unknown_variables() -> dict[str, str]:
     Variables that resemble no setting are omitted, since they may belong to another program.
     """
     known = {CACHE_DIR, BACKEND_PATH, *(setting.variable for setting in _SETTINGS)}
-    strange = [name for name in os.environ if name.startswith(_PREFIX) and name not in known]
+    unknown = [name for name in os.environ if name.startswith(_PREFIX) and name not in known]
     hints = {
-        name: did_you_mean(name.removeprefix(_PREFIX), (item.removeprefix(_PREFIX) for item in known))
-        for name in strange
+        name: did_you_mean(name.removeprefix(_PREFIX), (variable.removeprefix(_PREFIX) for variable in known))
+        for name in unknown
     }
     return {name: hint.replace("mean '", f"mean '{_PREFIX}") for name, hint in hints.items() if hint}
 
@@ -254,8 +254,8 @@ def thread_budget(number: int | None = None) -> int:
     Raises:
         ConfigError: the setting is not valid, or a settings file cannot be read.
     """
-    said = settings()["num_threads"].read(number)
-    return int(said) if said else min(_processors(), _quota())
+    configured = settings()["num_threads"].read(number)
+    return int(configured) if configured else min(_processors(), _quota())
 
 
 def _processors() -> int:
@@ -284,14 +284,14 @@ def config_files() -> tuple[Path, ...]:
     """Return the paths of the settings files, which need not exist: in the working directory and the user's folder."""
     folder = os.environ.get("XDG_CONFIG_HOME", "")
     home = folder if os.path.isabs(folder) else os.path.expanduser("~/.config")
-    here = Path(FILE_NAME)
-    return (here, Path(home, "interposer", FILE_NAME)) if os.path.isabs(home) else (here,)
+    local_file = Path(FILE_NAME)
+    return (local_file, Path(home, "interposer", FILE_NAME)) if os.path.isabs(home) else (local_file,)
 
 
 def _files() -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    here, *users = config_files()
-    yield here, _content(here, for_user=False)
-    for path in users:
+    local_file, *user_files = config_files()
+    yield local_file, _content(local_file, for_user=False)
+    for path in user_files:
         yield path, _content(path, for_user=True)
 
 
@@ -305,19 +305,19 @@ def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
     import tomllib  # noqa: PLC0415 - only needed if there is a settings file
 
     try:
-        result = tomllib.loads(text.decode())
+        settings_by_key = tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}", source=str(path)) from error
-    for key in result:
+    for key in settings_by_key:
         _check_key(path, key, for_user=for_user)
-    return result
+    return settings_by_key
 
 
 def _check_key(path: Path, key: str, *, for_user: bool) -> None:
     known = settings()
     if key not in known:
-        near = did_you_mean(key, known)
-        raise ConfigError(f"{path} has an unknown key {key!r}{near} (known: {', '.join(known)})", source=str(path))
+        hint = did_you_mean(key, known)
+        raise ConfigError(f"{path} has an unknown key {key!r}{hint} (known: {', '.join(known)})", source=str(path))
     if known[key].for_user and not for_user:
-        places = " or ".join([known[key].variable, *map(str, config_files()[1:])])
-        raise ConfigError(f"{path} has the key {key!r}, which only {places} may set", source=str(path))
+        allowed_places = " or ".join([known[key].variable, *map(str, config_files()[1:])])
+        raise ConfigError(f"{path} has the key {key!r}, which only {allowed_places} may set", source=str(path))

@@ -78,12 +78,12 @@ def mapped(path: str | os.PathLike[str]) -> Array:
     try:
         state = _state(fd)
         with _lock:
-            known = _maps.get(state)
-            result = known() if known is not None else None
-            if result is None:
-                result = _new_map(fd, os.fsdecode(path), state)
+            reference = _maps.get(state)
+            mapping = reference() if reference is not None else None
+            if mapping is None:
+                mapping = _new_map(fd, os.fsdecode(path), state)
                 fd = -1
-            return np.frombuffer(result, np.uint8)
+            return np.frombuffer(mapping, np.uint8)
     finally:
         if fd >= 0:
             os.close(fd)
@@ -99,18 +99,18 @@ def _state(fd: int) -> tuple[int, ...]:
 
 
 def _new_map(fd: int, path: str, state: tuple[int, ...]) -> _Map:
-    created = _Map(fd, state[2], mmap.MAP_SHARED, mmap.PROT_READ)
-    created.fd, created.path, created.state = fd, path, state
-    created.address = address_of(np.frombuffer(created, np.uint8))
-    weakref.finalize(created, _forget, fd, state).atexit = False
-    _maps[state] = weakref.ref(created)
-    return created
+    mapping = _Map(fd, state[2], mmap.MAP_SHARED, mmap.PROT_READ)
+    mapping.fd, mapping.path, mapping.state = fd, path, state
+    mapping.address = address_of(np.frombuffer(mapping, np.uint8))
+    weakref.finalize(mapping, _forget, fd, state).atexit = False
+    _maps[state] = weakref.ref(mapping)
+    return mapping
 
 
 def _forget(fd: int, state: tuple[int, ...]) -> None:
     os.close(fd)
-    known = _maps.get(state)
-    if known is not None and known() is None:
+    reference = _maps.get(state)
+    if reference is not None and reference() is None:
         _maps.pop(state, None)
 
 
@@ -119,22 +119,26 @@ def _map_of(array: Array) -> _Map | None:
         return None
     begin = address_of(array)
     for reference in list(_maps.values()):
-        result = reference()
-        if result is not None and result.address <= begin and begin + array.nbytes <= result.address + result.state[2]:
-            return result
+        mapping = reference()
+        if (
+            mapping is not None
+            and mapping.address <= begin
+            and begin + array.nbytes <= mapping.address + mapping.state[2]
+        ):
+            return mapping
     return None
 
 
 def place_of(array: Array) -> Place | None:
     """Return the position of a contiguous array in a file that `mapped` has mapped; None for ordinary memory."""
-    result = _map_of(array) if array.nbytes else None
-    return None if result is None else Place(result.fd, address_of(array) - result.address)
+    mapping = _map_of(array) if array.nbytes else None
+    return None if mapping is None else Place(mapping.fd, address_of(array) - mapping.address)
 
 
 def changed_file(arrays: Iterable[Array]) -> str | None:
     """Return the path of the first mapped file under the arrays that was written to since it was mapped, or None."""
-    maps = {id(array): array for array in map(_map_of, arrays) if array is not None}
-    return next((result.path for result in maps.values() if _state(result.fd) != result.state), None)
+    maps = {id(mapping): mapping for mapping in map(_map_of, arrays) if mapping is not None}
+    return next((mapping_.path for mapping_ in maps.values() if _state(mapping_.fd) != mapping_.state), None)
 
 
 def check_unchanged(arrays: Iterable[Array]) -> None:
@@ -153,14 +157,14 @@ def aligned(array: Array, alignment: int = 1) -> Array:
     Raises:
         LoadError: the file was written to or truncated, or cannot be read.
     """
-    result = _map_of(array) if array.nbytes >= LEAST_SHARED and array.flags.c_contiguous else None
-    if result is None or address_of(array) % max(alignment, array.dtype.alignment) == 0:
+    mapping = _map_of(array) if array.nbytes >= LEAST_SHARED and array.flags.c_contiguous else None
+    if mapping is None or address_of(array) % max(alignment, array.dtype.alignment) == 0:
         return suitable(array, alignment)
     copy = aligned_empty(array.shape, array.dtype, max(alignment, array.dtype.alignment))
     try:
-        _read(result.fd, copy.reshape(-1).view(np.uint8).data, address_of(array) - result.address)
+        _read(mapping.fd, copy.reshape(-1).view(np.uint8).data, address_of(array) - mapping.address)
     except OSError as error:
-        raise LoadError(f"the file {result.path!r} cannot be read: {error.strerror}") from error
+        raise LoadError(f"the file {mapping.path!r} cannot be read: {error.strerror}") from error
     check_unchanged([array])
     return copy
 
@@ -176,24 +180,24 @@ def give_back_pages(arrays: Iterable[Array]) -> None:
 
     The mappings remain valid: a page is loaded again, usually from the system's cache, when it is read.
     """
-    maps = {id(result): result for result in map(_map_of, arrays) if result is not None}
-    for result in maps.values():
+    maps = {id(mapping): mapping for mapping in map(_map_of, arrays) if mapping is not None}
+    for mapping in maps.values():
         with suppress(OSError, ValueError):  # a system without this advice
-            result.madvise(mmap.MADV_DONTNEED)
+            mapping.madvise(mmap.MADV_DONTNEED)
 
 
 # --- equal data -------------------------------------------------------------------------------------------------------
 
 
-class _Known(NamedTuple):
+class _SharedBytes(NamedTuple):
     """Bytes in memory that `share` can use again: a weak reference to the array that owns them, and their address."""
 
     owner: weakref.ref[Array]
     address: int
 
 
-_known: dict[tuple[int, bytes], list[_Known]] = {}
-_swept = 64
+_shared_bytes: dict[tuple[int, bytes], list[_SharedBytes]] = {}
+_sweep_threshold = 64
 
 
 def share(array: Array, alignment: int = 1) -> Array:
@@ -210,12 +214,14 @@ def share(array: Array, alignment: int = 1) -> Array:
     raw = array.reshape(-1).view(np.uint8)
     key = array.nbytes, _sample(raw)
     with _lock:
-        for item in _known.get(key, ()):
-            result = _seen(item, array.nbytes) if item.address % alignment == 0 else None
-            if result is not None and (item.address == address_of(array) or np.array_equal(result, raw)):
-                return result.view(array.dtype).reshape(array.shape)
+        for candidate in _shared_bytes.get(key, ()):
+            candidate_bytes = _view_of(candidate, array.nbytes) if candidate.address % alignment == 0 else None
+            if candidate_bytes is not None and (
+                candidate.address == address_of(array) or np.array_equal(candidate_bytes, raw)
+            ):
+                return candidate_bytes.view(array.dtype).reshape(array.shape)
         _sweep()
-        _known.setdefault(key, []).append(_Known(weakref.ref(_owner(array)), address_of(array)))
+        _shared_bytes.setdefault(key, []).append(_SharedBytes(weakref.ref(_owner(array)), address_of(array)))
     return array
 
 
@@ -231,15 +237,15 @@ def _owner(array: Array) -> Array:
     return array
 
 
-def _seen(known: _Known, size: int) -> Array | None:
+def _view_of(shared: _SharedBytes, size: int) -> Array | None:
     """Return a read-only view of `size` known bytes, as uint8.
 
     None if the array that owns them is gone or resized, or if the file that they are mapped from was written to.
     """
-    owner = known.owner()
+    owner = shared.owner()
     if owner is None or not owner.flags.c_contiguous:
         return None
-    start = known.address - address_of(owner)
+    start = shared.address - address_of(owner)
     view = owner.reshape(-1).view(np.uint8)[start : start + size]
     view.flags.writeable = False
     return view if changed_file([view]) is None else None
@@ -247,16 +253,16 @@ def _seen(known: _Known, size: int) -> Array | None:
 
 def _sweep() -> None:
     """Remove the entries of garbage-collected arrays from the table of known bytes, once it has doubled in size."""
-    global _swept  # noqa: PLW0603 - the threshold belongs to the table _known
-    if len(_known) < _swept:
+    global _sweep_threshold  # noqa: PLW0603 - the threshold belongs to the table _shared_bytes
+    if len(_shared_bytes) < _sweep_threshold:
         return
-    for key, entries in list(_known.items()):
-        left = [entry for entry in entries if entry.owner() is not None]
-        if left:
-            _known[key] = left
+    for key, entries in list(_shared_bytes.items()):
+        alive = [entry for entry in entries if entry.owner() is not None]
+        if alive:
+            _shared_bytes[key] = alive
         else:
-            del _known[key]
-    _swept = max(64, 2 * len(_known))
+            del _shared_bytes[key]
+    _sweep_threshold = max(64, 2 * len(_shared_bytes))
 
 
 # --- users of constants -----------------------------------------------------------------------------------------------
@@ -274,7 +280,7 @@ class Users:
         self._arrays = {(address_of(array), array.nbytes): array for array in arrays if array.dtype.kind != "O"}
         with _lock:
             _users.update(self._arrays.keys())
-        weakref.finalize(self, _gone, tuple(self._arrays)).atexit = False
+        weakref.finalize(self, _release_users, tuple(self._arrays)).atexit = False
 
     @property
     def total(self) -> int:
@@ -289,10 +295,10 @@ class Users:
     @property
     def shared(self) -> int:
         """The size in bytes of the arrays that other `Users` have too, without those in mapped files."""
-        return sum(item.nbytes for key, item in self._arrays.items() if _users[key] > 1 and place_of(item) is None)
+        return sum(array.nbytes for key, array in self._arrays.items() if _users[key] > 1 and place_of(array) is None)
 
 
-def _gone(keys: tuple[Any, ...]) -> None:
+def _release_users(keys: tuple[Any, ...]) -> None:
     with _lock:
         for key in keys:
             _users[key] -= 1

@@ -19,9 +19,9 @@ ToTensor = Callable[[str, TensorInfo, Any], Array]
 
 def collected(elements: Iterable[Array]) -> Array:
     """Return the arrays as the stored form of a sequence or optional: an object array of rank 1."""
-    value = list(elements)
-    stored = np.empty(len(value), object)
-    for index, element in enumerate(value):
+    arrays = list(elements)
+    stored = np.empty(len(arrays), object)
+    for index, element in enumerate(arrays):
         stored[index] = element
     return stored
 
@@ -43,15 +43,17 @@ def as_stored(title: str, info: TensorInfo, value: Any, to_tensor: ToTensor) -> 
     if info.dtype is DataType.OPTIONAL:
         elements = [] if value is None else [np.array(as_stored(title, info.element, value, to_tensor))]
     else:
-        elements = [_element(f"{title}[{i}]", info.element, item, to_tensor) for i, item in _items(title, value)]
+        elements = [
+            _element(f"{title}[{index}]", info.element, element, to_tensor) for index, element in _items(title, value)
+        ]
     if not info.shape.accepts(info.with_shape((len(elements),)).shape):
         raise BindingError(f"{title} has {_counted(len(elements))}; expected {info}")
     return collected(elements)
 
 
 def _items(title: str, value: Any) -> Iterable[tuple[int, Any]]:
-    plain = isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1
-    if not plain and not isinstance(value, list | tuple):
+    is_object_array = isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1
+    if not is_object_array and not isinstance(value, list | tuple):
         raise BindingError(f"{title} is a sequence; give a list of arrays, not {type(value).__name__}")
     return enumerate(value)
 
@@ -79,7 +81,7 @@ def as_given(info: TensorInfo, stored: Array) -> Any:
     """
     if info.element is None:
         return stored
-    elements = [as_given(info.element, item) for item in stored]
+    elements = [as_given(info.element, element) for element in stored]
     if info.dtype is DataType.SEQUENCE:
         return elements
     return elements[0] if elements else None
@@ -90,8 +92,10 @@ def refined(info: TensorInfo, stored: Array) -> TensorInfo:
 
     The elements' infos are reduced to what they have in common; dimensions that differ are unknown.
     """
-    known = info.with_shape(stored.shape)
+    shaped = info.with_shape(stored.shape)
     if info.element is None or not len(stored):
-        return known
+        return shaped
     element = info.element
-    return known.with_element(reduce(TensorInfo.joined, (refined(element, item) for item in stored)))
+    return shaped.with_element(
+        reduce(TensorInfo.joined, (refined(element, stored_element) for stored_element in stored))
+    )

@@ -47,10 +47,10 @@ def converted(array: Array, requested: DataType, *, numbers: Any = None) -> Arra
         raise ValueError(f"is {array.dtype}; expected {requested}; convert it explicitly")
     elif requested.is_integer:
         _check_range(array, requested)
-    created = _rounded(array, requested)
+    rounded = _rounded(array, requested)
     if requested.is_float and array.dtype.kind not in "b":
-        _check_retained(array, created, requested)
-    return created
+        _check_retained(array, rounded, requested)
+    return rounded
 
 
 def _rounded(array: Array, requested: DataType) -> Array:
@@ -60,10 +60,10 @@ def _rounded(array: Array, requested: DataType) -> Array:
     """
     with np.errstate(all="ignore"):
         try:
-            created: Array = array.astype(requested.numpy)
+            rounded: Array = array.astype(requested.numpy)
         except TypeError:
-            created = array.astype(np.float32).astype(requested.numpy)
-    return created
+            rounded = array.astype(np.float32).astype(requested.numpy)
+    return rounded
 
 
 def _rank(dtype: np.dtype[Any]) -> int:
@@ -71,14 +71,14 @@ def _rank(dtype: np.dtype[Any]) -> int:
 
     Numbers may be converted to a type of the same or a later position.
     """
-    result = _RANKS.get(dtype.kind)
-    if result is not None:
-        return result
+    position = _RANKS.get(dtype.kind)
+    if position is not None:
+        return position
     try:
-        known = DataType.of(dtype)  # a type of ml_dtypes
+        data_type = DataType.of(dtype)  # a type of ml_dtypes
     except InvalidArgumentError:
         return len(_RANKS)
-    return 1 if known.is_integer else 2 if known.is_float else len(_RANKS)
+    return 1 if data_type.is_integer else 2 if data_type.is_float else len(_RANKS)
 
 
 def _check_range(array: Array, requested: DataType) -> None:
@@ -86,8 +86,8 @@ def _check_range(array: Array, requested: DataType) -> None:
         return
     low, high = integer_range(requested)
     if int(array.min()) < low or int(array.max()) > high:
-        wide = array.astype(object)
-        _refuse(array, (wide < low) | (wide > high), _whole(requested))
+        integers = array.astype(object)
+        _refuse(array, (integers < low) | (integers > high), _whole(requested))
 
 
 def _exact(array: Array, numbers: Any) -> Array:
@@ -98,7 +98,7 @@ def _exact(array: Array, numbers: Any) -> Array:
     if array.dtype.kind != "f":
         return array
     exact = np.array(numbers, object)
-    return exact if all(isinstance(item, int) for item in exact.flat) else array
+    return exact if all(isinstance(number, int) for number in exact.flat) else array
 
 
 def _check_whole(array: Array, requested: DataType) -> None:
@@ -111,11 +111,11 @@ def _check_whole(array: Array, requested: DataType) -> None:
         fits = (array == np.trunc(array)) & (array >= low) & (array < float(high + 1))
         _refuse(array, ~fits, _whole(requested))
         return
-    if array.dtype.kind == "O" and not all(isinstance(item, int) for item in array.flat):
+    if array.dtype.kind == "O" and not all(isinstance(number, int) for number in array.flat):
         raise ValueError(f"is {array.dtype}; expected {requested}; convert it explicitly")
     if array.size and (array.min() < low or array.max() > high):
-        wide = array.astype(object)
-        _refuse(array, (wide < low) | (wide > high), _whole(requested))
+        integers = array.astype(object)
+        _refuse(array, (integers < low) | (integers > high), _whole(requested))
 
 
 def _whole(requested: DataType) -> str:
@@ -123,33 +123,33 @@ def _whole(requested: DataType) -> str:
     return f"{requested}, whole numbers from {low} to {high}"
 
 
-def _check_retained(array: Array, created: Array, requested: DataType) -> None:
-    """Check that a conversion to the float type `requested` has changed `array` into `created` only by rounding.
+def _check_retained(array: Array, rounded: Array, requested: DataType) -> None:
+    """Check that a conversion to the float type `requested` has changed `array` into `rounded` only by rounding.
 
     Finite numbers must be finite and in range afterwards, infinities infinite, and NaN still NaN. Raises ValueError for
     the first element that is not.
     """
-    if requested not in _WITHOUT_SPECIAL_VALUES and np.isfinite(created).all():
+    if requested not in _WITHOUT_SPECIAL_VALUES and np.isfinite(rounded).all():
         return
-    value = array if array.dtype.kind in "iuf" else array.astype(np.float32)
-    finite = np.isfinite(value)
-    largest, low = largest_float(requested), -largest_float(requested)
+    original = array if array.dtype.kind in "iuf" else array.astype(np.float32)
+    finite = np.isfinite(original)
+    largest, lowest = largest_float(requested), -largest_float(requested)
     if requested in _WITHOUT_SPECIAL_VALUES:
-        cached = finite & (value >= low) & (value <= largest)
-        _refuse(array, ~cached, f"{requested}, finite numbers up to {largest:.8g}")
+        in_range = finite & (original >= lowest) & (original <= largest)
+        _refuse(array, ~in_range, f"{requested}, finite numbers up to {largest:.8g}")
         return
-    _refuse(array, finite & ~np.isfinite(created), f"{requested}, finite numbers up to {largest:.8g}")
-    _refuse(array, np.isinf(value) & ~np.isinf(created), f"{requested}, which has no infinities")
+    _refuse(array, finite & ~np.isfinite(rounded), f"{requested}, finite numbers up to {largest:.8g}")
+    _refuse(array, np.isinf(original) & ~np.isinf(rounded), f"{requested}, which has no infinities")
 
 
-def _refuse(array: Array, bad: Array, expected: str) -> None:
-    """Raise ValueError for the first element of `array` at which `bad` is True; return if there is none.
+def _refuse(array: Array, is_bad: Array, expected: str) -> None:
+    """Raise ValueError for the first element of `array` at which `is_bad` is True; return if there is none.
 
     The message has the element, its position, and the text `expected`.
     """
-    bad = np.asarray(bad, np.bool_)
-    if bad.any():
-        index = tuple(map(int, np.argwhere(bad)[0]))
+    is_bad = np.asarray(is_bad, np.bool_)
+    if is_bad.any():
+        index = tuple(map(int, np.argwhere(is_bad)[0]))
         where = f" at {list(index)}" if index else ""
         raise ValueError(f"is {array.dtype} and holds {array[index]}{where}; expected {expected}")
 
@@ -163,19 +163,19 @@ def _texts(array: Array) -> Array:
     if array.dtype.kind not in _TEXT:
         raise ValueError(f"is {array.dtype}; expected {DataType.STRING}; convert it explicitly")
     flat = array.astype(object).ravel()
-    bad = [index for index, item in enumerate(flat) if not isinstance(item, str)]
-    if not bad:
+    not_texts = [index for index, text in enumerate(flat) if not isinstance(text, str)]
+    if not not_texts:
         return array if array.dtype.kind == "O" else array.astype(object)
-    created = np.empty(array.shape, object)
-    created.ravel()[:] = [_decoded(item, np.unravel_index(index, array.shape)) for index, item in enumerate(flat)]
-    return created
+    decoded = np.empty(array.shape, object)
+    decoded.ravel()[:] = [_decoded(text, np.unravel_index(index, array.shape)) for index, text in enumerate(flat)]
+    return decoded
 
 
 def _decoded(value: object, index: tuple[Any, ...]) -> str:
     """Return a text, decoding it from UTF-8 if it is bytes; raise ValueError with its `index` if it is neither."""
     if isinstance(value, str):
         return value
-    where = f" at {[int(axis) for axis in index]}" if index else ""
+    where = f" at {[int(coordinate) for coordinate in index]}" if index else ""
     if not isinstance(value, bytes):
         raise ValueError(f"holds {value!r}{where}; expected {DataType.STRING}, texts")
     try:

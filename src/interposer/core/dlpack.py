@@ -149,15 +149,15 @@ class Exported:
         if dl_device not in (None, (1, 0)):
             raise BufferError(f"the array is in the memory of the host, not on device {dl_device}")
         array = self.array.copy() if copy else self.array
-        versioned = max_version is not None and max_version[0] >= 1 and _NUMPY_KNOWS_VERSIONS
-        how = {"max_version": max_version} if versioned else {}
+        is_versioned = max_version is not None and max_version[0] >= 1 and _NUMPY_KNOWS_VERSIONS
+        keywords = {"max_version": max_version} if is_versioned else {}
         if array.dtype.isbuiltin == 1:
-            return array.__dlpack__(**how)
+            return array.__dlpack__(**keywords)
         code = _RARE_CODES.get(DataType.of(array.dtype))
         if code is None:
             raise BufferError(f"DLPack has no type code for {array.dtype}")
-        capsule = array.view(f"u{array.itemsize}").__dlpack__(**how)
-        _opened(capsule)[1].tensor.dtype.code = code
+        capsule = array.view(f"u{array.itemsize}").__dlpack__(**keywords)
+        _structure_in(capsule)[1].tensor.dtype.code = code
         return capsule
 
 
@@ -165,10 +165,10 @@ _NUMPY_KNOWS_VERSIONS: Final = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 
 def _check_device(value: Any) -> None:
-    device, number = value.__dlpack_device__()
+    device, device_id = value.__dlpack_device__()
     if int(device) not in _CPU:
         name = _DEVICES.get(int(device), f"type {int(device)}")
-        raise ValueError(f"it is on device {number} ({name}); copy it to the host first")
+        raise ValueError(f"it is on device {device_id} ({name}); copy it to the host first")
 
 
 def _of_library(value: Any) -> Array:
@@ -206,15 +206,15 @@ def _is_known_read_only(value: Any, array: Array) -> bool:
     Not every library says through DLPack that its memory is read-only.
     """
     try:
-        seen = np.asarray(value)
+        numpy_view = np.asarray(value)
     except (TypeError, ValueError, RuntimeError, BufferError):
         return False
-    return not seen.flags.writeable and np.may_share_memory(seen, array)
+    return not numpy_view.flags.writeable and np.may_share_memory(numpy_view, array)
 
 
 def _read(capsule: Any) -> Array:
     """Return the array in a capsule and mark the capsule as used; the producer's memory is released with the array."""
-    name, managed = _opened(capsule)
+    name, managed = _structure_in(capsule)
     tensor = managed.tensor
     dtype = _TYPES.get((tensor.dtype.code, tensor.dtype.bits))
     if dtype is None or tensor.dtype.lanes != 1:
@@ -222,14 +222,18 @@ def _read(capsule: Any) -> Array:
     flags = managed.flags if isinstance(managed, _Versioned) else 0
     if flags & _COPIED:
         raise BufferError("its library can only export a copy")
-    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
-    strides = tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim)) if tensor.strides else None
-    span = _span(shape, strides, dtype.itemsize)
-    raw = (ctypes.c_ubyte * span).from_address((tensor.data or 0) + tensor.byte_offset) if span else bytearray()
-    owner = np.frombuffer(memoryview(raw), np.uint8)
-    ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(capsule), _USED[name])
-    if span:
-        weakref.finalize(raw, _delete, managed)
+    shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
+    strides = tuple(tensor.strides[axis] * dtype.itemsize for axis in range(tensor.ndim)) if tensor.strides else None
+    byte_count = _byte_span(shape, strides, dtype.itemsize)
+    memory = (
+        (ctypes.c_ubyte * byte_count).from_address((tensor.data or 0) + tensor.byte_offset)
+        if byte_count
+        else bytearray()
+    )
+    owner = np.frombuffer(memoryview(memory), np.uint8)
+    ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(capsule), _USED_NAMES[name])
+    if byte_count:
+        weakref.finalize(memory, _delete, managed)
     else:
         _delete(managed)
     array: Array = np.ndarray(shape, dtype.numpy, owner.data, 0, strides)
@@ -237,25 +241,25 @@ def _read(capsule: Any) -> Array:
     return array
 
 
-_USED: Final = {name: b"used_" + name for name in _CAPSULES}
+_USED_NAMES: Final = {name: b"used_" + name for name in _CAPSULES}
 
 
-def _opened(capsule: Any) -> tuple[bytes, Any]:
+def _structure_in(capsule: Any) -> tuple[bytes, Any]:
     """Return the name of a capsule, and the ctypes structure in it."""
     api = ctypes.pythonapi
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     api.PyCapsule_GetPointer.argtypes = api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
     api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    for name, kind in _CAPSULES.items():
+    for name, structure in _CAPSULES.items():
         if api.PyCapsule_IsValid(capsule, name):
-            managed = kind.from_address(api.PyCapsule_GetPointer(capsule, name))
+            managed = structure.from_address(api.PyCapsule_GetPointer(capsule, name))
             if isinstance(managed, _Versioned) and managed.major != 1:
                 raise TypeError(f"it uses major version {managed.major} of DLPack; expected 1")
             return name, managed
     raise TypeError("its capsule holds no tensor, or has been used already")
 
 
-def _span(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> int:
+def _byte_span(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> int:
     """Return the number of bytes from the first element of an array to the end of its last one.
 
     Strides are in bytes; None means a C-contiguous array. Raises ValueError for negative strides.

@@ -90,9 +90,9 @@ def did_you_mean(text: str, known: Iterable[object]) -> str:
 
     Returns "" if no known name is similar. Keys of other types than str are ignored.
     """
-    folded = {name.lower(): name for name in known if isinstance(name, str)}
-    near = difflib.get_close_matches(text.lower(), folded, n=1, cutoff=0.6)
-    return f"; did you mean {folded[near[0]]!r}?" if near else ""
+    known_by_lowercase = {name.lower(): name for name in known if isinstance(name, str)}
+    matches = difflib.get_close_matches(text.lower(), known_by_lowercase, n=1, cutoff=0.6)
+    return f"; did you mean {known_by_lowercase[matches[0]]!r}?" if matches else ""
 
 
 def expect(value: object, kind: type | UnionType, requested: str) -> None:
@@ -101,8 +101,8 @@ def expect(value: object, kind: type | UnionType, requested: str) -> None:
     The message is `requested`, such as ``"the name must be a text"``, followed by the value.
     """
     if not isinstance(value, kind):
-        plain = type(value).__module__ == "builtins"
-        raise InvalidArgumentError(f"{requested}, not {reprlib.repr(value) if plain else type(value).__name__}")
+        is_builtin = type(value).__module__ == "builtins"
+        raise InvalidArgumentError(f"{requested}, not {reprlib.repr(value) if is_builtin else type(value).__name__}")
 
 
 @contextmanager
@@ -121,8 +121,8 @@ def memory_to(do: str, of: Callable[[str], Exception] | None = None) -> Iterator
 
 def culprit(error: BaseException) -> str:
     """Return the id of the backend that caused an error, or "" if unknown; the innermost cause with a backend wins."""
-    named = [str(getattr(cause, "backend", "")) for cause in _causes(error)]
-    return next((item for item in reversed(named) if item not in ("", "None")), "")
+    backends = [str(getattr(cause, "backend", "")) for cause in _causes(error)]
+    return next((backend for backend in reversed(backends) if backend not in ("", "None")), "")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -443,9 +443,9 @@ class DeadlineExceededError(ExecutionError):
 def _name_publicly() -> None:
     """Set the module of the exceptions to the public `interposer.errors`, so that tracebacks show that name."""
     for name in __all__:
-        result = globals()[name]
-        if isinstance(result, type):
-            result.__module__ = "interposer.errors"
+        exported = globals()[name]
+        if isinstance(exported, type):
+            exported.__module__ = "interposer.errors"
 
 
 _name_publicly()

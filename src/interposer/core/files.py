@@ -136,8 +136,8 @@ def _check_target(target: str) -> None:
 
 def _name_beside(target: str) -> str:
     folder, name = os.path.split(target)
-    start = os.fsdecode(os.fsencode(name)[:_LONGEST_PREFIX])
-    return os.path.join(folder, f".{start}.{os.urandom(4).hex()}")
+    prefix = os.fsdecode(os.fsencode(name)[:_LONGEST_PREFIX])
+    return os.path.join(folder, f".{prefix}.{os.urandom(4).hex()}")
 
 
 def _keep_permissions(descriptor: int, target: str) -> None:

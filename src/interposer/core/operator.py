@@ -29,8 +29,10 @@ class _Signature:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         return inspect.Signature(
             [
-                inspect.Parameter(name, kind, default=inspect.Parameter.empty if a.required else a.default)
-                for name, a in owner.attributes.items()
+                inspect.Parameter(
+                    name, kind, default=inspect.Parameter.empty if declared.required else declared.default
+                )
+                for name, declared in owner.attributes.items()
             ]
         )
 
@@ -87,8 +89,10 @@ class Op:
         try:
             return codec.coerce(value)
         except (TypeError, ValueError) as error:
-            shown = reprlib.repr(value)
-            raise InvalidArgumentError(f"{type(self).__name__}: {name} must be {codec.title}, not {shown}") from error
+            value_text = reprlib.repr(value)
+            raise InvalidArgumentError(
+                f"{type(self).__name__}: {name} must be {codec.title}, not {value_text}"
+            ) from error
 
     def _attribute_problems(self) -> Iterator[str]:
         for name, declared in self.attributes.items():

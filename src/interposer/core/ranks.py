@@ -23,12 +23,12 @@ def of_every_rank(infos: Infos) -> Iterator[list[TensorInfo | None]]:
 
     With three or more such tensors, only combinations in which all of them have the same rank are yielded.
     """
-    places = [place for place, info in enumerate(infos) if not is_ranked(info)]
+    positions = [position for position, info in enumerate(infos) if not is_ranked(info)]
     ranks = range(MAX_RANK + 1)
-    choices = itertools.product(ranks, ranks) if len(places) == 2 else ((rank,) * len(places) for rank in ranks)
-    for choice in choices:
-        value = dict(zip(places, choice, strict=True))
-        yield [_of_rank(info, value.get(place)) for place, info in enumerate(infos)]
+    choices = itertools.product(ranks, ranks) if len(positions) == 2 else ((rank,) * len(positions) for rank in ranks)
+    for assumed_ranks in choices:
+        rank_at = dict(zip(positions, assumed_ranks, strict=True))
+        yield [_of_rank(info, rank_at.get(position)) for position, info in enumerate(infos)]
 
 
 def _of_rank(info: TensorInfo | None, rank: int | None) -> TensorInfo | None:
@@ -41,7 +41,7 @@ def true_of_all(cases: Iterable[tuple[TensorInfo | None, ...] | None]) -> tuple[
     Each of `cases` has the infos of all results under one assumption, or is None if that assumption is not valid. At
     least one case must be valid. A result is None if it is None in one of the cases.
     """
-    first, *others = (case for case in cases if case is not None)
+    common, *others = (case for case in cases if case is not None)
     for other in others:
-        first = tuple(a and b and a.joined(b) for a, b in zip(first, other, strict=True))
-    return first
+        common = tuple(a and b and a.joined(b) for a, b in zip(common, other, strict=True))
+    return common

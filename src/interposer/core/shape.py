@@ -23,17 +23,17 @@ class Dim(int):
     """
 
     name: str | None
-    _named: dict[str | None, Dim] = {}
+    _dim_of_name: dict[str | None, Dim] = {}
 
     def __new__(cls, name: str | None = None) -> Dim:
-        result = cls._named.get(name)
-        if result is None:
-            created = super().__new__(cls, -1)
-            created.name = name
-            result = cls._named.setdefault(name, created)
-        return result
+        dim = cls._dim_of_name.get(name)
+        if dim is None:
+            new_dim = super().__new__(cls, -1)
+            new_dim.name = name
+            dim = cls._dim_of_name.setdefault(name, new_dim)
+        return dim
 
-    def _same(self, *_: object) -> Dim:
+    def _unknown(self, *_: object) -> Dim:
         return UNKNOWN
 
     def _never(self, _: object) -> bool:
@@ -45,9 +45,9 @@ class Dim(int):
     def __divmod__(self, _: object) -> tuple[Dim, int]:
         return UNKNOWN, 0
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _same
-    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = _same  # type: ignore[assignment]
-    __neg__ = __abs__ = __round__ = __ceil__ = __floor__ = __trunc__ = _same
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _unknown
+    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = _unknown  # type: ignore[assignment]
+    __neg__ = __abs__ = __round__ = __ceil__ = __floor__ = __trunc__ = _unknown
     __rmod__ = __mod__
     __rdivmod__ = __divmod__
     __lt__ = __le__ = __gt__ = __ge__ = _never
@@ -98,10 +98,10 @@ class TensorShape(tuple[int, ...]):
         is_plain = type(dims) in _PLAIN  # a fast path, since networks have thousands of shapes
         if not is_plain and (isinstance(dims, (str, bytes)) or not isinstance(dims, Iterable)):
             raise InvalidArgumentError(f"a shape must be a sequence of dimensions, not {dims!r}")
-        created = tuple(map(_dim, dims))
-        if len(created) > MAX_RANK:
-            raise InvalidArgumentError(f"a tensor has rank {len(created)}; ranks 0 to {MAX_RANK} are supported")
-        return super().__new__(cls, created)
+        checked = tuple(map(_dim, dims))
+        if len(checked) > MAX_RANK:
+            raise InvalidArgumentError(f"a tensor has rank {len(checked)}; ranks 0 to {MAX_RANK} are supported")
+        return super().__new__(cls, checked)
 
     @property
     def rank(self) -> int:

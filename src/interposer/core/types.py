@@ -137,12 +137,12 @@ class DataType(Enum):
         return cls._named(what)
 
     @classmethod
-    def _named(cls, what: str | np.dtype[Any] | type) -> DataType:
-        name = str(what) if isinstance(what, str) else _dtype_name(what)
-        result = cls.__members__.get(name) or _BY_VALUE.get(name) or _BY_VALUE.get(name.lower())
-        if result is None:
+    def _named(cls, name_or_dtype: str | np.dtype[Any] | type) -> DataType:
+        name = str(name_or_dtype) if isinstance(name_or_dtype, str) else _dtype_name(name_or_dtype)
+        data_type = cls.__members__.get(name) or _BY_VALUE.get(name) or _BY_VALUE.get(name.lower())
+        if data_type is None:
             raise InvalidArgumentError(f"unknown data type {name!r}{did_you_mean(name, _BY_VALUE)}")
-        return result
+        return data_type
 
     def __str__(self) -> str:
         return str(self.value)
@@ -228,12 +228,12 @@ def smallest_float(data_type: DataType) -> float:
         return float(ml_dtypes.finfo(data_type.numpy).smallest_subnormal)  # type: ignore[no-untyped-call] # as above
 
 
-def from_bits(codes: Array, data_type: DataType) -> Array:
+def from_bits(packed: Array, data_type: DataType) -> Array:
     """Return an array of a type of fewer than 8 bits, such as int4, from bytes that hold one element each.
 
-    An element is in the lowest bits of its byte in `codes`.
+    An element is in the lowest bits of its byte in `packed`.
     """
-    bits = (codes & np.uint8(2**data_type.bits - 1)).astype(np.uint8, copy=False)
+    bits = (packed & np.uint8(2**data_type.bits - 1)).astype(np.uint8, copy=False)
     elements: Array = bits.view(data_type.numpy)
     return elements
 
@@ -291,13 +291,13 @@ class Quantization:
         self, scale: float | Iterable[float], zero_point: int | Iterable[int] = 0, axis: int | None = None
     ) -> None:
         scales = _numbers(scale, float, "a scale must be a number")
-        points = _numbers(zero_point, operator.index, "a zero point must be an integer")
+        zero_points = _numbers(zero_point, operator.index, "a zero point must be an integer")
         axis = None if axis is None else _number(axis, operator.index, "the quantized axis must be an integer")
-        points = points * len(scales) if len(points) == 1 else points
-        for error in _quantization_problems(scales, points, axis):
+        zero_points = zero_points * len(scales) if len(zero_points) == 1 else zero_points
+        for error in _quantization_problems(scales, zero_points, axis):
             raise InvalidArgumentError(error)
         object.__setattr__(self, "scales", scales)
-        object.__setattr__(self, "zero_points", points)
+        object.__setattr__(self, "zero_points", zero_points)
         object.__setattr__(self, "axis", axis)
 
     @property
@@ -350,34 +350,34 @@ _PLAIN: Final = {float: {float}, operator.index: {int}}
 def _numbers(value: Any, convert: Callable[[Any], Any], requested: str) -> tuple[Any, ...]:
     if type(value) in {tuple, list} and set(map(type, value)) == _PLAIN[convert]:
         return tuple(value)  # a fast path, since large networks have thousands of scales
-    several = isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and getattr(value, "ndim", True)
-    return tuple(_number(item, convert, requested) for item in (value if several else (value,)))
+    is_sequence = isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and getattr(value, "ndim", True)
+    return tuple(_number(number, convert, requested) for number in (value if is_sequence else (value,)))
 
 
 def _number(value: Any, convert: Callable[[Any], Any], requested: str) -> Any:
     try:
-        created = convert(value)
+        number = convert(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{requested}, not {value!r}") from error
     if isinstance(value, (str, bytes, bool)):
         raise InvalidArgumentError(f"{requested}, not {value!r}")
-    return created
+    return number
 
 
-def _quantization_problems(scales: tuple[float, ...], points: tuple[int, ...], axis: int | None) -> Iterator[str]:
+def _quantization_problems(scales: tuple[float, ...], zero_points: tuple[int, ...], axis: int | None) -> Iterator[str]:
     if not scales:
         yield "a quantization needs at least one scale"
     if len(scales) > 1 and axis is None:
         yield f"{len(scales)} scales were given without the axis that they belong to"
     if axis is not None and not 0 <= axis < MAX_RANK:
         yield f"the quantized axis must be 0 to {MAX_RANK - 1}, not {axis}"
-    if len(points) != len(scales):
-        yield f"{len(scales)} scales but {len(points)} zero points were given"
+    if len(zero_points) != len(scales):
+        yield f"{len(scales)} scales but {len(zero_points)} zero points were given"
     for scale in [scale for scale in scales if not 0 < scale < math.inf]:
         yield f"a scale must be positive and finite, not {scale!r}"
 
 
-_HEAD: Final = 128
+_ARRAY_OVERHEAD: Final = 128
 """Approximate size of an array in bytes, without its elements."""
 
 
@@ -414,7 +414,7 @@ class TensorInfo:
         object.__setattr__(self, "dtype", DataType.of(dtype))
         object.__setattr__(self, "quantization", quantization)
         object.__setattr__(self, "constant", constant)
-        object.__setattr__(self, "element", _of_any_value(element))
+        object.__setattr__(self, "element", _without_constant(element))
         for error in self._problems():
             raise InvalidArgumentError(error)
 
@@ -456,24 +456,24 @@ class TensorInfo:
         elif DataType.of(constant.dtype) is not self.dtype or not (
             self.shape == constant.shape or self.shape.accepts(TensorShape(constant.shape))
         ):
-            text = f"{DataType.of(constant.dtype)}{TensorShape(constant.shape)}"
-            yield f"the constant is {text}, but the tensor {self.dtype}{self.shape}"
+            constant_type = f"{DataType.of(constant.dtype)}{TensorShape(constant.shape)}"
+            yield f"the constant is {constant_type}, but the tensor {self.dtype}{self.shape}"
 
-    def _quantization_problems(self, q: Quantization) -> Iterator[str]:
-        if not isinstance(q, Quantization):
-            yield f"the quantization must be a Quantization, not {q!r}"
+    def _quantization_problems(self, quantization: Quantization) -> Iterator[str]:
+        if not isinstance(quantization, Quantization):
+            yield f"the quantization must be a Quantization, not {quantization!r}"
             return
         if self.dtype not in QUANTIZABLE:
             yield f"a tensor of type {self.dtype} cannot be quantized"
             return
         low, high = integer_range(self.dtype)
-        for point in (point for point in q.zero_points if not low <= point <= high):
-            yield f"a zero point of {self.dtype} must be {low} to {high}, not {point}"
-        if q.axis is not None and (not self.is_ranked or q.axis >= self.rank):
+        for zero_point in (zero_point for zero_point in quantization.zero_points if not low <= zero_point <= high):
+            yield f"a zero point of {self.dtype} must be {low} to {high}, not {zero_point}"
+        if quantization.axis is not None and (not self.is_ranked or quantization.axis >= self.rank):
             rank = f"rank {self.rank}" if self.is_ranked else "no known rank"
-            yield f"the quantized axis is {q.axis}, but the shape {self.shape} has {rank}"
-        elif q.axis is not None and differ(self.shape[q.axis], len(q.scales)):
-            yield f"{len(q.scales)} scales along axis {q.axis} of shape {self.shape}"
+            yield f"the quantized axis is {quantization.axis}, but the shape {self.shape} has {rank}"
+        elif quantization.axis is not None and differ(self.shape[quantization.axis], len(quantization.scales)):
+            yield f"{len(quantization.scales)} scales along axis {quantization.axis} of shape {self.shape}"
 
     @property
     def rank(self) -> int:
@@ -498,7 +498,9 @@ class TensorInfo:
     @property
     def num_bytes(self) -> int:
         """Size in bytes of the NumPy array, or of all arrays in a collection; `UNKNOWN` if a dimension is unknown."""
-        return self.num_elements * (self.dtype.itemsize if self.element is None else _HEAD + self.element.num_bytes)
+        return self.num_elements * (
+            self.dtype.itemsize if self.element is None else _ARRAY_OVERHEAD + self.element.num_bytes
+        )
 
     @property
     def is_concrete(self) -> bool:
@@ -523,17 +525,21 @@ class TensorInfo:
     def with_shape(self, shape: ShapeLike) -> TensorInfo:
         """Return this info with another shape, without the constant; a per-axis quantization must fit or is dropped."""
         shape = TensorShape(shape)
-        q = self.quantization
-        if q is not None and q.axis is not None:
-            fits = shape.is_ranked and q.axis < len(shape) and not differ(shape[q.axis], len(q.scales))
-            q = q if fits else None
-        return TensorInfo(shape, self.dtype, q, element=self.element)
+        quantization = self.quantization
+        if quantization is not None and quantization.axis is not None:
+            fits = (
+                shape.is_ranked
+                and quantization.axis < len(shape)
+                and not differ(shape[quantization.axis], len(quantization.scales))
+            )
+            quantization = quantization if fits else None
+        return TensorInfo(shape, self.dtype, quantization, element=self.element)
 
     def with_dtype(self, dtype: DataType) -> TensorInfo:
         """Return this info with another type, without the constant; the quantization is dropped if the type changes."""
-        same = dtype is self.dtype
+        is_same = dtype is self.dtype
         return TensorInfo(
-            self.shape, dtype, self.quantization if same else None, element=self.element if same else None
+            self.shape, dtype, self.quantization if is_same else None, element=self.element if is_same else None
         )
 
     def with_quantization(self, quantization: Quantization | None) -> TensorInfo:
@@ -558,8 +564,12 @@ class TensorInfo:
         """
         if self.dtype is not other.dtype or self.quantization != other.quantization:
             raise InvalidArgumentError(f"{self} and {other} differ in type or quantization and have no common info")
-        mine, its = self.element, other.element
-        element = None if mine is None or its is None else _merged_elements(self, other, mine, its)
+        own_element, other_element = self.element, other.element
+        element = (
+            None
+            if own_element is None or other_element is None
+            else _merged_elements(self, other, own_element, other_element)
+        )
         return TensorInfo(self.shape.joined(other.shape), self.dtype, self.quantization, element=element)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -574,38 +584,41 @@ class TensorInfo:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorInfo):
             return NotImplemented
-        mine, its = (self.shape, self.dtype, self.quantization), (other.shape, other.dtype, other.quantization)
-        return mine == its and self.element == other.element
+        own_fields, other_fields = (
+            (self.shape, self.dtype, self.quantization),
+            (other.shape, other.dtype, other.quantization),
+        )
+        return own_fields == other_fields and self.element == other.element
 
     def __hash__(self) -> int:
         return hash((self.shape, self.dtype, self.quantization, self.element))
 
     def __repr__(self) -> str:
         shape = repr(tuple(self.shape)) if self.is_ranked else "..."
-        tail = f", {self.quantization!r}" if self.quantization else ""
-        tail += "" if self.element is None else f", element={self.element!r}"
-        return f"TensorInfo({shape}, {self.dtype!r}{tail})"
+        optional_fields = f", {self.quantization!r}" if self.quantization else ""
+        optional_fields += "" if self.element is None else f", element={self.element!r}"
+        return f"TensorInfo({shape}, {self.dtype!r}{optional_fields})"
 
     def __str__(self) -> str:
-        tail = f" {self.quantization}" if self.quantization else ""
-        tail += "" if self.element is None else f" of {self.element}"
-        return f"{self.dtype}{self.shape}{tail}"
+        suffix = f" {self.quantization}" if self.quantization else ""
+        suffix += "" if self.element is None else f" of {self.element}"
+        return f"{self.dtype}{self.shape}{suffix}"
 
 
-def _of_any_value(element: TensorInfo | None) -> TensorInfo | None:
-    known = isinstance(element, TensorInfo) and element.constant is not None
-    return element.with_constant(None) if element is not None and known else element
+def _without_constant(element: TensorInfo | None) -> TensorInfo | None:
+    has_constant = isinstance(element, TensorInfo) and element.constant is not None
+    return element.with_constant(None) if element is not None and has_constant else element
 
 
 def _with_article(dtype: DataType) -> str:
     return f"{'an' if dtype.value[0] in 'aeiou' else 'a'} {dtype}"
 
 
-def _merged_elements(a: TensorInfo, b: TensorInfo, first: TensorInfo, second: TensorInfo) -> TensorInfo:
-    """Return what the elements of two collections `a` and `b` have in common, from their infos `first` and `second`.
+def _merged_elements(a: TensorInfo, b: TensorInfo, element_a: TensorInfo, element_b: TensorInfo) -> TensorInfo:
+    """Return what the elements of two collections have in common; `element_a` describes those of `a`.
 
     An empty collection does not restrict the other one: the info of its elements is ignored.
     """
-    if first.dtype is second.dtype and a.shape[0] == 0:
-        return second
-    return first if first.dtype is second.dtype and b.shape[0] == 0 else first.joined(second)
+    if element_a.dtype is element_b.dtype and a.shape[0] == 0:
+        return element_b
+    return element_a if element_a.dtype is element_b.dtype and b.shape[0] == 0 else element_a.joined(element_b)
