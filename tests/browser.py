@@ -113,7 +113,7 @@ class Browser:
         """End it."""
         try:
             self.tell("Browser.close")
-            self._process.wait(30)
+            self._process.wait(300)
         except (OSError, RuntimeError, TimeoutError, subprocess.TimeoutExpired):
             self._process.kill()
             self._process.wait()

@@ -14,14 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.native import Natives
 
 # How long a test takes says nothing on a busy machine. Drawn examples are the same in every run, so that who changes
 # nothing breaks nothing; `make test-all` draws others each time, and more, with --hypothesis-profile=random.
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
-settings.register_profile("random", deadline=None, max_examples=200)
+ON_A_BUSY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", ON_A_BUSY_MACHINE, derandomize=True, max_examples=60)
+settings.register_profile("random", ON_A_BUSY_MACHINE, max_examples=200)
 settings.load_profile("repeatable")
 
 MARKER = "needs_cpuref: runs networks on CpuRef; skipped where INTERPOSER_DISABLED_BACKENDS names that backend"

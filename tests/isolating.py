@@ -80,7 +80,7 @@ def no_trace_left() -> Iterator[None]:
     before = children(), descriptors()
     yield
     gc.collect()
-    end = time.monotonic() + 20
+    end = time.monotonic() + 300
     while children() - before[0] or descriptors() - before[1]:
         assert time.monotonic() < end, (children() - before[0], descriptors() - before[1])
         time.sleep(0.02)

@@ -71,7 +71,7 @@ def run_command(command, folder):
     script = f'interposer() {{ {sys.executable} -m interposer "$@"; }}; {command}'
     environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
     return done.stdout

@@ -126,7 +126,7 @@ def test_to_make_room_where_there_is_no_folder_is_nothing(folder, monkeypatch):
 
 def test_to_make_room_does_not_wait_for_what_is_written_later(folder):
     let = threading.Event()
-    later("some/large", lambda: let.wait(10))
+    later("some/large", lambda: let.wait(300))
     write_cached("some/a", bytes(100))
     trim_cached("some", own_names("[a-z]"), 0)
     gone = not (folder / "some" / "a").exists()
@@ -175,11 +175,11 @@ def test_what_is_written_later_is_there_for_whoever_reads_it(folder):
 
     def job():
         begun.set()
-        let.wait(10)
+        let.wait(300)
         return write_cached("some/large", b"content")
 
     later("some/large", job)
-    assert begun.wait(10)
+    assert begun.wait(300)
     assert read_cached("some/other") is None
     threading.Timer(0.01, let.set).start()
     assert read_cached("some/large") == b"content"
@@ -201,7 +201,7 @@ def test_no_failure_stops_what_comes_after_it(failure, folder, monkeypatch):
 
     monkeypatch.setattr(logging.getLogger("interposer.cache"), "exception", failing)
     let = threading.Event()
-    later("zero", lambda: let.wait(10))
+    later("zero", lambda: let.wait(300))
     later("one", failing)
     later("two", lambda: write_cached("two", b"content"))
     let.set()
@@ -219,7 +219,7 @@ def test_a_process_that_ends_writes_first_what_it_was_to_write_later(folder):
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_does_not_wait_for_what_its_parent_writes(folder):
     let = threading.Event()
-    later("one", lambda: let.wait(10))
+    later("one", lambda: let.wait(300))
     child = os.fork()
     if child == 0:
         os._exit(0 if read_cached("one") is None and cached_files() == [] else 1)

@@ -202,7 +202,7 @@ def send(port: int, image: np.ndarray) -> list[float] | None:
     item = {"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": image.reshape(-1).tolist()}
     url = f"http://127.0.0.1:{port}/v2/models/digits/infer"
     try:
-        with urllib.request.urlopen(url, json.dumps({"inputs": [item]}).encode(), timeout=60) as answer:
+        with urllib.request.urlopen(url, json.dumps({"inputs": [item]}).encode(), timeout=300) as answer:
             return json.load(answer)["outputs"][0]["data"]
     except OSError:  # HTTP errors are among these
         return None

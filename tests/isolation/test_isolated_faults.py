@@ -26,8 +26,8 @@ AT_THE_END = ("release", "before_unload", "after_unload")
 DESCRIPTIONS = {
     "segfault": "was killed by SIGSEGV",
     "abort": "was killed by SIGABRT",
-    "endless_loop": "did not answer within 1 s",
-    "native_sleep": "did not answer within 1 s",
+    "endless_loop": "did not answer within 3 s",
+    "native_sleep": "did not answer within 3 s",
     "exit_process": "exited with status 7",
     "system_exit": "exited with status 1",
     "close_connection": "closed its connection",
@@ -41,7 +41,7 @@ IN_EVERY_RUN = ("segfault", "endless_loop", "exit_process", "write_garbage")
 @pytest.mark.parametrize("how", slow_unless(IN_EVERY_RUN.__contains__, DESCRIPTIONS))
 def test_a_fault_in_execute_is_an_error_that_tells_of_it(how: str) -> None:
     errors = {"where": "execute", "how": how}
-    with faulty_runtime(errors, max_restarts=0, deadline_seconds=1) as runtime:
+    with faulty_runtime(errors, max_restarts=0, deadline_seconds=3) as runtime:
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime, fallback=False)
         with pytest.raises(ExecutionError) as caught:
             model.run([X])
@@ -78,7 +78,7 @@ def test_an_exception_is_an_error_as_without_isolation() -> None:
 @pytest.mark.parametrize("compiles", [False, True], ids=["layers", "parts"])
 def test_an_interrupted_run_is_completed_by_a_fresh_process(how: str, compiles: bool, tmp_path: Path) -> None:
     errors = {"where": "execute", "how": how, "folder": str(tmp_path), "compiles": compiles}
-    with faulty_runtime(errors, deadline_seconds=1) as runtime:
+    with faulty_runtime(errors, deadline_seconds=3) as runtime:
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime)
         before = process_of(runtime)
         np.testing.assert_array_equal(model.run([X])[0], expected(X))
@@ -135,7 +135,7 @@ ONCE = [
 @pytest.mark.parametrize(("how", "place"), one_in(4, ONCE))
 def test_wherever_it_fails_once_the_network_runs_on_it(how: str, place: str, tmp_path: Path) -> None:
     errors = {"where": place, "how": how, "folder": str(tmp_path)}
-    with faulty_runtime(errors, deadline_seconds=0.5) as runtime:
+    with faulty_runtime(errors, deadline_seconds=3) as runtime:
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime)
         np.testing.assert_array_equal(model.run([X])[0], expected(X))
         assert {event.kind for event in runtime.events} == {CRASHED, RESTARTED}

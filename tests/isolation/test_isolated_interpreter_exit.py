@@ -36,6 +36,6 @@ SCRIPT = """
 
 def test_isolated_models_run_until_the_interpreter_has_ended_and_leave_quietly() -> None:
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(SCRIPT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(done.stdout.splitlines()) == ["atexit [2.0, 4.0]", "cycle [2.0, 4.0]", "held [2.0, 4.0]"]

@@ -76,7 +76,7 @@ def test_wherever_it_fails_the_network_runs_on_the_next_backend(
     where: str, fault: str, natives: Natives, tmp_path: Path
 ) -> None:
     flags = f"-DAT_{where}={fault}"
-    with adder(natives, tmp_path, flags, max_restarts=0, deadline_seconds=1) as runtime:
+    with adder(natives, tmp_path, flags, max_restarts=0, deadline_seconds=3) as runtime:
         model = ip.load(network(), BACKENDS, runtime=runtime, fallback=True)
         np.testing.assert_array_equal(model.run([X])[0], expected(X))
         kinds = [event.kind for event in runtime.events]

@@ -174,7 +174,11 @@ def is_smooth(drawn: RandomNetwork) -> bool:
 SMOOTH = (Addition, BatchNormalization, Convolution2d, FullyConnected, Multiplication, Reshape, Transpose)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[*settings().suppress_health_check, HealthCheck.filter_too_much],
+)
 @given(drawn=random_networks(favoured=SMOOTH).filter(is_smooth))
 def test_the_default_passes_keep_what_a_network_computes(drawn):
     graph = drawn.network.graph

@@ -366,7 +366,7 @@ def test_counters_are_polled_while_a_recording_goes_on() -> None:
     service = ProfilingService()
     service.add("B", Polled)
     with Recorder():
-        assert polled.wait(30)
+        assert polled.wait(300)
     assert service.capture() == []
 
 

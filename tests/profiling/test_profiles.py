@@ -88,12 +88,12 @@ def test_the_last_of_overlapping_blocks_on_two_threads_ends_recording(model: ip.
     def other() -> None:
         with profile:
             is_inside.set()
-            may_end.wait(60)
+            may_end.wait(300)
 
     thread = threading.Thread(target=other)
     with profile:
         thread.start()
-        is_inside.wait(60)
+        is_inside.wait(300)
     model.run([X])
     may_end.set()
     thread.join()

@@ -143,7 +143,11 @@ def rows(draw: st.DrawFn) -> list[Row]:
     return result
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[*settings().suppress_health_check, HealthCheck.function_scoped_fixture],
+)
 @given(rows=rows())
 def test_in_random_divisions_all_is_nested_and_every_crossing_tensor_has_a_flow(
     rows: list[Row], runtime: Runtime, engine: str
@@ -152,7 +156,11 @@ def test_in_random_divisions_all_is_nested_and_every_crossing_tensor_has_a_flow(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[*settings().suppress_health_check, HealthCheck.function_scoped_fixture],
+)
 @given(rows=rows())
 def test_in_many_random_divisions_all_is_nested_and_every_crossing_tensor_has_a_flow(
     rows: list[Row], runtime: Runtime, engine: str

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import interposer as ip
@@ -50,7 +50,7 @@ def results_of(network: Network, feeds: Mapping[int, np.ndarray]) -> dict[int, n
 
 
 @given(drawn=random_networks(max_layers=6, favoured=[Addition, Multiplication]), rewrite=st.booleans())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None)
 def test_runs_leave_imports_constants_and_earlier_results_as_they_are(drawn: RandomNetwork, rewrite: bool) -> None:
     network, feeds = drawn.network, [turned(drawn.feeds, steps) for steps in range(3)]
     requested = [results_of(network, feed) for feed in feeds]

@@ -44,7 +44,7 @@ class Client:
         self.port = port
 
     def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         try:
             data = json.dumps(body).encode() if isinstance(body, dict) else body
             headers = headers or {}
@@ -104,12 +104,12 @@ def running(
     finally:
         with suppress(RuntimeError):  # the loop is closed already
             loop.call_soon_threadsafe(server.stop)
-        runner.join(60)
+        runner.join(300)
         assert not runner.is_alive()
 
 
 def _next(started: queue.Queue[Any]) -> Any:
-    result = started.get(timeout=60)
+    result = started.get(timeout=300)
     if isinstance(result, BaseException):
         raise result
     return result
@@ -158,7 +158,7 @@ def slow(gates: OpenGates) -> Model:
 
 def wait_until(condition: Callable[[], object]) -> None:
     """Wait until a condition holds; fail after half a minute."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -284,7 +284,7 @@ def test_a_server_that_stops_is_not_ready_and_ends_what_runs(gates: OpenGates):
                 stub.call("ModelInfer", request)
             assert (caught.value.code().name, caught.value.details()) == ("UNAVAILABLE", "the server is stopping")
             gates.open.set()
-            assert pending.result(60).model_name == "slow"
+            assert pending.result(300).model_name == "slow"
         stub._channel.close()
 
 
@@ -343,6 +343,6 @@ def test_who_watches_the_health_learns_that_the_server_stops(gates: OpenGates):
         assert health.status(next(watched).status) == "NOT_SERVING"
         assert health.status(health.call("Check").status) == "NOT_SERVING"
         gates.open.set()
-        assert pending.result(60).model_name == "slow"
+        assert pending.result(300).model_name == "slow"
         watched.cancel()
         channel.close()

@@ -18,7 +18,7 @@ import pytest
 
 import interposer as ip
 from interposer import Network, TensorInfo
-from interposer.serving import ServeOptions, app
+from interposer.serving import ServeOptions, app, sequences
 from interposer.serving.folder import ModelSettings, found_in
 from interposer.serving.loading import Loader, served_model
 from interposer.serving.protocol.errors import ServingError
@@ -39,6 +39,23 @@ def counter() -> Network:
     network.set_state("total", result)
     network.add_output_layer(0, result, name="y")
     return network
+
+
+class Clock:
+    """The clock of `interposer.serving.sequences`, which stands still unless a test sets it forward."""
+
+    def __init__(self) -> None:
+        self.now = 1.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(sequences, "time", clock)
+    return clock
 
 
 def ask(runner: Sequences, number: Any, value: float, **flags: bool) -> Any:
@@ -76,7 +93,7 @@ def test_concurrent_requests_of_many_sequences_are_right():
         assert values == [10 + number * (step + 1) for step in range(10)]
 
 
-def test_a_sequence_begins_and_ends():
+def test_a_sequence_begins_and_ends(clock):
     runner = Sequences(model(counter()), idle=0.2, most=2)
 
     async def refused(*arguments: Any, **flags: bool) -> str:
@@ -93,7 +110,11 @@ def test_a_sequence_begins_and_ends():
         [result] = await ask(runner, 7, 1.0, end=True)
         assert result.tolist() == [[12, 12]]
         assert await refused(7, 1.0) == f"sequence 7 {text}"
-        await asyncio.sleep(0.6)
+        with pytest.raises(ServingError):
+            while True:  # until the loop has looked for idle sequences
+                clock.now += 1
+                await asyncio.sleep(0.05)
+                await ask(runner, 8, 1.0)
         assert await refused(8, 1.0) == f"sequence 8 {text}"
         for wrong in (0, "", 1.5, True, 1 << 64, -(1 << 63) - 1, "s" * 129):
             assert "sequence_id must be a whole number of 64 bits other than 0, or a text" in await refused(wrong, 1.0)
@@ -186,7 +207,7 @@ def test_a_sequence_that_starts_again_has_initial_values(server):
 @pytest.mark.parametrize(
     ("number", "flags", "text"),
     [
-        (99, {"end": True}, "sequence 99 has not begun, or had no request for 60 seconds; its first request needs "
+        (99, {"end": True}, "sequence 99 has not begun, or had no request for 0.2 seconds; its first request needs "
          "sequence_start"),
         (0, {"start": True}, "the model has states, so the parameter sequence_id must be a whole number of 64 bits "
          "other than 0, or a text of at most 128 characters"),
@@ -268,11 +289,13 @@ def test_tritonclient_streams_sequences(server):
     assert all("has not begun" in str(error) for error in answers[6:])
 
 
-def test_an_idle_sequence_is_dropped(server):
+def test_an_idle_sequence_is_dropped(server, clock):
     with running(lambda: app_repository(idle=0.3)) as other:
         send(other, 1, start=True)
         assert data(send(other, 1)) == [12, 14]
-        time.sleep(0.8)
+        while "error" not in send(other, 1).json:  # until the loop has looked for idle sequences
+            clock.now += 1
+            time.sleep(0.05)
         assert "has not begun, or had no request for 0.3 seconds" in send(other, 1).json["error"]
 
 

@@ -114,7 +114,7 @@ def curl(server: Running, *words: str) -> tuple[int, str]:
         pytest.skip("curl is not installed")
     url = f"https://localhost:{server.client.port}/v2/health/ready"
     command = ["curl", "-sS", "--noproxy", "*", *words, url]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -178,7 +178,7 @@ def test_tritonclient_reaches_the_server_over_grpc(strict, files):
 def test_http_on_a_port_with_tls_is_refused_and_does_no_harm(server, files):
     with socket.create_connection(("127.0.0.1", server.client.port)) as plain:
         plain.sendall(b"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n")
-        plain.settimeout(30)
+        plain.settimeout(300)
         assert b"200" not in plain.recv(1000)
     assert curl(server, "--cacert", files.path("ca.pem"))[0] == 0
 

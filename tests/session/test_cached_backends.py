@@ -111,7 +111,7 @@ def load(tmp_path, monkeypatch):
     def run(*words: str, build: str = "1") -> str:
         monkeypatch.setenv("BUILD", build)
         command = [sys.executable, str(script), str(network), *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip().replace(f"{tmp_path}/", "")
 

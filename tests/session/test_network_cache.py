@@ -165,7 +165,7 @@ print(model.run([np.ones((3, 8), np.float32)])[0].shape)
 def test_another_process_finds_a_network_with_an_open_batch(load, open_file):
     model = load(open_file)
     command = [sys.executable, "-c", ELSEWHERE, str(open_file)]
-    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     assert result.stdout == f"KnownBlueprint {model}\n(3, 4)\n"
 
 
@@ -257,7 +257,7 @@ def large_network(weight):
 def test_a_file_that_is_written_to_before_it_is_kept_is_not_taken_for_what_it_was(load, tmp_path):
     file, let = tmp_path / "mine.tflite", threading.Event()
     file.write_bytes(large_network(1))  # from which the constants are mapped
-    later("block", lambda: let.wait(10))
+    later("block", lambda: let.wait(300))
     load(file)
     with open(file, "r+b") as opened:
         opened.write(large_network(2))

@@ -221,7 +221,7 @@ def test_a_run_that_hangs_neither_changes_the_states_nor_keeps_them() -> None:
     def hang() -> None:
         if not waits.is_set():
             waits.set()
-            goes_on.wait(30)
+            goes_on.wait(300)
 
     runtime = interposer.Runtime()
     runtime.registry.register("Hanging", lambda: Failing(Oracle, "Hanging", at=2, how=hang))

@@ -36,7 +36,7 @@ def has_real_package() -> bool:
     """Return whether the system's Python has PyArmNN 22.0.0 with its parser of TensorFlow Lite files."""
     script = "import pyarmnn, pyarmnn._generated._pyarmnn; pyarmnn.ITfLiteParser()"
     try:
-        finished = subprocess.run([REAL, "-c", script], capture_output=True, timeout=60, env=clean(), check=False)
+        finished = subprocess.run([REAL, "-c", script], capture_output=True, timeout=300, env=clean(), check=False)
     except OSError:
         return False
     return finished.returncode == 0

@@ -418,9 +418,9 @@ class TestDamage:
         tracemalloc.start()
         for name, damaged in damaged_variants(data, 300, seed=2024):
             tracemalloc.reset_peak()
-            before, start = tracemalloc.get_traced_memory()[0], time.perf_counter()
+            before, start = tracemalloc.get_traced_memory()[0], time.process_time()
             outcomes.append(outcome(damaged))
-            assert time.perf_counter() - start < 1, name
+            assert time.process_time() - start < 1, name
             assert tracemalloc.get_traced_memory()[1] - before < 1_000_000, name
         tracemalloc.stop()
         assert outcomes.count("refused") > 200

@@ -98,7 +98,7 @@ def test_the_process_does_not_outlive_this_one(tmp_path):
     (tmp_path / "done_by_the_child.py").write_text(CODE)
     code = (
         "import sys, time; sys.path.insert(0, sys.argv[1]); from interposer.core.child_process import Child\n"
-        "one = Child('done_by_the_child', {'what': 'hang'}); one.receive(time.monotonic() + 60)\n"
+        "one = Child('done_by_the_child', {'what': 'hang'}); one.receive(time.monotonic() + 300)\n"
         "print(one._process.pid, flush=True); time.sleep(1000)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as parent:

@@ -243,7 +243,7 @@ model = ip.load(network, backends=["CpuRef"], runtime=runtime)
 optimized = model.optimized
 print(model([1, 2]).tolist(), type(runtime.registry.get("CpuRef")).__name__)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[2.0, 4.0] DynamicBackend\n", "")
 
 
@@ -281,14 +281,14 @@ def test_threads_of_a_host_without_python_start_one_interpreter(tmp_path):
         ["cc", "-shared", "-fPIC", f"-I{include}", str(FOLDER / "hosted.c"), "-o", str(library), *flags],
         ["cc", str(tmp_path / "host.c"), "-o", str(host), "-ldl", "-lpthread"],
     ):
-        subprocess.run(command, check=True, timeout=100)
+        subprocess.run(command, check=True, timeout=300)
     path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
         [host, library],
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": path},
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "a table\n" * 8, "")

@@ -85,7 +85,7 @@ class Peer:
                         self.packets += reader.feed(data)
 
     def send(self, *packets: Packet) -> None:
-        assert self.connected.wait(10)
+        assert self.connected.wait(300)
         self.connections[-1].sendall(b"".join(packet.encode() for packet in packets))
 
     def kinds(self) -> list[Kind | None]:
@@ -93,7 +93,7 @@ class Peer:
 
     def until(self, kind: Kind, count: int = 1) -> list[Packet]:
         """Wait until so many packets of a kind have come, and return all of that kind."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 300
         while sum(item.kind is kind for item in self.packets) < count and time.monotonic() < end:
             time.sleep(0.005)
         found = [item for item in self.packets if item.kind is kind]
@@ -383,7 +383,7 @@ def test_counters_of_backends_are_listed_and_captured(peer, runtime):
         for _ in range(4):
             item.enqueue_workload(number, {0: np.ones((2, 3), np.float32)})
         peer.send(select(10_000, added[0].number))
-        total, end = 0, time.monotonic() + 20
+        total, end = 0, time.monotonic() + 300
         while total < 4 and time.monotonic() < end:
             captures = peer.until(Kind.COUNTER_CAPTURE)
             total = sum(value for each in captures for _, value in decode_capture(each.body).values)
@@ -436,7 +436,7 @@ def captured(peer: Peer, count: int) -> list[tuple[int, tuple[tuple[int, int], .
 
 def wait_for(log: list[str], *entries: str) -> None:
     """Wait until a context was called in this way and no other since its last call."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 300
     while log[-len(entries) :] != list(entries) and time.monotonic() < end:
         time.sleep(0.005)
     assert log[-len(entries) :] == list(entries)
@@ -613,7 +613,7 @@ def test_backends_that_are_registered_later_are_counted(peer, runtime):
         peer.send(ACK, select(10_000, 2))
         peer.until(Kind.COUNTER_CAPTURE)
         item.registry.register("Counting", CountingBackend)
-        total, end = 0, time.monotonic() + 20
+        total, end = 0, time.monotonic() + 300
         while total < len(item.registry.ids) and time.monotonic() < end:
             captures = [decode_capture(packet.body).values for packet in peer.until(Kind.COUNTER_CAPTURE)]
             total = sum(dict(values)[2] for values in captures)
@@ -669,7 +669,7 @@ def test_networks_that_come_and_go_without_a_collector_are_forgotten(tmp_path, m
     for number in range(1000):
         client.network_loaded(NetworkOutline(number, (LayerOutline("layer"),)))
         client.network_unloaded(number)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 300
     while client._events and time.monotonic() < end:
         time.sleep(0.01)
     assert not client._events

@@ -95,7 +95,7 @@ class Collectors:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
         self._listener.listen()
-        self._listener.settimeout(30)
+        self._listener.settimeout(300)
         self._generator = random.Random(seed)
         self.count, self.served = count, 0
         self.answered = 0
@@ -133,14 +133,14 @@ class Collectors:
         return not self._thread.is_alive()
 
     def close(self) -> None:
-        self._thread.join(30)
+        self._thread.join(300)
         self._listener.close()
 
     def last(self) -> Iterator[Packet]:
         """Accept the client once more, as a collector that behaves, and yield what it sends."""
         connection, _ = self._listener.accept()
         with connection:
-            connection.settimeout(20)
+            connection.settimeout(300)
             connection.sendall(bytes_of([ACK, select(10_000, 0, 4)]))
             reader = PacketReader()
             while data := connection.recv(1 << 16):

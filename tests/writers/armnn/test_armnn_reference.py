@@ -57,7 +57,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
             (folder / f"in{number}").write_bytes(np.ascontiguousarray(array).tobytes())
             arguments += ["in", str(number), str(folder / f"in{number}")]
         arguments += [word for number in like for word in ("out", str(number), str(folder / f"out{number}"))]
-        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=300)
         if done.returncode:
             return done.stdout + done.stderr or f"exit status {done.returncode}"
         return {n: np.fromfile(folder / f"out{n}", array.dtype).reshape(array.shape) for n, array in like.items()}

@@ -61,7 +61,7 @@ def test_the_message_of_a_call_that_went_well_is_not_that_of_the_next_failure(ba
 
 MEETING = (
     "static volatile int inside; __atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);"
-    "for (int waits = 0; waits < 2000 && inside < 2; ++waits) usleep(5000);"
+    "for (int waits = 0; waits < 60000 && inside < 2; ++waits) usleep(5000);"
     'if (inside < 2) return ipr_fail(error, IPR_FAILED, IPR_ITEM_NONE, -1, "nobody came");'
 )
 
@@ -74,7 +74,7 @@ def test_runs_of_one_network_meet_in_an_executable_that_allows_it(backend, runti
     network.add_output_layer(0, network.add_addition_layer(x, x))
     network_id = runtime.load_network(optimize(network, ["Adder"], runtime.device_spec))
     pending = [runtime.submit(network_id, {0: np.float32([n, n, n])}) for n in range(2)]
-    assert [run.result(60)[0].tolist() for run in pending] == [[0, 0, 0], [2, 2, 2]]
+    assert [run.result(300)[0].tolist() for run in pending] == [[0, 0, 0], [2, 2, 2]]
 
 
 def test_closing_waits_for_what_another_thread_releases(opened):

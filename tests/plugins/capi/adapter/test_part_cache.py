@@ -172,7 +172,7 @@ def test_a_part_whose_constants_change_while_it_is_compiled_is_not_kept(plugin, 
 def test_a_part_whose_constants_change_before_it_is_written_is_kept_as_it_was(plugin, restored, tables, monkeypatch):
     run, let = plugin(), threading.Event()
     monkeypatch.setattr(cached_parts, "LATER", -1)
-    later("block", lambda: let.wait(10))
+    later("block", lambda: let.wait(300))
     run(concurrent=True)
     assert not has_cached("compiled", ".2-4-1-1-1")
     change_constant(tables[0], 3.0)
