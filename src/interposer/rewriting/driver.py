@@ -48,7 +48,7 @@ class Rules(dict[type[Op], tuple[Rewrite, ...]]):
         self._rewrites = tuple(rewrites)
 
     def __missing__(self, op: type[Op]) -> tuple[Rewrite, ...]:
-        rules = self[op] = tuple([rewrite for rewrite in self._rewrites if issubclass(op, rewrite.ops)])
+        rules = self[op] = tuple([rewrite for rewrite in self._rewrites if rewrite.may_apply_to(op)])
         return rules
 
 
@@ -98,6 +98,8 @@ def _sweep(graph: Graph, rules: Rules, done: Rewritten, bound: int) -> bool:
 def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replacement] | None:
     op = layer.op
     for rule in rules:
+        if not rule.applies_to(op):
+            continue
         try:
             result = rule.function(op, layer)
         except UnknownRankError:

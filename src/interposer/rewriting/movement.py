@@ -5,46 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from interposer.core.traits import Trait
 from interposer.core.types import DataLayout, Dim, TensorShape
 from interposer.ir.graph import Layer, Value
 from interposer.ops import (
-    Activation,
     BatchToSpaceNd,
-    Cast,
-    Comparison,
     DepthToSpace,
-    Dequantize,
-    ElementwiseBinary,
-    ElementwiseUnary,
-    FakeQuantization,
-    Floor,
-    LogicalBinary,
     Permute,
-    Prelu,
-    Quantize,
     Reshape,
     Transpose,
-    Where,
 )
-from interposer.rewriting.pattern import New, Replacement, above, keeps_codes, rewrite
+from interposer.rewriting.pattern import New, Replacement, above, above_with, keeps_codes, rewrite
 
-__all__ = ["POINTWISE", "RESHAPES", "TRANSPOSES", "transpose_as_reshape"]
+__all__ = ["RESHAPES", "TRANSPOSES", "transpose_as_reshape"]
 
-POINTWISE: Final = (
-    Activation,
-    Cast,
-    Comparison,
-    Dequantize,
-    ElementwiseBinary,
-    ElementwiseUnary,
-    FakeQuantization,
-    Floor,
-    LogicalBinary,
-    Prelu,
-    Quantize,
-    Where,
-)
-"""Elementwise operators: after broadcasting, an output element depends on the input elements at its position only."""
 _FAR: Final = 16
 """The number of layers within which another transpose is searched."""
 
@@ -67,7 +41,7 @@ def move_transpose_up(op: Transpose | Permute, layer: Layer) -> Replacement:
     Both can be merged. Constant inputs are transposed immediately. At most one input gets a new Transpose that cannot
     be merged.
     """
-    inner = above(layer.inputs[0], *POINTWISE)
+    inner = above_with(layer.inputs[0], Trait.POINTWISE)
     if inner is None or len(inner.layer.output.uses) > 1 or not keeps_codes(layer):
         return None
     if not _leads_to_transpose(inner.layer.output, _FAR):
@@ -86,7 +60,7 @@ def _leads_to_transpose(value: Value, far: int) -> bool:
     """
     if above(value, Transpose, Permute):
         return True
-    inner = above(value, *POINTWISE)
+    inner = above_with(value, Trait.POINTWISE)
     if inner is None or len(value.uses) > 1 or not far:
         return False
     inputs = [value for value in inner.layer.values if not value.is_constant and value.known.num_elements != 1]

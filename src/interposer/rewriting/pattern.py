@@ -20,6 +20,7 @@ import numpy as np
 from interposer.core.constants import share
 from interposer.core.errors import UnknownRankError
 from interposer.core.schema import Op
+from interposer.core.traits import Trait
 from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Constant
@@ -31,6 +32,7 @@ __all__ = [
     "Replacement",
     "Rewrite",
     "above",
+    "above_with",
     "constant",
     "gives",
     "info_of",
@@ -70,28 +72,42 @@ Replacement: TypeAlias = "Value | New | tuple[Value | New, ...] | None"
 class Rewrite:
     """A rewrite rule: a function that returns the replacement of a layer if a pattern matches, else None.
 
-    `ops` are the operators whose layers it is tried on, and `name` is its name in records.
+    `ops` are the operators whose layers it is tried on, and `name` is its name in records. With `traits`, it is tried
+    only on operators that have one of these traits.
     """
 
     name: str
     ops: tuple[type[Op], ...]
     function: Callable[[Any, Layer], Replacement]
+    traits: Trait = Trait.NONE
 
     def __call__(self, layer: Layer) -> Replacement:
         """Return the replacement of the layer's outputs, or None; also None if the rewrite needs an unknown rank."""
-        if not isinstance(layer.op, self.ops):
+        if not isinstance(layer.op, self.ops) or not self.applies_to(layer.op):
             return None
         try:
             return self.function(layer.op, layer)
         except UnknownRankError:
             return None
 
+    def may_apply_to(self, kind: type[Op]) -> bool:
+        """Return True if the rewrite is tried on operators of this class."""
+        return issubclass(kind, self.ops) and (not self.traits or kind.may_have(self.traits))
 
-def rewrite(*ops: type[Op]) -> Callable[[Callable[[Any, Layer], Replacement]], Rewrite]:
-    """Return a decorator that makes a function a rewrite of layers of these operators and their subclasses."""
+    def applies_to(self, op: Op) -> bool:
+        """Return True if an operator, of a class for which `may_apply_to` is True, has one of the traits."""
+        return not self.traits or bool(self.traits & op.traits)
+
+
+def rewrite(*ops: type[Op], having: Trait = Trait.NONE) -> Callable[[Callable[[Any, Layer], Replacement]], Rewrite]:
+    """Return a decorator that makes a function a rewrite of layers of these operators and their subclasses.
+
+    With `having`, the rewrite is tried on operators that have one of these traits only; `ops` are then all operators
+    unless some are given.
+    """
 
     def made(function: Callable[[Any, Layer], Replacement]) -> Rewrite:
-        return Rewrite(function.__name__, ops, function)
+        return Rewrite(function.__name__, ops or (Op,), function, having)
 
     return made
 
@@ -114,6 +130,13 @@ def above(value: Value | None, *kinds: type[Op]) -> Producer[Op] | None: ...
 def above(value: Value | None, *kinds: type[Op]) -> Producer[Any] | None:
     """Return the producer of a value if its operator is of one of these classes, else None."""
     if value is None or not isinstance(value.producer.op, kinds):
+        return None
+    return Producer(value.producer.op, value.producer)
+
+
+def above_with(value: Value | None, traits: Trait) -> Producer[Op] | None:
+    """Return the producer of a value if its operator has all of these traits, else None."""
+    if value is None or traits not in value.producer.op.traits:
         return None
     return Producer(value.producer.op, value.producer)
 
