@@ -44,6 +44,34 @@ def test_equal_siblings_and_what_follows_them_alike_become_one():
     ]
 
 
+def test_operands_of_commutative_operators_may_be_swapped():
+    result = squashed(
+        """
+        graph {
+          %x = Input : float32[3]
+          %y = Input(binding_id=1) : float32[3]
+          %a = Addition %x, %y
+          %b = Addition %y, %x
+          %c = Subtraction %x, %y
+          %d = Subtraction %y, %x
+          Output %a as "z"
+          Output(binding_id=1) %b as "w"
+          Output(binding_id=2) %c as "v"
+          Output(binding_id=3) %d as "u"
+        }
+        """
+    )
+    assert result.splitlines() == [
+        '%a = Addition %x, %y replacing "a", "b"',
+        "%c = Subtraction %x, %y",
+        "%d = Subtraction %y, %x",
+        'Output %a as "z"',
+        'Output(binding_id=1) %a as "w"',
+        'Output(binding_id=2) %c as "v"',
+        'Output(binding_id=3) %d as "u"',
+    ]
+
+
 def test_equal_constants_are_stored_once_unless_they_mean_something_else():
     network = Network()
     ones = [network.add_constant_layer(np.ones(3, np.float32), name=f"ones{i}") for i in range(3)]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Final
 
+from interposer.core.traits import Trait
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops import Constant, Input, Output, PreCompiled, StandIn
@@ -60,7 +61,10 @@ def _key(layer: Layer, same: Mapping[Value, Value]) -> Hashable:
     """Return the part of a layer's key that is cheap, and that few layers have in common."""
     if isinstance(layer.op, Constant):
         return _digest(layer.op.value)
-    return type(layer.op), tuple([None if value is None else same.get(value, value) for value in layer.inputs])
+    inputs = [None if value is None else same.get(value, value) for value in layer.inputs]
+    if len(inputs) > 1 and Trait.COMMUTATIVE in layer.op.traits:
+        inputs[:2] = sorted(inputs[:2], key=id)
+    return type(layer.op), tuple(inputs)
 
 
 def _rest_of_key(layer: Layer) -> Hashable:
