@@ -2,61 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from interposer.core.traits import Trait
 from interposer.ir.graph import Layer
-from interposer.ops import (
-    Activation,
-    ActivationFunction,
-    BinaryOperation,
-    BoxWithNmsLimit,
-    Constant,
-    DetectionOutput,
-    DetectionPostProcess,
-    DynamicFakeQuantization,
-    FakeQuantization,
-    Floor,
-    GenerateProposals,
-    GridSample,
-    GridSampleMode,
-    Hardmax,
-    HeatmapMaxKeypoint,
-    Input,
-    NonMaxSuppression,
-    Output,
-    RoiPooling,
-    TreeEnsemble,
-    UnaryOperation,
-)
+from interposer.ops import Constant, Input, Output
 
 __all__ = ["is_discontinuous"]
-
-_CHOICES: Final = (
-    BoxWithNmsLimit,
-    DetectionOutput,
-    DetectionPostProcess,
-    DynamicFakeQuantization,
-    FakeQuantization,
-    Floor,
-    GenerateProposals,
-    Hardmax,
-    HeatmapMaxKeypoint,
-    NonMaxSuppression,
-    RoiPooling,
-    TreeEnsemble,
-)
-_OPERATIONS: Final = frozenset(
-    {
-        UnaryOperation.CEIL,
-        UnaryOperation.FLOOR,
-        UnaryOperation.ROUND,
-        UnaryOperation.SIGN,
-        BinaryOperation.FLOOR_DIV,
-        BinaryOperation.MOD,
-        BinaryOperation.FMOD,
-    }
-)
-_FUNCTIONS: Final = frozenset({ActivationFunction.THRESHOLDED_RELU, ActivationFunction.SHRINK})
 
 
 def is_discontinuous(layer: Layer) -> bool:
@@ -65,15 +15,6 @@ def is_discontinuous(layer: Layer) -> bool:
     Such layers round, compare, select or count. All layers whose result is not a float are among them, such as
     `Quantize`, `Comparison`, `ArgMinMax`, and a `Cast` to integers.
     """
-    op = layer.op
-    if isinstance(op, Constant | Input | Output):
+    if isinstance(layer.op, Constant | Input | Output):
         return False
-    if isinstance(op, Activation):
-        return op.function in _FUNCTIONS or _gives_integers(layer)
-    if isinstance(op, GridSample):
-        return op.mode is GridSampleMode.NEAREST or _gives_integers(layer)
-    return isinstance(op, _CHOICES) or getattr(op, "operation", None) in _OPERATIONS or _gives_integers(layer)
-
-
-def _gives_integers(layer: Layer) -> bool:
-    return any(not info.dtype.is_float for info in layer.output_infos)
+    return Trait.DISCONTINUOUS in layer.op.traits or any(not info.dtype.is_float for info in layer.output_infos)

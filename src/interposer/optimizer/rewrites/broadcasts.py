@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from interposer.core.schema import Op
+from interposer.core.traits import Trait
 from interposer.ir.graph import Layer, Value
-from interposer.ops import BroadcastTo, Comparison, ElementwiseBinary, LogicalBinary, Prelu, Where
+from interposer.ops import BroadcastTo
 from interposer.rewriting.pattern import New, Replacement, above, gives, keeps_codes, rewrite
 
 __all__ = ["BROADCASTS"]
 
 
-@rewrite(ElementwiseBinary, Comparison, LogicalBinary, Where, Prelu)
+@rewrite(having=Trait.POINTWISE)
 def drop_broadcast(op: Op, layer: Layer) -> Replacement:
     """Remove a BroadcastTo before an elementwise layer whose own broadcasting gives the same shape."""
     for position, value in enumerate(layer.values):

@@ -6,16 +6,14 @@ import logging
 from typing import Final
 
 from interposer.core.schema import Op
+from interposer.core.traits import Trait
 from interposer.core.types import Array
 from interposer.ir.graph import Layer, Use
 from interposer.kernels import evaluate
 from interposer.ops import (
     BatchMatMul,
     BlockDequantize,
-    Cast,
     Constant,
-    ConvertBf16ToFp32,
-    ConvertFp16ToFp32,
     Dequantize,
     FullyConnected,
     Permute,
@@ -31,7 +29,6 @@ MAX_GROWTH: Final = 1 << 20
 MAX_REALS: Final = 1 << 25
 """The maximum size in bytes of narrow integers that are dequantized once; larger ones are dequantized in every run."""
 _FEW_BITS: Final = 16
-_RETYPE: Final = (BlockDequantize, Cast, ConvertBf16ToFp32, ConvertFp16ToFp32, Dequantize)
 _FEWEST_PACKED: Final = 1 << 12
 """The number of elements from which quantized weights of products stay quantized."""
 
@@ -72,7 +69,7 @@ def _is_weight(use: Use) -> bool:
 
 
 def _is_conversion(use: Use) -> bool:
-    return isinstance(use.layer.op, (*_RETYPE, Permute, Transpose))
+    return Trait.CONVERTS in use.layer.op.traits or isinstance(use.layer.op, Permute | Transpose)
 
 
 def folded(layer: Layer) -> Replacement:
@@ -101,7 +98,7 @@ def _is_small(layer: Layer) -> bool:
         return False
     size = sum(info.num_bytes for info in outputs)
     total = sum(value.known.num_bytes for value in layer.values if value.known.is_concrete)
-    if isinstance(layer.op, _RETYPE) and (layer.values[0].known.dtype.bits >= _FEW_BITS or size <= MAX_REALS):
+    if Trait.CONVERTS in layer.op.traits and (layer.values[0].known.dtype.bits >= _FEW_BITS or size <= MAX_REALS):
         return True
     return size <= max(MAX_GROWTH, total)
 
