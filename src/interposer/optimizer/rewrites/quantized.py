@@ -13,53 +13,42 @@ layer means that the layer computes with float values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from interposer.core.schema import Op
+from interposer.core.traits import ResultQuantization, Role, Trait
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.ir.graph import Layer, Value
+from interposer.kernels import KernelInfo, reference
 from interposer.kernels.fixedpoint import dequantize
 from interposer.ops import (
     Activation,
     ActivationFunction,
     BatchMatMul,
-    BatchToSpaceNd,
     Concat,
     Constant,
-    Convolution2d,
-    DepthToSpace,
-    DepthwiseConvolution2d,
     Dequantize,
     ElementwiseBinary,
     FullyConnected,
-    Gather,
-    GatherElements,
-    GatherNd,
     Mean,
     Permute,
     Pooling2d,
     Quantize,
     Reduce,
     Reshape,
-    Resize,
-    ReverseV2,
     RoundingMethod,
     Slice,
-    SpaceToDepth,
     Splitter,
-    StridedSlice,
     Transpose,
-    TransposeConvolution2d,
 )
 from interposer.ops.elementwise import BinaryOperation
 from interposer.ops.pooling import PoolingAlgorithm
 from interposer.ops.reduction import ReduceOperation
-from interposer.ops.resize import ResizeMethod
 from interposer.optimizer.rewrites.constants import fold_constants
-from interposer.rewriting.pattern import New, Replacement, above, constant, gives, rewrite
+from interposer.rewriting.pattern import New, Replacement, above, above_with, constant, gives, info_of, rewrite
 
 __all__ = ["INTEGERS", "computing_layer"]
 
@@ -88,60 +77,55 @@ def computing_layer(layer: Layer) -> Layer:
 
 # --- what moves or chooses --------------------------------------------------------------------------------------------
 
-_MOVES: Final = (
-    BatchToSpaceNd, DepthToSpace, Gather, GatherElements, GatherNd, Permute, Reshape, ReverseV2, Slice, SpaceToDepth,
-    StridedSlice, Transpose,
-)  # fmt: skip
 
-
-@rewrite(*_MOVES, Pooling2d, Reduce, Resize, Activation)
+@rewrite(having=Trait.MOVES | Trait.CHOOSES)
 def dequantize_later(op: Op, layer: Layer) -> Replacement:
     """Replace a Dequantize before a layer that moves or selects elements by one after it.
 
-    The layer then works on the quantized values, which are smaller.
+    The layer then works on the quantized values, which are smaller. It must not repeat them.
     """
-    codes = codes_of(layer.inputs[0])
-    if codes is None or not _commutes(op, codes.known):
+    place = _data(layer)
+    codes = None if place is None else codes_of(layer.inputs[place])
+    if place is None or codes is None or not _commutes(op, codes.known):
         return None
-    moved = _moved(op, codes, layer)
+    inputs = [*layer.inputs[:place], codes, *layer.inputs[place + 1 :]]
+    moved = _moved(op, codes.known, inputs)
     if moved is None or moved.shape != layer.output.known.shape:
         return None
-    return New(Dequantize(), [New(op, [codes, *layer.inputs[1:]], info=moved, like=layer)])
+    if not codes.is_constant and moved.num_elements > codes.known.num_elements:
+        return None
+    return New(Dequantize(), [New(op, inputs, info=moved, like=layer)])
+
+
+def _data(layer: Layer) -> int | None:
+    """Return the index of the only data operand of a layer with one result; None for other layers."""
+    places = layer.op.inputs_of(Role.DATA, len(layer.inputs))
+    return places[0] if len(places) == len(layer.outputs) == 1 else None
 
 
 def _commutes(op: Op, codes: TensorInfo) -> bool:
-    if isinstance(op, _MOVES):
-        return True
-    return codes.dtype in _TYPES and _one_scale(codes) and _chooses(op)
+    """Return True if an operator that moves or selects elements does the same with quantized values."""
+    if Trait.MOVES in op.traits:
+        return Trait.FILLS not in op.traits
+    return codes.dtype in _TYPES and _one_scale(codes)
 
 
-def _chooses(op: Op) -> bool:
-    match op:
-        case Pooling2d():
-            return op.pool_type is PoolingAlgorithm.MAX
-        case Reduce():
-            return op.operation in (ReduceOperation.MAX, ReduceOperation.MIN)
-        case Resize():
-            return op.method is ResizeMethod.NEAREST_NEIGHBOR
-        case Activation():
-            return op.function is ActivationFunction.RELU
-    return False
+def _moved(op: Op, codes: TensorInfo, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
+    """Return the info of the result if an operator works on quantized values instead of floats.
 
-
-def _moved(op: Op, codes: Value, layer: Layer) -> TensorInfo | None:
-    """Return the info of the result if the operator of `layer` works on the quantized values `codes` instead of floats.
-
-    None if their quantization would change or become invalid.
+    `codes` is the info of the quantized values, which are among `inputs`. None if their quantization would change or
+    become invalid, or if there is no kernel for their type.
     """
-    info = gives(op, [codes, *layer.inputs[1:]])
+    info = gives(op, inputs)
     if info is None or info.quantization is None:
         return None
-    if _one_scale(codes.known):
-        return info if info.quantization == codes.known.quantization else None
+    if reference().reasons(op, KernelInfo.of(op, [info_of(value) for value in inputs], [info])):
+        return None
+    if _one_scale(codes):
+        return info if info.quantization == codes.quantization else None
     if isinstance(op, Transpose | Permute):
         return info
-    cached = isinstance(op, Reshape) and _keeps_first_axis(codes.known, info)
-    return info if cached else None
+    return info if isinstance(op, Reshape) and _keeps_first_axis(codes, info) else None
 
 
 def _keeps_first_axis(before: TensorInfo, after: TensorInfo) -> bool:
@@ -150,14 +134,15 @@ def _keeps_first_axis(before: TensorInfo, after: TensorInfo) -> bool:
     )
 
 
-@rewrite(*_MOVES)
+@rewrite(having=Trait.MOVES)
 def move_stored_weights(op: Op, layer: Layer) -> Replacement:
     """Replace a layer that moves constant quantized weights, such as a Transpose, by the moved constant.
 
     The weights are then dequantized after the move, and stay small in memory.
     """
-    first = layer.inputs[0]
-    return fold_constants(layer) if first is not None and first.known.is_quantized else None
+    place = _data(layer)
+    codes = None if place is None else layer.inputs[place]
+    return fold_constants(layer) if codes is not None and codes.known.is_quantized else None
 
 
 @rewrite(Quantize)
@@ -184,12 +169,17 @@ def quantize_before_moving(op: Quantize, layer: Layer) -> Replacement:
 
     This is done only if the producer has a rule to compute it in integers.
     """
-    result, info = above(layer.inputs[0], *_MOVES), layer.output.known
-    if result is None or not _alone(result.layer) or not _one_scale(info) or _rule(result.layer.values[0]) is None:
+    mover, info = above_with(layer.inputs[0], Trait.MOVES), layer.output.known
+    place = None if mover is None or Trait.FILLS in mover.op.traits else _data(mover.layer)
+    if mover is None or place is None or not _alone(mover.layer) or not _one_scale(info):
         return None
-    quantized = result.layer.values[0].known.with_dtype(info.dtype).with_quantization(info.quantization)
-    first = New(op, result.layer.inputs[:1], info=quantized, like=layer)
-    return New(result.op, [first, *result.layer.inputs[1:]], like=result.layer)
+    real = mover.layer.inputs[place]
+    if real is None or _rule(real) is None:
+        return None
+    quantized = real.known.with_dtype(info.dtype).with_quantization(info.quantization)
+    first = New(op, [real], info=quantized, like=layer)
+    inputs = [*mover.layer.inputs[:place], first, *mover.layer.inputs[place + 1 :]]
+    return None if _moved(mover.op, quantized, inputs) is None else New(mover.op, inputs, like=mover.layer)
 
 
 @rewrite(Quantize)
@@ -237,7 +227,17 @@ def _rule(value: Value) -> Rule | None:
     None if there is none for its operator. The function takes the operator, the layer and the info of the quantized
     output.
     """
-    return next((_RULES[kind] for kind in type(value.producer.op).__mro__ if kind in _RULES), None)
+    op = value.producer.op
+    rule = next((_RULES[kind] for kind in type(op).__mro__ if kind in _RULES), None)
+    return _weighted if rule is None and _is_weighted(op, len(value.producer.inputs)) else rule
+
+
+def _is_weighted(op: Op, count: int) -> bool:
+    """Return True if an operator multiplies its first operand by its second one, the weights, and adds a bias."""
+    roles = [op.role(index) for index in range(count)]
+    if roles not in ([Role.DATA, Role.WEIGHTS], [Role.DATA, Role.WEIGHTS, Role.BIAS]):
+        return False
+    return op.result_quantization(DataType.INT8) is ResultQuantization.OBSERVED
 
 
 def _alone(layer: Layer) -> bool:
@@ -422,14 +422,10 @@ _RULES: Final[dict[type[Op], Rule]] = {
     Activation: _function,
     BatchMatMul: _product,
     Concat: _joined,
-    Convolution2d: _weighted,
-    DepthwiseConvolution2d: _weighted,
     ElementwiseBinary: _arithmetic,
-    FullyConnected: _weighted,
     Mean: _mean,
     Pooling2d: _average,
     Reduce: _mean,
-    TransposeConvolution2d: _weighted,
 }
 
 INTEGERS: Final = (
