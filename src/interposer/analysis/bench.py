@@ -90,8 +90,8 @@ class BenchReport:
     @property
     def quickest(self) -> Candidate | None:
         """The candidate with the lowest median time of a run; None if no candidate ran."""
-        ran = [candidate for candidate in self.candidates if candidate.timing is not None and not candidate.same_as]
-        return min(ran, key=lambda item: item.timing.median if item.timing else 0.0, default=None)
+        timed = [candidate for candidate in self.candidates if candidate.timing is not None and not candidate.same_as]
+        return min(timed, key=lambda candidate: candidate.timing.median if candidate.timing else 0.0, default=None)
 
     @property
     def undecided(self) -> tuple[Candidate, ...]:
@@ -104,8 +104,8 @@ class BenchReport:
             for number, candidate in enumerate(self.candidates)
             if candidate.timing and not candidate.same_as
         }
-        close = undecided({name: item.timing for name, item in timed.items() if item.timing is not None})
-        return tuple(timed[name] for name in close)
+        timings = {number: candidate.timing for number, candidate in timed.items() if candidate.timing is not None}
+        return tuple(timed[number] for number in undecided(timings))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-compatible data."""
@@ -114,12 +114,12 @@ class BenchReport:
             "network": self.network,
             "concurrent": self.concurrent,
             "quickest": None if best is None else best.name,
-            "undecided": [item.name for item in self.undecided],
+            "undecided": [candidate.name for candidate in self.undecided],
             "candidates": [candidate.to_dict() for candidate in self.candidates],
         }
 
 
-def _silent(what: str, over: int, total: int) -> None:
+def _silent(step: str, finished: int, total: int) -> None:
     """Do nothing; the default of `progress`, whose arguments are the current step, and the finished and all steps."""
 
 
@@ -128,9 +128,9 @@ def candidates(runtime: Runtime) -> list[tuple[str, ...]]:
 
     Each list ends with CpuRef, which runs what the backend does not support; CpuRef alone is the last one.
     """
-    ids = [item for item in runtime.registry.available() if item != REFERENCE]
-    ends = (REFERENCE,) if REFERENCE in runtime.registry.available() else ()
-    return [*((item, *ends) for item in ids), *((end,) for end in ends)]
+    ids = [backend for backend in runtime.registry.available() if backend != REFERENCE]
+    completion = (REFERENCE,) if REFERENCE in runtime.registry.available() else ()
+    return [*((backend, *completion) for backend in ids), *((reference,) for reference in completion)]
 
 
 def bench(
@@ -182,21 +182,21 @@ def bench(
         raise InvalidArgumentError(f"expected 1 round or more of 0 seconds or more, not {rounds} of {seconds}")
     if concurrent < 1:
         raise InvalidArgumentError(f"concurrent is {concurrent}; expected 1 thread or more")
-    _check_ids([element for ids in (*chosen, () if plan is None else plan.backends) for element in ids], runtime)
+    _check_ids([backend for ids in (*chosen, () if plan is None else plan.backends) for backend in ids], runtime)
     feeds = random_inputs(network) if inputs is None else inputs
 
-    def loaded(ids: Sequence[str] | None, plan: Plan | None = None) -> Model:
+    def load_model(ids: Sequence[str] | None, plan: Plan | None = None) -> Model:
         options = OptimizerOptions(budget_seconds=budget_seconds)
         return load(network, ids, runtime=runtime, limits=limits, options=options, plan=plan)
 
-    measured = _measured(chosen, plan, loaded, feeds, rounds, seconds, progress, concurrent)
+    measured = _measured(chosen, plan, load_model, feeds, rounds, seconds, progress, concurrent)
     return BenchReport(network.name, measured, concurrent)
 
 
 def _measured(
     chosen: Sequence[tuple[str, ...]],
     plan: Plan | None,
-    loaded: Callable[..., Model],
+    load_model: Callable[..., Model],
     feeds: Mapping[str, Any],
     rounds: int,
     seconds: float,
@@ -208,7 +208,7 @@ def _measured(
     Args:
         chosen: the backend ids of each candidate; the last one is loaded first, and its results are the reference.
         plan: a placement that is measured as one more candidate, or None.
-        loaded: loads a model on the given backend ids, or by a plan.
+        load_model: loads a model on the given backend ids, or by a plan.
         feeds: the input arrays by name.
         rounds: the number of turns of each candidate.
         seconds: the duration of a turn.
@@ -216,30 +216,33 @@ def _measured(
         concurrent: the number of threads that run a candidate at the same time.
     """
     ran: dict[str, _Ran] = {}
-    result: dict[int, Candidate] = {}
+    by_number: dict[int, Candidate] = {}
     try:
         for number, backends in reversed(list(enumerate(chosen))):
-            result[number] = Candidate(backends)
-            progress(f"loading on {result[number].name}", len(result) - 1, len(chosen))
-            _load(str(number), result[number], ran, loaded, feeds)
+            by_number[number] = Candidate(backends)
+            progress(f"loading on {by_number[number].name}", len(by_number) - 1, len(chosen))
+            _load(str(number), by_number[number], ran, load_model, feeds)
         if plan is not None:
-            result[len(chosen)] = Candidate(plan.backends, title="plan")
-            _load(str(len(chosen)), result[len(chosen)], ran, lambda ids: loaded(None, plan), feeds)
+            by_number[len(chosen)] = Candidate(plan.backends, title="plan")
+            _load(str(len(chosen)), by_number[len(chosen)], ran, lambda ids: load_model(None, plan), feeds)
         with ThreadPoolExecutor(concurrent) as pool:
-            calls = {key: _call(item, pool if concurrent > 1 else None, concurrent) for key, item in ran.items()}
-            _time(result, ran, calls, rounds, seconds, progress)
+            calls = {
+                key: _call(loaded_candidate, pool if concurrent > 1 else None, concurrent)
+                for key, loaded_candidate in ran.items()
+            }
+            _time(by_number, ran, calls, rounds, seconds, progress)
     finally:
-        for item in ran.values():
-            item.model.close()
-    return tuple(result[number] for number in sorted(result))
+        for loaded_candidate in ran.values():
+            loaded_candidate.model.close()
+    return tuple(by_number[number] for number in sorted(by_number))
 
 
 def _check_ids(ids: Iterable[object], runtime: Runtime) -> None:
     """Raise `UnknownBackendError` for an id that no backend has; the id "auto" is skipped."""
-    known = runtime.registry
-    for item in ids:
-        if isinstance(item, str) and item.lower() != AUTO and item not in known:
-            raise UnknownBackendError(item, known.ids)
+    registry = runtime.registry
+    for backend in ids:
+        if isinstance(backend, str) and backend.lower() != AUTO and backend not in registry:
+            raise UnknownBackendError(backend, registry.ids)
 
 
 @dataclass(frozen=True)
@@ -253,10 +256,10 @@ def _load(
     key: str,
     candidate: Candidate,
     ran: dict[str, _Ran],
-    loaded: Callable[[Sequence[str]], Model],
+    load_model: Callable[[Sequence[str]], Model],
     inputs: Mapping[str, Any],
 ) -> None:
-    """Load a candidate with `loaded`, run it once, and store what was measured in the candidate.
+    """Load a candidate with `load_model`, run it once, and store what was measured in the candidate.
 
     Its results are compared with those of the first entry in `ran`, and the loaded model is added to `ran` under `key`.
     If loading or running fails, the candidate gets the reason instead.
@@ -264,7 +267,7 @@ def _load(
     model = None
     try:
         start = time.perf_counter()
-        model = loaded(candidate.backends)
+        model = load_model(candidate.backends)
         outputs = model.run(inputs)
         candidate.load_ms = (time.perf_counter() - start) * 1e3
     except InterposerError as error:
@@ -272,14 +275,14 @@ def _load(
         if model is not None:
             model.close()
         return
-    candidate.layers = dict(Counter(each.backend for each in model.optimized.placements))
+    candidate.layers = dict(Counter(placement.backend for placement in model.optimized.placements))
     candidate.copies = len(model.optimized.copies)
     candidate.deviation = _deviation(outputs, next(iter(ran.values())).outputs) if ran else None
     ran[key] = _Ran(model, [inputs[name] for name in model.inputs], outputs)
 
 
 def _time(
-    result: dict[int, Candidate],
+    by_number: dict[int, Candidate],
     ran: dict[str, _Ran],
     runs: Mapping[str, Callable[[], Any]],
     rounds: int,
@@ -289,22 +292,25 @@ def _time(
     def failed(key: str, error: Exception) -> None:
         if not isinstance(error, InterposerError):
             raise error
-        result[int(key)].reason = str(error).partition("\n")[0]
+        by_number[int(key)].reason = str(error).partition("\n")[0]
 
-    def told(over: int) -> None:
-        progress("taking turns", over, rounds * len(calls))
+    def report_turns(finished: int) -> None:
+        progress("taking turns", finished, rounds * len(calls))
 
-    first = {
-        _placement(item.model): key for key, item in sorted(ran.items(), key=lambda item: -int(item[0]))
+    first_keys = {
+        _placement(loaded_candidate.model): key
+        for key, loaded_candidate in sorted(ran.items(), key=lambda pair: -int(pair[0]))
     }  # of equal ones, the first that is shown
-    calls = {key: runs[key] for key, item in ran.items() if first[_placement(item.model)] == key}
-    for key, timing in take_turns(calls, rounds, seconds, failed, told).items():
-        result[int(key)].timing = timing
-    for key, element in ran.items():
-        measured = result[int(first[_placement(element.model)])]
-        if measured is not result[int(key)]:
-            result[int(key)].timing, result[int(key)].same_as = measured.timing, measured.name
-            result[int(key)].reason = measured.reason
+    calls = {
+        key: runs[key] for key, loaded_candidate in ran.items() if first_keys[_placement(loaded_candidate.model)] == key
+    }
+    for key, timing in take_turns(calls, rounds, seconds, failed, report_turns).items():
+        by_number[int(key)].timing = timing
+    for key, loaded_candidate in ran.items():
+        timed_candidate = by_number[int(first_keys[_placement(loaded_candidate.model)])]
+        if timed_candidate is not by_number[int(key)]:
+            by_number[int(key)].timing, by_number[int(key)].same_as = timed_candidate.timing, timed_candidate.name
+            by_number[int(key)].reason = timed_candidate.reason
 
 
 def _placement(model: Model) -> tuple[tuple[str, str, str], ...]:
@@ -331,7 +337,7 @@ def random_inputs(network: Network, seed: int = 0) -> dict[str, Array]:
         InvalidArgumentError: an input has an unknown shape, or is not a numeric tensor.
     """
     generator = np.random.default_rng(seed)
-    return {item.name: random_array(generator, item.name, item.output.known) for item in network.graph.inputs}
+    return {layer.name: random_array(generator, layer.name, layer.output.known) for layer in network.graph.inputs}
 
 
 def random_array(generator: np.random.Generator, name: str, info: TensorInfo) -> Array:
@@ -347,15 +353,15 @@ def random_array(generator: np.random.Generator, name: str, info: TensorInfo) ->
     return np.zeros(shape, dtype)
 
 
-def _deviation(values: Sequence[Any], expected: Sequence[Any]) -> float | None:
+def _deviation(actual: Sequence[Any], expected: Sequence[Any]) -> float | None:
     """Return the largest difference between the numeric outputs of a run and the expected ones.
 
     It is in steps for integers, and relative to the largest element for floats. None if there is no pair of numeric
     tensors of the same shape.
     """
-    pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(values, expected, strict=True)]
-    worst = [_difference(a, b) for a, b in pairs if a.dtype.kind in "biuf" and b.size and a.shape == b.shape]
-    return max(worst, default=None)
+    pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(actual, expected, strict=True)]
+    differences = [_difference(a, b) for a, b in pairs if a.dtype.kind in "biuf" and b.size and a.shape == b.shape]
+    return max(differences, default=None)
 
 
 def _difference(array: Array, expected: Array) -> float:

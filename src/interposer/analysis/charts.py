@@ -39,21 +39,21 @@ def _axes(bottom: int, longest: float, unit: str, names: tuple[str, str]) -> Ite
     and `names` the titles of the axes of names and of lengths.
     """
     yield f'<path d="M{LEFT} {TOP - 4}V{bottom + 4}H{LEFT + WIDTH}" fill="none" stroke="black"/>'
-    for part in range(MARKS + 1):
-        x = LEFT + WIDTH * part / MARKS
+    for tick in range(MARKS + 1):
+        x = LEFT + WIDTH * tick / MARKS
         yield f'<line x1="{x:.1f}" y1="{bottom + 4}" x2="{x:.1f}" y2="{bottom + 9}" stroke="black"/>'
-        yield f'<text x="{x:.1f}" y="{bottom + 22}" text-anchor="middle">{longest * part / MARKS:.3g}</text>'
+        yield f'<text x="{x:.1f}" y="{bottom + 22}" text-anchor="middle">{longest * tick / MARKS:.3g}</text>'
     across, along = names[0], f"{names[1]} ({unit})"
     yield f'<text x="{LEFT + WIDTH / 2:.1f}" y="{bottom + 40}" text-anchor="middle">{_clean(along)}</text>'
     yield f'<text x="{LEFT - 8}" y="{bottom + 22}" text-anchor="end" font-style="italic">{_clean(across)}</text>'
 
 
-def _bar(top: int, name: str, length: float, mark: float, said: str) -> Iterator[str]:
-    end, marked, middle = LEFT + WIDTH * length, LEFT + WIDTH * mark, top + LINE // 2
-    yield f'<text x="{LEFT - 8}" y="{middle}" text-anchor="end" dominant-baseline="middle">{_clean(name)}</text>'
+def _bar(top: int, name: str, length: float, mark: float, label: str) -> Iterator[str]:
+    end, mark_x, text_y = LEFT + WIDTH * length, LEFT + WIDTH * mark, top + LINE // 2
+    yield f'<text x="{LEFT - 8}" y="{text_y}" text-anchor="end" dominant-baseline="middle">{_clean(name)}</text>'
     yield f'<rect x="{LEFT}" y="{top + 4}" width="{end - LEFT:.1f}" height="{LINE - 8}" fill="{COLOUR}"/>'
-    yield f'<line x1="{marked:.1f}" y1="{top + 4}" x2="{marked:.1f}" y2="{top + LINE - 4}" stroke="white"/>'
-    yield f'<text x="{end + 6:.1f}" y="{middle}" dominant-baseline="middle">{_clean(said)}</text>'
+    yield f'<line x1="{mark_x:.1f}" y1="{top + 4}" x2="{mark_x:.1f}" y2="{top + LINE - 4}" stroke="white"/>'
+    yield f'<text x="{end + 6:.1f}" y="{text_y}" dominant-baseline="middle">{_clean(label)}</text>'
 
 
 def _clean(text: str) -> str:

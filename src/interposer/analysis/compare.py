@@ -124,14 +124,13 @@ class Comparison:
         for layer in self.layers:
             if layer.local is not None and self.tolerance.exceeded(layer.local):
                 return layer
-        result = (item for item in self.layers if item.accumulated is not None)
-        return next((item for item in result if self.tolerance.exceeded(item.accumulated, item.depth)), None)
+        return next((layer for layer in self.layers if self.tolerance.exceeded(layer.accumulated, layer.depth)), None)
 
     @property
     def largest(self) -> LayerComparison | None:
         """The layer with the largest local difference; None if no layer differs."""
-        result = [layer for layer in self.layers if layer.local is not None and layer.local.differs]
-        return max(result, key=lambda item: self.tolerance.share(item.local), default=None)
+        differing = [layer for layer in self.layers if layer.local is not None and layer.local.differs]
+        return max(differing, key=lambda layer: self.tolerance.share(layer.local), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON-compatible data."""
@@ -144,12 +143,12 @@ class Comparison:
             "first": None if first is None else first.name,
             "largest": None if largest is None else largest.name,
             "culprit": None if self.culprit is None else self.culprit.to_dict(),
-            "outputs": {name: asdict(item) for name, item in self.outputs.items()},
+            "outputs": {name: asdict(divergence) for name, divergence in self.outputs.items()},
             "layers": [layer.to_dict() for layer in self.layers],
         }
 
 
-def _silent(what: str, over: int, total: int) -> None:
+def _silent(step: str, finished: int, total: int) -> None:
     """Do nothing; the default of `progress`, whose arguments are the current step, and the finished and all steps."""
 
 
@@ -187,12 +186,12 @@ def compare(
     if len(ids) != 2 or ids[0] == ids[1]:
         raise InvalidArgumentError(f"compare takes two different backends, not {', '.join(ids) or 'none'}")
     runtime = default_runtime() if runtime is None else runtime
-    for item in ids:
-        runtime.registry.get(item)
+    for backend in ids:
+        runtime.registry.get(backend)
     (limits or Limits()).check(network.graph)
     feeds = random_inputs(network, seed) if inputs is None else inputs
-    simple = simplified(network, ids, runtime.device_spec)
-    comparer = _Comparer(simple, (ids[0], ids[1]), runtime, tolerance or Tolerance(), progress)
+    simplified_network = simplified(network, ids, runtime.device_spec)
+    comparer = _Comparer(simplified_network, (ids[0], ids[1]), runtime, tolerance or Tolerance(), progress)
     return comparer.compare(_checked(network, feeds, runtime))
 
 
@@ -201,12 +200,12 @@ def _checked(network: Network, feeds: Mapping[str, Any], runtime: Runtime) -> di
 
     This runs a network on `runtime` that only returns its inputs. Raises `BindingError` if shapes do not fit.
     """
-    infos = {element.name: element.output.known for element in network.graph.inputs}
-    passing = Network("inputs")
-    inputs = [passing.add_input_layer(number, info, name=name) for number, (name, info) in enumerate(infos.items())]
-    for number, item in enumerate(inputs):
-        passing.add_output_layer(number, item)
-    with load(passing, [REFERENCE], runtime=runtime) as model:
+    infos = {layer.name: layer.output.known for layer in network.graph.inputs}
+    identity = Network("inputs")
+    inputs = [identity.add_input_layer(number, info, name=name) for number, (name, info) in enumerate(infos.items())]
+    for number, input_layer in enumerate(inputs):
+        identity.add_output_layer(number, input_layer)
+    with load(identity, [REFERENCE], runtime=runtime) as model:
         return dict(zip(infos, model.run(feeds), strict=True))
 
 
@@ -217,7 +216,9 @@ class _Comparer:
         self.network, self.backends, self.runtime = network, backends, runtime
         self.tolerance, self.progress = tolerance, progress
         self.graph = network.graph
-        self.running = [item for item in self.graph.topological() if not isinstance(item.op, Input | Output | Constant)]
+        self.running = [
+            layer for layer in self.graph.topological() if not isinstance(layer.op, Input | Output | Constant)
+        ]
         self.depths = _depths(self.running)
         self.refused: dict[tuple[str, str], str] = {}
         self.known: Arrays = {}
@@ -270,12 +271,12 @@ class _Comparer:
     def _statistics(self, layer: Layer) -> dict[str, Any]:
         """Return the range and the signal-to-noise ratio of the first result; nothing if it has no float values."""
         value = next(iter(_leaving(self.graph, [layer])), None)
-        expected, result = (None, None) if value is None else (self.known[value], self.own.get(value))
-        if value is None or not _has_float_values(value, expected, result):
+        expected, actual = (None, None) if value is None else (self.known[value], self.own.get(value))
+        if value is None or not _has_float_values(value, expected, actual):
             return {}
-        ratio, real = SignalToNoise(), real_values(np.asarray(expected), value.known)
-        ratio.add(real_values(np.asarray(result), value.known), real)
-        low, high = bounds(real)
+        ratio, expected_values = SignalToNoise(), real_values(np.asarray(expected), value.known)
+        ratio.add(real_values(np.asarray(actual), value.known), expected_values)
+        low, high = bounds(expected_values)
         return {"low": low, "high": high, "snr": ratio.decibels}
 
     def _same_inputs(self, layer: Layer) -> bool:
@@ -289,7 +290,7 @@ class _Comparer:
         """
         try:
             with self._loaded(part, backend) as model:
-                result = model.run(self._feeds([layer], arrays))
+                results = model.run(self._feeds([layer], arrays))
         except UnsupportedLayerError as error:
             reasons = [reason for refusal in error.refusals for reason in refusal.reasons]
             self.refused[backend, layer.name] = "; ".join(reasons) or _first_line(error)
@@ -297,12 +298,12 @@ class _Comparer:
         except InterposerError as error:
             self.refused[backend, layer.name] = f"it failed: {_first_line(error)}"
             return None
-        return dict(zip(_leaving(self.graph, [layer]), result, strict=True))
+        return dict(zip(_leaving(self.graph, [layer]), results, strict=True))
 
     def _reference(self, part: Network, layer: Layer, arrays: Arrays) -> Arrays:
         with self._loaded(part, REFERENCE) as model:
-            result = model.run(self._feeds([layer], arrays))
-        return dict(zip(_leaving(self.graph, [layer]), result, strict=True))
+            results = model.run(self._feeds([layer], arrays))
+        return dict(zip(_leaving(self.graph, [layer]), results, strict=True))
 
     def _loaded(self, part: Network, *backends: str) -> Model:
         options = OptimizerOptions(rewrite=False)
@@ -313,7 +314,9 @@ class _Comparer:
 
     def _difference(self, layer: Layer, arrays: Arrays) -> Divergence | None:
         pairs = [
-            (arrays[item], self.known[item], item.known) for item in _leaving(self.graph, [layer]) if item in arrays
+            (arrays[value], self.known[value], value.known)
+            for value in _leaving(self.graph, [layer])
+            if value in arrays
         ]
         return self.tolerance.worst(Divergence.between(*pair) for pair in pairs)
 
@@ -361,19 +364,21 @@ class _Comparer:
 
     def _culprit(self, layers: Sequence[LayerComparison], outputs: Mapping[str, Divergence]) -> Culprit | None:
         second = self.backends[1]
-        for item in layers:
-            if item.local is not None and self.tolerance.exceeded(item.local):
-                return Culprit("layer", second, (item.name,), item.local)
+        for comparison in layers:
+            if comparison.local is not None and self.tolerance.exceeded(comparison.local):
+                return Culprit("layer", second, (comparison.name,), comparison.local)
         for backend in reversed(self.backends):
-            result = self._fusion(backend)
-            if result is not None:
-                return result
+            fusion = self._fusion(backend)
+            if fusion is not None:
+                return fusion
         names = tuple(layer.name for layer in self.running)
-        late = [
+        accumulated = [
             layer for layer in layers if layer.accumulated and self.tolerance.exceeded(layer.accumulated, layer.depth)
         ]
-        if late and late[0].accumulated is not None:
-            return Culprit("accumulation", second, names[: names.index(late[0].name) + 1], late[0].accumulated)
+        if accumulated and accumulated[0].accumulated is not None:
+            return Culprit(
+                "accumulation", second, names[: names.index(accumulated[0].name) + 1], accumulated[0].accumulated
+            )
         return None
 
     def _fusion(self, backend: str) -> Culprit | None:
@@ -385,11 +390,13 @@ class _Comparer:
         end = _least(1, count, lambda stop: self._whole_differs(backend, self.running[:stop]) is not None)
         length = _least(1, end, lambda size: self._whole_differs(backend, self.running[end - size : end]) is not None)
         layers = self.running[end - length : end]
-        result = self._whole_differs(backend, layers)
-        if result is None:  # it comes and goes with what is around it
+        divergence = self._whole_differs(backend, layers)
+        if divergence is None:  # it comes and goes with what is around it
             layers = self.running[:end]
-            result = self._whole_differs(backend, layers)
-        return None if result is None else Culprit("fusion", backend, tuple(layer.name for layer in layers), result)
+            divergence = self._whole_differs(backend, layers)
+        if divergence is None:
+            return None
+        return Culprit("fusion", backend, tuple(layer.name for layer in layers), divergence)
 
     def _cut(self, culprit: Culprit) -> Cut:
         names = set(culprit.layers)
@@ -423,17 +430,17 @@ def _leaving(graph: Any, layers: Sequence[Layer]) -> Sequence[Value]:
 
 def _depths(layers: Sequence[Layer]) -> dict[Layer, int]:
     """Return for each layer the number of the given layers on the longest path to it."""
-    result: dict[Layer, int] = {}
+    depths: dict[Layer, int] = {}
     for layer in layers:
-        result[layer] = 1 + max((result.get(value.producer, 0) for value in layer.values), default=0)
-    return result
+        depths[layer] = 1 + max((depths.get(value.producer, 0) for value in layer.values), default=0)
+    return depths
 
 
-def _has_float_values(value: Value, expected: Any, result: Any) -> bool:
+def _has_float_values(value: Value, expected: Any, actual: Any) -> bool:
     """Return True if two results of a value are float or quantized tensors of the same shape."""
     if value.known.quantization is None and not value.known.dtype.is_float:
         return False
-    return isinstance(expected, np.ndarray) and isinstance(result, np.ndarray) and expected.shape == result.shape
+    return isinstance(expected, np.ndarray) and isinstance(actual, np.ndarray) and expected.shape == actual.shape
 
 
 def _first_line(error: BaseException) -> str:

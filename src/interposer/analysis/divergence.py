@@ -54,15 +54,15 @@ class Divergence:
         return f"{self.absolute:g} {'step' if self.absolute == 1 else 'steps'}, {share}"
 
     @classmethod
-    def between(cls, value: Any, requested: Any, info: TensorInfo) -> Divergence:
-        """Compare a result with the expected one, `requested`; the elements of sequences are compared one by one.
+    def between(cls, actual: Any, expected: Any, info: TensorInfo) -> Divergence:
+        """Compare a result with the expected one; the elements of sequences are compared one by one.
 
         `info` describes the tensor: its data type names the type in the result. Arrays of different shapes or types
         give a divergence with an error, not an exception.
         """
-        if isinstance(value, list) or isinstance(requested, list) or value is None or requested is None:
-            return cls._of_elements(value, requested, info)
-        a, b, dtype = np.asarray(value), np.asarray(requested), str(info.dtype)
+        if isinstance(actual, list) or isinstance(expected, list) or actual is None or expected is None:
+            return cls._of_elements(actual, expected, info)
+        a, b, dtype = np.asarray(actual), np.asarray(expected), str(info.dtype)
         if a.shape != b.shape or a.dtype != b.dtype:
             return cls._faulty(dtype, f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}")
         if not b.size:
@@ -73,14 +73,16 @@ class Divergence:
         return cls._of_numbers(a, b, dtype)
 
     @classmethod
-    def _of_elements(cls, value: Any, requested: Any, info: TensorInfo) -> Divergence:
-        both = isinstance(value, list) and isinstance(requested, list)
-        if not both or len(value) != len(requested):
-            same = value is None and requested is None
-            return cls(str(info.dtype)) if same else cls._faulty(str(info.dtype), "other elements than there should be")
-        inner = info.element or TensorInfo(..., info.dtype)
-        parts = [cls.between(*pair, inner) for pair in zip(value, requested, strict=True)]
-        return max(parts, key=lambda item: item.relative, default=cls(str(info.dtype)))
+    def _of_elements(cls, actual: Any, expected: Any, info: TensorInfo) -> Divergence:
+        are_lists = isinstance(actual, list) and isinstance(expected, list)
+        if not are_lists or len(actual) != len(expected):
+            dtype = str(info.dtype)
+            if actual is None and expected is None:
+                return cls(dtype)
+            return cls._faulty(dtype, "other elements than there should be")
+        element_info = info.element or TensorInfo(..., info.dtype)
+        parts = [cls.between(*pair, element_info) for pair in zip(actual, expected, strict=True)]
+        return max(parts, key=lambda divergence: divergence.relative, default=cls(str(info.dtype)))
 
     @classmethod
     def _faulty(cls, dtype: str, error: str) -> Divergence:
@@ -94,29 +96,29 @@ class Divergence:
             count = int(b.size - np.count_nonzero(equal))
             if not count:
                 return cls(dtype, size=b.size)
-            odd = ~equal & ~(np.isfinite(x) & np.isfinite(y))
-            if odd.any():
-                place = tuple(map(int, np.argwhere(odd)[0]))
-                return cls._faulty(dtype, f"{a[place]} instead of {b[place]} at {list(place)}")
-            apart = np.where(equal, 0.0, np.abs(x - y))
-            worst = float(apart.max())
+            is_incomparable = ~equal & ~(np.isfinite(x) & np.isfinite(y))
+            if is_incomparable.any():
+                position = tuple(map(int, np.argwhere(is_incomparable)[0]))
+                return cls._faulty(dtype, f"{a[position]} instead of {b[position]} at {list(position)}")
+            differences = np.where(equal, 0.0, np.abs(x - y))
+            worst = float(differences.max())
             largest = float(np.abs(y[np.isfinite(y)]).max())
-        return cls(dtype, worst, worst / largest if largest else math.inf, _steps(a, b, apart), count, b.size)
+        return cls(dtype, worst, worst / largest if largest else math.inf, _steps(a, b, differences), count, b.size)
 
 
-def _steps(a: Array, b: Array, apart: Array) -> float:
+def _steps(a: Array, b: Array, differences: Array) -> float:
     """Return the largest distance between an element of `a` and that of `b`, in representable values of their type.
 
-    For integers this is the largest element of `apart`, which has the absolute differences. For floats it is counted in
-    units in the last place, where `apart` is not 0.
+    For integers this is the largest element of `differences`, which has the absolute differences. For floats it is
+    counted in units in the last place, where `differences` is not 0.
     """
     if "float" not in str(a.dtype):
-        return float(apart.max())
+        return float(differences.max())
     size = f"i{a.dtype.itemsize}"
     least = np.iinfo(size).min
-    codes = [np.ascontiguousarray(item).view(size).astype(np.float64) for item in (a, b)]
-    ordered = [np.where(code < 0, least - code, code) for code in codes]
-    return float(np.abs(ordered[0] - ordered[1])[apart > 0].max())
+    bit_patterns = [np.ascontiguousarray(array).view(size).astype(np.float64) for array in (a, b)]
+    ordinals = [np.where(pattern < 0, least - pattern, pattern) for pattern in bit_patterns]
+    return float(np.abs(ordinals[0] - ordinals[1])[differences > 0].max())
 
 
 @dataclass(frozen=True)
@@ -133,9 +135,9 @@ class Tolerance:
     steps: float = 1
 
     def __post_init__(self) -> None:
-        for name, item in (("relative", self.relative), ("steps", self.steps)):
-            if item is not None and not 0 <= item < math.inf:
-                raise InvalidArgumentError(f"the tolerance {name} must be 0 or more, not {item!r}")
+        for name, limit in (("relative", self.relative), ("steps", self.steps)):
+            if limit is not None and not 0 <= limit < math.inf:
+                raise InvalidArgumentError(f"the tolerance {name} must be 0 or more, not {limit!r}")
 
     def share(self, divergence: Divergence | None) -> float:
         """Return how large a divergence is in relation to the tolerance: above 1 is too large, 0 is equal."""
@@ -144,8 +146,8 @@ class Tolerance:
         if "float" in divergence.dtype:
             allowed = RELATIVE.get(divergence.dtype, SMALLEST) if self.relative is None else self.relative
             return _ratio(divergence.relative, allowed)
-        eight = divergence.dtype in ("int8", "uint8", "int16", "uint16", "int4", "uint4")
-        return _ratio(divergence.steps, self.steps if eight else 0.0)
+        is_small_integer = divergence.dtype in ("int8", "uint8", "int16", "uint16", "int4", "uint4")
+        return _ratio(divergence.steps, self.steps if is_small_integer else 0.0)
 
     def exceeded(self, divergence: Divergence | None, layers: int = 1) -> bool:
         """Return True if a difference is too large after `layers` layers, each of which may add one tolerance."""

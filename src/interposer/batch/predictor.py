@@ -216,11 +216,11 @@ class Predictor:
         batch = columns_of(batch)
         model, layout = self._ready()
         columns = self._columns(model, batch)
-        extra = {name: _kept(name, _column(batch, name)) for name in self._keep}
-        count = _row_count(columns, extra)
+        kept_columns = {name: _kept(name, _column(batch, name)) for name in self._keep}
+        count = _row_count(columns, kept_columns)
         results, errors = self._results(model, layout, columns, count)
-        value = {**extra, **results}
-        return value if errors is None else {**value, self._error_column: np.array(errors, dtype=object)}
+        error_columns = {} if errors is None else {self._error_column: np.array(errors, dtype=object)}
+        return {**kept_columns, **results, **error_columns}
 
     def arrays(self, *columns: Any) -> Any:
         """Return the outputs for one array for each input, in the order of the inputs; for Spark's `predict_batch_udf`.
@@ -254,8 +254,8 @@ class Predictor:
                     raise BindingError(f"the model has no input {name!r}{did_you_mean(name, inputs)}")
             return {name: self._inputs.get(name, name) for name in inputs}
         if self._inputs is None:
-            alone = len(inputs) == len(batch) - len(self._keep) == 1
-            return {inputs[0]: next(name for name in batch if name not in self._keep)} if alone else _same(inputs)
+            is_single = len(inputs) == len(batch) - len(self._keep) == 1
+            return {inputs[0]: next(name for name in batch if name not in self._keep)} if is_single else _same(inputs)
         if len(self._inputs) != len(inputs):
             known = ", ".join(map(repr, inputs))
             raise BindingError(f"{len(self._inputs)} columns were named; the model has {len(inputs)} inputs ({known})")
@@ -287,14 +287,14 @@ def _absolute(path: str | os.PathLike[str]) -> str:
 
 def _with_absolute_paths(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of `load` with absolute paths, because workers may run in other folders."""
-    result = dict(options)
+    absolute = dict(options)
     for name in ("weights", "trusted_keys"):
-        value = options.get(name)
-        if isinstance(value, str | os.PathLike):
-            result[name] = os.path.abspath(os.fsdecode(value))
-        elif isinstance(value, Iterable) and name == "trusted_keys":
-            result[name] = [os.path.abspath(os.fsdecode(path)) for path in value]
-    return result
+        path_or_paths = options.get(name)
+        if isinstance(path_or_paths, str | os.PathLike):
+            absolute[name] = os.path.abspath(os.fsdecode(path_or_paths))
+        elif isinstance(path_or_paths, Iterable) and name == "trusted_keys":
+            absolute[name] = [os.path.abspath(os.fsdecode(path)) for path in path_or_paths]
+    return absolute
 
 
 def _files(path: str, options: Mapping[str, Any]) -> list[str]:
@@ -346,12 +346,12 @@ def _kept(name: str, column: Any) -> Any:
     return column
 
 
-def _row_count(columns: Mapping[str, Array | list[Any]], extra: Mapping[str, Any]) -> int:
+def _row_count(columns: Mapping[str, Array | list[Any]], kept_columns: Mapping[str, Any]) -> int:
     """Return the number of rows, which all columns share."""
-    counts = {name: len(column) for name, column in (*columns.items(), *extra.items())}
+    counts = {name: len(column) for name, column in (*columns.items(), *kept_columns.items())}
     if len(set(counts.values())) > 1:
-        shown = ", ".join(f"{name!r} {count}" for name, count in counts.items())
-        raise BindingError(f"the columns have different numbers of rows: {shown}")
+        counts_text = ", ".join(f"{name!r} {count}" for name, count in counts.items())
+        raise BindingError(f"the columns have different numbers of rows: {counts_text}")
     return next(iter(counts.values()), 0)
 
 

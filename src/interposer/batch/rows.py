@@ -82,8 +82,8 @@ class Layout:
             is_whole = not info.shape.is_ranked or chunk.ndim - 1 == len(info.shape)
             return chunk[0] if is_whole else chunk
         chunk = chunk if chunk.ndim == len(info.shape) else chunk.reshape(len(chunk), *chunk.shape[2:])
-        lacking = (self.size or len(chunk)) - len(chunk)
-        return np.concatenate([chunk, np.repeat(chunk[-1:], lacking, axis=0)]) if lacking else chunk
+        missing_rows = (self.size or len(chunk)) - len(chunk)
+        return np.concatenate([chunk, np.repeat(chunk[-1:], missing_rows, axis=0)]) if missing_rows else chunk
 
     def results(self, name: str, output: Any, count: int) -> Array:
         """Return an output of a run with one element for each of the `count` rows, without those of the padding.
@@ -111,10 +111,10 @@ def _states(model: Model) -> list[str]:
 
 def _common_size(infos: Sequence[TensorInfo], inputs: int) -> int | None:
     """Return the batch size that all tensors share: see `Layout.size`. The first `inputs` tensors are inputs."""
-    known = [info for info in infos if info.shape.is_ranked]
-    if any(len(info.shape) == 0 for info in known) or any(not info.shape.is_ranked for info in infos[:inputs]):
+    ranked_infos = [info for info in infos if info.shape.is_ranked]
+    if any(len(info.shape) == 0 for info in ranked_infos) or any(not info.shape.is_ranked for info in infos[:inputs]):
         return 0
-    sizes = {int(info.shape[0]) for info in known if _is_size(info.shape[0])}
+    sizes = {int(info.shape[0]) for info in ranked_infos if _is_size(info.shape[0])}
     is_open = any(not _is_size(info.shape[0]) for info in infos[:inputs])
     if len(sizes) > 1 or (is_open and sizes):
         return 0

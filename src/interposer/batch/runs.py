@@ -77,11 +77,11 @@ class Runs:
 
     def _run(self, layout: Layout, arrays: Mapping[str, Array], rows: slice) -> _Outputs:
         names = list(dict.fromkeys(self._values.values()))
-        requested = None if names == list(self._model.outputs) else names
-        outputs = self._model.run(layout.inputs(arrays, self._model.inputs, rows), requested)
-        results = dict(zip(names, outputs, strict=True))
+        requested_names = None if names == list(self._model.outputs) else names
+        outputs = self._model.run(layout.inputs(arrays, self._model.inputs, rows), requested_names)
+        outputs_by_name = dict(zip(names, outputs, strict=True))
         count = rows.stop - rows.start
-        return {column: layout.results(name, results[name], count) for column, name in self._values.items()}
+        return {column: layout.results(name, outputs_by_name[name], count) for column, name in self._values.items()}
 
     def _joined(self, name: str, outcomes: Sequence[_Outcome]) -> Array:
         """Return a column of the result for all rows; see `_placeholder` for the rows that failed."""
@@ -102,20 +102,20 @@ class Runs:
 
 def _alike(outcomes: Sequence[_Outcome]) -> list[_Outcome]:
     """Replace the outcomes whose outputs have other shapes than those of the first success by errors."""
-    first = next((outcome.outputs for outcome in outcomes if outcome.outputs is not None), {})
+    first_outputs = next((outcome.outputs for outcome in outcomes if outcome.outputs is not None), {})
     return [
-        outcome._replace(outputs=None, error=text) if (text := _unlike(outcome, first)) else outcome
+        outcome._replace(outputs=None, error=text) if (text := _unlike(outcome, first_outputs)) else outcome
         for outcome in outcomes
     ]
 
 
-def _unlike(outcome: _Outcome, first: _Outputs) -> str:
-    """Return a message if the rows of an output have another shape than those of `first`, else ""."""
+def _unlike(outcome: _Outcome, first_outputs: _Outputs) -> str:
+    """Return a message if the rows of an output have another shape than those of `first_outputs`, else ""."""
     for name, array in (outcome.outputs or {}).items():
-        if array.shape[1:] != first[name].shape[1:]:
+        if array.shape[1:] != first_outputs[name].shape[1:]:
             return (
                 f"the output {name!r} of this row has the shape {array.shape[1:]}; "
-                f"that of the first row has {first[name].shape[1:]}"
+                f"that of the first row has {first_outputs[name].shape[1:]}"
             )
     return ""
 
@@ -141,5 +141,5 @@ def _empty(info: TensorInfo | None, layout: Layout) -> Array:
 
 def _placeholder(empty: Array, count: int) -> Array:
     """Return rows that stand for absent results: NaN in floats, "" in strings, else 0."""
-    absent = np.nan if empty.dtype.kind in "fV" else "" if empty.dtype.kind == "O" else 0
-    return np.full((count, *empty.shape[1:]), absent, empty.dtype)
+    filler = np.nan if empty.dtype.kind in "fV" else "" if empty.dtype.kind == "O" else 0
+    return np.full((count, *empty.shape[1:]), filler, empty.dtype)

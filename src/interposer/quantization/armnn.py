@@ -63,7 +63,7 @@ def static_ranges(network: Network) -> dict[Value, Range]:
     return ranges
 
 
-def _range(layer: Layer, known: dict[Value, Range]) -> Range:
+def _range(layer: Layer, known_ranges: dict[Value, Range]) -> Range:
     op = layer.op
     match op:
         case Activation():
@@ -73,14 +73,14 @@ def _range(layer: Layer, known: dict[Value, Range]) -> Range:
         case Constant():
             return float(op.value.min(initial=0)), float(op.value.max(initial=0))
         case Concat():
-            ranges = [known.get(value, _DEFAULT) for value in layer.values]
+            ranges = [known_ranges.get(value, _DEFAULT) for value in layer.values]
             return min(low for low, _ in ranges), max(high for _, high in ranges)
         case ElementwiseUnary() if op.operation is UnaryOperation.ABS:
             return _WIDE
         case ElementwiseBinary() if op.operation is BinaryOperation.ADD:
             return _WIDE
     if isinstance(op, _FROM_PARENT) and layer.inputs[0] is not None:
-        return known.get(layer.inputs[0], _DEFAULT)
+        return known_ranges.get(layer.inputs[0], _DEFAULT)
     return _DEFAULT
 
 

@@ -25,7 +25,7 @@ __all__ = ["ChannelMeans", "Progress", "Runs", "observe_all", "observed_values",
 Progress: TypeAlias = Callable[[str, int, int], None]
 
 
-def silent(what: str, over: int, total: int) -> None:
+def silent(step: str, finished: int, total: int) -> None:
     """Do nothing; the default of `progress`, whose arguments are the current step, and the finished and all steps."""
 
 
@@ -72,25 +72,27 @@ def values_of_samples(
     samples: Samples,
     observe: Callable[..., None],
     runs: Runs,
-    what: str,
+    step: str,
 ) -> None:
     """Run networks as they are, without rewrites, on each sample, and pass their named values to `observe`.
 
     `observe` is called for each sample with a mapping from name to array for each network. Names are those of
-    `Value.name`. `what` names the step in reports of the progress.
+    `Value.name`. `step` names the step in reports of the progress.
     """
     if not names:
         return
     options = OptimizerOptions(rewrite=False)
     with ExitStack() as stack:
         models = [
-            stack.enter_context(load(_with_values(item, names), runs.backends, runtime=runs.runtime, options=options))
-            for item in networks
+            stack.enter_context(
+                load(_with_values(network, names), runs.backends, runtime=runs.runtime, options=options)
+            )
+            for network in networks
         ]
-        for number, sample in enumerate(samples):
-            runs.progress(what, number, len(samples))
+        for sample_number, sample in enumerate(samples):
+            runs.progress(step, sample_number, len(samples))
             observe(*(dict(zip(names, model.run(sample), strict=True)) for model in models))
-    runs.progress(what, len(samples), len(samples))
+    runs.progress(step, len(samples), len(samples))
 
 
 def _with_values(network: Network, names: Sequence[str]) -> Network:
@@ -99,10 +101,10 @@ def _with_values(network: Network, names: Sequence[str]) -> Network:
     for layer in graph.outputs:
         graph.erase(layer)
     values = {value.name: value for layer in graph for value in layer.outputs}
-    taken = {layer.op.binding_id for layer in graph.sinks}  # type: ignore[attr-defined]
-    free = (number for number in range(len(names) + len(taken)) if number not in taken)
-    for name, number in zip(names, free, strict=False):
-        graph.add(Output(number), [values[name]], name=f"observed {name}")
+    taken_ids = {layer.op.binding_id for layer in graph.sinks}  # type: ignore[attr-defined]
+    free_ids = (binding_id for binding_id in range(len(names) + len(taken_ids)) if binding_id not in taken_ids)
+    for name, binding_id in zip(names, free_ids, strict=False):
+        graph.add(Output(binding_id), [values[name]], name=f"observed {name}")
     return Network(network.name, graph)
 
 

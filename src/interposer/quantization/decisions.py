@@ -60,7 +60,7 @@ def decide(
     network: Network,
     scheme: Scheme,
     ranges: Ranges,
-    left: Mapping[Layer, str],
+    float_reasons: Mapping[Layer, str],
     *,
     fuse_clamps: bool = True,
     means: Means | None = None,
@@ -71,11 +71,11 @@ def decide(
         network: a float network with all infos.
         scheme: the types of activations and weights.
         ranges: the range of each float32 value.
-        left: layers that stay in float, with the reasons.
+        float_reasons: layers that stay in float, with the reasons.
         fuse_clamps: let a layer before a RELU or a BOUNDED_RELU have the scale of its result, as fused layers have.
         means: the mean of each channel of the values that layers with weights read, to correct the bias.
     """
-    reasons = dict(left)
+    reasons = dict(float_reasons)
     rules = {layer: rule for layer in _computing(network) if isinstance(rule := _rule(layer, scheme, reasons), Rule)}
     while True:
         _prune(rules, reasons)
@@ -89,7 +89,7 @@ def decide(
 
 
 def _computing(network: Network) -> Iterator[Layer]:
-    return (item for item in network.graph.topological() if not isinstance(item.op, Input | Output | Constant))
+    return (layer for layer in network.graph.topological() if not isinstance(layer.op, Input | Output | Constant))
 
 
 def _rule(layer: Layer, scheme: Scheme, reasons: dict[Layer, str]) -> Rule | None:
@@ -97,13 +97,13 @@ def _rule(layer: Layer, scheme: Scheme, reasons: dict[Layer, str]) -> Rule | Non
     if layer in reasons:
         return None
     try:
-        result = rule_of(layer, scheme.activations)
+        rule = rule_of(layer, scheme.activations)
     except UnknownRankError:
-        result = "the ranks of its tensors are not known"
-    if isinstance(result, str):
-        reasons[layer] = result
+        rule = "the ranks of its tensors are not known"
+    if isinstance(rule, str):
+        reasons[layer] = rule
         return None
-    return result
+    return rule
 
 
 def _prune(rules: dict[Layer, Rule], reasons: dict[Layer, str]) -> None:
@@ -111,21 +111,23 @@ def _prune(rules: dict[Layer, Rule], reasons: dict[Layer, str]) -> None:
     changed = True
     while changed:
         isolated = {layer: _isolation(layer, rules) for layer, rule in rules.items() if rule.passive}
-        alone = {layer: reason for layer, reason in isolated.items() if reason is not None}
-        for layer, reason in alone.items():
+        isolated_reasons = {layer: reason for layer, reason in isolated.items() if reason is not None}
+        for layer, reason in isolated_reasons.items():
             del rules[layer]
             reasons[layer] = reason
-        changed = bool(alone)
+        changed = bool(isolated_reasons)
 
 
 def _isolation(layer: Layer, rules: Mapping[Layer, Rule]) -> str | None:
     """Return why a passive layer is better computed in float, or None."""
     data = [value for index in rules[layer].data if (value := layer.inputs[index]) is not None]
     producers = [value.producer for value in data if not value.is_constant]
-    if any(item not in rules and not isinstance(item.op, Input) for item in producers):
+    if any(neighbour not in rules and not isinstance(neighbour.op, Input) for neighbour in producers):
         return "it moves float values"
     consumers = {use.layer for value in layer.outputs for use in value.uses}
-    if any(item in rules for item in producers) or any(_reads(item, layer, rules) for item in consumers):
+    if any(neighbour in rules for neighbour in producers) or any(
+        _reads(neighbour, layer, rules) for neighbour in consumers
+    ):
         return None
     return "no layer beside it computes in integers"
 
@@ -159,17 +161,17 @@ class _Scales:
     def _unite(self, layer: Layer, rule: Rule) -> None:
         """Join the data of a layer and its results in one group if they must or should have the same scale."""
         source = layer.inputs[rule.data[0]]
-        fused = is_clamp(rule.op) and self.fuse_clamps and source is not None and self._is_private(source)
-        if rule.form is not Form.SAME and not fused:
+        is_fused = is_clamp(rule.op) and self.fuse_clamps and source is not None and self._is_private(source)
+        if rule.form is not Form.SAME and not is_fused:
             return
-        for other in layer.outputs[1:]:
-            self._join(other, layer.outputs[0])
+        for output in layer.outputs[1:]:
+            self._join(output, layer.outputs[0])
         if len(rule.data) == 1 and source is not None and not source.is_constant:
             self._join(source, layer.outputs[0])
             if len(source.uses) == 1 and not _averages(layer):
                 self.inner.add(source)
             return
-        for index in rule.data if not fused else ():
+        for index in rule.data if not is_fused else ():
             value = layer.inputs[index]
             if value is not None and self._is_private(value):
                 self._join(value, layer.outputs[0])
@@ -178,8 +180,8 @@ class _Scales:
     def _is_private(self, value: Value) -> bool:
         """Return True if only one layer reads a value, and its scale may be chosen for this layer."""
         root = self._root(value)
-        fixed = any(self._is_prescribed(item) for item in (*self.parents, value) if self._root(item) is root)
-        return not value.is_constant and len(value.uses) == 1 and not fixed
+        is_fixed = any(self._is_prescribed(member) for member in (*self.parents, value) if self._root(member) is root)
+        return not value.is_constant and len(value.uses) == 1 and not is_fixed
 
     def _is_prescribed(self, value: Value) -> bool:
         rule = self.decisions.rules.get(value.producer)
@@ -202,8 +204,8 @@ class _Scales:
         bounds: dict[Value, tuple[float, float]] = {}
         for value, (low, high) in self.ranges.items():
             if value not in self.inner:
-                known = bounds.setdefault(self._root(value), (low, high))
-                bounds[self._root(value)] = min(known[0], low), max(known[1], high)
+                bounds_so_far = bounds.setdefault(self._root(value), (low, high))
+                bounds[self._root(value)] = min(bounds_so_far[0], low), max(bounds_so_far[1], high)
         return bounds
 
     def _assign(self, layer: Layer, rule: Rule, bounds: Mapping[Value, tuple[float, float]]) -> None:
@@ -221,30 +223,30 @@ class _Scales:
             self.decisions.stored[layer] = _constants(layer, rule, scheme, scale, self.means)
 
     def _quantization(self, value: Value, bounds: Mapping[Value, tuple[float, float]]) -> Quantization:
-        scheme, known = self.decisions.scheme, self.decisions.quantizations
+        scheme, quantizations = self.decisions.scheme, self.decisions.quantizations
         root = self._root(value)
-        if root in known:
-            return known[root]
+        if root in quantizations:
+            return quantizations[root]
         low, high = bounds.get(root, (0.0, 0.0))
         if value.constant is not None:
-            low, high = (float(item) for item in (value.constant.min(initial=0), value.constant.max(initial=0)))
+            low, high = (float(bound) for bound in (value.constant.min(initial=0), value.constant.max(initial=0)))
         return quantization_of(low, high, scheme.activations, scheme.symmetric)
 
     def _prescribe(self, layer: Layer, rule: Rule) -> None:
         """Set the quantization that the operator prescribes, for the result and all values of its group."""
         source = layer.inputs[0]
         assert source is not None, "the operand is required"
-        known, scheme = self.decisions.quantizations, self.decisions.scheme
-        info = TensorInfo(source.known.shape, scheme.activations, known[source])
-        [result] = rule.op.infer_infos(info)
-        assert result is not None and result.quantization is not None, "the operator prescribes it"
-        known[self._root(layer.output)] = known[layer.output] = result.quantization
+        quantizations, scheme = self.decisions.quantizations, self.decisions.scheme
+        info = TensorInfo(source.known.shape, scheme.activations, quantizations[source])
+        [output_info] = rule.op.infer_infos(info)
+        assert output_info is not None and output_info.quantization is not None, "the operator prescribes it"
+        quantizations[self._root(layer.output)] = quantizations[layer.output] = output_info.quantization
 
 
 def _averages(layer: Layer) -> bool:
     """Return True if a layer computes means of its data, so that none of it may be saturated."""
-    pools = isinstance(layer.op, Pooling2d) and layer.op.pool_type is not PoolingAlgorithm.MAX
-    return pools or (isinstance(layer.op, Resize) and layer.op.method is not ResizeMethod.NEAREST_NEIGHBOR)
+    is_averaging_pool = isinstance(layer.op, Pooling2d) and layer.op.pool_type is not PoolingAlgorithm.MAX
+    return is_averaging_pool or (isinstance(layer.op, Resize) and layer.op.method is not ResizeMethod.NEAREST_NEIGHBOR)
 
 
 def _constants(layer: Layer, rule: Rule, scheme: Scheme, scale: float, means: Means) -> tuple[Stored, Stored | None]:
@@ -260,8 +262,8 @@ def _constants(layer: Layer, rule: Rule, scheme: Scheme, scale: float, means: Me
     if bias is None:
         return stored, None
     error = mean_error(layer, rule, dequantize(stored.array, stored.quantization) - weights, means)
-    exact = bias if error is None else bias.astype(np.float64) - error
-    return stored, quantized_bias(exact, scheme, scale, stored.quantization)
+    corrected_bias = bias if error is None else bias.astype(np.float64) - error
+    return stored, quantized_bias(corrected_bias, scheme, scale, stored.quantization)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -276,8 +278,8 @@ def _refusal(decisions: Decisions, layer: Layer) -> str | None:
     errors = rule.op.violations(*inputs)
     if errors:
         return "; ".join(errors)
-    refused = reference().reasons(rule.op, KernelInfo.of(rule.op, inputs, outputs))
-    return "; ".join(refused) or None
+    kernel_reasons = reference().reasons(rule.op, KernelInfo.of(rule.op, inputs, outputs))
+    return "; ".join(kernel_reasons) or None
 
 
 def quantized_infos(decisions: Decisions, layer: Layer) -> tuple[list[TensorInfo | None], list[TensorInfo]]:
@@ -287,9 +289,9 @@ def quantized_infos(decisions: Decisions, layer: Layer) -> tuple[list[TensorInfo
     for index in rule.data:
         info = inputs[index]
         inputs[index] = info and TensorInfo(info.shape, dtype, decisions.operand(layer, index))
-    for place, constant in zip((rule.weights, rule.bias), decisions.stored.get(layer, ()), strict=False):
-        if place is not None and constant is not None:
-            inputs[place] = TensorInfo.of(constant.array, constant.quantization)
+    for operand_index, constant in zip((rule.weights, rule.bias), decisions.stored.get(layer, ()), strict=False):
+        if operand_index is not None and constant is not None:
+            inputs[operand_index] = TensorInfo.of(constant.array, constant.quantization)
     outputs = [value.known.with_constant(None) for value in layer.outputs]
     if rule.form is not Form.NONE:
         outputs = [
@@ -306,14 +308,14 @@ def _overflows(rule: Rule, inputs: Sequence[TensorInfo | None], outputs: Sequenc
     if rule.weights is not None:
         weights = inputs[rule.weights]
         assert weights is not None and weights.quantization is not None, "weights are quantized"
-        steps = scales[0] * max(weights.quantization.scales) / outputs[0].scale
-        return not _fits(int(weights.num_elements) * 2.0 ** (data[0].dtype.bits + 8), steps)
+        factor = scales[0] * max(weights.quantization.scales) / outputs[0].scale
+        return not _fits(int(weights.num_elements) * 2.0 ** (data[0].dtype.bits + 8), factor)
     if not isinstance(rule.op, ElementwiseBinary):
         return False
     if rule.op.operation is BinaryOperation.MUL:
         return not _fits(4.0 ** data[0].dtype.bits, scales[0] * scales[-1] / outputs[0].scale)
-    wide = _HEADROOM if data[0].dtype is not DataType.INT16 else 2.0**15
-    return 2 * max(scales) >= wide * outputs[0].scale
+    headroom = _HEADROOM if data[0].dtype is not DataType.INT16 else 2.0**15
+    return 2 * max(scales) >= headroom * outputs[0].scale
 
 
 def _fits(largest: float, factor: float) -> bool:

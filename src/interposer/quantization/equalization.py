@@ -44,9 +44,9 @@ def equalize(network: Network) -> int:
     """
     pairs, changed = list(_pairs(network)), set[_Pair]()
     for _ in range(_ROUNDS):
-        done = [pair for pair in pairs if _scaled(network, pair)]
-        changed.update(done)
-        if not done:
+        scaled_pairs = [pair for pair in pairs if _scaled(network, pair)]
+        changed.update(scaled_pairs)
+        if not scaled_pairs:
             break
     return len(changed)
 
@@ -55,11 +55,11 @@ def _pairs(network: Network) -> Iterator[_Pair]:
     for layer in network.graph.topological():
         if not _is_convolution(layer) or not _has_own_constants(layer):
             continue
-        following = _only_consumer(layer.output)
-        if following is not None and _is_relu(following):
-            following = _only_consumer(following.output)
-        if following is not None and _fits(layer, following):
-            yield _Pair(layer, following)
+        next_layer = _only_consumer(layer.output)
+        if next_layer is not None and _is_relu(next_layer):
+            next_layer = _only_consumer(next_layer.output)
+        if next_layer is not None and _fits(layer, next_layer):
+            yield _Pair(layer, next_layer)
 
 
 def _is_convolution(layer: Layer) -> bool:
@@ -75,8 +75,8 @@ def _fits(first: Layer, second: Layer) -> bool:
     assert isinstance(ops[0], Convolution2d | DepthwiseConvolution2d)
     if not _is_convolution(second) or not _has_own_constants(second):
         return False
-    same = ops[0].data_layout is ops[1].data_layout  # type: ignore[attr-defined] # it is a convolution
-    return same and not (isinstance(ops[1], Convolution2d) and ops[1].groups != 1)
+    is_same_layout = ops[0].data_layout is ops[1].data_layout  # type: ignore[attr-defined] # it is a convolution
+    return is_same_layout and not (isinstance(ops[1], Convolution2d) and ops[1].groups != 1)
 
 
 def _only_consumer(value: Value) -> Layer | None:
@@ -123,7 +123,9 @@ def _output_axis(layer: Layer) -> int:
 def _output_ranges(layer: Layer, weights: Floats) -> Floats:
     """Return the largest absolute weight of each output channel."""
     axis = _output_axis(layer)
-    ranges: Floats = np.abs(weights).max(axis=tuple(item for item in range(4) if item != axis), initial=0)
+    ranges: Floats = np.abs(weights).max(
+        axis=tuple(other_axis for other_axis in range(4) if other_axis != axis), initial=0
+    )
     return ranges
 
 
@@ -134,7 +136,9 @@ def _input_ranges(layer: Layer, weights: Floats, first: Layer) -> Floats:
         grouped = np.abs(weights).reshape(-1, channels, weights.shape[3] // channels)
         return np.asarray(grouped.max(axis=(0, 2), initial=0))
     axis = _input_axis(layer)
-    return np.asarray(np.abs(weights).max(axis=tuple(item for item in range(4) if item != axis), initial=0))
+    return np.asarray(
+        np.abs(weights).max(axis=tuple(other_axis for other_axis in range(4) if other_axis != axis), initial=0)
+    )
 
 
 def _input_axis(layer: Layer) -> int:
@@ -160,11 +164,11 @@ def _replace(network: Network, layer: Layer, position: int, array: Array) -> Non
     """Replace a constant operand of a layer by another one."""
     value = layer.inputs[position]
     assert value is not None
-    before = value.producer
-    constant = network.graph.add(Constant(array.astype(np.float32)), name=before.name, source=before.source)
+    old_layer = value.producer
+    constant = network.graph.add(Constant(array.astype(np.float32)), name=old_layer.name, source=old_layer.source)
     infer_layer(constant)
     constant.output.aliases = value.aliases
     network.graph.set_input(layer, position, constant.output)
-    name = before.name
-    network.graph.erase(before)
+    name = old_layer.name
+    network.graph.erase(old_layer)
     network.graph.rename(constant, name)

@@ -21,13 +21,15 @@ def compared(
     network: Network, quantized: Network, samples: Samples, runs: Runs, limit: int = _SAMPLES
 ) -> dict[str, SignalToNoise]:
     """Return the errors of the values that both networks have, by name, on the first `limit` samples."""
-    known = {value.name: value for layer in quantized.graph for value in layer.outputs if not value.is_constant}
-    names = [value.name for value in observed_values(network) if value.name in known]
+    quantized_values = {
+        value.name: value for layer in quantized.graph for value in layer.outputs if not value.is_constant
+    }
+    names = [value.name for value in observed_values(network) if value.name in quantized_values]
     ratios = {name: SignalToNoise() for name in names}
 
     def add(expected: Mapping[str, Array], arrays: Mapping[str, Array]) -> None:
         for name, array in arrays.items():
-            ratios[name].add(real_values(array, known[name].known), expected[name])
+            ratios[name].add(real_values(array, quantized_values[name].known), expected[name])
 
     values_of_samples([network, quantized], names, samples[:limit], add, runs, "comparing")
     return ratios

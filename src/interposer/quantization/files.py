@@ -57,16 +57,16 @@ def read_samples(
         InvalidArgumentError: a file cannot be read or does not fit, or there are no samples.
         MissingDependencyError: a file is an image, and Pillow is not installed.
     """
-    place = Path(path)
-    if not place.exists():
-        raise InvalidArgumentError(f"{place}: there is no such file or folder")
+    source = Path(path)
+    if not source.exists():
+        raise InvalidArgumentError(f"{source}: there is no such file or folder")
     reader = _Reader(network, preprocessing or Preprocessing(), limit)
-    if place.is_dir():
-        return reader.folder(place)
-    check_regular(str(place))
-    if place.suffix.lower() == ".csv":
-        return reader.table(place)
-    return reader.limited(reader.archive(place))
+    if source.is_dir():
+        return reader.folder(source)
+    check_regular(str(source))
+    if source.suffix.lower() == ".csv":
+        return reader.table(source)
+    return reader.limited(reader.archive(source))
 
 
 class _Reader:
@@ -83,7 +83,9 @@ class _Reader:
 
     def folder(self, folder: Path) -> Samples:
         """Return the samples in a folder, in the order of the paths."""
-        files = [item for item in sorted(folder.rglob("*")) if item.suffix.lower() in (*_IMAGES, *_ARRAYS)]
+        files = [
+            file_path for file_path in sorted(folder.rglob("*")) if file_path.suffix.lower() in (*_IMAGES, *_ARRAYS)
+        ]
         if not files:
             raise InvalidArgumentError(f"{folder}: the folder has no images and no .npy or .npz files")
         samples: Samples = []
@@ -145,12 +147,12 @@ class _Reader:
     def _of_paths(self, file: Path, rows: Sequence[tuple[int, list[str]]]) -> Samples:
         """Return the samples of Arm NN's table; the rows of a run may be in any order."""
         runs: dict[str, dict[str, Array]] = {}
-        for line, (number, binding, path) in rows:
-            if number not in runs and self.limit is not None and len(runs) == self.limit:
+        for line, (run_number, binding, path) in rows:
+            if run_number not in runs and self.limit is not None and len(runs) == self.limit:
                 continue
-            run, name = runs.setdefault(number, {}), self._input(f"{file}, line {line}", binding)
+            run, name = runs.setdefault(run_number, {}), self._input(f"{file}, line {line}", binding)
             if name in run:
-                raise InvalidArgumentError(f"{file}, line {line}: run {number} has input {binding} already")
+                raise InvalidArgumentError(f"{file}, line {line}: run {run_number} has input {binding} already")
             run[name] = self._numbers(file, line, path, name)
         return self._samples(file, list(runs.values()))
 
@@ -164,8 +166,8 @@ class _Reader:
 
     def _numbers(self, table: Path, line: int, path: str, name: str) -> Array:
         """Return the numbers in a file that a table names; its path is relative to the table, or to this folder."""
-        near = table.parent / path
-        file = near if near.exists() else Path(path)
+        beside_table = table.parent / path
+        file = beside_table if beside_table.exists() else Path(path)
         if not file.is_file():
             raise InvalidArgumentError(f"{table}, line {line}: there is no file {path}")
         suffix, info = file.suffix.lower(), self.infos[name]
@@ -182,10 +184,10 @@ class _Reader:
         samples = []
         for line, row in rows:
             try:
-                numbers = np.array([float(item) for item in row])
+                numbers = np.array([float(cell) for cell in row])
             except ValueError:
-                odd = next(item for item in row if not _is_number(item))
-                raise InvalidArgumentError(f"{file}, line {line}: {odd!r} is no number") from None
+                bad_cell = next(cell for cell in row if not _is_number(cell))
+                raise InvalidArgumentError(f"{file}, line {line}: {bad_cell!r} is no number") from None
             samples.append({name: _shaped(f"{file}, line {line}", numbers, self.infos[name])})
         return self._samples(file, samples)
 

@@ -58,8 +58,8 @@ class Histogram:
             self._widen(downwards=False)
         while low < self.low:
             self._widen(downwards=True)
-        places = ((values - np.float64(self.low)) / self.width).astype(np.int64)
-        self.counts += np.bincount(np.clip(places, 0, len(self.counts) - 1), minlength=len(self.counts))
+        bins = ((values - np.float64(self.low)) / self.width).astype(np.int64)
+        self.counts += np.bincount(np.clip(bins, 0, len(self.counts) - 1), minlength=len(self.counts))
 
     @property
     def high(self) -> float:
@@ -73,9 +73,9 @@ class Histogram:
 
     def quantile(self, share: float) -> float:
         """Return the value below which this share of all values is, to the width of a bin."""
-        sums = np.concatenate([[0], np.cumsum(self.counts)])
-        edges = self.low + self.width * np.arange(len(sums))
-        return float(np.interp(share * sums[-1], sums, edges))
+        cumulative = np.concatenate([[0], np.cumsum(self.counts)])
+        edges = self.low + self.width * np.arange(len(cumulative))
+        return float(np.interp(share * cumulative[-1], cumulative, edges))
 
     def _start(self, low: float, high: float) -> None:
         size = max(high - low, abs(low) * 1e-6, abs(high) * 1e-6, 1e-30)
@@ -155,10 +155,10 @@ class MovingObserver(Observer):
 
     def _add(self, low: float, high: float) -> None:
         super()._add(low, high)
-        before = self.averages or (low, high)
+        averages = self.averages or (low, high)
         self.averages = (
-            before[0] + self.weight * (low - before[0]),
-            before[1] + self.weight * (high - before[1]),
+            averages[0] + self.weight * (low - averages[0]),
+            averages[1] + self.weight * (high - averages[1]),
         )
 
     def _range(self, levels: int) -> tuple[float, float]:
@@ -202,8 +202,8 @@ class _SearchingObserver(Observer):
 
     def _shares(self, levels: int) -> list[float]:
         """Return the factors on a bound that are tried, from 1 to one that leaves a bin of the histogram a level."""
-        least = min(1.0, levels * self.histogram.width / max(self.high - self.low, self.histogram.width))
-        return [float(share) for share in np.linspace(1.0, least, _CANDIDATES)]
+        least_share = min(1.0, levels * self.histogram.width / max(self.high - self.low, self.histogram.width))
+        return [float(share) for share in np.linspace(1.0, least_share, _CANDIDATES)]
 
 
 class MseObserver(_SearchingObserver):
@@ -250,8 +250,8 @@ def _divergence(reference: Floats, quantized: Floats) -> float:
     """Return the Kullback-Leibler divergence of two lists of counts; a count of 0 is smoothed if the other is not."""
     p, q = reference / reference.sum(), quantized / quantized.sum()
     smallest = 1e-10
-    some = p > 0
-    return float((p[some] * np.log(p[some] / np.maximum(q[some], smallest))).sum())
+    is_positive = p > 0
+    return float((p[is_positive] * np.log(p[is_positive] / np.maximum(q[is_positive], smallest))).sum())
 
 
 OBSERVERS: Final[dict[str, type[Observer]]] = {

@@ -62,7 +62,7 @@ def html(
 def _outputs(outputs: Sequence[OutputReport]) -> Iterator[str]:
     if outputs:
         yield "<h2>Outputs</h2>"
-        rows = [(_clean(item.name), _ratio(item.snr), f"{item.cosine:.6f}") for item in outputs]
+        rows = [(_clean(output.name), _ratio(output.snr), f"{output.cosine:.6f}") for output in outputs]
         yield from _table(("output", "signal-to-noise ratio", "cosine"), rows, right=(2,))
 
 
@@ -76,8 +76,12 @@ def _left(layers: Sequence[LayerReport]) -> Iterator[str]:
         return
     yield "<h2>Layers in float</h2>"
     rows = [
-        (_clean(reason), str(len(left)), ", ".join(f"{_clean(item.name)} ({_clean(item.kind)})" for item in left))
-        for reason, left in reasons.items()
+        (
+            _clean(reason),
+            str(len(left_layers)),
+            ", ".join(f"{_clean(left_layer.name)} ({_clean(left_layer.kind)})" for left_layer in left_layers),
+        )
+        for reason, left_layers in reasons.items()
     ]
     yield from _table(("reason", "number", "layers"), rows, right=(1,))
 
@@ -90,7 +94,7 @@ def _layers(layers: Sequence[LayerReport]) -> Iterator[str]:
         yield f'<p class="note">{_NOTES}</p>'
     titles = ("layer", "operator", "range", "values", "scale", "zero point", "signal-to-noise ratio", "of the weights")
     marks = ["" if layer.is_quantized else "left" for layer in layers]
-    yield from _table((*titles, "in float, because"), [_row(item) for item in layers], (2, 4, 5), marks)
+    yield from _table((*titles, "in float, because"), [_row(layer) for layer in layers], (2, 4, 5), marks)
 
 
 def _settings(settings: Mapping[str, Any]) -> Iterator[str]:
@@ -117,15 +121,15 @@ def _table(
     yield from _cells("th", titles, columns, right)
     yield "</tr></thead>\n<tbody>"
     for number, row in enumerate(rows):
-        mark = f' class="{marks[number]}"' if marks and marks[number] else ""
-        yield f"<tr{mark}>" + "".join(_cells("td", row, columns, right)) + "</tr>"
+        row_class = f' class="{marks[number]}"' if marks and marks[number] else ""
+        yield f"<tr{row_class}>" + "".join(_cells("td", row, columns, right)) + "</tr>"
     yield "</tbody>\n</table></div>"
 
 
 def _cells(tag: str, cells: Sequence[str], columns: Iterable[int], right: Sequence[int]) -> Iterator[str]:
     for column in columns:
-        mark = ' class="right"' if column in right else ""
-        yield f"<{tag}{mark}>{cells[column]}</{tag}>"
+        cell_class = ' class="right"' if column in right else ""
+        yield f"<{tag}{cell_class}>{cells[column]}</{tag}>"
 
 
 def _row(layer: LayerReport) -> list[str]:
@@ -162,13 +166,15 @@ def _ratio(ratio: float) -> str:
 
 def _histogram(layer: LayerReport) -> str:
     """Return the counts of the bins as steps, whose heights are logarithms."""
-    top, step = math.log1p(max(layer.histogram)) or 1.0, WIDTH / len(layer.histogram)
-    heights = (HEIGHT - (HEIGHT - 2) * math.log1p(count) / top for count in layer.histogram)
+    highest, step = math.log1p(max(layer.histogram)) or 1.0, WIDTH / len(layer.histogram)
+    heights = (HEIGHT - (HEIGHT - 2) * math.log1p(count) / highest for count in layer.histogram)
     steps = "".join(f"V{height:.1f}H{step * (number + 1):.4g}" for number, height in enumerate(heights))
     size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
-    said = f"{sum(layer.histogram)} values in {len(layer.histogram)} bins, from {layer.low:.6g} to {layer.high:.6g}"
+    description = (
+        f"{sum(layer.histogram)} values in {len(layer.histogram)} bins, from {layer.low:.6g} to {layer.high:.6g}"
+    )
     return (
-        f'<svg class="histogram" {size} role="img" aria-label="{said}"><title>{said}</title>'
+        f'<svg class="histogram" {size} role="img" aria-label="{description}"><title>{description}</title>'
         f'<path d="M0 {HEIGHT}{steps}V{HEIGHT}Z"/>{_zero(layer)}</svg>'
     )
 

@@ -25,18 +25,18 @@ def prepared(network: Network, runtime: Runtime) -> Network:
     """
     ids = runtime.registry.by_default()[-1:]
     options = OptimizerOptions(round_activations=False)
-    simple = simplified(network, ids, runtime.device_spec, options)
-    for layer in list(simple.graph):
+    simplified_network = simplified(network, ids, runtime.device_spec, options)
+    for layer in list(simplified_network.graph):
         if isinstance(layer.op, BatchNormalization):
-            _replace_normalization(simple, layer, layer.op)
-    return simple
+            _replace_normalization(simplified_network, layer, layer.op)
+    return simplified_network
 
 
 def _replace_normalization(network: Network, layer: Layer, op: BatchNormalization) -> None:
     """Replace a batch normalization of an image by a depthwise convolution with windows of one pixel."""
     image, *parameters = layer.values
-    known = [value.constant for value in parameters]
-    if image.known.rank != 4 or image.known.dtype is not DataType.FLOAT32 or any(item is None for item in known):
+    arrays = [value.constant for value in parameters]
+    if image.known.rank != 4 or image.known.dtype is not DataType.FLOAT32 or any(array is None for array in arrays):
         return
     mean, variance, beta, gamma = (_doubles(value) for value in parameters)
     scale = gamma / np.sqrt(variance + op.eps)
@@ -49,15 +49,17 @@ def _replace_normalization(network: Network, layer: Layer, op: BatchNormalizatio
         for array, part in ((weights.reshape(1, 1, 1, -1), "weights"), (bias, "bias"))
     ]
     convolution = DepthwiseConvolution2d(data_layout=op.data_layout)
-    created = graph.add(convolution, [image, *(item.output for item in constants)], source=layer.source)
-    for item in (*constants, created):
-        infer_layer(item)
-    created.output.aliases = layer.output.aliases
-    graph.replace_uses(layer.output, created.output)
+    convolution_layer = graph.add(
+        convolution, [image, *(constant.output for constant in constants)], source=layer.source
+    )
+    for new_layer in (*constants, convolution_layer):
+        infer_layer(new_layer)
+    convolution_layer.output.aliases = layer.output.aliases
+    graph.replace_uses(layer.output, convolution_layer.output)
     name = layer.name
     graph.erase(layer)
     graph.erase_dead()
-    graph.rename(created, name)
+    graph.rename(convolution_layer, name)
 
 
 def _doubles(value: Value) -> NDArray[np.float64]:

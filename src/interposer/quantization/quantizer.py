@@ -122,17 +122,19 @@ def quantize(
     network = prepared(original, default_runtime() if runtime is None else runtime)
     if equalize:
         equalized(network)
-    left = _left(network, float_layers)
+    float_reasons = _float_reasons(network, float_layers)
     if scheme in STORAGE:
-        return _stored(network, scheme, block_size, left, algorithm, _optional_samples(original, data), runs)
-    chosen = _scheme(scheme, algorithm, per_channel)
+        return _stored(network, scheme, block_size, float_reasons, algorithm, _optional_samples(original, data), runs)
+    chosen_scheme = _scheme(scheme, algorithm, per_channel)
     correct_bias = correct_bias and algorithm != "armnn"
-    settings = Settings(chosen.name, algorithm, observer, percentile, chosen.per_channel, correct_bias, keep_types)
+    settings = Settings(
+        chosen_scheme.name, algorithm, observer, percentile, chosen_scheme.per_channel, correct_bias, keep_types
+    )
     samples = _optional_samples(original, data) if algorithm == "armnn" else _samples(original, data)
     create = observer_named(observer, percentile)
     observations = _observed(network, samples, create, correct_bias, runs)
-    quantizer = _Quantizer(network, chosen, settings, *observations, samples, runs)
-    return quantizer.quantize(left if target is None else quantizer.left_for(target, left))
+    quantizer = _Quantizer(network, chosen_scheme, settings, *observations, samples, runs)
+    return quantizer.quantize(float_reasons if target is None else quantizer.float_reasons_for(target, float_reasons))
 
 
 @dataclass(frozen=True)
@@ -147,54 +149,56 @@ class _Quantizer:
     samples: Samples | None
     runs: Runs
 
-    def left_for(self, target: float, left: Mapping[Layer, str]) -> dict[Layer, str]:
+    def float_reasons_for(self, target: float, float_reasons: Mapping[Layer, str]) -> dict[Layer, str]:
         """Return the layers that stay in float so that every output has a signal-to-noise ratio of `target` dB.
 
-        The least number of layers is found by bisection. `left` has layers that stay in float in any case.
+        The least number of layers is found by bisection. `float_reasons` has layers that stay in float in any case.
         """
         if self.samples is None:
             raise InvalidArgumentError("a target needs calibration data, to compare the quantized network with")
         reason = f"left in float for the target of {target:g} dB"
-        rules = self._decided(left).rules
+        rules = self._decided(float_reasons).rules
         layers = [layer for layer, rule in rules.items() if not rule.passive]
-        alone = {}
+        ratios_alone = {}
         for number, layer in enumerate(layers):
             self.runs.progress("ranking layers", number, len(layers))
-            alone[layer] = self._worst(dict(left) | {other: reason for other in layers if other is not layer})
-        ranked = sorted(layers, key=lambda layer: alone[layer])
-        low, high = 0, len(ranked)
+            ratios_alone[layer] = self._worst(
+                dict(float_reasons) | {other: reason for other in layers if other is not layer}
+            )
+        worst_first = sorted(layers, key=lambda layer: ratios_alone[layer])
+        low, high = 0, len(worst_first)
         while low < high:
             middle = (low + high) // 2
-            if self._worst(dict(left) | dict.fromkeys(ranked[:middle], reason)) >= target:
+            if self._worst(dict(float_reasons) | dict.fromkeys(worst_first[:middle], reason)) >= target:
                 high = middle
             else:
                 low = middle + 1
-        return dict(left) | dict.fromkeys(ranked[:low], reason)
+        return dict(float_reasons) | dict.fromkeys(worst_first[:low], reason)
 
-    def _worst(self, left: Mapping[Layer, str]) -> float:
-        """Return the least signal-to-noise ratio of an output in dB if the layers `left` stay in float."""
-        network = rebuilt(self.network, self._decided(left), keep_types=True)
+    def _worst(self, float_reasons: Mapping[Layer, str]) -> float:
+        """Return the least signal-to-noise ratio of an output in dB if the layers `float_reasons` stay in float."""
+        network = rebuilt(self.network, self._decided(float_reasons), keep_types=True)
         runs = replace(self.runs, progress=silent)
         ratios = compared(self.network, network, self.samples or [], runs, limit=_RANKING_SAMPLES)
         names = [layer.values[0].name for layer in self.network.graph.outputs]
         return min((ratios[name].decibels for name in names if name in ratios), default=math.inf)
 
-    def _decided(self, left: Mapping[Layer, str]) -> Decisions:
-        infinite = {value.producer: _NOT_FINITE for value, item in self.observers.items() if item.infinite}
+    def _decided(self, float_reasons: Mapping[Layer, str]) -> Decisions:
+        infinite = {value.producer: _NOT_FINITE for value, observer in self.observers.items() if observer.infinite}
         fuse = self.settings.algorithm != "armnn"
         return decide(
-            self.network, self.scheme, self._ranges(), {**left, **infinite}, fuse_clamps=fuse, means=self.means
+            self.network, self.scheme, self._ranges(), {**float_reasons, **infinite}, fuse_clamps=fuse, means=self.means
         )
 
-    def quantize(self, left: Mapping[Layer, str]) -> QuantizedNetwork:
-        """Return the quantized network, without the layers `left`, which stay in float for the given reasons."""
-        decisions = self._decided(left)
-        result = QuantizedNetwork(self.network.name)
-        rebuilt(self.network, decisions, self.settings.keep_types, result)
-        result.report = reported(
+    def quantize(self, float_reasons: Mapping[Layer, str]) -> QuantizedNetwork:
+        """Return the quantized network; the layers `float_reasons` stay in float for the given reasons."""
+        decisions = self._decided(float_reasons)
+        quantized = QuantizedNetwork(self.network.name)
+        rebuilt(self.network, decisions, self.settings.keep_types, quantized)
+        quantized.report = reported(
             self.network, decisions, self.settings, self.observers, self._ratios(decisions), len(self.samples or ())
         )
-        return result
+        return quantized
 
     def _ratios(self, decisions: Decisions) -> dict[str, SignalToNoise]:
         if self.samples is None:
@@ -215,14 +219,16 @@ def _observed(
         return {}, {}
     axes = averaged_axes(network) if correct_bias else {}
     observers, channels = observe_all(network, samples, create, axes, runs)
-    return observers, {value: item.means for value, item in channels.items() if item.means is not None}
+    return observers, {
+        value: channel_means.means for value, channel_means in channels.items() if channel_means.means is not None
+    }
 
 
 def _stored(
     network: Network,
     scheme: str | Scheme,
     block_size: int,
-    left: dict[Layer, str],
+    float_reasons: dict[Layer, str],
     algorithm: str,
     samples: Samples | None,
     runs: Runs,
@@ -233,11 +239,11 @@ def _stored(
     expect(block_size, int, "the block size must be an integer")
     if block_size < 1:
         raise InvalidArgumentError(f"the block size must be a positive integer, not {block_size!r}")
-    result = QuantizedNetwork(network.name)
-    stores = stored_network(network, str(scheme), block_size, left, result)
-    ratios = {} if samples is None else compared(network, result, samples, runs)
-    result.report = storage_reported(network, str(scheme), block_size, stores, ratios, len(samples or ()))
-    return result
+    quantized = QuantizedNetwork(network.name)
+    stores = stored_network(network, str(scheme), block_size, float_reasons, quantized)
+    ratios = {} if samples is None else compared(network, quantized, samples, runs)
+    quantized.report = storage_reported(network, str(scheme), block_size, stores, ratios, len(samples or ()))
+    return quantized
 
 
 def _optional_samples(network: Network, data: Any) -> Samples | None:
@@ -261,17 +267,17 @@ def _scheme(scheme: str | Scheme, algorithm: str, per_channel: bool | None) -> S
     return replace(chosen, per_channel=False)
 
 
-def _left(network: Network, names: Collection[str]) -> dict[Layer, str]:
+def _float_reasons(network: Network, names: Collection[str]) -> dict[Layer, str]:
     """Return the layers that stay in float by request, with the reason."""
     if isinstance(names, str):
         raise InvalidArgumentError(f"float_layers must be a list of names, not {names!r}")
     layers = [layer for layer in network.graph if not isinstance(layer.op, Constant | Input | Output)]
-    known = {*(layer.name for layer in layers), *(layer.kind for layer in layers)}
+    known_names = {*(layer.name for layer in layers), *(layer.kind for layer in layers)}
     for name in names:
-        if name not in known:
+        if name not in known_names:
             raise InvalidArgumentError(
                 f"float_layers has {name!r}, but no layer and no operator of the network has this name"
-                f"{did_you_mean(name, known)}"
+                f"{did_you_mean(name, known_names)}"
             )
-    chosen = set(names)
-    return {layer: "left in float as requested" for layer in layers if {layer.name, layer.kind} & chosen}
+    requested_names = set(names)
+    return {layer: "left in float as requested" for layer in layers if {layer.name, layer.kind} & requested_names}

@@ -26,14 +26,14 @@ def rebuilt(network: Network, decisions: Decisions, keep_types: bool, into: Netw
 class _Builder:
     """Adds the layers of a network to another one, quantized or not.
 
-    `floats` and `stored` have, for each value of the old network, the new value in float and in integers.
+    `floats` and `integers` have, for each value of the old network, the new value in float and in integers.
     """
 
     def __init__(self, network: Network, decisions: Decisions, keep_types: bool, into: Network) -> None:
         self.old, self.decisions, self.keep_types = network, decisions, keep_types
         self.new = into
         self.floats: dict[Value, Value] = {}
-        self.stored: dict[tuple[Value, Quantization], Value] = {}
+        self.integers: dict[tuple[Value, Quantization], Value] = {}
 
     def build(self) -> Network:
         """Return the new network, without constants that no layer reads."""
@@ -50,16 +50,16 @@ class _Builder:
             self._add_quantized_input(layer)
         elif layer.kind == "Output" and self._is_quantized_output(layer):
             [value] = layer.values
-            stored = self._integers(value, self.decisions.quantizations[value])
-            self.new.add_layer(layer.op, stored, name=layer.name, source=layer.source)
+            integers = self._integers(value, self.decisions.quantizations[value])
+            self.new.add_layer(layer.op, integers, name=layer.name, source=layer.source)
         else:
             self._add_float(layer)
 
     def _add_float(self, layer: Layer) -> None:
         operands = [None if value is None else self._real(value) for value in layer.inputs]
         declared = [] if layer.kind == "Output" else [_declared(value) for value in layer.outputs]
-        created = self._copied(layer, operands, declared)
-        for old, new in zip(layer.outputs, created.outputs, strict=True):
+        copied = self._copied(layer, operands, declared)
+        for old, new in zip(layer.outputs, copied.outputs, strict=True):
             new.aliases = old.aliases
             self.floats[old] = new
 
@@ -82,16 +82,16 @@ class _Builder:
         for index, constant in zip((rule.weights, rule.bias), self.decisions.stored.get(layer, ()), strict=False):
             value = None if index is None else layer.inputs[index]
             if constant is not None and value is not None and index is not None:
-                added = self.new.add_constant_layer(constant.array, constant.quantization, name=value.name)
-                operands[index] = added.output
+                constant_layer = self.new.add_constant_layer(constant.array, constant.quantization, name=value.name)
+                operands[index] = constant_layer.output
         _, infos = quantized_infos(self.decisions, layer)
-        created = self.new.add_layer(rule.op, *operands, name=layer.name, outputs=infos, source=layer.source)
-        for old, new in zip(layer.outputs, created.outputs, strict=True):
+        quantized_layer = self.new.add_layer(rule.op, *operands, name=layer.name, outputs=infos, source=layer.source)
+        for old, new in zip(layer.outputs, quantized_layer.outputs, strict=True):
             new.aliases = old.aliases
             if new.known.quantization is None:
                 self.floats[old] = new
             else:
-                self.stored[old, new.known.quantization] = new
+                self.integers[old, new.known.quantization] = new
 
     def _is_quantized_input(self, layer: Layer) -> bool:
         """Return True if an input shall be quantized: only layers in integers read it, and it is no state."""
@@ -103,8 +103,8 @@ class _Builder:
     def _add_quantized_input(self, layer: Layer) -> None:
         q = self.decisions.quantizations[layer.output]
         info = TensorInfo(layer.output.known.shape, self.decisions.scheme.activations, q)
-        created = self.new.add_layer(layer.op, name=layer.name, outputs=info, source=layer.source)
-        self.stored[layer.output, q] = created.output
+        input_layer = self.new.add_layer(layer.op, name=layer.name, outputs=info, source=layer.source)
+        self.integers[layer.output, q] = input_layer.output
 
     def _is_quantized_output(self, layer: Layer) -> bool:
         [value] = layer.values
@@ -117,15 +117,15 @@ class _Builder:
     def _real(self, value: Value) -> Value:
         """Return a value of the old network in float; a `Dequantize` layer is added if it exists in integers only."""
         if value not in self.floats:
-            stored = next(new for (old, _), new in self.stored.items() if old is value)
-            self.floats[value] = self.new.add_layer(Dequantize(), stored, name=f"{value.name}:dequantized").output
+            integers = next(new for (old, _), new in self.integers.items() if old is value)
+            self.floats[value] = self.new.add_layer(Dequantize(), integers, name=f"{value.name}:dequantized").output
         return self.floats[value]
 
     def _integers(self, value: Value, q: Quantization) -> Value:
         """Return a value of the old network as integers of a quantization; a layer is added if there are none."""
-        if (value, q) not in self.stored:
-            self.stored[value, q] = self._quantized(value, q)
-        return self.stored[value, q]
+        if (value, q) not in self.integers:
+            self.integers[value, q] = self._quantized(value, q)
+        return self.integers[value, q]
 
     def _quantized(self, value: Value, q: Quantization) -> Value:
         dtype = self.decisions.scheme.activations
@@ -133,8 +133,8 @@ class _Builder:
             array = quantized_array(value.constant, q, dtype)
             return self.new.add_constant_layer(array, q, name=value.name).output
         info = TensorInfo(value.known.shape, dtype, q)
-        other = next((new for (old, _), new in self.stored.items() if old is value), None)
-        source, suffix = (self._real(value), "quantized") if other is None else (other, "requantized")
+        other_integers = next((new for (old, _), new in self.integers.items() if old is value), None)
+        source, suffix = (self._real(value), "quantized") if other_integers is None else (other_integers, "requantized")
         return self.new.add_layer(Quantize(dtype), source, name=f"{value.name}:{suffix}", outputs=info).output
 
 

@@ -61,8 +61,8 @@ class QuantizationReport:
     def __str__(self) -> str:
         lines = [f"{self.network}: {self.summary}"]
         lines += [
-            f"  output {item.name!r}: signal-to-noise ratio {decibels(item.snr)}, cosine {item.cosine:.6f}"
-            for item in self.outputs
+            f"  output {output.name!r}: signal-to-noise ratio {decibels(output.snr)}, cosine {output.cosine:.6f}"
+            for output in self.outputs
         ]
         lines += [f"  {line}" for line in _table(self.layers)]
         return "\n".join(lines)
@@ -77,7 +77,7 @@ def _table(layers: tuple[LayerReport, ...]) -> list[str]:
 
 def _row(layer: LayerReport) -> list[str]:
     q = layer.quantization
-    shown = "" if q is None else f"{q.scale:.6g}, {q.zero_point}"
+    quantization = "" if q is None else f"{q.scale:.6g}, {q.zero_point}"
     bounds = f"{layer.low:.4g} to {layer.high:.4g}"
-    ratios = ("" if item is None else decibels(item) for item in (layer.snr, layer.weights_snr))
-    return [layer.name, layer.kind, bounds, shown, *ratios, f"float: {layer.reason}" if layer.reason else ""]
+    ratios = ("" if ratio is None else decibels(ratio) for ratio in (layer.snr, layer.weights_snr))
+    return [layer.name, layer.kind, bounds, quantization, *ratios, f"float: {layer.reason}" if layer.reason else ""]

@@ -96,7 +96,7 @@ def _layers(network: Network) -> list[Layer]:
 
 def _outputs(network: Network, ratios: Mapping[str, SignalToNoise]) -> tuple[OutputReport, ...]:
     pairs = [(layer.name, ratios.get(layer.values[0].name)) for layer in network.graph.outputs]
-    return tuple(OutputReport(name, item.decibels, item.cosine) for name, item in pairs if item is not None)
+    return tuple(OutputReport(name, ratio.decibels, ratio.cosine) for name, ratio in pairs if ratio is not None)
 
 
 def _of_layer(
@@ -105,17 +105,17 @@ def _of_layer(
     value = layer.outputs[0] if layer.outputs else None
     observer = None if value is None else observers.get(value)
     ratio = None if value is None or _is_fused(layer, decisions) else ratios.get(value.name)
-    observed = observer is not None and observer.count
+    has_values = observer is not None and observer.count
     return LayerReport(
         layer.name,
         layer.kind,
         decisions.reasons.get(layer, "") if layer not in decisions.rules else "",
         None if value is None or layer not in decisions.rules else decisions.quantizations.get(value),
-        observer.low if observer is not None and observed else 0.0,
-        observer.high if observer is not None and observed else 0.0,
+        observer.low if observer is not None and has_values else 0.0,
+        observer.high if observer is not None and has_values else 0.0,
         None if ratio is None else ratio.decibels,
         _weights_ratio(layer, decisions),
-        _bins(observer) if observer is not None and observed else (),
+        _bins(observer) if observer is not None and has_values else (),
     )
 
 

@@ -33,14 +33,14 @@ def samples_of(network: Network, data: Any) -> Samples:
     """
     infos = {layer.name: layer.output.known for layer in network.graph.inputs}
     if isinstance(data, Mapping):
-        feeds = _divided(infos, _named(infos, data, "the data"))
+        samples = _divided(infos, _named(infos, data, "the data"))
     elif isinstance(data, np.ndarray):
-        feeds = _divided(infos, {_only(infos): data})
+        samples = _divided(infos, {_only(infos): data})
     else:
-        feeds = [_sample(infos, item, number) for number, item in enumerate(_iterable(data))]
-    if not feeds:
+        samples = [_sample(infos, sample, number) for number, sample in enumerate(_iterable(data))]
+    if not samples:
         raise InvalidArgumentError("there is no calibration data; give at least one sample")
-    return [_checked(infos, feed, number) for number, feed in enumerate(feeds)]
+    return [_checked(infos, arrays, number) for number, arrays in enumerate(samples)]
 
 
 def _iterable(data: Any) -> Iterable[Any]:
@@ -56,16 +56,16 @@ def _only(infos: Mapping[str, TensorInfo]) -> str:
     return next(iter(infos))
 
 
-def _sample(infos: Mapping[str, TensorInfo], item: Any, number: int) -> dict[str, Any]:
-    if isinstance(item, Mapping):
-        return _named(infos, item, f"sample {number}")
-    if isinstance(item, np.ndarray):
-        return {_only(infos): item}
-    if not isinstance(item, Sequence) or isinstance(item, str | bytes) or len(item) != len(infos):
+def _sample(infos: Mapping[str, TensorInfo], sample: Any, number: int) -> dict[str, Any]:
+    if isinstance(sample, Mapping):
+        return _named(infos, sample, f"sample {number}")
+    if isinstance(sample, np.ndarray):
+        return {_only(infos): sample}
+    if not isinstance(sample, Sequence) or isinstance(sample, str | bytes) or len(sample) != len(infos):
         raise InvalidArgumentError(
             f"sample {number} must be an array, a mapping, or a sequence of {len(infos)} arrays, one for each input"
         )
-    return dict(zip(infos, item, strict=True))
+    return dict(zip(infos, sample, strict=True))
 
 
 def _named(infos: Mapping[str, TensorInfo], arrays: Mapping[str, Any], title: str) -> dict[str, Any]:
@@ -85,11 +85,11 @@ def _named(infos: Mapping[str, TensorInfo], arrays: Mapping[str, Any], title: st
 def _divided(infos: Mapping[str, TensorInfo], arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Divide arrays, which have the samples along axis 0, into samples."""
     parts = {name: _parts(name, infos[name], np.asarray(array)) for name, array in arrays.items()}
-    counts = {name: len(items) for name, items in parts.items()}
+    counts = {name: len(samples) for name, samples in parts.items()}
     if len(set(counts.values())) > 1:
-        listed = ", ".join(f"{name!r} {count}" for name, count in counts.items())
-        raise InvalidArgumentError(f"the inputs have different numbers of samples: {listed}")
-    return [dict(zip(parts, items, strict=True)) for items in zip(*parts.values(), strict=True)]
+        counts_text = ", ".join(f"{name!r} {count}" for name, count in counts.items())
+        raise InvalidArgumentError(f"the inputs have different numbers of samples: {counts_text}")
+    return [dict(zip(parts, arrays_of_sample, strict=True)) for arrays_of_sample in zip(*parts.values(), strict=True)]
 
 
 def _parts(name: str, info: TensorInfo, array: Array) -> list[Array]:
@@ -105,8 +105,8 @@ def _parts(name: str, info: TensorInfo, array: Array) -> list[Array]:
             f"the data for input {name!r} has shape {TensorShape(array.shape)}; expected the samples along axis 0 of "
             f"arrays for {info}"
         )
-    first = info.shape[0]
-    size = _OPEN_BATCH if isinstance(first, Dim) else max(1, int(first))
+    first_size = info.shape[0]
+    size = _OPEN_BATCH if isinstance(first_size, Dim) else max(1, int(first_size))
     if len(array) % size:
         raise InvalidArgumentError(
             f"the data for input {name!r} has {len(array)} rows, which cannot be divided into batches of {size}"
@@ -114,11 +114,11 @@ def _parts(name: str, info: TensorInfo, array: Array) -> list[Array]:
     return [array[start : start + size] for start in range(0, len(array), size)]
 
 
-def _checked(infos: Mapping[str, TensorInfo], feed: Mapping[str, Any], number: int) -> dict[str, Array]:
-    return {name: _fitting(infos[name], array, f"sample {number} of input {name!r}") for name, array in feed.items()}
+def _checked(infos: Mapping[str, TensorInfo], sample: Mapping[str, Any], number: int) -> dict[str, Array]:
+    return {name: _fitting(infos[name], array, f"sample {number} of input {name!r}") for name, array in sample.items()}
 
 
-def _fitting(info: TensorInfo, value: Any, title: str) -> Array:
+def _fitting(info: TensorInfo, data: Any, title: str) -> Array:
     """Return a value as an array of the input's type.
 
     Raises:
@@ -127,7 +127,7 @@ def _fitting(info: TensorInfo, value: Any, title: str) -> Array:
     if not info.is_tensor:
         raise InvalidArgumentError(f"{title} is {info}, which cannot be calibrated")
     try:
-        array = np.asarray(value)
+        array = np.asarray(data)
     except ValueError as error:
         raise InvalidArgumentError(f"{title} cannot be converted to an array: {error}") from error
     if not info.shape.accepts(TensorShape(array.shape)):
@@ -137,8 +137,8 @@ def _fitting(info: TensorInfo, value: Any, title: str) -> Array:
     if array.dtype.kind == "f" and not info.dtype.is_float:
         raise InvalidArgumentError(f"{title} is {array.dtype}; expected {info}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        what = "NaN" if np.isnan(array).any() else "an infinite value"
-        raise InvalidArgumentError(f"{title} has {what}; calibration data must be finite")
+        defect = "NaN" if np.isnan(array).any() else "an infinite value"
+        raise InvalidArgumentError(f"{title} has {defect}; calibration data must be finite")
     try:
         return np.asarray(array, info.dtype.numpy, order="C")
     except (TypeError, ValueError) as error:

@@ -115,13 +115,13 @@ def _single(scale: float) -> float:
     return float(np.float32(max(scale, float(np.finfo(np.float32).tiny))))
 
 
-def quantized_array(real: Array, q: Quantization, dtype: DataType) -> Array:
+def quantized_array(floats: Array, q: Quantization, dtype: DataType) -> Array:
     """Return float values as integers: divided by the scale, rounded half away from zero, and saturated."""
-    shape = [-1 if axis == q.axis else 1 for axis in range(real.ndim)] if q.per_axis else []
+    shape = [-1 if axis == q.axis else 1 for axis in range(floats.ndim)] if q.per_axis else []
     scales = np.asarray(q.scales, np.float64).reshape(shape)
-    points = np.asarray(q.zero_points, np.float64).reshape(shape)
-    steps = real.astype(np.float64) / scales
-    whole = np.trunc(steps + np.copysign(0.5, steps)) + points
+    zero_points = np.asarray(q.zero_points, np.float64).reshape(shape)
+    steps = floats.astype(np.float64) / scales
+    integers = np.trunc(steps + np.copysign(0.5, steps)) + zero_points
     low, high = integer_range(dtype)
-    array: Array = np.clip(whole, low, high).astype(dtype.numpy)
+    array: Array = np.clip(integers, low, high).astype(dtype.numpy)
     return array

@@ -19,15 +19,15 @@ class SignalToNoise:
     def __init__(self) -> None:
         self.signal = self.noise = self.other = self.product = 0.0
 
-    def add(self, value: Array, requested: Array) -> None:
+    def add(self, array: Array, reference: Array) -> None:
         """Add an array and the array that it should be equal to; values that are not finite are ignored."""
-        real, expected = (np.asarray(item, np.float64).reshape(-1) for item in (value, requested))
-        finite: NDArray[np.bool_] = np.isfinite(real) & np.isfinite(expected)
-        real, expected = real[finite], expected[finite]
+        actual, expected = (np.asarray(elements, np.float64).reshape(-1) for elements in (array, reference))
+        finite: NDArray[np.bool_] = np.isfinite(actual) & np.isfinite(expected)
+        actual, expected = actual[finite], expected[finite]
         self.signal += float(expected @ expected)
-        self.other += float(real @ real)
-        self.product += float(real @ expected)
-        self.noise += float(((real - expected) ** 2).sum())
+        self.other += float(actual @ actual)
+        self.product += float(actual @ expected)
+        self.noise += float(((actual - expected) ** 2).sum())
 
     @property
     def decibels(self) -> float:

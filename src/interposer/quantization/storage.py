@@ -55,18 +55,20 @@ class Stores:
     reasons: dict[Layer, str] = field(default_factory=dict)
 
 
-def stored_network(network: Network, scheme: str, block_size: int, left: dict[Layer, str], into: Network) -> Stores:
+def stored_network(
+    network: Network, scheme: str, block_size: int, float_reasons: dict[Layer, str], into: Network
+) -> Stores:
     """Add the layers of a float network to `into`, with weights stored as a scheme of `STORAGE` says.
 
     Args:
         network: a float network with all infos.
         scheme: the name of the scheme.
         block_size: the number of weights along the depth of a product that share a scale, for "weights-int4".
-        left: layers whose weights stay in float32, with the reasons.
+        float_reasons: layers whose weights stay in float32, with the reasons.
         into: an empty network.
     """
     writer = _Writer(network, scheme, block_size, into)
-    writer.stores.reasons.update(left)
+    writer.stores.reasons.update(float_reasons)
     for layer in network.graph.topological():
         writer.add(layer)
     into.graph.erase_dead([layer for layer in into.graph if isinstance(layer.op, Constant | Dequantize | Cast)])
@@ -93,38 +95,38 @@ class _Writer:
 
     def _copy(self, layer: Layer, operands: list[Value | None]) -> None:
         declared = [] if isinstance(layer.op, Output) else [_declared(value) for value in layer.outputs]
-        created = self.new.add_layer(
+        copied = self.new.add_layer(
             layer.op, *operands, name=layer.name, outputs=declared, source=layer.source, regions=layer.regions
         )
-        for old, new in zip(layer.outputs, created.outputs, strict=True):
+        for old, new in zip(layer.outputs, copied.outputs, strict=True):
             new.aliases = old.aliases
             self.values[old] = new
 
     # --- floats of 16 bits --------------------------------------------------------------------------------------------
 
     def _with_narrow_constants(self, layer: Layer, dtype: DataType) -> None:
-        operands, some = self._operands(layer), False
+        operands, has_narrow_constants = self._operands(layer), False
         for index, value in enumerate(layer.inputs):
             if value is not None and value.is_constant and value.known.dtype is DataType.FLOAT32:
                 narrow = self._narrow(value, dtype, layer)
                 operands[index] = narrow or operands[index]
-                some = some or narrow is not None
-        if some:
+                has_narrow_constants = has_narrow_constants or narrow is not None
+        if has_narrow_constants:
             self.stores.layers[layer] = None
         else:
             self.stores.reasons.setdefault(layer, "it has no constants of float32")
         self._copy(layer, operands)
 
     def _narrow(self, value: Value, dtype: DataType, layer: Layer) -> Value | None:
-        real = np.asarray(value.constant)
+        constant = np.asarray(value.constant)
         with np.errstate(all="ignore"):
-            array = real.astype(dtype.numpy)
-        back = array.astype(np.float32)
-        if not np.array_equal(np.isfinite(back), np.isfinite(real)):
+            array = constant.astype(dtype.numpy)
+        restored = array.astype(np.float32)
+        if not np.array_equal(np.isfinite(restored), np.isfinite(constant)):
             self.stores.reasons[layer] = f"its constants are out of the range of {dtype}"
             return None
         stored = self.new.add_constant_layer(array, name=value.name)
-        self.stores.errors[layer] = (back, real)
+        self.stores.errors[layer] = (restored, constant)
         return self.new.add_layer(Cast(DataType.FLOAT32), stored, name=f"{value.name}:{DataType.FLOAT32}").output
 
     # --- integers -----------------------------------------------------------------------------------------------------
@@ -137,15 +139,15 @@ class _Writer:
             self.stores.reasons[layer] = rule
             self._copy(layer, self._operands(layer))
             return
-        value = layer.inputs[1]
-        assert value is not None, "the rule requires weights"
-        weights = np.asarray(value.constant)
+        weights_value = layer.inputs[1]
+        assert weights_value is not None, "the rule requires weights"
+        weights = np.asarray(weights_value.constant)
         if self.scheme == "dynamic":
             self._dynamic(layer, rule, weights)
             return
-        four = self.scheme == "weights-int4" and isinstance(rule.op, FullyConnected)
+        uses_four_bits = self.scheme == "weights-int4" and isinstance(rule.op, FullyConnected)
         operands = self._operands(layer)
-        operands[1] = self._blocks(layer, rule, weights) if four else self._channels(layer, rule, weights)
+        operands[1] = self._blocks(layer, rule, weights) if uses_four_bits else self._channels(layer, rule, weights)
         self._copy(layer, operands)
 
     def _channels(self, layer: Layer, rule: Rule, weights: Array) -> Value:
@@ -156,9 +158,9 @@ class _Writer:
 
     def _blocks(self, layer: Layer, rule: Rule, weights: Array) -> Value:
         depth, name = 1 - rule.axis, layer.values[1].name
-        array, scales, back = _by_block(weights, depth, self.block_size)
+        array, scales, restored = _by_block(weights, depth, self.block_size)
         self.stores.layers[layer] = None
-        self.stores.errors[layer] = (back, weights)
+        self.stores.errors[layer] = (restored, weights)
         operands = [
             self.new.add_constant_layer(array, name=name), self.new.add_constant_layer(scales, name=f"{name}:scales"),
         ]  # fmt: skip
@@ -175,13 +177,15 @@ class _Writer:
         array, q = _by_channel(weights, rule.axis)
         self._note(layer, q, array, weights)
         x, name = self.values[layer.values[0]], layer.name
-        integers, scale, zero = self.new.add_layer(DynamicQuantize(), x, name=f"{name}:quantized").outputs
-        sums, shape = self._sums(layer, rule, array, integers, zero)
-        real = self.new.add_layer(Cast(DataType.FLOAT32), sums, name=f"{name}:sums")
+        quantized_x, scale, zero = self.new.add_layer(DynamicQuantize(), x, name=f"{name}:quantized").outputs
+        sums, shape = self._sums(layer, rule, array, quantized_x, zero)
+        float_sums = self.new.add_layer(Cast(DataType.FLOAT32), sums, name=f"{name}:sums")
         scales = np.asarray(q.scales, np.float32).reshape(shape)
         factor = self.new.add_layer(Multiplication(), scale, self.new.add_constant_layer(scales), name=f"{name}:scale")
         bias = layer.inputs[2] if len(layer.inputs) > 2 else None
-        product = self.new.add_layer(Multiplication(), real, factor, name=name if bias is None else f"{name}:product")
+        product = self.new.add_layer(
+            Multiplication(), float_sums, factor, name=name if bias is None else f"{name}:product"
+        )
         if bias is not None and bias.constant is not None:
             constant = self.new.add_constant_layer(bias.constant.reshape(shape), name=bias.name)
             product = self.new.add_layer(Addition(), product, constant, name=name)
@@ -229,14 +233,14 @@ def _not_dynamic(layer: Layer, rule: Rule) -> str | None:
         return None
     if not isinstance(rule.op, FullyConnected):
         return f"{layer.kind} has no form with activations that are quantized in every run"
-    depth = rule.op.keep_dims or rank == 2 or isinstance(layer.op, BatchMatMul)
-    return None if depth else "its input is not a matrix"
+    takes_matrices = rule.op.keep_dims or rank == 2 or isinstance(layer.op, BatchMatMul)
+    return None if takes_matrices else "its input is not a matrix"
 
 
 def _by_channel(weights: Array, axis: int) -> tuple[Array, Quantization]:
     """Return int8 weights with a scale for each index along `axis`."""
-    others = tuple(item for item in range(weights.ndim) if item != axis)
-    bounds = np.abs(weights.astype(np.float64)).max(axis=others, initial=0)
+    other_axes = tuple(other_axis for other_axis in range(weights.ndim) if other_axis != axis)
+    bounds = np.abs(weights.astype(np.float64)).max(axis=other_axes, initial=0)
     scales = np.where(bounds > 0, bounds, 1) / 127
     q = Quantization(np.maximum(scales, np.finfo(np.float32).tiny).astype(np.float32).astype(float).tolist(), 0, axis)
     return quantized_array(weights, q, SCHEMES["int8"].weights), q
@@ -252,7 +256,9 @@ def _by_block(weights: Array, depth: int, size: int) -> tuple[Array, Array, Arra
     largest = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=1)[:, None], axis=1)[:, 0]
     scales = np.where(largest == 0, 1, -largest / 8).astype(np.float32)
     integers = np.clip(np.rint(blocks / scales[:, None]), -8, 7)
-    back = (integers * scales[:, None]).reshape(-1, columns.shape[1])[: columns.shape[0]]
-    whole = integers.reshape(-1, columns.shape[1])[: columns.shape[0]]
-    stored = np.ascontiguousarray(np.moveaxis(whole, 0, depth)).astype(np.int8).astype(DataType.INT4.numpy)
-    return stored, np.ascontiguousarray(np.moveaxis(scales, 0, depth)), np.moveaxis(back, 0, depth)
+    restored_blocks = (integers * scales[:, None]).reshape(-1, columns.shape[1])[: columns.shape[0]]
+    integer_columns = integers.reshape(-1, columns.shape[1])[: columns.shape[0]]
+    int4_weights = (
+        np.ascontiguousarray(np.moveaxis(integer_columns, 0, depth)).astype(np.int8).astype(DataType.INT4.numpy)
+    )
+    return int4_weights, np.ascontiguousarray(np.moveaxis(scales, 0, depth)), np.moveaxis(restored_blocks, 0, depth)

@@ -32,17 +32,19 @@ def quantized_weights(weights: Array, axis: int, scheme: Scheme, scale: float, b
     `scale` is that of the layer's input. The scales of weights are large enough for the bias to fit 32 bits, as
     quantized bias values are multiples of the scale of the input times that of the weights.
     """
-    real = weights.astype(np.float64)
+    float_weights = weights.astype(np.float64)
     if not scheme.per_channel:
-        low, high = float(real.min(initial=0)), float(real.max(initial=0))
+        low, high = float(float_weights.min(initial=0)), float(float_weights.max(initial=0))
         q = quantization_of(low, high, scheme.weights, scheme.symmetric_weights)
         q = Quantization(max(q.scale, float(_least(scale, bias, scheme).max(initial=0))), q.zero_point)
-        return Stored(quantized_array(real, q, scheme.weights), q)
-    largest = np.abs(real).max(axis=tuple(item for item in range(real.ndim) if item != axis), initial=0)
-    singles = [quantization_of(-size, size, scheme.weights, symmetric=True).scale for size in largest]
-    scales = np.maximum(np.asarray(singles), _least(scale, bias, scheme))
+        return Stored(quantized_array(float_weights, q, scheme.weights), q)
+    largest = np.abs(float_weights).max(
+        axis=tuple(other_axis for other_axis in range(float_weights.ndim) if other_axis != axis), initial=0
+    )
+    channel_scales = [quantization_of(-bound, bound, scheme.weights, symmetric=True).scale for bound in largest]
+    scales = np.maximum(np.asarray(channel_scales), _least(scale, bias, scheme))
     q = Quantization(scales.astype(np.float32).astype(float).tolist(), 0, axis)
-    return Stored(quantized_array(real, q, scheme.weights), q)
+    return Stored(quantized_array(float_weights, q, scheme.weights), q)
 
 
 def _least(scale: float, bias: Array | None, scheme: Scheme) -> Floats:

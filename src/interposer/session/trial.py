@@ -63,13 +63,13 @@ def _try(report: Report, path: str, opened_as: str, options: Mapping[str, Option
     except OSError as error:
         raise StepError(Step.OPEN, f"the dynamic linker refuses it: {str(error).replace(opened_as, path)}") from error
     try:
-        who = identify(opened, path)
-        report.send(id=who.id, version=who.version)
+        identity = identify(opened, path)
+        report.send(id=identity.id, version=identity.version)
         if only_id:
             report.send(done=True)
             return
         library = open_library(
-            opened, path, settings=host_settings(path), options=options.get(who.id, {}), checking=True
+            opened, path, settings=host_settings(path), options=options.get(identity.id, {}), checking=True
         )
     except OptionError:
         raise
@@ -97,8 +97,8 @@ def run_small_networks(library: Library) -> None:
         InterposerError: the backend violated the interface, or failed to run a layer that it declared as supported.
     """
     backend = DynamicBackend(library)
-    known = process_registry()
-    registry = BackendRegistry(known, disabled=[backend.id] if backend.id in known else [])
+    process_backends = process_registry()
+    registry = BackendRegistry(process_backends, disabled=[backend.id] if backend.id in process_backends else [])
     registry.register(backend.id, lambda: backend)
     with _runtime_without_files() as runtime:
         for network in _networks():

@@ -48,6 +48,6 @@ def tensor_of(array: Array, *, is_complex: bool = False) -> Any:
     """
     if array.flags.carray and array.dtype.isbuiltin == 1 and not is_complex:
         return torch.from_numpy(array)
-    plain = array if array.flags.writeable and min(array.strides, default=0) >= 0 else array.copy()
-    tensor = torch.from_numpy(plain) if plain.dtype.isbuiltin == 1 else torch.from_dlpack(Exported(plain))
+    writable = array if array.flags.writeable and min(array.strides, default=0) >= 0 else array.copy()
+    tensor = torch.from_numpy(writable) if writable.dtype.isbuiltin == 1 else torch.from_dlpack(Exported(writable))
     return torch.view_as_complex(tensor.contiguous()) if is_complex else tensor

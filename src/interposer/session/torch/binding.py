@@ -28,19 +28,19 @@ class Binding:
             BindingError: a value differs from one that the export has baked in, a tensor cannot be read, or an
                 argument that the program changes in place shares memory with another one.
         """
-        result = dict[str, Any]()
+        inputs = dict[str, Any]()
         for argument, value in zip(self._program.arguments, self.leaves, strict=True):
             if not argument.name:
                 _check_baked(argument.value, value)
             else:
-                result[argument.name] = _input(argument, value)
+                inputs[argument.name] = _input(argument, value)
             if argument.name in self._program.strided_inputs:
                 _check_contiguous(argument.name, value)
             if argument.name in self._program.mutated_inputs:
                 _check_elements(argument.name, value)
         for name in self._program.mutated_inputs:
-            _check_apart(name, result)
-        return result
+            _check_apart(name, inputs)
+        return inputs
 
     def write_back(self, outputs: Mapping[str, Any]) -> None:
         """Write new values to the arguments that the program changes in place.
@@ -50,9 +50,9 @@ class Binding:
         Raises:
             BindingError: an argument that is changed is neither a tensor nor an array that can be written to.
         """
-        places = {argument.name: value for argument, value in zip(self._program.arguments, self.leaves, strict=True)}
+        values = {argument.name: value for argument, value in zip(self._program.arguments, self.leaves, strict=True)}
         for name, output in self._program.mutated_inputs.items():
-            _overwrite(name, places[name], outputs[output])
+            _overwrite(name, values[name], outputs[output])
 
 
 def _input(argument: Argument, value: Any) -> Any:
@@ -81,14 +81,14 @@ def _check_elements(name: str, value: Any) -> None:
     """Raise `BindingError` if elements of a tensor that the program changes share memory, as after `expand`."""
     if not isinstance(value, torch.Tensor) or value.is_contiguous():
         return
-    reach = 1
+    extent = 1
     for step, size in sorted(zip(value.stride(), value.shape, strict=True)):
-        if size > 1 and step < reach:
+        if size > 1 and step < extent:
             raise BindingError(
                 f"elements of the argument {name!r} share memory, and the program changes it in place; "
                 "give a copy, such as x.clone(memory_format=torch.contiguous_format)"
             )
-        reach += step * (size - 1)
+        extent += step * (size - 1)
 
 
 def _check_apart(name: str, inputs: Mapping[str, Any]) -> None:
@@ -115,21 +115,23 @@ _MOST_WORK: Final = 100_000
 """The number of steps after which NumPy stops searching for an element that two arrays share."""
 
 
-def _check_baked(known: Any, value: Any) -> None:
-    if known is value:
+def _check_baked(exported: Any, value: Any) -> None:
+    if exported is value:
         return
-    same = type(known) is type(value) and not isinstance(value, torch.Tensor) and known == value
-    if not same:
+    is_equal = type(exported) is type(value) and not isinstance(value, torch.Tensor) and exported == value
+    if not is_equal:
         shown = "a tensor" if isinstance(value, torch.Tensor | np.ndarray) else repr(value)
-        raise BindingError(f"{shown} was given for an argument that was exported as {known!r}; export the module again")
+        raise BindingError(
+            f"{shown} was given for an argument that was exported as {exported!r}; export the module again"
+        )
 
 
-def _overwrite(name: str, target: Any, value: Any) -> None:
+def _overwrite(name: str, target: Any, array: Any) -> None:
     if isinstance(target, torch.Tensor):
         with torch.inference_mode(target.is_inference()), torch.no_grad():
-            target.copy_(tensor_of(value, is_complex=target.dtype.is_complex))
+            target.copy_(tensor_of(array, is_complex=target.dtype.is_complex))
     elif isinstance(target, np.ndarray) and target.flags.writeable:
-        np.copyto(target, value)
+        np.copyto(target, array)
     else:
         raise BindingError(
             f"the program changes its argument {name!r} in place; give a tensor or an array that can be written to"
@@ -147,8 +149,8 @@ def bound_arguments(program: Program, names: Sequence[str], args: Sequence[Any],
     """
     positional, keywords = program.in_spec.children()
     keys = list(keywords.context)
-    known = [*names[: positional.num_children], *keys] if len(names) >= positional.num_children else []
-    arguments = _by_name(known, positional.num_children, keys, args, kwargs)
+    names_in_order = [*names[: positional.num_children], *keys] if len(names) >= positional.num_children else []
+    arguments = _by_name(names_in_order, positional.num_children, keys, args, kwargs)
     leaves = list[Any]()
     for name, spec in zip(arguments, [*positional.children(), *(_child(keywords, key) for key in keys)], strict=True):
         leaves += _flat(name, spec, arguments[name])
@@ -160,26 +162,26 @@ def _child(spec: Any, key: str) -> Any:
 
 
 def _by_name(
-    known: Sequence[str], count: int, keys: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+    known_names: Sequence[str], count: int, keys: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the arguments by name, in the order of the export."""
-    names = list(known) or [*(f"argument {index}" for index in range(count)), *keys]
-    result = dict(zip(names, args, strict=False))
-    if any(item is not None for item in args[len(names) :]):
+    names = list(known_names) or [*(f"argument {index}" for index in range(count)), *keys]
+    arguments = dict(zip(names, args, strict=False))
+    if any(argument is not None for argument in args[len(names) :]):
         raise BindingError(f"{len(args)} arguments were given; the program takes {len(names)} ({_listed(names)})")
     for name, value in kwargs.items():
-        if name in result:
+        if name in arguments:
             raise BindingError(f"the argument {name!r} was given twice, by position and by keyword")
         if name in names:
-            result[name] = value
+            arguments[name] = value
         elif value is not None:
             raise BindingError(
                 f"the program has no argument {name!r}{did_you_mean(name, names)} (it has: {_listed(names)})"
             )
-    missing = [name for name in names if name not in result]
+    missing = [name for name in names if name not in arguments]
     if missing:
         raise BindingError(f"no value was given for {_listed(missing)}")
-    return {name: result[name] for name in names}
+    return {name: arguments[name] for name in names}
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -199,7 +201,7 @@ def _flat(name: str, spec: Any, value: Any) -> list[Any]:
 
 def has_tensors(leaves: Sequence[Any]) -> bool:
     """Return True if one of the arguments of a call is a tensor, so that results are tensors too."""
-    return any(isinstance(item, torch.Tensor) for item in leaves)
+    return any(isinstance(leaf, torch.Tensor) for leaf in leaves)
 
 
 def structured(program: Program, outputs: Mapping[str, Any], *, as_tensors: bool) -> Any:
@@ -211,15 +213,15 @@ def structured(program: Program, outputs: Mapping[str, Any], *, as_tensors: bool
 
 
 def _results(program: Program, outputs: Mapping[str, Any], as_tensors: bool) -> Iterator[Any]:
-    for item in program.results:
-        if not item.name:
-            yield item.value
-        elif item.is_number:
-            yield outputs[item.name].item()
+    for result in program.results:
+        if not result.name:
+            yield result.value
+        elif result.is_number:
+            yield outputs[result.name].item()
         elif as_tensors:
-            yield tensor_of(outputs[item.name], is_complex=item.is_complex)
+            yield tensor_of(outputs[result.name], is_complex=result.is_complex)
         else:
-            yield _complex(outputs[item.name]) if item.is_complex else outputs[item.name]
+            yield _complex(outputs[result.name]) if result.is_complex else outputs[result.name]
 
 
 def _complex(array: Any) -> Any:

@@ -56,8 +56,10 @@ class CompiledGraph:
         self._options, self._give_up = options, give_up
         self._placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self._examples = [node.meta.get("val") for node in self._placeholders]
-        tensors = {index for index, value in enumerate(self._examples) if isinstance(value, torch.Tensor)}
-        self._sized = [i for i in range(len(self._examples)) if i not in tensors or _is_sized(self._examples[i])]
+        tensors = {index for index, example in enumerate(self._examples) if isinstance(example, torch.Tensor)}
+        self._sized = [
+            index for index in range(len(self._examples)) if index not in tensors or _is_sized(self._examples[index])
+        ]
         self._static = sorted(static & tensors)
         self._built_for: _Weights | None = None
         self._changes: Counter[int] = Counter()
@@ -112,13 +114,15 @@ class CompiledGraph:
             for index, node in enumerate(self._placeholders)
         }
         imported = import_graph(graph, sources, name="graph", sizes=sizes)
-        fed = [index for index, node in enumerate(self._placeholders) if isinstance(sources[node.name], UserInput)]
+        fed_indices = [
+            index for index, node in enumerate(self._placeholders) if isinstance(sources[node.name], UserInput)
+        ]
         options = self._options
         model = Model(
             imported.network, options.chosen_runtime(), chosen_ids(options.backends), options.options, options.limits,
             options.fallback,
         )  # fmt: skip
-        return _Variant.of(model, imported, fed, graph, sizes, self._views)
+        return _Variant.of(model, imported, fed_indices, graph, sizes, self._views)
 
     def _source(self, index: int, value: Any, is_static: bool) -> Source:
         if not isinstance(value, torch.Tensor):
@@ -151,10 +155,10 @@ class _Weights:
 
     def have_changed(self, values: Sequence[Any]) -> bool:
         """Return True if static inputs of a call are other tensors, or have changed in place."""
-        known = self._watch.tensors
-        if any([values[index] is not tensor for index, tensor in zip(self.static, known, strict=True)]):
+        tensors = self._watch.tensors
+        if any([values[index] is not tensor for index, tensor in zip(self.static, tensors, strict=True)]):
             return True
-        return bool(known) and self._watch.has_changed()
+        return bool(tensors) and self._watch.has_changed()
 
     def changed(self, values: Sequence[Any]) -> list[int]:
         """Return the indices of the static inputs of a call that are other tensors, or whose changes PyTorch counts."""
@@ -190,14 +194,14 @@ class _Variant(NamedTuple):
         outputs = _flat(next(node for node in graph.graph.nodes if node.op == "output").args[0])
         order = [layer.name for layer in imported.network.graph.inputs]
         by_name = {placeholders[index].name: index for index in fed}
-        results = [_result(item, node, placeholders) for item, node in zip(imported.outputs, outputs, strict=True)]
+        results = [_result(output, node, placeholders) for output, node in zip(imported.outputs, outputs, strict=True)]
         return cls(model, [by_name[name] for name in order], results, views, sizes)
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         """Return the results of the graph for its inputs."""
         arrays = [array_of(values[index], f"input {index}") for index in self.fed]
         outputs = self.model.run(arrays)
-        tensors = [item.of(outputs, values) for item in self.results]
+        tensors = [result.of(outputs, values) for result in self.results]
         return [
             view.of(tensors[view.output], self.sizes) if view.steps else tensors[view.output] for view in self.views
         ]
@@ -228,31 +232,33 @@ class _Result(NamedTuple):
         return tensor if self.example is None else _strided(tensor, self.example)
 
 
-def _result(item: Any, node: Any, placeholders: Sequence[Any]) -> _Result:
+def _result(output: Any, node: Any, placeholders: Sequence[Any]) -> _Result:
     if isinstance(node, torch.fx.Node) and node.op == "placeholder":
         return _Result(input=placeholders.index(node))
-    if not isinstance(item, Produced):
-        return _Result(value=item.value)
-    value = node.meta.get("val")
-    ordinary = not isinstance(value, torch.Tensor) or value.is_contiguous()
-    return _Result(item.binding_id, None, None, item.is_number, item.is_complex, None if ordinary else value)
+    if not isinstance(output, Produced):
+        return _Result(value=output.value)
+    example = node.meta.get("val")
+    is_contiguous = not isinstance(example, torch.Tensor) or example.is_contiguous()
+    return _Result(
+        output.binding_id, None, None, output.is_number, output.is_complex, None if is_contiguous else example
+    )
 
 
 def _strided(tensor: Any, example: Any) -> Any:
     """Return a tensor with the order of strides of `example`, as PyTorch has recorded for views of the result."""
     order = sorted(range(tensor.dim()), key=lambda axis: -int(example.stride(axis)))
-    result = torch.empty_permuted(tuple(tensor.shape), order, dtype=tensor.dtype)
-    return result.copy_(tensor)
+    copied = torch.empty_permuted(tuple(tensor.shape), order, dtype=tensor.dtype)
+    return copied.copy_(tensor)
 
 
-def _is_sized(value: Any) -> bool:
+def _is_sized(tensor: Any) -> bool:
     """Return True if a tensor has symbolic sizes."""
-    return any(isinstance(size, torch.SymInt) for size in value.shape)
+    return any(isinstance(size, torch.SymInt) for size in tensor.shape)
 
 
 def _size_key(value: Any) -> Any:
     return tuple(value.shape) if isinstance(value, torch.Tensor) else value
 
 
-def _flat(item: Any) -> list[Any]:
-    return [inner for each in item for inner in _flat(each)] if isinstance(item, list | tuple) else [item]
+def _flat(nested: Any) -> list[Any]:
+    return [leaf for element in nested for leaf in _flat(element)] if isinstance(nested, list | tuple) else [nested]

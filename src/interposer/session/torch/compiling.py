@@ -43,25 +43,25 @@ def interposer(
         InvalidArgumentError: an option is unknown or has the wrong type.
         InterposerError: with the option ``strict``, a graph cannot be run.
     """
-    chosen = CompileOptions.of(options, mode)
-    chosen_ids(chosen.backends)
+    compile_options = CompileOptions.of(options, mode)
+    chosen_ids(compile_options.backends)
     reason = _reason_for_eager(example_inputs)
     if reason is not None:
-        return _left_to_torch(graph, reason, chosen)
+        return _left_to_torch(graph, reason, compile_options)
     try:
-        return _traced(graph, example_inputs, chosen)
+        return _traced(graph, example_inputs, compile_options)
     except (InterposerError, torch._dynamo.exc.TorchDynamoException):
         raise
     except (RuntimeError, NotImplementedError, AssertionError) as error:
-        return _left_to_torch(graph, f"PyTorch cannot trace it: {_first_line(error)}", chosen)
+        return _left_to_torch(graph, f"PyTorch cannot trace it: {_first_line(error)}", compile_options)
 
 
 def _reason_for_eager(example_inputs: Sequence[Any]) -> str | None:
     """Return why a graph with these inputs is left to PyTorch before it is traced, or None."""
-    tensors = [item for item in example_inputs if isinstance(item, torch.Tensor)]
-    if torch.is_grad_enabled() and any(item.requires_grad for item in tensors):
+    tensors = [tensor for tensor in example_inputs if isinstance(tensor, torch.Tensor)]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return "gradients are recorded; call the module under torch.no_grad() or torch.inference_mode()"
-    device = next((item.device.type for item in tensors if item.device.type != "cpu"), None)
+    device = next((tensor.device.type for tensor in tensors if tensor.device.type != "cpu"), None)
     if device is not None:
         return f"it has tensors on the device {device!r}; only those on the CPU are supported"
     return None
@@ -80,8 +80,8 @@ def _traced(graph: Any, example_inputs: Sequence[Any], options: CompileOptions) 
         composite = {}
     compiler = aot_autograd(fw_compiler=compiled, inference_compiler=compiled, decompositions=table)
     with _tracing, _override_composite_implicit_decomp(composite):
-        result: Callable[..., Any] = compiler(graph, example_inputs)
-        return result
+        function: Callable[..., Any] = compiler(graph, example_inputs)
+        return function
 
 
 def _differentiates(graph: Any) -> bool:
@@ -94,8 +94,8 @@ def _differentiates(graph: Any) -> bool:
 
 def _is_transform(node: Any) -> bool:
     title = f"{getattr(node.target, '__module__', '')} {getattr(node.target, '__qualname__', node.target)}"
-    enables = "set_grad_enabled" in title and bool(node.args) and node.args[0] is True
-    return enables or any(word in title for word in ("functorch", "autograd", "requires_grad", "backward"))
+    enables_gradients = "set_grad_enabled" in title and bool(node.args) and node.args[0] is True
+    return enables_gradients or any(word in title for word in ("functorch", "autograd", "requires_grad", "backward"))
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
@@ -132,10 +132,12 @@ def _compiled(graph: Any, options: CompileOptions) -> Any:
 def _static_inputs() -> set[int]:
     """Return which inputs of the graph that is compiled are the same tensors in all calls, and are not written to."""
     context = torch._guards.TracingContext.try_get()
-    facts = context.fw_metadata if context is not None else None
-    if facts is None:
+    metadata = context.fw_metadata if context is not None else None
+    if metadata is None:
         return set()
-    return set(facts.static_input_indices) - {i for i, item in enumerate(facts.input_info) if item.mutates_data}
+    return set(metadata.static_input_indices) - {
+        index for index, info in enumerate(metadata.input_info) if info.mutates_data
+    }
 
 
 def _reason_against(graph: Any, static: set[int]) -> tuple[str | None, Mapping[str, int]]:
@@ -164,8 +166,8 @@ def _is_random(node: Any) -> bool:
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
     arguments = node.target._schema.arguments
-    values = {item.name: item.default_value for item in arguments}
-    values |= dict(zip((item.name for item in arguments), node.args, strict=False)) | node.kwargs
+    values = {argument.name: argument.default_value for argument in arguments}
+    values |= dict(zip((argument.name for argument in arguments), node.args, strict=False)) | node.kwargs
     return all(values.get(name, True) for name in _DROPOUT)
 
 

@@ -51,15 +51,15 @@ def clear_fallbacks() -> None:
         _warned.clear()
 
 
-def record(item: Fallback) -> None:
+def record(fallback: Fallback) -> None:
     """Add a fallback to the record, and warn if it is the first one with its reason."""
     with _lock:
-        _known.append(item)
-        is_new = item.reason not in _warned
-        _warned.add(item.reason)
+        _known.append(fallback)
+        is_new = fallback.reason not in _warned
+        _warned.add(fallback.reason)
     if is_new:
         warnings.warn(
-            f"PyTorch runs a graph itself: {item}; interposer.session.torch.fallbacks() lists all of them",
+            f"PyTorch runs a graph itself: {fallback}; interposer.session.torch.fallbacks() lists all of them",
             FallbackWarning,
             stacklevel=2,
         )

@@ -21,17 +21,21 @@ def fast_paths() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def _encoder_layer(src: Any, width: int, heads: int, *others: Any, **named: Any) -> Any:
-    """Decompose a layer; `others` are the operands after the first three, in the order of the operator's schema."""
-    attention, (use_gelu, norm_first, epsilon), (norm_1, bias_1, norm_2, bias_2) = others[:4], others[4:7], others[7:11]
-    if any(item is not None for item in (*others[15:], *named.values())):
+def _encoder_layer(src: Any, width: int, heads: int, *operands: Any, **keyword_operands: Any) -> Any:
+    """Decompose a layer; `operands` are the operands after the first three, in the order of the operator's schema."""
+    attention, (use_gelu, norm_first, epsilon), (norm_1, bias_1, norm_2, bias_2) = (
+        operands[:4],
+        operands[4:7],
+        operands[7:11],
+    )
+    if any(operand is not None for operand in (*operands[15:], *keyword_operands.values())):
         return NotImplemented
     functional = torch.nn.functional
 
     def expanded(x: Any) -> Any:
-        inner = functional.linear(x, *others[11:13])
-        inner = functional.gelu(inner) if use_gelu else functional.relu(inner)
-        return functional.linear(inner, *others[13:15])
+        hidden = functional.linear(x, *operands[11:13])
+        hidden = functional.gelu(hidden) if use_gelu else functional.relu(hidden)
+        return functional.linear(hidden, *operands[13:15])
 
     def first(x: Any) -> Any:
         return functional.layer_norm(x, (width,), norm_1, bias_1, epsilon)
@@ -63,8 +67,8 @@ def _attention(
 ) -> Any:
     if mask is not None or need_weights or key is not query or value is not query:
         return NotImplemented
-    result = _attended(query, heads, qkv_weight, qkv_bias, out_weight, out_bias)
-    return result, query.new_empty(0)
+    attended = _attended(query, heads, qkv_weight, qkv_bias, out_weight, out_bias)
+    return attended, query.new_empty(0)
 
 
 def _attended(x: Any, heads: int, qkv_weight: Any, qkv_bias: Any, out_weight: Any, out_bias: Any) -> Any:
@@ -72,6 +76,8 @@ def _attended(x: Any, heads: int, qkv_weight: Any, qkv_bias: Any, out_weight: An
     functional = torch.nn.functional
     batch, length, width = x.shape
     q, k, v = functional.linear(x, qkv_weight, qkv_bias).chunk(3, -1)
-    parts = (item.view(batch, length, heads, width // heads).transpose(1, 2) for item in (q, k, v))
-    merged = functional.scaled_dot_product_attention(*parts).transpose(1, 2).reshape(batch, length, width)
+    head_projections = (
+        projection.view(batch, length, heads, width // heads).transpose(1, 2) for projection in (q, k, v)
+    )
+    merged = functional.scaled_dot_product_attention(*head_projections).transpose(1, 2).reshape(batch, length, width)
     return functional.linear(merged, out_weight, out_bias)

@@ -51,12 +51,12 @@ class CompileOptions:
                     f"the backend 'interposer' has no option {name!r}{did_you_mean(str(name), known)} "
                     f"(it has: {', '.join(known)})"
                 )
-        result = cls(**(options or {}))
-        expect(result.options, OptimizerOptions | None, "the option 'options' must be OptimizerOptions(...)")
-        expect(result.limits, Limits | None, "the option 'limits' must be Limits(...)")
-        expect(result.runtime, Runtime | None, "the option 'runtime' must be a Runtime")
-        expect(result.strict, bool, "the option 'strict' must be True or False")
-        return result
+        chosen = cls(**(options or {}))
+        expect(chosen.options, OptimizerOptions | None, "the option 'options' must be OptimizerOptions(...)")
+        expect(chosen.limits, Limits | None, "the option 'limits' must be Limits(...)")
+        expect(chosen.runtime, Runtime | None, "the option 'runtime' must be a Runtime")
+        expect(chosen.strict, bool, "the option 'strict' must be True or False")
+        return chosen
 
     def chosen_runtime(self) -> Runtime:
         """Return the runtime that networks are loaded in."""

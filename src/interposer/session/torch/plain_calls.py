@@ -22,13 +22,13 @@ class PlainCalls:
     network in order.
     """
 
-    def __init__(self, program: Program, names: Sequence[str], places: Sequence[int], dtypes: Sequence[Any]) -> None:
+    def __init__(self, program: Program, names: Sequence[str], positions: Sequence[int], dtypes: Sequence[Any]) -> None:
         self._names, self._count = tuple(names), len(names)
-        self._inputs = tuple(zip(places, (dtypes[place] for place in places), strict=True))
+        self._inputs = tuple(zip(positions, (dtypes[position] for position in positions), strict=True))
         self._tensor, self._array = torch.Tensor, np.ndarray
         self._structure = _structure(program.out_spec)
         numbers = count()
-        self._leaves = [(True, next(numbers)) if item.name else (False, item.value) for item in program.results]
+        self._leaves = [(True, next(numbers)) if result.name else (False, result.value) for result in program.results]
 
     @classmethod
     def of(cls, program: Program, names: Sequence[str], inputs: Sequence[str]) -> PlainCalls | None:
@@ -43,13 +43,13 @@ class PlainCalls:
         if not all(spec.is_leaf() for spec in (*positional.children(), *keywords.children())):
             return None
         dtypes = _dtypes(program)
-        places = {argument.name: index for index, argument in enumerate(program.arguments)}
-        plain = all(argument.name and dtypes[argument.name] is not None for argument in program.arguments)
-        if not plain or any(item.is_number or item.is_complex for item in program.results):
+        positions = {argument.name: index for index, argument in enumerate(program.arguments)}
+        is_plain = all(argument.name and dtypes[argument.name] is not None for argument in program.arguments)
+        if not is_plain or any(result.is_number or result.is_complex for result in program.results):
             return None
-        order = [dtypes[argument.name] for argument in program.arguments]
-        known = [*names[: positional.num_children], *keywords.context]
-        return cls(program, known, [places[name] for name in inputs], order)
+        dtypes_in_order = [dtypes[argument.name] for argument in program.arguments]
+        argument_names = [*names[: positional.num_children], *keywords.context]
+        return cls(program, argument_names, [positions[name] for name in inputs], dtypes_in_order)
 
     def arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], bool] | None:
         """Return the arrays of a call in the order of the network's inputs, and whether an argument is a tensor.
@@ -66,8 +66,8 @@ class PlainCalls:
         elif len(args) != self._count:
             return None
         arrays, has_tensor = [], False
-        for place, dtype in self._inputs:
-            value = args[place]
+        for position, dtype in self._inputs:
+            value = args[position]
             if type(value) is self._array:
                 arrays.append(value)
             elif type(value) is self._tensor and value.dtype is dtype and not value.requires_grad:
@@ -83,19 +83,19 @@ class PlainCalls:
     def results(self, outputs: Sequence[Any], *, as_tensors: bool) -> Any:
         """Return the outputs of the network in the structure that the module returns."""
         values = [tensor_of(array) for array in outputs] if as_tensors else outputs
-        leaves = [values[item] if is_output else item for is_output, item in self._leaves]
+        leaves = [values[leaf] if is_output else leaf for is_output, leaf in self._leaves]
         return self._structure(leaves)
 
 
 def _dtypes(program: Program) -> dict[str, Any]:
     """Return the type of each user input that is a tensor, by name; None for complex tensors and others."""
-    result = dict[str, Any]()
+    dtypes = dict[str, Any]()
     for node in program.module.graph.nodes:
         if node.op == "placeholder":
-            value = node.meta.get("val")
-            is_real = isinstance(value, torch.Tensor) and not value.is_complex()
-            result[node.name] = value.dtype if is_real else None
-    return result
+            example = node.meta.get("val")
+            is_real = isinstance(example, torch.Tensor) and not example.is_complex()
+            dtypes[node.name] = example.dtype if is_real else None
+    return dtypes
 
 
 def _structure(spec: Any) -> Callable[[list[Any]], Any]:

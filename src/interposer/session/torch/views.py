@@ -22,8 +22,8 @@ class View(NamedTuple):
     def of(self, base: Any, sizes: Mapping[str, int]) -> Any:
         """Return the view of a tensor, with these values of symbolic sizes."""
         for node in self.steps:
-            args = _known(node.args[1:], sizes)
-            base = node.target(base, *args, **_known(dict(node.kwargs), sizes))
+            arguments = _known(node.args[1:], sizes)
+            base = node.target(base, *arguments, **_known(dict(node.kwargs), sizes))
         return base
 
 
@@ -38,25 +38,25 @@ def with_bases(graph: Any) -> tuple[Any, list[View]]:
     counts = Counter(path[0] for path in paths if isinstance(path[0], torch.fx.Node))
     shared = {base for base, count in counts.items() if count > 1 or base.op == "placeholder"}
     bases = [path[0] if path[0] in shared else node for path, node in zip(paths, nodes, strict=True)]
-    order: list[Any] = []
+    outputs: list[Any] = []
     views = list[View]()
     for path, node, base in zip(paths, nodes, bases, strict=True):
-        place = next((index for index, item in enumerate(order) if item is base), len(order))
-        if place == len(order) or not isinstance(base, torch.fx.Node):
-            place = len(order)
-            order.append(base)
-        views.append(View(place, path[1:] if base is not node else ()))
-    return _with_outputs(graph, order), views
+        output_index = next((index for index, output in enumerate(outputs) if output is base), len(outputs))
+        if output_index == len(outputs) or not isinstance(base, torch.fx.Node):
+            output_index = len(outputs)
+            outputs.append(base)
+        views.append(View(output_index, path[1:] if base is not node else ()))
+    return _with_outputs(graph, outputs), views
 
 
 def _with_outputs(graph: Any, outputs: Sequence[Any]) -> Any:
     """Return a copy of a graph with other outputs, in which the nodes keep their names."""
     copied = torch.fx.Graph()
-    places: dict[Any, Any] = {}
-    copied.graph_copy(graph.graph, places)
-    for old, new in places.items():
-        new.meta = dict(old.meta)
-    copied.output(tuple(places[item] if isinstance(item, torch.fx.Node) else item for item in outputs))
+    copies: dict[Any, Any] = {}
+    copied.graph_copy(graph.graph, copies)
+    for node, copied_node in copies.items():
+        copied_node.meta = dict(node.meta)
+    copied.output(tuple(copies[output] if isinstance(output, torch.fx.Node) else output for output in outputs))
     return torch.fx.GraphModule(graph, copied)
 
 
@@ -76,21 +76,23 @@ def _is_view(node: Any) -> bool:
     if node.target is operator.getitem:
         return _is_view(node.args[0])
     returns = getattr(getattr(node.target, "_schema", None), "returns", ())
-    return bool(returns) and all(item.alias_info is not None and not item.alias_info.is_write for item in returns)
+    return bool(returns) and all(
+        returned.alias_info is not None and not returned.alias_info.is_write for returned in returns
+    )
 
 
-def _known(item: Any, sizes: Mapping[str, int]) -> Any:
+def _known(argument: Any, sizes: Mapping[str, int]) -> Any:
     """Return an argument of a node, with numbers in place of symbolic sizes."""
-    if isinstance(item, torch.fx.Node):
-        return number_of(item.meta["val"], sizes)
-    if isinstance(item, torch.SymInt):
-        return number_of(item, sizes)
-    if isinstance(item, list | tuple):
-        return type(item)(_known(each, sizes) for each in item)
-    if isinstance(item, dict):
-        return {key: _known(each, sizes) for key, each in item.items()}
-    return item
+    if isinstance(argument, torch.fx.Node):
+        return number_of(argument.meta["val"], sizes)
+    if isinstance(argument, torch.SymInt):
+        return number_of(argument, sizes)
+    if isinstance(argument, list | tuple):
+        return type(argument)(_known(element, sizes) for element in argument)
+    if isinstance(argument, dict):
+        return {key: _known(element, sizes) for key, element in argument.items()}
+    return argument
 
 
-def _flat(item: Any) -> list[Any]:
-    return [inner for each in item for inner in _flat(each)] if isinstance(item, list | tuple) else [item]
+def _flat(nested: Any) -> list[Any]:
+    return [leaf for element in nested for leaf in _flat(element)] if isinstance(nested, list | tuple) else [nested]

@@ -44,10 +44,10 @@ class Watch:
         self._counted = [tensor for tensor in self.tensors if version_of(tensor) >= 0]
         self._address, self._version = torch.Tensor.data_ptr, attrgetter("_version")
         self._addresses, self._versions = self._present()
-        others = [tensor for tensor in self.tensors if version_of(tensor) < 0]
-        self._others = [(tensor, tensor.data_ptr(), _content(tensor).clone()) for tensor in others]
-        count = min(_MOST, max(_FEWEST, _SAMPLES // max(1, len(self.tensors))))
-        self._cells = [cell for tensor in self.tensors for cell in _cells_of(tensor, count)]
+        unversioned = [tensor for tensor in self.tensors if version_of(tensor) < 0]
+        self._others = [(tensor, tensor.data_ptr(), _content(tensor).clone()) for tensor in unversioned]
+        places = min(_MOST, max(_FEWEST, _SAMPLES // max(1, len(self.tensors))))
+        self._cells = [cell for tensor in self.tensors for cell in _cells_of(tensor, places)]
         self._known = b"".join(self._cells)
 
     def _present(self) -> tuple[list[int], list[int]]:
@@ -58,20 +58,23 @@ class Watch:
         """Return True if one of the tensors has changed."""
         if self._present() != (self._addresses, self._versions):
             return True
-        if self._others and any(_differs(*other) for other in self._others):
+        if self._others and any(_differs(*snapshot) for snapshot in self._others):
             return True
         return b"".join(self._cells) != self._known  # last, as the memory of a tensor that has moved may be gone
 
     def changed(self, tensor: Any) -> bool:
         """Return True if PyTorch has counted a change of one of the tensors, or if it has no version and differs."""
         facts = zip(self._counted, self._addresses, self._versions, strict=True)
-        counted = (item is tensor and (item.data_ptr() != p or item._version != v) for item, p, v in facts)
-        return any(counted) or any(other[0] is tensor and _differs(*other) for other in self._others)
+        counted = (
+            counted_tensor is tensor and (counted_tensor.data_ptr() != address or counted_tensor._version != version)
+            for counted_tensor, address, version in facts
+        )
+        return any(counted) or any(snapshot[0] is tensor and _differs(*snapshot) for snapshot in self._others)
 
 
-def _differs(tensor: Any, place: int, known: Any) -> bool:
-    """Return True if a tensor has moved from an address, or its content differs from `known`."""
-    return tensor.data_ptr() != place or not torch.equal(_content(tensor), known)
+def _differs(tensor: Any, address: int, content: Any) -> bool:
+    """Return True if a tensor has moved from an address, or its content differs from `content`."""
+    return tensor.data_ptr() != address or not torch.equal(_content(tensor), content)
 
 
 def _content(tensor: Any) -> Any:
@@ -90,8 +93,8 @@ def _cells_of(tensor: Any, count: int) -> list[Any]:
         return []
     size, start = tensor.element_size(), tensor.data_ptr()
     if not tensor.is_contiguous():
-        total, stride = _diagonal(tensor)
-        return _spread(start, total, stride * size, size, count)
+        count_of_elements, stride = _diagonal(tensor)
+        return _spread(start, count_of_elements, stride * size, size, count)
     if tensor.numel() * size <= _SMALL:
         return _spread(start, 1, 0, tensor.numel() * size, 1)
     return _spread(start, tensor.numel() * size // _LINE, _LINE, _LINE, count)
@@ -105,5 +108,5 @@ def _spread(start: int, total: int, step: int, size: int, count: int) -> list[An
 
 def _diagonal(tensor: Any) -> tuple[int, int]:
     """Return the number of elements on the diagonal of a tensor, and the stride between them."""
-    sizes = [(size, step) for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
-    return min((size for size, _ in sizes), default=1), sum(step for _, step in sizes)
+    sizes_and_strides = [(size, step) for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
+    return min((size for size, _ in sizes_and_strides), default=1), sum(step for _, step in sizes_and_strides)
