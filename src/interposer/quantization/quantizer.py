@@ -125,15 +125,13 @@ def quantize(
     float_reasons = _float_reasons(network, float_layers)
     if scheme in STORAGE:
         return _stored(network, scheme, block_size, float_reasons, algorithm, _optional_samples(original, data), runs)
-    chosen_scheme = _scheme(scheme, algorithm, per_channel)
+    chosen = _scheme(scheme, algorithm, per_channel)
     correct_bias = correct_bias and algorithm != "armnn"
-    settings = Settings(
-        chosen_scheme.name, algorithm, observer, percentile, chosen_scheme.per_channel, correct_bias, keep_types
-    )
+    settings = Settings(chosen.name, algorithm, observer, percentile, chosen.per_channel, correct_bias, keep_types)
     samples = _optional_samples(original, data) if algorithm == "armnn" else _samples(original, data)
     create = observer_named(observer, percentile)
     observations = _observed(network, samples, create, correct_bias, runs)
-    quantizer = _Quantizer(network, chosen_scheme, settings, *observations, samples, runs)
+    quantizer = _Quantizer(network, chosen, settings, *observations, samples, runs)
     return quantizer.quantize(float_reasons if target is None else quantizer.float_reasons_for(target, float_reasons))
 
 
