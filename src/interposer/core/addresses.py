@@ -35,8 +35,8 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], alignment: int) 
     """
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     raw = np.empty(size + alignment, np.uint8)
-    start = -address_of(raw) % alignment
-    return raw[start : start + size].view(dtype).reshape(shape)
+    padding_bytes = -address_of(raw) % alignment
+    return raw[padding_bytes : padding_bytes + size].view(dtype).reshape(shape)
 
 
 def suitable(array: Array, alignment: int) -> Array:

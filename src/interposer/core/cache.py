@@ -202,19 +202,19 @@ def read_record(content: bytes | memoryview, magic: bytes) -> tuple[Any, tuple[m
         ValueError: the content is damaged, or does not begin with `magic`.
     """
     view, size_offset = memoryview(content), len(magic) + 32
-    end = size_offset + 8 + int.from_bytes(view[size_offset : size_offset + 8], "little")
-    header = view[size_offset + 8 : end]
+    position = size_offset + 8 + int.from_bytes(view[size_offset : size_offset + 8], "little")
+    header = view[size_offset + 8 : position]
     if content[: len(magic)] != magic or hashlib.sha256(header).digest() != content[len(magic) : size_offset]:
         raise ValueError("the content is damaged")
     header_data = json.loads(bytes(header))
     pieces = []
     for size, expected_checksum in header_data["pieces"]:
-        end += -end % _ALIGNMENT
-        pieces.append(view[end : end + size])
-        end += size
+        position += -position % _ALIGNMENT
+        pieces.append(view[position : position + size])
+        position += size
         if len(pieces[-1]) != size or checksum(pieces[-1]) != expected_checksum:
             raise ValueError("the content is damaged")
-    if len(view) != end + -end % _ALIGNMENT:
+    if len(view) != position + -position % _ALIGNMENT:
         raise ValueError("the length is not the recorded one")
     return header_data["facts"], tuple(pieces)
 
@@ -348,8 +348,8 @@ _free_bytes: dict[tuple[Path, int], int] = {}
 _CHECKS: Final = 16
 
 
-def make_room(below: str, names: re.Pattern[str], max_bytes: int, needed: int, folder: str = "") -> None:
-    """Delete the oldest files in `below` that match `names` if `needed` more bytes would exceed `max_bytes` bytes.
+def make_room(below: str, names: re.Pattern[str], max_bytes: int, new_bytes: int, folder: str = "") -> None:
+    """Delete the oldest files in `below` that match `names` if `new_bytes` more bytes would exceed `max_bytes` bytes.
 
     The sizes of the files are only summed up after a sixteenth of `max_bytes` has been written since the last time.
     Doing so for every file would dominate the time of a network with many small compiled subgraphs.
@@ -358,11 +358,11 @@ def make_room(below: str, names: re.Pattern[str], max_bytes: int, needed: int, f
     if folder_path is None:
         return
     room_key = folder_path / below, max_bytes
-    if needed > _free_bytes.get(room_key, -1):
+    if new_bytes > _free_bytes.get(room_key, -1):
         sixteenth = max_bytes // _CHECKS
-        trim_cached(below, names, max_bytes - max(needed, sixteenth), folder)
+        trim_cached(below, names, max_bytes - max(new_bytes, sixteenth), folder)
         _free_bytes[room_key] = sixteenth
-    _free_bytes[room_key] -= needed
+    _free_bytes[room_key] -= new_bytes
 
 
 class _Thread:

@@ -151,9 +151,9 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _at_least_zero(value: str | float) -> float:
-    number = float(value)
-    if not 0 <= number < math.inf or isinstance(value, bool):
+def _at_least_zero(setting: str | float) -> float:
+    number = float(setting)
+    if not 0 <= number < math.inf or isinstance(setting, bool):
         raise ValueError
     return number
 
@@ -297,7 +297,7 @@ def _files() -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
     try:
-        text = path.read_bytes()
+        content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -305,7 +305,7 @@ def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
     import tomllib  # noqa: PLC0415 - only needed if there is a settings file
 
     try:
-        settings_by_key = tomllib.loads(text.decode())
+        settings_by_key = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}", source=str(path)) from error
     for key in settings_by_key:

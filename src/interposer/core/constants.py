@@ -169,10 +169,10 @@ def aligned(array: Array, alignment: int = 1) -> Array:
     return copy
 
 
-def _read(fd: int, target: memoryview, offset: int) -> None:
-    """Fill `target` with the bytes of the file `fd` from `offset` on, or with fewer if the file ends before."""
-    while target and (count := os.preadv(fd, [target[:_PIECE]], offset)):
-        target, offset = target[count:], offset + count
+def _read(fd: int, memory: memoryview, offset: int) -> None:
+    """Fill `memory` with the bytes of the file `fd` from `offset` on, or with fewer if the file ends before."""
+    while memory and (count := os.preadv(fd, [memory[:_PIECE]], offset)):
+        memory, offset = memory[count:], offset + count
 
 
 def give_back_pages(arrays: Iterable[Array]) -> None:
@@ -245,8 +245,8 @@ def _view_of(shared: _SharedBytes, size: int) -> Array | None:
     owner = shared.owner()
     if owner is None or not owner.flags.c_contiguous:
         return None
-    start = shared.address - address_of(owner)
-    view = owner.reshape(-1).view(np.uint8)[start : start + size]
+    start_offset = shared.address - address_of(owner)
+    view = owner.reshape(-1).view(np.uint8)[start_offset : start_offset + size]
     view.flags.writeable = False
     return view if changed_file([view]) is None else None
 

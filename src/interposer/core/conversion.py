@@ -18,8 +18,8 @@ _WITHOUT_SPECIAL_VALUES: Final = (DataType.FLOAT4_E2M1FN, DataType.FLOAT6_E2M3FN
 """Float types with neither infinities nor NaN: NumPy converts infinities to their largest values, and NaN to -0."""
 
 
-def converted(array: Array, requested: DataType, *, numbers: Any = None) -> Array:
-    """Return the array converted to the type `requested`, or the array itself if it has this type.
+def converted(array: Array, target: DataType, *, numbers: Any = None) -> Array:
+    """Return the array converted to the type `target`, or the array itself if it has this type.
 
     Booleans become 0 and 1. Integers become integers of another type or floats; floats become floats of another type.
     A conversion to a float type may round. Nothing else changes a value:
@@ -36,33 +36,33 @@ def converted(array: Array, requested: DataType, *, numbers: Any = None) -> Arra
         ValueError: the array cannot be converted. The text begins with "is" or "holds", and names the first value that
             does not fit, its position and the range of the type.
     """
-    if requested is DataType.STRING:
+    if target is DataType.STRING:
         return _texts(array)
-    if array.dtype == requested.numpy:
+    if array.dtype == target.numpy:
         return array
-    if numbers is not None and array.dtype.kind in "Oif" and (requested.is_integer or requested is DataType.BOOL):
+    if numbers is not None and array.dtype.kind in "Oif" and (target.is_integer or target is DataType.BOOL):
         array = _exact(array, numbers)
-        _check_whole(array, requested)
-    elif _rank(array.dtype) > _rank(requested.numpy):
-        raise ValueError(f"is {array.dtype}; expected {requested}; convert it explicitly")
-    elif requested.is_integer:
-        _check_range(array, requested)
-    rounded = _rounded(array, requested)
-    if requested.is_float and array.dtype.kind not in "b":
-        _check_retained(array, rounded, requested)
+        _check_whole(array, target)
+    elif _rank(array.dtype) > _rank(target.numpy):
+        raise ValueError(f"is {array.dtype}; expected {target}; convert it explicitly")
+    elif target.is_integer:
+        _check_range(array, target)
+    rounded = _rounded(array, target)
+    if target.is_float and array.dtype.kind not in "b":
+        _check_retained(array, rounded, target)
     return rounded
 
 
-def _rounded(array: Array, requested: DataType) -> Array:
-    """Return the elements of an array as values of the type `requested`, rounded to the nearest one.
+def _rounded(array: Array, target: DataType) -> Array:
+    """Return the elements of an array as values of the type `target`, rounded to the nearest one.
 
     The conversion goes via float32 if NumPy has no direct one.
     """
     with np.errstate(all="ignore"):
         try:
-            rounded: Array = array.astype(requested.numpy)
+            rounded: Array = array.astype(target.numpy)
         except TypeError:
-            rounded = array.astype(np.float32).astype(requested.numpy)
+            rounded = array.astype(np.float32).astype(target.numpy)
     return rounded
 
 
@@ -81,13 +81,13 @@ def _rank(dtype: np.dtype[Any]) -> int:
     return 1 if data_type.is_integer else 2 if data_type.is_float else len(_RANKS)
 
 
-def _check_range(array: Array, requested: DataType) -> None:
+def _check_range(array: Array, target: DataType) -> None:
     if not array.size or array.dtype.kind == "b":
         return
-    low, high = integer_range(requested)
+    low, high = integer_range(target)
     if int(array.min()) < low or int(array.max()) > high:
         integers = array.astype(object)
-        _refuse(array, (integers < low) | (integers > high), _whole(requested))
+        _refuse(array, (integers < low) | (integers > high), _whole(target))
 
 
 def _exact(array: Array, numbers: Any) -> Array:
@@ -101,45 +101,45 @@ def _exact(array: Array, numbers: Any) -> Array:
     return exact if all(isinstance(number, int) for number in exact.flat) else array
 
 
-def _check_whole(array: Array, requested: DataType) -> None:
-    """Check that the elements of an array are whole numbers in the range of `requested`, an integer type or bool.
+def _check_whole(array: Array, target: DataType) -> None:
+    """Check that the elements of an array are whole numbers in the range of `target`, an integer type or bool.
 
     Raises ValueError for the first element that is not.
     """
-    low, high = (0, 1) if requested is DataType.BOOL else integer_range(requested)
+    low, high = (0, 1) if target is DataType.BOOL else integer_range(target)
     if array.dtype.kind in "f":
-        fits = (array == np.trunc(array)) & (array >= low) & (array < float(high + 1))
-        _refuse(array, ~fits, _whole(requested))
+        is_valid = (array == np.trunc(array)) & (array >= low) & (array < float(high + 1))
+        _refuse(array, ~is_valid, _whole(target))
         return
     if array.dtype.kind == "O" and not all(isinstance(number, int) for number in array.flat):
-        raise ValueError(f"is {array.dtype}; expected {requested}; convert it explicitly")
+        raise ValueError(f"is {array.dtype}; expected {target}; convert it explicitly")
     if array.size and (array.min() < low or array.max() > high):
         integers = array.astype(object)
-        _refuse(array, (integers < low) | (integers > high), _whole(requested))
+        _refuse(array, (integers < low) | (integers > high), _whole(target))
 
 
-def _whole(requested: DataType) -> str:
-    low, high = (0, 1) if requested is DataType.BOOL else integer_range(requested)
-    return f"{requested}, whole numbers from {low} to {high}"
+def _whole(target: DataType) -> str:
+    low, high = (0, 1) if target is DataType.BOOL else integer_range(target)
+    return f"{target}, whole numbers from {low} to {high}"
 
 
-def _check_retained(array: Array, rounded: Array, requested: DataType) -> None:
-    """Check that a conversion to the float type `requested` has changed `array` into `rounded` only by rounding.
+def _check_retained(array: Array, rounded: Array, target: DataType) -> None:
+    """Check that a conversion to the float type `target` has changed `array` into `rounded` only by rounding.
 
     Finite numbers must be finite and in range afterwards, infinities infinite, and NaN still NaN. Raises ValueError for
     the first element that is not.
     """
-    if requested not in _WITHOUT_SPECIAL_VALUES and np.isfinite(rounded).all():
+    if target not in _WITHOUT_SPECIAL_VALUES and np.isfinite(rounded).all():
         return
     original = array if array.dtype.kind in "iuf" else array.astype(np.float32)
     finite = np.isfinite(original)
-    largest, lowest = largest_float(requested), -largest_float(requested)
-    if requested in _WITHOUT_SPECIAL_VALUES:
+    largest, lowest = largest_float(target), -largest_float(target)
+    if target in _WITHOUT_SPECIAL_VALUES:
         in_range = finite & (original >= lowest) & (original <= largest)
-        _refuse(array, ~in_range, f"{requested}, finite numbers up to {largest:.8g}")
+        _refuse(array, ~in_range, f"{target}, finite numbers up to {largest:.8g}")
         return
-    _refuse(array, finite & ~np.isfinite(rounded), f"{requested}, finite numbers up to {largest:.8g}")
-    _refuse(array, np.isinf(original) & ~np.isinf(rounded), f"{requested}, which has no infinities")
+    _refuse(array, finite & ~np.isfinite(rounded), f"{target}, finite numbers up to {largest:.8g}")
+    _refuse(array, np.isinf(original) & ~np.isinf(rounded), f"{target}, which has no infinities")
 
 
 def _refuse(array: Array, is_bad: Array, expected: str) -> None:

@@ -95,14 +95,14 @@ def did_you_mean(text: str, known: Iterable[object]) -> str:
     return f"; did you mean {known_by_lowercase[matches[0]]!r}?" if matches else ""
 
 
-def expect(value: object, kind: type | UnionType, requested: str) -> None:
+def expect(value: object, kind: type | UnionType, requirement: str) -> None:
     """Raise `InvalidArgumentError` if `value` is not of type `kind`.
 
-    The message is `requested`, such as ``"the name must be a text"``, followed by the value.
+    The message is `requirement`, such as ``"the name must be a text"``, followed by the value.
     """
     if not isinstance(value, kind):
         is_builtin = type(value).__module__ == "builtins"
-        raise InvalidArgumentError(f"{requested}, not {reprlib.repr(value) if is_builtin else type(value).__name__}")
+        raise InvalidArgumentError(f"{requirement}, not {reprlib.repr(value) if is_builtin else type(value).__name__}")
 
 
 @contextmanager
@@ -126,9 +126,9 @@ def culprit(error: BaseException) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    visited_ids: set[int] = set()
+    while error is not None and id(error) not in visited_ids:
+        visited_ids.add(id(error))
         yield error
         error = error.__cause__
 

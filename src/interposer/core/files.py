@@ -86,14 +86,14 @@ def check_regular(path: str | os.PathLike[str]) -> None:
         raise OSError(errno.EINVAL, f"it is {kind}, not a regular file", path)
 
 
-def is_same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
+def is_same_file(path_a: str | os.PathLike[str], path_b: str | os.PathLike[str]) -> bool:
     """Return True if both paths lead to the same file, also through links.
 
     If a file does not exist yet, the resolved paths are compared.
     """
     with suppress(OSError, ValueError):
-        return os.path.samefile(first, second)
-    return os.path.realpath(first) == os.path.realpath(second)
+        return os.path.samefile(path_a, path_b)
+    return os.path.realpath(path_a) == os.path.realpath(path_b)
 
 
 def _is_special(path: str | os.PathLike[str]) -> bool:

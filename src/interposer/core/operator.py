@@ -205,7 +205,7 @@ class Op:
 
         The argument is None if an optional operand is absent, and a tuple of all remaining inputs for a variadic one.
         """
-        fixed = [o for o in self.operands if not o.variadic]
+        fixed = [declared for declared in self.operands if not declared.variadic]
         padded = [*inputs, *[None] * (len(fixed) - len(inputs))]
         if len(fixed) < len(self.operands):
             return [*padded[: len(fixed)], tuple(inputs[len(fixed) :])]

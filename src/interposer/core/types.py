@@ -192,12 +192,14 @@ def _numpy_dtype(data_type: DataType) -> np.dtype[Any]:
     return dtype
 
 
-def _dtype_name(what: np.dtype[Any] | type) -> str:
+def _dtype_name(numpy_type: np.dtype[Any] | type) -> str:
     try:
-        dtype = np.dtype(what)
+        dtype = np.dtype(numpy_type)
     except TypeError as error:
-        raise InvalidArgumentError(f"a data type is a DataType, its name or a NumPy dtype, not {what!r}") from error
-    if what is None:
+        raise InvalidArgumentError(
+            f"a data type is a DataType, its name or a NumPy dtype, not {numpy_type!r}"
+        ) from error
+    if numpy_type is None:
         raise InvalidArgumentError("a data type is a DataType, its name or a NumPy dtype, not None")
     return "string" if dtype.kind in "OUST" else dtype.name
 
@@ -347,20 +349,20 @@ _PLAIN: Final = {float: {float}, operator.index: {int}}
 """The types of numbers that need no conversion."""
 
 
-def _numbers(value: Any, convert: Callable[[Any], Any], requested: str) -> tuple[Any, ...]:
+def _numbers(value: Any, convert: Callable[[Any], Any], requirement: str) -> tuple[Any, ...]:
     if type(value) in {tuple, list} and set(map(type, value)) == _PLAIN[convert]:
         return tuple(value)  # a fast path, since large networks have thousands of scales
     is_sequence = isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and getattr(value, "ndim", True)
-    return tuple(_number(number, convert, requested) for number in (value if is_sequence else (value,)))
+    return tuple(_number(number, convert, requirement) for number in (value if is_sequence else (value,)))
 
 
-def _number(value: Any, convert: Callable[[Any], Any], requested: str) -> Any:
+def _number(value: Any, convert: Callable[[Any], Any], requirement: str) -> Any:
     try:
         number = convert(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgumentError(f"{requested}, not {value!r}") from error
+        raise InvalidArgumentError(f"{requirement}, not {value!r}") from error
     if isinstance(value, (str, bytes, bool)):
-        raise InvalidArgumentError(f"{requested}, not {value!r}")
+        raise InvalidArgumentError(f"{requirement}, not {value!r}")
     return number
 
 
@@ -527,12 +529,12 @@ class TensorInfo:
         shape = TensorShape(shape)
         quantization = self.quantization
         if quantization is not None and quantization.axis is not None:
-            fits = (
+            still_fits = (
                 shape.is_ranked
                 and quantization.axis < len(shape)
                 and not differ(shape[quantization.axis], len(quantization.scales))
             )
-            quantization = quantization if fits else None
+            quantization = quantization if still_fits else None
         return TensorInfo(shape, self.dtype, quantization, element=self.element)
 
     def with_dtype(self, dtype: DataType) -> TensorInfo:

@@ -74,9 +74,9 @@ def _builder(op: type[Op]) -> Callable[..., Layer]:
     """
     name = builder_name(op)
     parameters, arguments = ", ".join(builder_parameters(op)), ", ".join(builder_arguments(op))
-    text = f"def {name}({parameters}) -> Layer:\n    return self.add_layer({arguments})\n"
-    namespace: dict[str, Any] = {kind.__name__: kind for kind in (op, *attribute_classes(op))}
-    code = compile(text, f"<builder of {op.op_name()}>", "exec", __future__.annotations.compiler_flag)
+    source = f"def {name}({parameters}) -> Layer:\n    return self.add_layer({arguments})\n"
+    namespace: dict[str, Any] = {class_.__name__: class_ for class_ in (op, *attribute_classes(op))}
+    code = compile(source, f"<builder of {op.op_name()}>", "exec", __future__.annotations.compiler_flag)
     exec(code, namespace)
     function = namespace[name]
     function.__doc__ = builder_summary(op)

@@ -103,28 +103,28 @@ class _Quotient:
                 return True
         return False
 
-    def _has_detour(self, first: int, last: int) -> bool:
-        """Return True if a path leads from part `first` to its consumer `last` through a third part."""
-        lowest_level, visited = self._levels[first], {first, last}
-        pending = [part for part in self._producers[last] if part != first]
+    def _has_detour(self, producer: int, consumer: int) -> bool:
+        """Return True if a path leads from part `producer` to its consumer `consumer` through a third part."""
+        lowest_level, visited = self._levels[producer], {producer, consumer}
+        pending = [part for part in self._producers[consumer] if part != producer]
         while pending:
             part = pending.pop()
             if part in visited or self._levels[part] <= lowest_level:
                 continue
-            if first in self._producers[part]:
+            if producer in self._producers[part]:
                 return True
             visited.add(part)
             pending += self._producers[part]
         return False
 
-    def _merge(self, first: int, second: int) -> None:
+    def _merge(self, part_a: int, part_b: int) -> None:
         """Merge two parts, given by number, into one; the part with more connections keeps its number.
 
         The levels of the parts after it are raised where necessary.
         """
-        level = max(self._levels[first], self._levels[second])
-        connections = {part: len(self._producers[part]) + len(self._consumers[part]) for part in (first, second)}
-        absorbed, survivor = sorted((first, second), key=lambda part: (connections[part], -part))
+        level = max(self._levels[part_a], self._levels[part_b])
+        connections = {part: len(self._producers[part]) + len(self._consumers[part]) for part in (part_a, part_b)}
+        absorbed, survivor = sorted((part_a, part_b), key=lambda part: (connections[part], -part))
         self._parents[absorbed] = survivor
         producers, consumers = self._producers.pop(absorbed), self._consumers.pop(absorbed)
         for neighbor in producers:

@@ -98,8 +98,8 @@ def _shown(value: Any) -> str:
         return f"{DataType.of(value.dtype)}{list(value.shape)}"
     if isinstance(value, Enum):
         return value.name
-    plain = value is None or isinstance(value, bool | int | float | str | tuple | list | Quantization)
-    return _short.repr(value).strip("'") if plain else type(value).__name__
+    is_plain = value is None or isinstance(value, bool | int | float | str | tuple | list | Quantization)
+    return _short.repr(value).strip("'") if is_plain else type(value).__name__
 
 
 def _shape(info: TensorInfo | None) -> str:
@@ -132,8 +132,8 @@ def _escaped(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    plain = "".join(character if character.isprintable() else " " for character in text)
-    escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    escaped = printable.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 

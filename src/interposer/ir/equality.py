@@ -35,7 +35,7 @@ def differences(a: Graph, b: Graph, *, opaque: bool = True) -> Iterator[str]:
         if other is None:
             yield f"only the first graph has layer {layer}"
         else:
-            yield from (f"layer {layer}: {text}" for text in _layer_differences(layer, other, opaque))
+            yield from (f"layer {layer}: {difference}" for difference in _layer_differences(layer, other, opaque))
     yield from (f"only the second graph has layer {layer}" for layer in others.values())
 
 
@@ -54,7 +54,7 @@ def _layer_differences(a: Layer, b: Layer, opaque: bool) -> Iterator[str]:
     for value_a, value_b in zip(a.outputs, b.outputs, strict=True):
         yield from _value_differences(value_a, value_b)
     for index, (region_a, region_b) in enumerate(zip(a.regions, b.regions, strict=True)):
-        yield from (f"region {index}: {text}" for text in differences(region_a, region_b, opaque=opaque))
+        yield from (f"region {index}: {difference}" for difference in differences(region_a, region_b, opaque=opaque))
 
 
 def _same_op(a: Op, b: Op, opaque: bool) -> bool:

@@ -336,9 +336,9 @@ class Graph:
             raise InvalidArgumentError(f"an operand's number must not be negative, but {index} was given")
         inputs = layer._inputs
         inputs.extend([None] * (index + 1 - len(inputs)))
-        old = inputs[index]
-        if old is not None:
-            old.uses.remove(Use(layer, index))
+        old_value = inputs[index]
+        if old_value is not None:
+            old_value.uses.remove(Use(layer, index))
         inputs[index] = value
         self._scheduled = None
         if value is not None:
@@ -454,7 +454,9 @@ class Graph:
         if self._is_ordered():
             return list(self._layers.values()), []
         index_of_guid = {guid: index for index, guid in enumerate(self._layers)}
-        waiting = {layer.guid: len({v.producer.guid for v in layer._inputs if v is not None}) for layer in self}
+        waiting = {
+            layer.guid: len({tensor.producer.guid for tensor in layer._inputs if tensor is not None}) for layer in self
+        }
         ready = [index_of_guid[guid] for guid, count in waiting.items() if count == 0]
         layers, order = list(self._layers.values()), []
         while ready:
@@ -490,9 +492,9 @@ class Graph:
         copy = Layer(layer.op, name, layer.source)
         copy_attributes(layer, copy)
         copy.outputs = tuple([Value(copy, value.index, value.declared) for value in layer.outputs])
-        for old, new in zip(layer.outputs, copy.outputs, strict=True):
-            new.info, new.factory, new.aliases = old.info, old.factory, old.aliases
-            copies[old] = new
+        for old, copied_value in zip(layer.outputs, copy.outputs, strict=True):
+            copied_value.info, copied_value.factory, copied_value.aliases = old.info, old.factory, old.aliases
+            copies[old] = copied_value
         copy.inferred = layer.inferred
         self._layers[copy.guid] = copy
         self._scheduled = None

@@ -58,17 +58,17 @@ class Lexer:
         self.index = 0
 
     def _split(self) -> list[Token]:
-        text, tokens, end = self.text, list[Token](), 0
+        text, tokens, token_end = self.text, list[Token](), 0
         while True:
-            start = _skipped(text, end)
-            starts_line = not tokens or "\n" in text[end:start]
-            if start == len(text):
-                return [*tokens, Token("end", "", start, starts_line)]
-            match = _TOKEN.match(text, start)
+            token_start = _skipped(text, token_end)
+            starts_line = not tokens or "\n" in text[token_end:token_start]
+            if token_start == len(text):
+                return [*tokens, Token("end", "", token_start, starts_line)]
+            match = _TOKEN.match(text, token_start)
             if match is None:
-                raise self.error(start, f"{text[start]!r} starts nothing that is known here")
-            end = match.end()
-            tokens.append(Token(str(match.lastgroup), match.group(), start, starts_line))
+                raise self.error(token_start, f"{text[token_start]!r} starts nothing that is known here")
+            token_end = match.end()
+            tokens.append(Token(str(match.lastgroup), match.group(), token_start, starts_line))
 
     def peek(self, ahead: int = 0) -> Token:
         """Return the token `ahead` tokens after the next one, without consuming it."""

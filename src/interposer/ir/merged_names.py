@@ -22,8 +22,10 @@ class MergedNames:
     __slots__ = ("_parts",)
 
     def __init__(self, parts: Iterable[str | MergedNames] = ()) -> None:
-        pieces = (part._parts if isinstance(part, MergedNames) and len(part._parts) < 2 else (part,) for part in parts)
-        self._parts: tuple[str | MergedNames, ...] = tuple(dict.fromkeys(chain.from_iterable(pieces)))
+        part_tuples = (
+            part._parts if isinstance(part, MergedNames) and len(part._parts) < 2 else (part,) for part in parts
+        )
+        self._parts: tuple[str | MergedNames, ...] = tuple(dict.fromkeys(chain.from_iterable(part_tuples)))
 
     def __bool__(self) -> bool:
         return bool(self._parts)

@@ -257,10 +257,10 @@ class _Parser:
             values = self.items(self.element, until="}")
             with self.at(start):
                 return array_of(info.dtype, info.shape, values)
-        plain = {"dtype": str(info.dtype), "shape": info.shape, "base64": self.string()}
+        array_data = {"dtype": str(info.dtype), "shape": info.shape, "base64": self.string()}
         self.lexer.take("mark", "}")
         with self.at(start):
-            return array_from_plain(plain)
+            return array_from_plain(array_data)
 
     def element(self) -> Any:
         if self.lexer.sees("string"):
@@ -377,11 +377,11 @@ class _Builder:
 
     def split(self, token: Token) -> tuple[str, int | None]:
         """Split a token into name and output number: ``%"a b":1`` gives ("a b", 1), and ``%x`` gives ("x", None)."""
-        text, colon, index = token.text[1:].rpartition(":")
+        written_name, colon, index = token.text[1:].rpartition(":")
         if not colon or index.endswith('"'):
-            text, index = token.text[1:], ""
-        quoted = text.startswith('"')
-        name = self.parser.unquoted(token._replace(text=text)) if quoted else text
+            written_name, index = token.text[1:], ""
+        quoted = written_name.startswith('"')
+        name = self.parser.unquoted(token._replace(text=written_name)) if quoted else written_name
         return name, int(index[:9]) if index else None
 
     def check_names(self, statement: _Statement, op: Op, name: str) -> None:

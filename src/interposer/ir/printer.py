@@ -50,8 +50,8 @@ class _Printer:
         yield "}"
 
     def layer(self, layer: Layer) -> Iterable[str]:
-        head = f"{', '.join(map(_value, layer.outputs))} = {layer.kind}" if layer.outputs else layer.kind
-        line = " ".join(filter(None, [head + self.attributes(layer), *self.tail(layer)]))
+        results_and_kind = f"{', '.join(map(_value, layer.outputs))} = {layer.kind}" if layer.outputs else layer.kind
+        line = " ".join(filter(None, [results_and_kind + self.attributes(layer), *self.tail(layer)]))
         if not layer.regions:
             yield line
             return
@@ -117,16 +117,16 @@ class _Printer:
         return repr(value) if isinstance(value, (int, float, type(None))) else self.array(value)
 
     def items(self, values: Sequence[Any], codec: Codec) -> str:
-        texts = ", ".join(self.value(value, codec) for value in values)
-        return f"({texts},)" if len(values) == 1 else f"({texts})"
+        joined = ", ".join(self.value(value, codec) for value in values)
+        return f"({joined},)" if len(values) == 1 else f"({joined})"
 
     def array(self, array: Array) -> str:
         array = _ARRAY.coerce(array)
-        head = f"{DataType.of(array.dtype)}[{', '.join(map(str, array.shape))}]"
+        type_and_shape = f"{DataType.of(array.dtype)}[{', '.join(map(str, array.shape))}]"
         if self.elide is not None and array.size > self.elide:
-            return f"{head}{{... {_hash(array)}}}"
+            return f"{type_and_shape}{{... {_hash(array)}}}"
         content = _content(array, NUMBERS if self.elide is None else self.elide)
-        return f"{head}{{{content}}}"
+        return f"{type_and_shape}{{{content}}}"
 
 
 def _in_order(graph: Graph) -> list[Layer]:

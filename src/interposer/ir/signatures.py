@@ -109,11 +109,11 @@ def type_text(hint: Any) -> str:
         return "Array"
     if hint is type(None) or hint is Ellipsis:
         return "None" if hint is not Ellipsis else "..."
-    parts = [type_text(part) for part in get_args(hint)]
+    argument_texts = [type_text(part) for part in get_args(hint)]
     if get_origin(hint) is tuple:
-        return f"tuple[{', '.join(parts)}]"
-    if parts:
-        return " | ".join(parts)
+        return f"tuple[{', '.join(argument_texts)}]"
+    if argument_texts:
+        return " | ".join(argument_texts)
     return str(getattr(hint, "__name__", hint))
 
 

@@ -143,12 +143,12 @@ def _source_problems(layer: Layer) -> Iterator[str]:
         yield str(error)
 
 
-def _target_problems(layer: Layer, source: Layer) -> Iterator[str]:
-    info, declared = layer.values[0].info if layer.values else None, source.output.info
+def _target_problems(layer: Layer, reader: Layer) -> Iterator[str]:
+    info, declared = layer.values[0].info if layer.values else None, reader.output.info
     if info is None or declared is None:
         return
-    fits = info.shape.accepts(declared.shape) and info.quantization == declared.quantization
-    if not fits or info.dtype is not declared.dtype:
+    shape_fits = info.shape.accepts(declared.shape) and info.quantization == declared.quantization
+    if not shape_fits or info.dtype is not declared.dtype:
         yield f"the state {_name(layer)!r} is {declared}, but is set to {info}"
 
 

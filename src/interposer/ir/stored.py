@@ -22,11 +22,13 @@ def parts_of(graph: Graph) -> tuple[Any, ...]:
     and its regions. `graph_of` creates the graph again.
     """
     order = graph.topological()
-    numbers = {value: number for number, value in enumerate(value for layer in order for value in layer.outputs)}
+    number_of_value = {
+        value: number for number, value in enumerate(value for layer in order for value in layer.outputs)
+    }
     layers = [
         (
             layer.op, layer.name,
-            [None if value is None else numbers[value] for value in layer.inputs],
+            [None if value is None else number_of_value[value] for value in layer.inputs],
             [
                 tuple(_without_constant(getattr(value, name), layer.op) for name in _VALUE_FACTS)
                 for value in layer.outputs

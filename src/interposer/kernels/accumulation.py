@@ -167,10 +167,10 @@ class Requantizer:
 
         If the weights have several scales, the output channels have them in turn, `repeats` times.
         """
-        wide = x.dtype is DataType.INT16 and (bias is None or bias.dtype != np.int32 or weights.dtype is x.dtype)
+        has_64_bits = x.dtype is DataType.INT16 and (bias is None or bias.dtype != np.int32 or weights.dtype is x.dtype)
         ratios = _ratio(x, weights, output, in_float32=scaling is Scaling.FIXED_POINT_OF_SINGLES)
         ratios = np.tile(ratios, repeats) if ratios.ndim else ratios
-        return cls(_scale(ratios, scaling, wide), bias, wide, output.zero_point, output.dtype)
+        return cls(_scale(ratios, scaling, has_64_bits), bias, has_64_bits, output.zero_point, output.dtype)
 
     def __call__(self, sums: Array) -> Array:
         """Return quantized outputs: add the bias to the sums, scale, round, add the output's zero point, and clamp."""
@@ -196,11 +196,11 @@ def _ratio(x: TensorInfo, weights: TensorInfo, output: TensorInfo, *, in_float32
     return products.astype(np.float64) / np.float32(output.scale).astype(np.float64)
 
 
-def _scale(ratio: NDArray[np.float64], scaling: Scaling, wide: bool) -> Callable[[Array], Array]:
+def _scale(ratio: NDArray[np.float64], scaling: Scaling, has_64_bits: bool) -> Callable[[Array], Array]:
     if scaling is Scaling.REAL:
         return lambda sums: round_half_away(sums * ratio)
     factor = quantize_multiplier(ratio)
-    return partial(multiply_wide if wide else multiply_by_quantized_multiplier, factor=factor)
+    return partial(multiply_wide if has_64_bits else multiply_by_quantized_multiplier, factor=factor)
 
 
 class Plan(NamedTuple):
@@ -227,7 +227,9 @@ def plan(
         dtype = float_type(x.dtype)
         return Plan(weights.astype(dtype), _BiasAddition(None if bias is None else bias.astype(dtype)))
     centered_weights = centered(weights, info.at(1), np.dtype(np.int64))
-    magnitude_sums = np.abs(centered_weights).sum(axis=tuple(i for i in range(centered_weights.ndim) if i != axis))
+    magnitude_sums = np.abs(centered_weights).sum(
+        axis=tuple(other_axis for other_axis in range(centered_weights.ndim) if other_axis != axis)
+    )
     dtype = exact_type(magnitude_sums.max(initial=0) * largest_distance(x))
     return Plan(centered_weights.astype(dtype), Requantizer.of(x, info.at(1), info.output, bias, scaling, repeats))
 

@@ -123,8 +123,8 @@ def _quantized_results(op: Activation, x: Array, input: TensorInfo, output: Tens
 
     They are computed by TFLite's integer rule for the activation, or in float32 if TFLite has no rule.
     """
-    wide = input.dtype is DataType.INT16
-    gives_q15 = wide and input.zero_point == 0 and output.quantization == Quantization(2.0**-15)
+    is_int16 = input.dtype is DataType.INT16
+    gives_q15 = is_int16 and input.zero_point == 0 and output.quantization == Quantization(2.0**-15)
     match op.function:
         case ActivationFunction.RELU | ActivationFunction.BOUNDED_RELU:
             return relu(x, input, output, *_bounds(op))
@@ -132,13 +132,13 @@ def _quantized_results(op: Activation, x: Array, input: TensorInfo, output: Tens
             return leaky_relu(x, input, output, op.a)
         case ActivationFunction.ABS:
             return absolute(x, input, output)
-        case ActivationFunction.HARD_SWISH if not wide and input.scale < 128 * output.scale:
+        case ActivationFunction.HARD_SWISH if not is_int16 and input.scale < 128 * output.scale:
             return hard_swish(x, input, output)
         case ActivationFunction.SIGMOID if gives_q15:
             return sigmoid16(x, input, output)
         case ActivationFunction.TANH if gives_q15 and op.a == op.b == 1:
             return tanh16(x, input, output)
-    interpolates = wide and op.function in _GELUS and input.zero_point == output.zero_point == 0
+    interpolates = is_int16 and op.function in _GELUS and input.zero_point == output.zero_point == 0
     evaluate = interpolated if interpolates else tabulated
     return evaluate(lambda reals: FUNCTIONS[op.function](reals, op.a, op.b), x, input, output)
 

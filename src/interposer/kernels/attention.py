@@ -168,9 +168,9 @@ def rotary_embedding(
     rotated = real(_split(x, op.num_heads), info.input).copy()
     rotated_size = 2 * cos.shape[-1]
     pair_slices = (slice(0, rotated_size, 2), slice(1, rotated_size, 2)) if op.interleaved else _halves(rotated_size)
-    first, second = (rotated[..., part].copy() for part in pair_slices)
-    rotated[..., pair_slices[0]] = cos * first - sin * second
-    rotated[..., pair_slices[1]] = sin * first + cos * second
+    pair_x, pair_y = (rotated[..., part].copy() for part in pair_slices)
+    rotated[..., pair_slices[0]] = cos * pair_x - sin * pair_y
+    rotated[..., pair_slices[1]] = sin * pair_x + cos * pair_y
     return _merged(rotated, x.ndim)
 
 

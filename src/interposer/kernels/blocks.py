@@ -74,8 +74,10 @@ def _bordered(x: Array, op: SpaceToBatchNd, zero: Array) -> Array:
     paddings = [(0, 0)] * x.ndim
     for axis, padding in zip(op.axes, op.pad_list, strict=True):
         paddings[axis] = padding
-    padded = np.full([n + sum(padding) for n, padding in zip(x.shape, paddings, strict=True)], zero, x.dtype)
-    padded[tuple(slice(before, before + n) for (before, _), n in zip(paddings, x.shape, strict=True))] = x
+    padded = np.full([size + sum(padding) for size, padding in zip(x.shape, paddings, strict=True)], zero, x.dtype)
+    padded[
+        tuple(slice(pad_before, pad_before + size) for (pad_before, _), size in zip(paddings, x.shape, strict=True))
+    ] = x
     return padded
 
 

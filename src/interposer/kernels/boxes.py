@@ -67,7 +67,7 @@ def check_boxes(boxes: Array, name: str) -> None:
     invalid_indices = np.argwhere((boxes[..., 0] > boxes[..., 2]) | (boxes[..., 1] > boxes[..., 3]))
     if len(invalid_indices):
         index = tuple(invalid_indices[0].tolist())
-        coordinates = ", ".join(f"{number:g}" for number in boxes[index])
+        coordinates = ", ".join(f"{coordinate:g}" for coordinate in boxes[index])
         raise InvalidArgumentError(f"{name} has ({coordinates}) at {list(index)}, which ends before it begins")
 
 

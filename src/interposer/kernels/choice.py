@@ -40,11 +40,12 @@ def random_multinomial(op: RandomMultinomial, logits: Array, seeds: Array | None
     cumulative_weights = np.where(is_finite, np.exp(np.where(is_finite, wide_logits - greatest_logits, 0)), 0).cumsum(
         axis=1
     )
-    drawn = _uniform(seeds, len(logits) * op.num_samples).reshape(-1, op.num_samples) * cumulative_weights[:, -1:]
+    thresholds = _uniform(seeds, len(logits) * op.num_samples).reshape(-1, op.num_samples) * cumulative_weights[:, -1:]
     sampled_rows = [
-        np.searchsorted(row, numbers, side="right") for row, numbers in zip(cumulative_weights, drawn, strict=True)
+        np.searchsorted(cumulative, row_thresholds, side="right")
+        for cumulative, row_thresholds in zip(cumulative_weights, thresholds, strict=True)
     ]
-    classes = np.array(sampled_rows, np.int64).reshape(drawn.shape)
+    classes = np.array(sampled_rows, np.int64).reshape(thresholds.shape)
     return classes.clip(max=logits.shape[1] - 1)
 
 

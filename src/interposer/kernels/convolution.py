@@ -66,10 +66,10 @@ def _correlate(cells: Array, weights: Array, groups: int) -> Array:
     The sums are (N, H, W, O).
     """
     n, height, width, *window, c = cells.shape
-    columns = np.moveaxis(cells.reshape(n, height, width, *window, groups, c // groups), 5, 0)
+    grouped_cells = np.moveaxis(cells.reshape(n, height, width, *window, groups, c // groups), 5, 0)
     size = math.prod(weights.shape[1:])
     filters = weights.reshape(groups, weights.shape[0] // groups, size)
-    sums = columns.reshape(groups, n * height * width, size) @ filters.swapaxes(1, 2)
+    sums = grouped_cells.reshape(groups, n * height * width, size) @ filters.swapaxes(1, 2)
     return np.moveaxis(sums, 0, 1).reshape(n, height, width, weights.shape[0])
 
 
@@ -110,9 +110,9 @@ def _spread(x: Array, weights: Array, windows: Windows, groups: int, shape: tupl
     for i, j in np.ndindex(weights.shape[1:3]):
         rows, target_rows = _connected_slices(windows[0], i, height, shape[1])
         columns, target_columns = _connected_slices(windows[1], j, width, shape[2])
-        target = sums[:, target_rows, target_columns]
-        cells = grouped_input[:, :, rows, columns].reshape(groups, math.prod(target.shape[:3]), c // groups)
-        target += np.moveaxis(cells @ filters[i, j], 0, 1).reshape(target.shape)
+        target_cells = sums[:, target_rows, target_columns]
+        cells = grouped_input[:, :, rows, columns].reshape(groups, math.prod(target_cells.shape[:3]), c // groups)
+        target_cells += np.moveaxis(cells @ filters[i, j], 0, 1).reshape(target_cells.shape)
     return sums
 
 
@@ -122,12 +122,14 @@ def _connected_slices(window: Window, tap: int, size: int, target_size: int) -> 
     `tap` is the index of the weight along the axis. `size` is the number of inputs, `target_size` that of outputs.
     """
     shift = tap * window.dilation - window.pad_before
-    first = max(0, -(shift // window.stride))
-    last = min(size, -((shift - target_size) // window.stride))
-    if last <= first:
+    first_input = max(0, -(shift // window.stride))
+    input_end = min(size, -((shift - target_size) // window.stride))
+    if input_end <= first_input:
         return slice(0, 0), slice(0, 0)
-    start = first * window.stride + shift
-    return slice(first, last), slice(start, start + (last - first - 1) * window.stride + 1, window.stride)
+    first_output = first_input * window.stride + shift
+    return slice(first_input, input_end), slice(
+        first_output, first_output + (input_end - first_input - 1) * window.stride + 1, window.stride
+    )
 
 
 @kernel(Convolution2d, when=summable_types)

@@ -8,7 +8,7 @@ from interposer.core.types import Array
 from interposer.kernels.accumulation import Plan, Scaling, centered, plan, summable_types
 from interposer.kernels.layout import from_nhwc, to_nhwc
 from interposer.kernels.reference import kernel
-from interposer.kernels.sliding import seen
+from interposer.kernels.sliding import cell_slices
 from interposer.kernels.table import KernelInfo
 from interposer.ops.convolution3d import Convolution3d
 
@@ -31,7 +31,7 @@ def convolution3d(
     sums = np.zeros((n, *output_sizes, w.shape[4]), w.dtype)
     for tap in np.ndindex(w.shape[:3]):
         axis_slices = [
-            seen(*axis_parameters) for axis_parameters in zip(windows, tap, sizes, output_sizes, strict=True)
+            cell_slices(*axis_parameters) for axis_parameters in zip(windows, tap, sizes, output_sizes, strict=True)
         ]
         target, source = ((slice(None), *slices) for slices in zip(*axis_slices, strict=True))
         sums[target] += _product(volume[source], w[tap], op.groups)

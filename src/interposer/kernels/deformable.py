@@ -27,9 +27,9 @@ def deformable_convolution(
     if mask is not None:
         samples *= real(mask, info.input).reshape(n, op.offset_groups, 1, *weights.shape[2:], height, width)
     size = math.prod(weights.shape[1:])
-    columns = samples.reshape(n, op.groups, size, height * width)
+    grouped_samples = samples.reshape(n, op.groups, size, height * width)
     filters = real(weights, info.input).reshape(op.groups, weights.shape[0] // op.groups, size)
-    sums: Array = (filters @ columns).reshape(info.output.shape)
+    sums: Array = (filters @ grouped_samples).reshape(info.output.shape)
     return sums if bias is None else sums + real(bias, info.input).reshape(-1, 1, 1)
 
 

@@ -164,11 +164,11 @@ def padded_suppression(
     sigma = 0.0 if soft_nms_sigma is None else float(soft_nms_sigma.reshape(-1)[0])
     thresholds = iou_threshold.reshape(-1)[0], score_threshold.reshape(-1)[0]
     corners = np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], axis=1)
-    taken = Suppression(corners, *thresholds, sigma).selected(scores, limit)
+    candidates = Suppression(corners, *thresholds, sigma).selected(scores, limit)
     indices, selected_scores = np.zeros(limit, np.int32), np.zeros(limit, np.float32)
-    indices[: len(taken)] = [candidate.box for candidate in taken]
-    selected_scores[: len(taken)] = [candidate.score for candidate in taken]
-    return indices, selected_scores, np.array(len(taken), np.int32)
+    indices[: len(candidates)] = [candidate.box for candidate in candidates]
+    selected_scores[: len(candidates)] = [candidate.score for candidate in candidates]
+    return indices, selected_scores, np.array(len(candidates), np.int32)
 
 
 def _candidates(op: NonMaxSuppression, scores: Array) -> Array:
@@ -314,8 +314,8 @@ def generate_proposals(
         for box in _proposed(op, boxes[image], flat_scores[image], image_sizes[image])
     ]
     batches, chosen = np.array(pairs, np.int64).reshape(-1, 2).T
-    picked = flat_scores[batches, chosen], boxes[batches, chosen]
-    return stored(picked[0], info.outputs[0]), stored(picked[1], info.outputs[1]), batches
+    chosen_rows = flat_scores[batches, chosen], boxes[batches, chosen]
+    return stored(chosen_rows[0], info.outputs[0]), stored(chosen_rows[1], info.outputs[1]), batches
 
 
 def _shifted_anchors(op: GenerateProposals, anchors: Array, height: int, width: int) -> Array:

@@ -26,9 +26,11 @@ def _settled(op: DynamicOp, info: KernelInfo, x: Array, *values: Array | None) -
     static_op = op.settle(input_info.shape, *values)
     if errors := static_op.violations(input_info):
         raise InvalidArgumentError("; ".join(errors))
-    pairs = zip(static_op.infer_infos(input_info), info.outputs, strict=True)
+    inferred_and_declared = zip(static_op.infer_infos(input_info), info.outputs, strict=True)
     outputs = [
-        TensorInfo(inferred.shape, inferred.dtype, declared.quantization) for inferred, declared in pairs if inferred
+        TensorInfo(inferred.shape, inferred.dtype, declared.quantization)
+        for inferred, declared in inferred_and_declared
+        if inferred
     ]
     return kernel.evaluate(static_op, [x], [input_info], outputs)
 

@@ -307,14 +307,14 @@ def _unary_quantized_results(operation: UnaryOperation, x: Array, input: TensorI
 
     They are computed by TFLite's integer rule for the operation, or in float32 if TFLite has no rule.
     """
-    wide = input.dtype is DataType.INT16 and input.zero_point == output.zero_point == 0
-    evaluate = interpolated if wide else tabulated
+    is_symmetric_int16 = input.dtype is DataType.INT16 and input.zero_point == output.zero_point == 0
+    evaluate = interpolated if is_symmetric_int16 else tabulated
     match operation:
         case UnaryOperation.ABS:
             return absolute(x, input, output)
         case UnaryOperation.SQRT:
             return sqrt(x, input, output)
-        case UnaryOperation.RSQRT if not wide:
+        case UnaryOperation.RSQRT if not is_symmetric_int16:
             return rsqrt(x, input, output)
         case UnaryOperation.RSQRT:
             return evaluate(_bounded_inverse_sqrt(output), x, input, output)

@@ -49,8 +49,8 @@ def _xor_shifted(value: int) -> int:
 
 def _mix(a: int, b: int, factor: int) -> int:
     """Hash two 64-bit numbers to one, by multiplications with `factor` and shifts."""
-    first = _xor_shifted(((a ^ b) & _MASK) * factor)
-    return _xor_shifted((b ^ first) * factor) * factor & _MASK
+    partial_hash = _xor_shifted(((a ^ b) & _MASK) * factor)
+    return _xor_shifted((b ^ partial_hash) * factor) * factor & _MASK
 
 
 def _up_to_16(data: bytes) -> int:
@@ -94,8 +94,8 @@ def _up_to_64(data: bytes) -> int:
 class _State:
     """The hash state for data of more than 64 bytes, which is updated with each block of 64 bytes."""
 
-    def __init__(self, first: int) -> None:
-        self.x = 81 * _K2 + first & _MASK
+    def __init__(self, first_word: int) -> None:
+        self.x = 81 * _K2 + first_word & _MASK
         self.y = 81 * _K1 + 113 & _MASK
         self.z = _xor_shifted(self.y * _K2 + 113) * _K2 & _MASK
         self.v: Pair = (0, 0)
@@ -136,5 +136,5 @@ def _long(data: bytes) -> int:
     v = state.v[0] + w & _MASK
     state.v, state.w = (v, state.v[1]), (w + v & _MASK, state.w[1])
     state.take(data[-_BLOCK:], factor, 9)
-    first = _mix(state.v[0], state.w[0], factor) + _xor_shifted(state.y) * _K0 + state.z
-    return _mix(first & _MASK, _mix(state.v[1], state.w[1], factor) + state.x & _MASK, factor)
+    high_hash = _mix(state.v[0], state.w[0], factor) + _xor_shifted(state.y) * _K0 + state.z
+    return _mix(high_hash & _MASK, _mix(state.v[1], state.w[1], factor) + state.x & _MASK, factor)

@@ -48,7 +48,7 @@ def gather_elements(op: GatherElements, params: Array, indices: Array) -> Array:
     """Compute `GatherElements`; the other axes of `params` are first cut to the dimensions of the indices."""
     axis = normal_axis(op.axis, params.ndim)
     _check_range(indices, params.shape[axis])
-    crop_slices = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(indices.shape))
+    crop_slices = tuple(slice(None) if position == axis else slice(size) for position, size in enumerate(indices.shape))
     return np.take_along_axis(params[crop_slices], indices, axis)
 
 

@@ -21,9 +21,9 @@ __all__: list[str] = []
 class _Pixels(NamedTuple):
     """A neighbouring pixel of every grid position along one axis: its index, its weight, and if it is in the image."""
 
-    number: Array
+    pixel_index: Array
     weight: Array
-    there: Array
+    is_inside: Array
 
 
 def _is_mixed(op: GridSample, info: KernelInfo) -> str | None:
@@ -42,8 +42,8 @@ def _is_nearest(op: GridSample, info: KernelInfo) -> str | None:
 
 
 def _same_quantization(op: GridSample, info: KernelInfo) -> str | None:
-    same = info.input.quantization == info.output.quantization
-    return None if same else "takes tensors of one quantization"
+    is_same = info.input.quantization == info.output.quantization
+    return None if is_same else "takes tensors of one quantization"
 
 
 @kernel(GridSample, when=(_is_nearest, _same_quantization))
@@ -58,22 +58,22 @@ def pick_nearest(op: GridSample, x: Array, grid: Array, *, info: KernelInfo) -> 
 @kernel(GridSample, when=(all_quantized, _is_mixed))
 def mix_neighbours(op: GridSample, x: Array, grid: Array, *, info: KernelInfo, out: Array) -> None:
     """Compute `GridSample` as the sum over neighbouring pixels, weighted by the product of the axes' weights."""
-    values, total = real(x, info.input), np.zeros(out.shape)
+    values, blended = real(x, info.input), np.zeros(out.shape)
     for pixels in product(*_neighbours(op, x, grid, info)) if x.size else ():
         weight = np.prod([pixel.weight for pixel in pixels], axis=0)[:, np.newaxis]
-        total += np.where(_all_inside(pixels), weight * _picked(values, pixels), 0)
-    store(total.astype(values.dtype), info.output, out)
+        blended += np.where(_all_inside(pixels), weight * _picked(values, pixels), 0)
+    store(blended.astype(values.dtype), info.output, out)
 
 
 def _picked(x: Array, pixels: Sequence[_Pixels]) -> Array:
     """Return for every channel and grid position the value of one pixel, whose index along each axis is in `pixels`."""
     sample = np.arange(len(x)).reshape(-1, *[1] * (x.ndim - 2))
     channels_last = np.moveaxis(x, 1, -1)
-    return np.moveaxis(channels_last[(sample, *(pixel.number for pixel in pixels))], -1, 1)
+    return np.moveaxis(channels_last[(sample, *(pixel.pixel_index for pixel in pixels))], -1, 1)
 
 
 def _all_inside(pixels: Sequence[_Pixels]) -> Array:
-    is_inside: Array = np.all([pixel.there for pixel in pixels], axis=0)
+    is_inside: Array = np.all([pixel.is_inside for pixel in pixels], axis=0)
     return is_inside[:, np.newaxis]
 
 
@@ -94,9 +94,9 @@ def _axis_neighbours(op: GridSample, coordinates: Array, size: int) -> list[_Pix
         positions = np.clip(positions, 0, size - 1)
     elif op.padding_mode is GridPadding.REFLECTION:
         positions = _reflected(positions, size, op.align_corners)
-    left = np.floor(positions)
-    offsets, weights = _weights(op.mode, positions - left)
-    return [_pixels(op, left + offset, weight, size) for offset, weight in zip(offsets, weights, strict=True)]
+    left_pixels = np.floor(positions)
+    offsets, weights = _weights(op.mode, positions - left_pixels)
+    return [_pixels(op, left_pixels + offset, weight, size) for offset, weight in zip(offsets, weights, strict=True)]
 
 
 def _weights(mode: GridSampleMode, distance: Array) -> tuple[range, list[Array]]:

@@ -35,12 +35,12 @@ def linear_attention(
     state = state if past_state is None else state + real(past_state, info.at(3))
     scale = 1 / math.sqrt(q.shape[4]) if op.scale is None else op.scale
     output = np.empty((*q.shape[:4], v.shape[3]), q.dtype)
-    for t in range(steps):
-        state = state if decay_factors is None else state * decay_factors[:, t, :, :, np.newaxis]
-        recalled = np.einsum("bgd,bgde->bge", k[:, t], state)
-        update = v[:, t] if write_rates is None else write_rates[:, t] * (v[:, t] - recalled)
-        state = state + k[:, t, :, :, np.newaxis] * update[:, :, np.newaxis]
-        output[:, t] = scale * np.einsum("bgrd,bgde->bgre", q[:, t], state)
+    for step in range(steps):
+        state = state if decay_factors is None else state * decay_factors[:, step, :, :, np.newaxis]
+        recalled = np.einsum("bgd,bgde->bge", k[:, step], state)
+        update = v[:, step] if write_rates is None else write_rates[:, step] * (v[:, step] - recalled)
+        state = state + k[:, step, :, :, np.newaxis] * update[:, :, np.newaxis]
+        output[:, step] = scale * np.einsum("bgrd,bgde->bgre", q[:, step], state)
     return output.reshape(batch, steps, op.q_num_heads * v.shape[3]), state
 
 

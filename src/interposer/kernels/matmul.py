@@ -66,8 +66,8 @@ def _adjoint_of_floats(op: BatchMatMul, info: KernelInfo) -> str | None:
 @kernel(BatchMatMul, quantized=False, dtypes=NUMBERS, when=_adjoint_of_floats)
 def batch_matmul(op: BatchMatMul, a: Array, b: Array, *, info: KernelInfo) -> Array:
     """Compute `BatchMatMul` of unquantized tensors; narrow floats are summed in float32 and rounded once."""
-    left, right = _operands(op, a, b, info, float_type(info.input.dtype))
-    return np.asarray(left @ right)
+    matrices_a, matrices_b = _operands(op, a, b, info, float_type(info.input.dtype))
+    return np.asarray(matrices_a @ matrices_b)
 
 
 def _same_range(op: BatchMatMul, info: KernelInfo) -> str | None:
@@ -93,9 +93,9 @@ def batch_matmul_quantized(op: BatchMatMul, a: Array, b: Array, *, info: KernelI
     """Compute `BatchMatMul` of quantized values, converted to a float type in which their sums are exact."""
     x, y = info.input, info.at(1)
     largest_sum = largest_distance(x) * largest_distance(y) * _inner_dimension(op, a)
-    left, right = _operands(op, a, b, info, exact_type(largest_sum))
+    matrices_a, matrices_b = _operands(op, a, b, info, exact_type(largest_sum))
     requantize = Requantizer.of(x, y, info.output, None, Scaling.FIXED_POINT_OF_SINGLES)
-    return requantize(np.asarray(left @ right))
+    return requantize(np.asarray(matrices_a @ matrices_b))
 
 
 @kernel(IntegerMatMul, quantized=False)

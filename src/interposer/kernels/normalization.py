@@ -178,10 +178,10 @@ def local_response_normalization(op: Normalization, x: Array, *, info: KernelInf
     if x.size == 0:
         return
     values = real(x, info.input)
-    total = np.square(values)
+    window_sums = np.square(values)
     for axis in op.window_axes(x.ndim):
-        total = _window_sum(total, axis, op.norm_size)
-    store(values / np.power(op.k + op.alpha * total, op.beta), info.output, out)
+        window_sums = _window_sum(window_sums, axis, op.norm_size)
+    store(values / np.power(op.k + op.alpha * window_sums, op.beta), info.output, out)
 
 
 def _window_sum(x: Array, axis: int, size: int) -> Array:
@@ -191,9 +191,9 @@ def _window_sum(x: Array, axis: int, size: int) -> Array:
     """
     if size == 0:
         return np.zeros_like(x)
-    before = (size - 1) // 2
+    pad_before = (size - 1) // 2
     padding = [(0, 0)] * x.ndim
-    padding[axis] = (before, size - 1 - before)
+    padding[axis] = (pad_before, size - 1 - pad_before)
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, padding), size, axis=axis)
-    total: Array = windows.sum(axis=-1)
-    return total
+    sums: Array = windows.sum(axis=-1)
+    return sums

@@ -21,12 +21,12 @@ __all__ = ["Steps", "places", "visible"]
 class Steps(NamedTuple):
     """The coordinates of a sliding window's cells along an axis of an image.
 
-    Cell number c at place number p is at ``origin + p * stride + c * dilation``. `number` is the number of places
+    Cell number c at place number p is at ``origin + p * stride + c * dilation``. `place_count` is the number of places
     (positions of the window), and `size` the number of cells. Coordinates may be outside of the image.
     """
 
     origin: int
-    number: int
+    place_count: int
     stride: int
     size: int
     dilation: int
@@ -34,12 +34,12 @@ class Steps(NamedTuple):
     @property
     def last(self) -> int:
         """The greatest coordinate: that of the last cell at the last place."""
-        return self.origin + (self.number - 1) * self.stride + (self.size - 1) * self.dilation
+        return self.origin + (self.place_count - 1) * self.stride + (self.size - 1) * self.dilation
 
     def positions(self) -> Array:
         """Return the coordinates of all cells at all places, with shape (number of places, size of the window)."""
         cell_offsets = np.arange(self.size) * self.dilation
-        return (self.origin + np.arange(self.number) * self.stride)[:, np.newaxis] + cell_offsets
+        return (self.origin + np.arange(self.place_count) * self.stride)[:, np.newaxis] + cell_offsets
 
 
 def visible(window: Window, axis_size: int, count: int) -> tuple[Steps, slice]:
@@ -48,11 +48,11 @@ def visible(window: Window, axis_size: int, count: int) -> tuple[Steps, slice]:
     Return the coordinates of the other cells, and their range within the window. `axis_size` is the size of the axis.
     """
     travel = (count - 1) * window.stride
-    first = max(0, -((travel - window.pad_before) // window.dilation))
-    end = min(window.size, -(-(axis_size + window.pad_before) // window.dilation))
-    size = max(0, end - first)
-    origin = first * window.dilation - window.pad_before
-    return Steps(origin, count, window.stride, size, window.dilation), slice(first, first + size)
+    first_cell = max(0, -((travel - window.pad_before) // window.dilation))
+    cell_end = min(window.size, -(-(axis_size + window.pad_before) // window.dilation))
+    size = max(0, cell_end - first_cell)
+    origin = first_cell * window.dilation - window.pad_before
+    return Steps(origin, count, window.stride, size, window.dilation), slice(first_cell, first_cell + size)
 
 
 def places(image: Array, rows: Steps, columns: Steps, padding: float = 0) -> Array:
@@ -62,7 +62,7 @@ def places(image: Array, rows: Steps, columns: Steps, padding: float = 0) -> Arr
     view is read-only. Cells outside of the image have the value `padding`.
     """
     n, height, width, c = image.shape
-    shape = (n, rows.number, columns.number, rows.size, columns.size, c)
+    shape = (n, rows.place_count, columns.place_count, rows.size, columns.size, c)
     if 0 in shape:
         return np.empty(shape, image.dtype)
     (top, bottom), (left, right) = pads = _pads(rows, height), _pads(columns, width)

@@ -38,11 +38,13 @@ def pooling_quantized(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
     only once.
     """
     window, image = _PoolWindow(op, info), to_nhwc(x, op.data_layout)
-    source, target = (tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output))
+    input_quantization, output_quantization = (
+        tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output)
+    )
     if op.pool_type is MAX:
-        pooled = rescale(window.largest(image), source, target, info.output.dtype)
-    elif op.pool_type is L2 or source != target:
-        pooled = quantize(window.mean(dequantize(image, source)), target, info.output.dtype)
+        pooled = rescale(window.largest(image), input_quantization, output_quantization, info.output.dtype)
+    elif op.pool_type is L2 or input_quantization != output_quantization:
+        pooled = quantize(window.mean(dequantize(image, input_quantization)), output_quantization, info.output.dtype)
     else:
         pooled = clamp_to(window.quantized_mean(image), info.output.dtype)
     return from_nhwc(pooled, op.data_layout)

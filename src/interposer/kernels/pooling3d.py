@@ -31,11 +31,13 @@ def pooling3d(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
 @kernel(Pooling3d, quantized=True, dtypes=EIGHT_OR_SIXTEEN_BITS, when=one_scale)
 def pooling3d_quantized(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Pooling3d` of quantized tensors: MAX on quantized values, AVERAGE and L2 on float values."""
-    source, target = (tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output))
+    input_quantization, output_quantization = (
+        tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output)
+    )
     if op.pool_type is PoolingAlgorithm.MAX:
-        pooled = rescale(_largest(op, x, info), source, target, info.output.dtype)
+        pooled = rescale(_largest(op, x, info), input_quantization, output_quantization, info.output.dtype)
     else:
-        pooled = quantize(_mean(op, dequantize(x, source), info), target, info.output.dtype)
+        pooled = quantize(_mean(op, dequantize(x, input_quantization), info), output_quantization, info.output.dtype)
     return from_nhwc(pooled, op.data_layout)
 
 

@@ -85,9 +85,9 @@ def _on_common_scale(a: Array, b: Array, info: KernelInfo, left_shift: int, sign
     doubled_scale = 2 * max(scales)
     factors = [quantize_multiplier(scale / doubled_scale) for scale in scales]
     signed_factor = FixedPoint(factors[1].multiplier * sign, factors[1].shift)
-    first = multiply_by_quantized_multiplier(offset(a, info.at(0)) << left_shift, factors[0])
-    second = multiply_by_quantized_multiplier(offset(b, info.at(1)) << left_shift, signed_factor)
-    return first, second, doubled_scale
+    rescaled_a = multiply_by_quantized_multiplier(offset(a, info.at(0)) << left_shift, factors[0])
+    rescaled_b = multiply_by_quantized_multiplier(offset(b, info.at(1)) << left_shift, signed_factor)
+    return rescaled_a, rescaled_b, doubled_scale
 
 
 def _headroom(info: KernelInfo) -> int:
@@ -100,8 +100,8 @@ def _requantized(values: Array, factor: float | np.floating, info: KernelInfo) -
 
 def _add(a: Array, b: Array, info: KernelInfo, sign: int = 1) -> Ints:
     left_shift = _headroom(info)
-    first, second, doubled_scale = _on_common_scale(a, b, info, left_shift, sign)
-    return _requantized(first + second, doubled_scale / (2.0**left_shift * float(scale32(info.output))), info)
+    rescaled_a, rescaled_b, doubled_scale = _on_common_scale(a, b, info, left_shift, sign)
+    return _requantized(rescaled_a + rescaled_b, doubled_scale / (2.0**left_shift * float(scale32(info.output))), info)
 
 
 def _sub(a: Array, b: Array, info: KernelInfo) -> Ints:
@@ -114,8 +114,10 @@ def _mul(a: Array, b: Array, info: KernelInfo) -> Ints:
 
 
 def _sq_diff(a: Array, b: Array, info: KernelInfo) -> Ints:
-    first, second, doubled_scale = _on_common_scale(a, b, info, left_shift=7)
-    return _requantized((first - second) ** 2, doubled_scale**2 / (2.0**14 * float(scale32(info.output))), info)
+    rescaled_a, rescaled_b, doubled_scale = _on_common_scale(a, b, info, left_shift=7)
+    return _requantized(
+        (rescaled_a - rescaled_b) ** 2, doubled_scale**2 / (2.0**14 * float(scale32(info.output))), info
+    )
 
 
 def _div(a: Array, b: Array, info: KernelInfo) -> Ints:

@@ -150,8 +150,8 @@ def interpolation_table(function: Function, low: np.floating, high: np.floating,
     next_samples = function(low + np.arange(1, _STEPS + 1, dtype=step.dtype) * step) * steps_per_unit
     interpolated_midpoints = round_half_away((next_samples + samples.astype(step.dtype)) / 2)
     error = interpolated_midpoints - round_half_away(function(points + step / step.dtype.type(2)) * steps_per_unit)
-    last = round_half_away(function(np.asarray([high])) * steps_per_unit)
-    entries = np.append(samples - round_half_away(np.nan_to_num(error) / 2), last)
+    last_sample = round_half_away(function(np.asarray([high])) * steps_per_unit)
+    entries = np.append(samples - round_half_away(np.nan_to_num(error) / 2), last_sample)
     return _saturate16(entries)
 
 

@@ -55,13 +55,15 @@ def _requantized(x: Array, source: TensorInfo | None, target: TensorInfo) -> Arr
     return _rescaled(x, source_quantization, target_quantization, target)
 
 
-def _rescaled(x: Array, old: Quantization, new: Quantization, target: TensorInfo) -> Array:
-    """Convert quantized values from the quantization `old` to `new`, the one of `target`, and clamp them to its type.
+def _rescaled(
+    x: Array, source_quantization: Quantization, target_quantization: Quantization, target: TensorInfo
+) -> Array:
+    """Convert quantized values to the quantization and the type of `target`, and clamp them to this type.
 
     This is ``round(x * scale + bias)`` in float32, as in TFLite's reference.
     """
-    old_scale, old_zero_point = along_axis(old, x.ndim)
-    new_scale, new_zero_point = along_axis(new, x.ndim)
+    old_scale, old_zero_point = along_axis(source_quantization, x.ndim)
+    new_scale, new_zero_point = along_axis(target_quantization, x.ndim)
     scale = old_scale.astype(np.float32) * (np.float32(1) / new_scale.astype(np.float32))
     bias = -old_zero_point.astype(np.float32) * scale
     quantized = round_half_away(x.astype(np.float32) * scale + bias) + new_zero_point
@@ -98,7 +100,9 @@ def pad(op: Pad, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Pad`: for constant padding, copy the input into a filled tensor, for other modes gather its elements."""
     if op.padding_mode is PaddingMode.CONSTANT:
         padded = np.array(np.broadcast_to(encoded(op.pad_value, info.output), tuple(info.output.shape)))
-        interior = tuple(slice(before, before + n) for (before, _), n in zip(op.pad_list, x.shape, strict=True))
+        interior = tuple(
+            slice(pad_before, pad_before + size) for (pad_before, _), size in zip(op.pad_list, x.shape, strict=True)
+        )
         padded[interior] = x
         return padded
     mode = _NUMPY_MODES[op.padding_mode]

@@ -60,8 +60,8 @@ _BOUNDS: Final = {
 
 def real_valued(op: object, info: KernelInfo) -> str | None:
     """Return why a tensor is refused: all but the sequence lengths must be floats or quantized; None if they are."""
-    results = [(f"output {index}", tensor) for index, tensor in enumerate(info.outputs)]
-    for name, tensor in (*zip(info.names, info.inputs, strict=False), *results):
+    named_results = [(f"output {index}", tensor) for index, tensor in enumerate(info.outputs)]
+    for name, tensor in (*zip(info.names, info.inputs, strict=False), *named_results):
         if tensor is None or name == "sequence_lengths":
             continue
         if not (tensor.dtype in FLOATS or tensor.is_quantized):

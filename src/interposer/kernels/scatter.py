@@ -69,7 +69,7 @@ def scatter_elements(op: ScatterElements, x: Array, indices: Array, updates: Arr
     stored_updates = updates if is_direct else real(updates, info.at(2))
     target = np.array(x if is_direct else real(x, info.at(0)))
     axis = normal_axis(op.axis, x.ndim)
-    positions = [*np.ogrid[tuple(slice(n) for n in indices.shape)]]
+    positions = [*np.ogrid[tuple(slice(size) for size in indices.shape)]]
     positions[axis] = _non_negative(indices, x.shape[axis])
     _write(op.function, target, tuple(positions), stored_updates)
     return _stored(target, info, is_direct)

@@ -11,32 +11,34 @@ import numpy as np
 from interposer.core.types import Array
 from interposer.ops.window import Window
 
-__all__ = ["covered", "seen", "slide"]
+__all__ = ["cell_slices", "covered", "slide"]
 
 
-def seen(window: Window, cell: int, size: int, count: int) -> tuple[slice, slice]:
+def cell_slices(window: Window, cell: int, size: int, count: int) -> tuple[slice, slice]:
     """Return the places at which one cell of the window is on the axis, and the cell's positions there, as two slices.
 
     `cell` is the cell's index, `size` the size of the axis, and `count` the number of places.
     """
     offset = cell * window.dilation - window.pad_before
-    first = max(0, -(offset // window.stride))
-    end = min(count, -((offset - size) // window.stride))
-    start = first * window.stride + offset
-    place_count = max(0, end - first)
-    return slice(first, first + place_count), slice(start, start + place_count * window.stride, window.stride)
+    first_place = max(0, -(offset // window.stride))
+    place_end = min(count, -((offset - size) // window.stride))
+    first_position = first_place * window.stride + offset
+    place_count = max(0, place_end - first_place)
+    return slice(first_place, first_place + place_count), slice(
+        first_position, first_position + place_count * window.stride, window.stride
+    )
 
 
-def slide(x: Array, axis: int, window: Window, count: int, combine: np.ufunc, start: float) -> Array:
-    """Combine the cells of the window at each of `count` places along an axis by a ufunc, beginning with `start`.
+def slide(x: Array, axis: int, window: Window, count: int, combine: np.ufunc, initial: float) -> Array:
+    """Combine the cells of the window at each of `count` places along an axis by a ufunc, beginning with `initial`.
 
     The result has the shape of `x` with `count` along the axis. Cells outside of the tensor are left out.
     """
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
-    combined = np.full(shape, start, x.dtype)
+    combined = np.full(shape, initial, x.dtype)
     leading = (slice(None),) * axis
     for cell in _cells(window, x.shape[axis], count):
-        places, positions = seen(window, cell, x.shape[axis], count)
+        places, positions = cell_slices(window, cell, x.shape[axis], count)
         target = combined[(*leading, places)]
         combine(target, x[(*leading, positions)], out=target)
     return combined
@@ -45,8 +47,8 @@ def slide(x: Array, axis: int, window: Window, count: int, combine: np.ufunc, st
 def _cells(window: Window, size: int, count: int) -> range:
     """Return the range of the window's cells that are on an axis of this size at one or more of `count` places."""
     travel = (count - 1) * window.stride - window.pad_before
-    first = max(0, -(travel // window.dilation))
-    return range(first, min(window.size, -(-(size + window.pad_before) // window.dilation)))
+    first_cell = max(0, -(travel // window.dilation))
+    return range(first_cell, min(window.size, -(-(size + window.pad_before) // window.dilation)))
 
 
 def covered(window: Window, count: int, low: int, high: int) -> Array:

@@ -45,9 +45,9 @@ def string_split(op: StringSplit, x: Array) -> tuple[Array, Array]:
     max_splits = -1 if op.maxsplit is None else op.maxsplit
     pieces = [text.split(op.delimiter or None, max_splits) for text in x.flat]
     padded = np.full((len(pieces), max(map(len, pieces), default=0)), "", object)
-    for row, parts in zip(padded, pieces, strict=True):
-        row[: len(parts)] = parts
-    counts = np.array([len(parts) for parts in pieces], np.int64)
+    for row, row_pieces in zip(padded, pieces, strict=True):
+        row[: len(row_pieces)] = row_pieces
+    counts = np.array([len(row_pieces) for row_pieces in pieces], np.int64)
     return padded.reshape((*x.shape, padded.shape[1])), counts.reshape(x.shape)
 
 
@@ -84,13 +84,13 @@ def skip_grams(op: SkipGrams, x: Array) -> Array:
     return np.array(grams, object)
 
 
-def _grams(op: SkipGrams, start: list[int], count: int) -> Iterator[list[int]]:
-    """Yield the n-grams that begin with the words `start`, as indices of words, of which there are `count`."""
-    if len(start) < op.ngram_size:
-        for next_word in range(start[-1] + 1, min(start[-1] + op.max_skip_size + 2, count)):
-            yield from _grams(op, [*start, next_word], count)
-    if op.include_all_ngrams or len(start) == op.ngram_size:
-        yield start
+def _grams(op: SkipGrams, gram: list[int], count: int) -> Iterator[list[int]]:
+    """Yield the n-grams that begin with the words `gram`, as indices of words, of which there are `count`."""
+    if len(gram) < op.ngram_size:
+        for next_word in range(gram[-1] + 1, min(gram[-1] + op.max_skip_size + 2, count)):
+            yield from _grams(op, [*gram, next_word], count)
+    if op.include_all_ngrams or len(gram) == op.ngram_size:
+        yield gram
 
 
 def _words(text: str) -> list[str]:

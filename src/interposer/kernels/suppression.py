@@ -43,30 +43,30 @@ class CandidateHeap:
 
         The greater child of each gap moves up, the last one of equal children. The last candidate fills the gap.
         """
-        items, root = self._candidates, self._candidates[0]
-        last = items.pop()
-        if items:
+        heap, root = self._candidates, self._candidates[0]
+        last = heap.pop()
+        if heap:
             gap = self._sink()
-            items[gap] = last
+            heap[gap] = last
             self._rise(gap)
         return root
 
     def _sink(self) -> int:
-        gap, items = 0, self._candidates
-        while 2 * gap + 1 < len(items):
-            child = min(2 * gap + 2, len(items) - 1)
-            if items[child].score < items[2 * gap + 1].score:
+        gap, heap = 0, self._candidates
+        while 2 * gap + 1 < len(heap):
+            child = min(2 * gap + 2, len(heap) - 1)
+            if heap[child].score < heap[2 * gap + 1].score:
                 child = 2 * gap + 1
-            items[gap] = items[child]
+            heap[gap] = heap[child]
             gap = child
         return gap
 
     def _rise(self, position: int) -> None:
-        items, candidate = self._candidates, self._candidates[position]
-        while position and items[(position - 1) // 2].score < candidate.score:
-            items[position] = items[(position - 1) // 2]
+        heap, candidate = self._candidates, self._candidates[position]
+        while position and heap[(position - 1) // 2].score < candidate.score:
+            heap[position] = heap[(position - 1) // 2]
             position = (position - 1) // 2
-        items[position] = candidate
+        heap[position] = candidate
 
 
 class Suppression(NamedTuple):

@@ -70,8 +70,8 @@ class KernelInfo:
     @property
     def quantized(self) -> bool:
         """True if the first input (or, without inputs, the first output) is quantized."""
-        first = next((info for info in self.inputs if info is not None), None) or self.output
-        return first.is_quantized
+        decisive = next((info for info in self.inputs if info is not None), None) or self.output
+        return decisive.is_quantized
 
 
 class Kernel:
@@ -101,8 +101,12 @@ class Kernel:
         yield from filter(None, (_refusal(rule, op, info) for rule in self.rules))
 
     def _type_reasons(self, op: Op, info: KernelInfo) -> Iterator[str]:
-        slots = [(op.operand_name(i), _declared(op.operands, i), tensor) for i, tensor in enumerate(info.inputs)]
-        slots += [(op.result_name(i), _declared(op.results, i), tensor) for i, tensor in enumerate(info.outputs)]
+        slots = [
+            (op.operand_name(index), _declared(op.operands, index), tensor) for index, tensor in enumerate(info.inputs)
+        ]
+        slots += [
+            (op.result_name(index), _declared(op.results, index), tensor) for index, tensor in enumerate(info.outputs)
+        ]
         for label, declared, tensor in slots:
             allowed = self.types.get(declared.name, None if declared.dtypes else self.types.get("*"))
             if tensor is not None and allowed is not None and tensor.dtype not in allowed:

@@ -60,14 +60,14 @@ def _goes_on_true(op: TreeEnsemble, values: Array, thresholds: Array, node: Arra
 def _gathered(op: TreeEnsemble, leaves: Array, dtype: np.dtype[Any]) -> Array:
     """Return the results (N, T): the weights of the reached leaves (N, trees), combined for each of T targets."""
     starts = op.leaf_starts.astype(np.int64)
-    first, counts = starts[leaves], starts[leaves + 1] - starts[leaves]
+    first_weights, counts = starts[leaves], starts[leaves + 1] - starts[leaves]
     row = np.repeat(np.arange(len(leaves)), counts.sum(axis=1))
-    weight_indices = np.repeat(first.ravel() - np.cumsum(counts) + counts.ravel(), counts.ravel()) + np.arange(
+    weight_indices = np.repeat(first_weights.ravel() - np.cumsum(counts) + counts.ravel(), counts.ravel()) + np.arange(
         counts.sum()
     )
     limits = np.finfo(dtype)
-    start = {TreeAggregation.MIN: limits.max, TreeAggregation.MAX: limits.min}.get(op.aggregation, 0)
-    sums = np.full((len(leaves), op.num_targets), start, dtype)
+    initial = {TreeAggregation.MIN: limits.max, TreeAggregation.MAX: limits.min}.get(op.aggregation, 0)
+    sums = np.full((len(leaves), op.num_targets), initial, dtype)
     combine = {TreeAggregation.MIN: np.minimum, TreeAggregation.MAX: np.maximum}.get(op.aggregation, np.add)
     combine.at(sums, (row, op.targets[weight_indices]), op.weights.astype(dtype)[weight_indices])
     return sums / dtype.type(max(1, op.roots.size)) if op.aggregation is TreeAggregation.AVERAGE else sums

@@ -16,7 +16,7 @@ from interposer.kernels.encoding import encoded
 from interposer.kernels.places import visible
 from interposer.kernels.real import all_quantized, real, store
 from interposer.kernels.reference import kernel
-from interposer.kernels.sliding import seen, slide
+from interposer.kernels.sliding import cell_slices, slide
 from interposer.kernels.table import KernelInfo
 from interposer.ops.window import Window
 from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
@@ -40,7 +40,7 @@ def _cells(
     cell_ranges = [visible(*parameters)[1] for parameters in axis_parameters]
     for cell in product(*(range(cell_range.start, cell_range.stop) for cell_range in cell_ranges)):
         slices = [
-            seen(window, cell_index, size, count)
+            cell_slices(window, cell_index, size, count)
             for (window, size, count), cell_index in zip(axis_parameters, cell, strict=True)
         ]
         yield cell, (*leading, *(places for places, _ in slices)), (*leading, *(positions for _, positions in slices))

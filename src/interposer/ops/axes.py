@@ -56,11 +56,11 @@ def broadcast_shapes(*shapes: TensorShape) -> TensorShape | None:
 
 def _broadcast_dim(dims: Iterable[int]) -> int | None:
     not_one = [dim for dim in dict.fromkeys(dims) if dim != 1]
-    known = [dim for dim in not_one if not isinstance(dim, Dim)]
-    if len(known) > 1:
+    known_dims = [dim for dim in not_one if not isinstance(dim, Dim)]
+    if len(known_dims) > 1:
         return None
-    if known:
-        return known[0]
+    if known_dims:
+        return known_dims[0]
     return not_one[0] if len(not_one) == 1 else Dim() if not_one else 1
 
 
@@ -93,7 +93,7 @@ def same_shapes(shapes: Sequence[TensorShape], free_axis: int | None = None) -> 
     reference = shapes[0]
     return all(
         len(shape) == len(reference)
-        and not any(differ(a, b) for i, (a, b) in enumerate(zip(shape, reference, strict=True)) if i != free_axis)
+        and not any(differ(a, b) for axis, (a, b) in enumerate(zip(shape, reference, strict=True)) if axis != free_axis)
         for shape in shapes
     )
 

@@ -383,10 +383,10 @@ class Scan(ControlFlow):
 
     def gives(self, operands: Sequence[Any], carried: Infos, infoses: Sequence[Infos]) -> Infos:
         axes = self.output_axes or (0,) * self.num_scan_outputs
-        pairs = zip(infoses[0][self.num_states :], axes, strict=True)
+        collected = zip(infoses[0][self.num_states :], axes, strict=True)
         length = self.iterations(operands)
         return *carried, *(
-            _stacked(info, axis, length, f"collected output {index}") for index, (info, axis) in enumerate(pairs)
+            _stacked(info, axis, length, f"collected output {index}") for index, (info, axis) in enumerate(collected)
         )
 
     def iterations(self, operands: Sequence[Any]) -> int | None:

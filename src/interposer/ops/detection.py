@@ -287,11 +287,11 @@ class DetectionOutput(Op):
 
     def check(self, locations: TensorInfo, confidences: TensorInfo, priors: TensorInfo) -> Iterator[str]:
         boxes = priors.shape[2] // 4
-        numbers = boxes * 4 * (1 if self.share_location else self.num_classes)
+        location_size = boxes * 4 * (1 if self.share_location else self.num_classes)
         if differ(priors.shape[1], 2) or differ(priors.shape[2], boxes * 4):
             yield f"priors has shape {priors.shape}; expected 2 rows of 4 numbers for each box"
-        if differ(locations.shape[1], numbers):
-            yield f"locations has shape {locations.shape}; expected {numbers} numbers for each image"
+        if differ(locations.shape[1], location_size):
+            yield f"locations has shape {locations.shape}; expected {location_size} numbers for each image"
         if differ(confidences.shape[1], boxes * self.num_classes):
             yield f"confidences has shape {confidences.shape}; expected {boxes * self.num_classes} for each image"
         if differ(confidences.shape[0], locations.shape[0]):

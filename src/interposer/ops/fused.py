@@ -54,18 +54,18 @@ class Fused(Op):
         return self.num_outputs
 
     def check(self, a: TensorInfo, b: TensorInfo, multiplier: TensorInfo, addend: TensorInfo) -> Iterator[str]:
-        total = broadcast_shapes(a.shape, b.shape)
-        if total is None:
+        sum_shape = broadcast_shapes(a.shape, b.shape)
+        if sum_shape is None:
             yield f"a has shape {a.shape} and b {b.shape}, which do not broadcast"
             return
         for name, info in (("multiplier", multiplier), ("addend", addend)):
-            if not _fits(info.shape, total):
-                yield f"{name} has shape {info.shape}, which does not broadcast to {total}"
+            if not _fits(info.shape, sum_shape):
+                yield f"{name} has shape {info.shape}, which does not broadcast to {sum_shape}"
 
     def infer(self, a: TensorInfo, b: TensorInfo, multiplier: TensorInfo, addend: TensorInfo) -> tuple[TensorInfo, ...]:
         return (TensorInfo(broadcast_shapes(a.shape, b.shape) or (), a.dtype),) * self.num_outputs
 
 
-def _fits(shape: TensorShape, total: TensorShape) -> bool:
-    broadcast = broadcast_shapes(shape, total)
-    return broadcast is not None and broadcast.accepts(total)
+def _fits(shape: TensorShape, target: TensorShape) -> bool:
+    broadcast = broadcast_shapes(shape, target)
+    return broadcast is not None and broadcast.accepts(target)

@@ -152,25 +152,25 @@ def _matrix_shape(shape: TensorShape, transpose: bool, shape_of_vector: tuple[in
     return (*shape[:-2], shape[-1], shape[-2]) if transpose else shape
 
 
-def _product_problems(a: TensorInfo, b: TensorInfo, left: Sequence[int], right: Sequence[int]) -> Iterator[str]:
-    """Yield errors if the matrices of `a` and `b`, of the shapes `left` and `right`, cannot be multiplied.
+def _product_problems(a: TensorInfo, b: TensorInfo, a_shape: Sequence[int], b_shape: Sequence[int]) -> Iterator[str]:
+    """Yield errors if the matrices of `a` and `b`, of the shapes `a_shape` and `b_shape`, cannot be multiplied.
 
     These shapes are transposed and have rank 2 or more; those of `a` and `b` are for the messages.
     """
-    if differ(left[-1], right[-2]):
-        yield f"a {a.shape} has rows of {left[-1]} elements, but b {b.shape} has columns of {right[-2]}"
-    if broadcast_shapes(TensorShape(left[:-2]), TensorShape(right[:-2])) is None:
+    if differ(a_shape[-1], b_shape[-2]):
+        yield f"a {a.shape} has rows of {a_shape[-1]} elements, but b {b.shape} has columns of {b_shape[-2]}"
+    if broadcast_shapes(TensorShape(a_shape[:-2]), TensorShape(b_shape[:-2])) is None:
         yield f"the batches of a, {a.shape}, and of b, {b.shape}, cannot be broadcast together"
 
 
-def _product_shape(a: TensorInfo, b: TensorInfo, left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of the product of matrices of the shapes `left` and `right`.
+def _product_shape(a: TensorInfo, b: TensorInfo, a_shape: Sequence[int], b_shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of the product of matrices of the shapes `a_shape` and `b_shape`.
 
     The row or column dimension is left out if `a` or `b` itself has rank 1.
     """
-    batch = broadcast_shapes(TensorShape(left[:-2]), TensorShape(right[:-2])) or ()
-    rows = left[-2:-1] if a.rank > 1 else ()
-    columns = right[-1:] if b.rank > 1 else ()
+    batch = broadcast_shapes(TensorShape(a_shape[:-2]), TensorShape(b_shape[:-2])) or ()
+    rows = a_shape[-2:-1] if a.rank > 1 else ()
+    columns = b_shape[-1:] if b.rank > 1 else ()
     return (*batch, *rows, *columns)
 
 

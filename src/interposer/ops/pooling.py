@@ -144,11 +144,11 @@ def places_of_pool(window: Window, size: int, rounding: OutputShapeRounding, mov
     return window.places(size) if rounding is OutputShapeRounding.FLOOR else window.places_rounded_up(size)
 
 
-def pool_window(size: int, axis_size: int, stride: int, dilation: int, before: int, after: int) -> Window:
-    """Return the window of this size along an axis of size `axis_size`, with padding `before` and `after` the image.
+def pool_window(size: int, axis_size: int, stride: int, dilation: int, pad_before: int, pad_after: int) -> Window:
+    """Return the window of this size along an axis of size `axis_size`, with padding before and after the image.
 
     Size 0 means the whole dimension without padding. Stride 0, for a single position, becomes 1.
     """
     if size == 0:
         return Window(axis_size, 1, 1, 0, 0)
-    return Window(size, stride or 1, dilation, before, after)
+    return Window(size, stride or 1, dilation, pad_before, pad_after)

@@ -135,20 +135,20 @@ class Concat(Op):
     axis: int = attribute(default=1, doc="The axis of concatenation; negative ones count from the end.")
 
     def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
-        first = inputs[0]
-        yield from axes_problems((self.axis,), first.rank)
-        axis = normal_axis(self.axis, first.rank)
+        first_info = inputs[0]
+        yield from axes_problems((self.axis,), first_info.rank)
+        axis = normal_axis(self.axis, first_info.rank)
         for index, info in enumerate(inputs):
-            if not same_shapes((first.shape, info.shape), axis):
-                yield f"inputs[{index}] has shape {info.shape}; expected {first.shape} but for axis {axis}"
+            if not same_shapes((first_info.shape, info.shape), axis):
+                yield f"inputs[{index}] has shape {info.shape}; expected {first_info.shape} but for axis {axis}"
             yield from quantized_axis_problems(info, (axis,), "concatenate")
 
     def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
-        first = inputs[0]
-        axis = normal_axis(self.axis, first.rank)
+        first_info = inputs[0]
+        axis = normal_axis(self.axis, first_info.rank)
         shape = [_first_known(dims_of_axis) for dims_of_axis in zip(*(info.shape for info in inputs), strict=True)]
         shape[axis] = sum(info.shape[axis] for info in inputs)
-        return first.with_shape(shape)
+        return first_info.with_shape(shape)
 
 
 def _first_known(dims: tuple[int, ...]) -> int:
@@ -219,12 +219,12 @@ class Stack(Op):
     axis: int = attribute(default=0, doc="The index of the new axis; negative ones count from the end of the result.")
 
     def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
-        first = inputs[0]
-        if not -first.rank - 1 <= self.axis <= first.rank:
-            yield f"axis is {self.axis}, but the result has rank {first.rank + 1}"
+        first_info = inputs[0]
+        if not -first_info.rank - 1 <= self.axis <= first_info.rank:
+            yield f"axis is {self.axis}, but the result has rank {first_info.rank + 1}"
         for index, info in enumerate(inputs):
-            if not same_shapes((first.shape, info.shape)):
-                yield f"inputs[{index}] has shape {info.shape}; expected {first.shape}"
+            if not same_shapes((first_info.shape, info.shape)):
+                yield f"inputs[{index}] has shape {info.shape}; expected {first_info.shape}"
             yield from quantized_axis_problems(info, range(MAX_RANK), "stack")
 
     def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
@@ -332,8 +332,10 @@ class StridedSlice(Op):
         yield from self._item_problems(input)
 
     def _item_problems(self, input: TensorInfo) -> Iterator[str]:
-        ellipses = [i for i in range(len(self.begin)) if self.ellipsis_mask >> i & 1]
-        sliced_count = sum(1 for i in range(len(self.begin)) if i not in ellipses and not self.new_axis_mask >> i & 1)
+        ellipses = [item for item in range(len(self.begin)) if self.ellipsis_mask >> item & 1]
+        sliced_count = sum(
+            1 for item in range(len(self.begin)) if item not in ellipses and not self.new_axis_mask >> item & 1
+        )
         if len(ellipses) > 1:
             yield f"ellipsis_mask is {self.ellipsis_mask:#b}; at most one item may be an ellipsis"
         elif sliced_count > input.rank:
@@ -356,23 +358,23 @@ class StridedSlice(Op):
 
     def index(self, rank: int) -> tuple[Index, ...]:
         """Return the index for a NumPy array of this rank: slices, integers for shrunk axes, None for new axes."""
-        items = [self._item(i) for i in range(len(self.begin))]
-        unlisted_count = rank - sum(item is not None and item is not ... for item in items)
+        indices = [self._item(position) for position in range(len(self.begin))]
+        unlisted_count = rank - sum(index is not None and index is not ... for index in indices)
         full_slices = [slice(None, None, 1)] * unlisted_count
-        if ... not in items:
-            return (*items, *full_slices)
-        ellipsis_position = items.index(...)
-        return (*items[:ellipsis_position], *full_slices, *items[ellipsis_position + 1 :])
+        if ... not in indices:
+            return (*indices, *full_slices)
+        ellipsis_position = indices.index(...)
+        return (*indices[:ellipsis_position], *full_slices, *indices[ellipsis_position + 1 :])
 
-    def _item(self, i: int) -> Any:
-        if self.ellipsis_mask >> i & 1:
+    def _item(self, position: int) -> Any:
+        if self.ellipsis_mask >> position & 1:
             return ...
-        if self.new_axis_mask >> i & 1:
+        if self.new_axis_mask >> position & 1:
             return None
-        begin = None if self.begin_mask >> i & 1 else self.begin[i]
-        if self.shrink_axis_mask >> i & 1:
+        begin = None if self.begin_mask >> position & 1 else self.begin[position]
+        if self.shrink_axis_mask >> position & 1:
             return begin or 0
-        return slice(begin, None if self.end_mask >> i & 1 else self.end[i], self.stride[i])
+        return slice(begin, None if self.end_mask >> position & 1 else self.end[position], self.stride[position])
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         dims = iter(input.shape)
@@ -477,7 +479,7 @@ class Tile(Op):
         if len(self.multiples) != input.rank:
             yield f"multiples is {self.multiples}; expected {input.rank} numbers, the input's rank"
         yield from quantized_axis_problems(
-            input, (i for i, multiple in enumerate(self.multiples) if multiple != 1), "repeat"
+            input, (axis for axis, multiple in enumerate(self.multiples) if multiple != 1), "repeat"
         )
 
     def infer(self, input: TensorInfo) -> TensorInfo:

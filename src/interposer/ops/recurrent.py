@@ -56,12 +56,12 @@ ROUNDING_DOC: Final = (
 DIRECTIONS: Final = ("forward", "backward")
 
 
-def sequence_word(time_major: bool, last: str) -> str:
-    """Return the letters of a sequence's dimensions, "TB" or "BT" (T steps, B batches) and the letter `last`.
+def sequence_word(time_major: bool, last_letter: str) -> str:
+    """Return the letters of a sequence's dimensions, "TB" or "BT" (T steps, B batches) and the letter `last_letter`.
 
     With `time_major`, time is the first axis. `named_sizes` explains such words.
     """
-    return f"TB{last}" if time_major else f"BT{last}"
+    return f"TB{last_letter}" if time_major else f"BT{last_letter}"
 
 
 def of_direction(infos: Infos, direction: str) -> dict[str, TensorInfo | None]:

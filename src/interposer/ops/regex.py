@@ -82,12 +82,12 @@ class _Set:
 
 @dataclass(frozen=True)
 class _Sequence:
-    items: tuple[_Node, ...]
+    parts: tuple[_Node, ...]
 
 
 @dataclass(frozen=True)
 class _Choice:
-    items: tuple[_Node, ...]
+    parts: tuple[_Node, ...]
 
 
 @dataclass(frozen=True)
@@ -304,11 +304,11 @@ class _Reader:
             self.refuse(f"\\{letter} is not supported")
         return ord(letter)
 
-    def octal(self, first: str) -> int:
-        digits = first
+    def octal(self, first_digit: str) -> int:
+        digits = first_digit
         while len(digits) < 3 and self.pattern[self.at : self.at + 1] in set("01234567"):
             digits += self.next()
-        if len(digits) == 1 and first != "0":
+        if len(digits) == 1 and first_digit != "0":
             self.refuse("back references are not supported")
         return self.code(digits, 8)
 
@@ -358,12 +358,12 @@ def _is_number(text: str) -> bool:
 
 
 def _complement(ranges: Ranges) -> Iterator[tuple[int, int]]:
-    start = 0
+    uncovered = 0
     for low, high in sorted(ranges):
-        if start < low:
-            yield start, low - 1
-        start = high + 1
-    yield start, _LAST_CODE_POINT
+        if uncovered < low:
+            yield uncovered, low - 1
+        uncovered = high + 1
+    yield uncovered, _LAST_CODE_POINT
 
 
 # --- the automaton ----------------------------------------------------------------------------------------------------
@@ -398,25 +398,25 @@ class Pattern:
         self._states.append(_State(needs, list(following)))
         return len(self._states) - 1
 
-    def _add(self, node: _Node, after: int) -> int:
-        """Add states that match the syntax tree `node` and lead to the state number `after`; return the first one."""
+    def _add(self, node: _Node, next_state: int) -> int:
+        """Add states that match the syntax tree `node` and lead to the state `next_state`; return the first one."""
         if isinstance(node, _Sequence):
-            for part in reversed(node.items):
-                after = self._add(part, after)
-            return after
+            for part in reversed(node.parts):
+                next_state = self._add(part, next_state)
+            return next_state
         if isinstance(node, _Choice):
-            return self._new(None, [self._add(part, after) for part in node.items])
+            return self._new(None, [self._add(part, next_state) for part in node.parts])
         if isinstance(node, _Repeat):
-            return self._add_repeat(node, after)
-        return self._new(node, [after])
+            return self._add_repeat(node, next_state)
+        return self._new(node, [next_state])
 
-    def _add_repeat(self, node: _Repeat, after: int) -> int:
-        start = after
+    def _add_repeat(self, node: _Repeat, next_state: int) -> int:
+        start = next_state
         if node.most is None:
-            start = self._new(None, [after])
+            start = self._new(None, [next_state])
             self._states[start].following.append(self._add(node.item, start))
         for _ in range((node.most or 0) - node.least):
-            start = self._new(None, [self._add(node.item, start), after])
+            start = self._new(None, [self._add(node.item, start), next_state])
         for _ in range(node.least):
             start = self._add(node.item, start)
         return start

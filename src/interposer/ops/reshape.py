@@ -118,10 +118,10 @@ def _inferred_dim(shape: Sequence[int], target: Sequence[int]) -> int:
     return unknown_dims[0] if len(unknown_dims) == 1 and product == known_product else UNKNOWN
 
 
-def _axis_stays(before: TensorShape, after: TensorShape, axis: int) -> bool:
-    if axis >= len(after) or before[axis] != after[axis]:
+def _axis_stays(old_shape: TensorShape, new_shape: TensorShape, axis: int) -> bool:
+    if axis >= len(new_shape) or old_shape[axis] != new_shape[axis]:
         return False
-    return bool(math.prod(before[:axis]) == math.prod(after[:axis]))
+    return bool(math.prod(old_shape[:axis]) == math.prod(new_shape[:axis]))
 
 
 @op(traits=Trait.MOVES)

@@ -33,8 +33,8 @@ def _complex_problems(name: str, info: TensorInfo, real: bool) -> Iterator[str]:
 
     With `real`, only 1 is allowed.
     """
-    parts = info.shape[-1]
-    if isinstance(parts, Dim) or parts not in ((1,) if real else (1, 2)):
+    part_count = info.shape[-1]
+    if isinstance(part_count, Dim) or part_count not in ((1,) if real else (1, 2)):
         yield f"{name} has shape {info.shape}; expected {'1' if real else '1 or 2'} as its last dimension"
 
 

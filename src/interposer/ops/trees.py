@@ -116,9 +116,9 @@ class TreeEnsemble(Op):
                 yield f"{name} has a branch to a missing one of {nodes} nodes and {leaves} leaves"
         limits = (("features", 2**31), ("comparisons", len(TreeComparison)), ("targets", self.num_targets))
         for name, limit in limits:
-            numbers = getattr(self, name)
-            if numbers.size and not 0 <= numbers.min() <= numbers.max() < limit:
-                yield f"{name} has numbers from {numbers.min()} to {numbers.max()}; expected 0 to {limit - 1}"
+            values = getattr(self, name)
+            if values.size and not 0 <= values.min() <= values.max() < limit:
+                yield f"{name} has numbers from {values.min()} to {values.max()}; expected 0 to {limit - 1}"
         leaf_sizes, first_and_last_start = (
             np.diff(self.leaf_starts.astype(np.int64)),
             (self.leaf_starts[0], self.leaf_starts[-1]),

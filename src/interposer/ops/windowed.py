@@ -59,8 +59,10 @@ class _Pooling(_Windowed):
                 yield from window.problems(size, f"axis {index + 2}", rounded_up=rounded_up)
 
     def _shape(self, input: TensorInfo) -> tuple[int, ...]:
-        places = (self._places(*pair) for pair in zip(self.windows(), input.shape[2:], strict=True))
-        return (*input.shape[:2], *places)
+        output_sizes = (
+            self._places(*window_and_size) for window_and_size in zip(self.windows(), input.shape[2:], strict=True)
+        )
+        return (*input.shape[:2], *output_sizes)
 
     def _places(self, window: Window, size: int) -> int:
         is_floor = self.output_shape_rounding is OutputShapeRounding.FLOOR

@@ -15,7 +15,7 @@ from interposer.frontends.axes import checked_axes
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.ir.graph import Value
-from interposer.kernels.resize import nearest_places
+from interposer.kernels.resize import nearest_pixels
 from interposer.ops.elementwise import Where
 from interposer.ops.gather import Gather
 from interposer.ops.matmul import BatchMatMul
@@ -239,7 +239,7 @@ def _same_operator(node: Node, axes: Sequence[_Axis], style: _Style) -> Resize |
 
 def _agrees(op: Resize, axis: _Axis, style: _Style) -> bool:
     if style.mode == "nearest":
-        return np.array_equal(nearest_places(op, axis.size, axis.target), _nearest(axis, style))
+        return np.array_equal(nearest_pixels(op, axis.size, axis.target), _nearest(axis, style))
     if style.exclude_outside or (style.antialias and axis.scale < 1):
         return False
     mode = "align_corners" if op.align_corners else "half_pixel" if op.half_pixel_centers else "asymmetric"

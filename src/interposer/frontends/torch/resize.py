@@ -14,7 +14,7 @@ from interposer.frontends.torch.pooling import along_axis
 from interposer.frontends.torch.registry import aten
 from interposer.frontends.torch.sizes import number_of
 from interposer.ir.graph import Value
-from interposer.kernels.resize import nearest_places
+from interposer.kernels.resize import nearest_pixels
 from interposer.ops.elementwise import UnaryOperation
 from interposer.ops.grid import GridPadding, GridSample, GridSampleMode
 from interposer.ops.resize import Resize, ResizeMethod
@@ -78,7 +78,7 @@ def _nearest(c: Call, x: Value, axes: Sequence[_Axis], offset: float) -> Value:
     places = [_nearest_places(axis, offset) for axis in axes]
     if x.known.rank == 4:
         op = Resize(axes[1].target, axes[0].target, ResizeMethod.NEAREST_NEIGHBOR, half_pixel_centers=offset > 0)
-        own = [nearest_places(op, axis.size, axis.target) for axis in axes]
+        own = [nearest_pixels(op, axis.size, axis.target) for axis in axes]
         if all(map(np.array_equal, own, places)):
             return c.add(op, x)
     for axis, indices in zip(axes, places, strict=True):
