@@ -45,6 +45,15 @@ def by_heads(shape: TensorShape, heads: int) -> TensorShape:
     return TensorShape((batch, heads, length, width if heads == 1 else width // heads))
 
 
+def with_heads(infos: Infos, q_num_heads: int, kv_num_heads: int) -> dict[str, TensorInfo | None]:
+    """Return the operands' infos by name, with query, key and value reshaped to (batch, heads, length, size)."""
+    heads = {"query": q_num_heads, "key": kv_num_heads, "value": kv_num_heads}
+    return {
+        name: info and (info.with_shape(by_heads(info.shape, heads[name])) if name in heads else info)
+        for name, info in infos.items()
+    }
+
+
 _AXIS_LETTERS: Final = {
     "query": "BHQD",
     "key": "BGKD",
@@ -151,21 +160,13 @@ class Attention(Op):
             return 4
         return 3 if self.present else 1
 
-    def _by_heads(self, infos: Infos) -> dict[str, TensorInfo | None]:
-        """Return the operands' infos by name, with query, key and value reshaped to (batch, heads, length, size)."""
-        heads = {"query": self.q_num_heads, "key": self.kv_num_heads, "value": self.kv_num_heads}
-        return {
-            name: info and (info.with_shape(by_heads(info.shape, heads[name])) if name in heads else info)
-            for name, info in infos.items()
-        }
-
     def check(self, *operands: Any) -> Iterator[str]:
         infos = by_name(self, operands)
         errors = [*self._head_problems(*operands[:3]), *_past_problems(infos)]
         yield from errors
         if errors:
             return
-        split_infos = self._by_heads(infos)
+        split_infos = with_heads(infos, self.q_num_heads, self.kv_num_heads)
         yield from dimension_problems(split_infos, _AXIS_LETTERS)
         sizes, mask = sizes_by_letter(split_infos, _AXIS_LETTERS), infos["mask"]
         if sizes["G"] == 0 or sizes["H"] % sizes["G"]:
@@ -187,7 +188,7 @@ class Attention(Op):
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
         infos = by_name(self, operands)
-        sizes = sizes_by_letter(self._by_heads(infos), _AXIS_LETTERS)
+        sizes = sizes_by_letter(with_heads(infos, self.q_num_heads, self.kv_num_heads), _AXIS_LETTERS)
         scores = _score_shape(infos, sizes)
         sizes["K"] = scores[3]
         output = shape_of("BHQE", sizes)
@@ -200,7 +201,7 @@ class Attention(Op):
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         infos = by_name(self, inputs)
-        sizes = sizes_by_letter(self._by_heads(infos), _AXIS_LETTERS)
+        sizes = sizes_by_letter(with_heads(infos, self.q_num_heads, self.kv_num_heads), _AXIS_LETTERS)
         return 2 * math.prod(_score_shape(infos, sizes)) * (sizes["D"] + sizes["E"])
 
 

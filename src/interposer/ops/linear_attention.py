@@ -8,7 +8,7 @@ from typing import Any, Final
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import Role
 from interposer.core.types import DataType, TensorInfo, TensorShape, differ
-from interposer.ops.attention import by_heads
+from interposer.ops.attention import with_heads
 from interposer.ops.named_sizes import Infos, by_name, dimension_problems, shape_of, sizes_by_letter
 
 __all__ = ["LinearAttention"]
@@ -71,19 +71,12 @@ class LinearAttention(Op):
     kv_num_heads: int = attribute(ge=1, doc="Number of heads of key and value.")
     scale: float | None = attribute(default=None, doc="Factor that multiplies the output; None means 1 / sqrt(D).")
 
-    def _by_heads(self, infos: Infos) -> dict[str, TensorInfo | None]:
-        heads = {"query": self.q_num_heads, "key": self.kv_num_heads, "value": self.kv_num_heads}
-        return {
-            name: info and (info.with_shape(by_heads(info.shape, heads[name])) if name in heads else info)
-            for name, info in infos.items()
-        }
-
     def check(self, *operands: Any) -> Iterator[str]:
         infos = by_name(self, operands)
         errors = list(self._head_problems(infos))
         yield from errors
         if not errors:
-            split_infos = self._by_heads(infos)
+            split_infos = with_heads(infos, self.q_num_heads, self.kv_num_heads)
             yield from dimension_problems(split_infos, _AXIS_LETTERS)
             yield from self._gate_problems(infos, sizes_by_letter(split_infos, _AXIS_LETTERS))
 
@@ -108,7 +101,7 @@ class LinearAttention(Op):
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, TensorInfo]:
         infos = by_name(self, operands)
-        sizes = sizes_by_letter(self._by_heads(infos), _AXIS_LETTERS)
+        sizes = sizes_by_letter(with_heads(infos, self.q_num_heads, self.kv_num_heads), _AXIS_LETTERS)
         query, past_state = operands[0], infos["past_state"]
         output = TensorShape((sizes["B"], sizes["T"], self.q_num_heads * sizes["E"]))
         state = shape_of("BGDE", sizes | {"G": self.kv_num_heads})
