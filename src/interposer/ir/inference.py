@@ -88,7 +88,7 @@ def inferences_remembered() -> Iterator[None]:
 
 
 def _inference_key(layer: Layer) -> tuple[Op, tuple[TensorInfo, ...]] | None:
-    """Return what the inference of a layer depends on, if this is its operator and fully known infos of its inputs."""
+    """Return operator and input infos of a layer, or None if its inference depends on anything else."""
     infos = layer.input_infos
     if not infos or layer.regions or not layer.op.executable or not all(map(_is_plain, infos)):
         return None
