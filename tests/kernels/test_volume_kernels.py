@@ -126,4 +126,4 @@ def test_padding_that_nothing_can_fill_costs_nothing():
     window = Window(size=2, stride=10**9, dilation=10**9, pad_before=2 * 10**9, pad_after=10**9)
     result = slide(np.ones(3), 0, window, window.places(3), np.add, 0)
     np.testing.assert_array_equal(result, [0, 1, 1])
-    np.testing.assert_array_equal(covered(window, 3, 0, 3), [0, 1, 1])
+    np.testing.assert_array_equal(covered(window, 3, 3, padding=False), [0, 1, 1])

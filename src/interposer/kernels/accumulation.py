@@ -33,6 +33,7 @@ __all__ = [
     "Requantizer",
     "Scaling",
     "centered",
+    "constant_plan",
     "exact_type",
     "float_type",
     "integer_sums",
@@ -242,3 +243,20 @@ class _BiasAddition:
 
     def __call__(self, sums: Array) -> Array:
         return sums if self.bias is None else sums + self.bias
+
+
+def constant_plan(
+    make_plan: Callable[[Any, KernelInfo, Array, Array | None], Plan],
+) -> Callable[[Any, KernelInfo], Plan | None]:
+    """Return a function that prepares a kernel: it returns the plan that every call of the kernel can use.
+
+    The function returns `make_plan(op, info, weights, bias)`, or None if weights or bias are not constants.
+    """
+
+    def prepare(op: Any, info: KernelInfo) -> Plan | None:
+        weights, bias = info.at(1), info.get("bias")
+        if weights.constant is None or (bias is not None and bias.constant is None):
+            return None
+        return make_plan(op, info, weights.constant, None if bias is None else bias.constant)
+
+    return prepare

@@ -10,7 +10,16 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import Array, DataType
-from interposer.kernels.accumulation import Plan, Scaling, centered, integer_sums, plan, shifted, summable_types
+from interposer.kernels.accumulation import (
+    Plan,
+    Scaling,
+    centered,
+    constant_plan,
+    integer_sums,
+    plan,
+    shifted,
+    summable_types,
+)
 from interposer.kernels.layout import to_nhwc
 from interposer.kernels.places import places, visible
 from interposer.kernels.reference import kernel
@@ -139,7 +148,7 @@ def convolution(
 ) -> None:  # fmt: skip
     """Compute `Convolution2d`: one matrix product per block of windows.
 
-    `prepared` holds the weights and the final step if these are constant, else None.
+    `prepared` holds the weights and the epilogue if weights and bias are constants, else None.
     """
     w, epilogue = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
@@ -174,7 +183,7 @@ def depthwise_convolution(
 ) -> None:  # fmt: skip
     """Compute `DepthwiseConvolution2d`; each channel of the image is repeated once for each of its filters.
 
-    `prepared` holds the weights and the final step if these are constant, else None.
+    `prepared` holds the weights and the epilogue if weights and bias are constants, else None.
     """
     (w,), epilogue = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
@@ -194,7 +203,7 @@ def transpose_convolution(
 ) -> None:  # fmt: skip
     """Compute `TransposeConvolution2d`: add the products of the input with each window element to the output.
 
-    `prepared` holds the weights and the final step if these are constant, else None.
+    `prepared` holds the weights and the epilogue if weights and bias are constants, else None.
     """
     w, epilogue = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
@@ -217,13 +226,5 @@ def _plan(op: WithWeights, info: KernelInfo, weights: Array, bias: Array | None)
     )
 
 
-def _prepared(op: WithWeights, info: KernelInfo) -> Plan | None:
-    """Return the plan that every call of the kernel can use, or None if weights or bias are not constants."""
-    weights, bias = info.at(1), info.get("bias")
-    if weights.constant is None or (bias is not None and bias.constant is None):
-        return None
-    return _plan(op, info, weights.constant, None if bias is None else bias.constant)
-
-
 for _kernel in (convolution, depthwise_convolution, transpose_convolution):
-    kernel.prepare(_kernel)(_prepared)
+    kernel.prepare(_kernel)(constant_plan(_plan))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from interposer.core.types import Array
-from interposer.kernels.accumulation import Plan, Scaling, centered, plan, summable_types
+from interposer.kernels.accumulation import Plan, Scaling, centered, constant_plan, plan, summable_types
 from interposer.kernels.layout import from_nhwc, to_nhwc
 from interposer.kernels.reference import kernel
 from interposer.kernels.sliding import cell_slices
@@ -21,9 +21,9 @@ def convolution3d(
 ) -> Array:
     """Compute `Convolution3d` by one product for each weight position; internally, volumes are (N, D, H, W, C).
 
-    `prepared` holds the weights and the final step if these are constant, else None.
+    `prepared` holds the weights and the epilogue if weights and bias are constants, else None.
     """
-    w, epilogue = prepared or _plan(info, weights, bias)
+    w, epilogue = prepared or _plan(op, info, weights, bias)
     volume = to_nhwc(centered(x, info.input, w.dtype), op.data_layout)
     n, *sizes, _ = volume.shape
     windows = op.windows(*w.shape[:3])
@@ -48,14 +48,8 @@ def _product(cells: Array, weights: Array, groups: int) -> Array:
     return sums
 
 
-def _plan(info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
+def _plan(op: Convolution3d, info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
     return plan(info, weights, bias, 4, Scaling.FIXED_POINT)
 
 
-@kernel.prepare(convolution3d)
-def prepare(op: Convolution3d, info: KernelInfo) -> Plan | None:
-    """Return the plan that every call of the kernel can use, or None if weights or bias are not constants."""
-    weights, bias = info.at(1), info.get("bias")
-    if weights.constant is None or (bias is not None and bias.constant is None):
-        return None
-    return _plan(info, weights.constant, None if bias is None else bias.constant)
+kernel.prepare(convolution3d)(constant_plan(_plan))

@@ -14,6 +14,7 @@ from interposer.kernels.accumulation import (
     Requantizer,
     Scaling,
     centered,
+    constant_plan,
     exact_type,
     float_type,
     integer_sums,
@@ -35,7 +36,7 @@ def fully_connected(
 ) -> Array:
     """Compute `FullyConnected` by one matrix product; the weights are used in the order in which they are stored.
 
-    `prepared` holds the weights and the final step if these are constant, else None.
+    `prepared` holds the weights and the epilogue if weights and bias are constants, else None.
     """
     w, epilogue = prepared or _plan(op, info, weights, bias)
     w = w.T if op.transpose_weight_matrix else w
@@ -48,13 +49,7 @@ def _plan(op: FullyConnected, info: KernelInfo, weights: Array, bias: Array | No
     return plan(info, weights, bias, op.output_axis, scaling)
 
 
-@kernel.prepare(fully_connected)
-def _prepared(op: FullyConnected, info: KernelInfo) -> Plan | None:
-    """Return the plan that every call of the kernel can use, or None if weights or bias are not constants."""
-    weights, bias = info.at(1), info.get("bias")
-    if weights.constant is None or (bias is not None and bias.constant is None):
-        return None
-    return _plan(op, info, weights.constant, None if bias is None else bias.constant)
+kernel.prepare(fully_connected)(constant_plan(_plan))
 
 
 def _adjoint_of_floats(op: BatchMatMul, info: KernelInfo) -> str | None:

@@ -11,9 +11,9 @@ from interposer.kernels.layout import from_nhwc, to_nhwc
 from interposer.kernels.places import places, visible
 from interposer.kernels.pooling_rules import EIGHT_OR_SIXTEEN_BITS, floats_or_max, one_scale
 from interposer.kernels.reference import kernel
+from interposer.kernels.sliding import covered
 from interposer.kernels.table import KernelInfo
 from interposer.ops.pooling import PaddingMethod, Pooling2d, PoolingAlgorithm
-from interposer.ops.window import Window
 
 __all__: list[str] = []
 
@@ -74,7 +74,7 @@ class _PoolWindow:
 
         With `padding`, cells that are in the padding are counted too.
         """
-        rows, columns = (_cells(*axis, padding=padding) for axis in self.axes)
+        rows, columns = (covered(*axis, padding=padding) for axis in self.axes)
         return np.multiply.outer(rows, columns)[..., np.newaxis]
 
     def largest(self, image: Array) -> Array:
@@ -98,19 +98,6 @@ class _PoolWindow:
 
     def _divisors(self) -> Array:
         return self.area(padding=self.op.padding_method is PaddingMethod.IGNORE_VALUE)
-
-
-def _cells(window: Window, size: int, count: int, *, padding: bool) -> Array:
-    """Return for each of `count` places along an axis the number of cells of the window that are in the image.
-
-    The image has this size along the axis. With `padding`, cells that are in the padding are counted too, but none
-    beyond it.
-    """
-    low, high = (-window.pad_before, size + window.pad_after) if padding else (0, size)
-    starts = np.arange(count) * window.stride - window.pad_before
-    begin, end = (np.clip(-((starts - limit) // window.dilation), 0, window.size) for limit in (low, high))
-    cells: Array = end - begin
-    return cells
 
 
 def _lowest(image: Array) -> float:

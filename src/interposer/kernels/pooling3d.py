@@ -78,6 +78,5 @@ def _count(op: Pooling3d, info: KernelInfo, *, padding: bool) -> Array:
     sizes = [info.input.shape[axis] for axis in axes]
     counts = []
     for axis, size, window in zip(axes, sizes, op.windows(*sizes), strict=True):
-        low, high = (-window.pad_before, size + window.pad_after) if padding else (0, size)
-        counts.append(covered(window, info.output.shape[axis], low, high))
+        counts.append(covered(window, size, info.output.shape[axis], padding=padding))
     return reduce(np.multiply.outer, counts)[..., np.newaxis]

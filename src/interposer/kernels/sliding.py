@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from interposer.core.types import Array
+from interposer.kernels.places import visible
 from interposer.ops.window import Window
 
 __all__ = ["cell_slices", "covered", "slide"]
@@ -37,22 +38,20 @@ def slide(x: Array, axis: int, window: Window, count: int, combine: np.ufunc, in
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     combined = np.full(shape, initial, x.dtype)
     leading = (slice(None),) * axis
-    for cell in _cells(window, x.shape[axis], count):
+    _, cells = visible(window, x.shape[axis], count)
+    for cell in range(cells.start, cells.stop):
         places, positions = cell_slices(window, cell, x.shape[axis], count)
         target = combined[(*leading, places)]
         combine(target, x[(*leading, positions)], out=target)
     return combined
 
 
-def _cells(window: Window, size: int, count: int) -> range:
-    """Return the range of the window's cells that are on an axis of this size at one or more of `count` places."""
-    travel = (count - 1) * window.stride - window.pad_before
-    first_cell = max(0, -(travel // window.dilation))
-    return range(first_cell, min(window.size, -(-(size + window.pad_before) // window.dilation)))
+def covered(window: Window, size: int, count: int, *, padding: bool) -> Array:
+    """Return for each of `count` places the number of the window's cells that are on an axis of this size.
 
-
-def covered(window: Window, count: int, low: int, high: int) -> Array:
-    """Return for each of `count` places the number of the window's cells from position `low` to `high` (exclusive)."""
+    With `padding`, cells that are in the padding are counted too, but none beyond it.
+    """
+    low, high = (-window.pad_before, size + window.pad_after) if padding else (0, size)
     starts = np.arange(count) * window.stride - window.pad_before
     begin, end = (np.clip(-((starts - limit) // window.dilation), 0, window.size) for limit in (low, high))
     cells: Array = end - begin
