@@ -192,6 +192,14 @@ class Op:
             return ResultQuantization.SAME
         return f"{self.op_name()} has no form in integers"
 
+    @property
+    def output_axis(self) -> int:
+        """The axis of the weights that counts output channels, for operators with an operand that has `Role.WEIGHTS`.
+
+        By default, this is the first axis.
+        """
+        return 0
+
     def role(self, index: int) -> Role:
         """Return the role of the operand that takes the input at `index`."""
         return self.operands[min(index, len(self.operands) - 1)].role

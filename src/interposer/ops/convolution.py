@@ -212,6 +212,10 @@ class DepthwiseConvolution2d(_Windowed):
     bias = operand(role=Role.BIAS, rank=1, optional=True)
     output = result(rank=4, dtype_of="input")
 
+    @property
+    def output_axis(self) -> int:
+        return 3
+
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
         h, w, c = self.data_layout.axes()
         channels = input.shape[c]

@@ -63,6 +63,10 @@ class Convolution3d(Op):
             Window(width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
         )
 
+    @property
+    def output_axis(self) -> int:
+        return 4
+
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
         channels, output_channels = input.shape[self.data_layout.axes().channels], weights.shape[4]
         if differ(channels, weights.shape[3] * self.groups):

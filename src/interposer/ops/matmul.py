@@ -49,7 +49,6 @@ class FullyConnected(Op):
 
     @property
     def output_axis(self) -> int:
-        """The axis of the weights that counts the outputs: 0 or 1."""
         return 0 if self.transpose_weight_matrix else 1
 
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:

@@ -5,29 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from interposer.core.traits import Role, Trait
 from interposer.core.types import DataType
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
 from interposer.ops import (
     Activation,
     ActivationFunction,
-    BatchToSpaceNd,
     BinaryOperation,
-    Concat,
     Constant,
     ElementwiseBinary,
     ElementwiseUnary,
     Output,
-    Permute,
     Pooling2d,
-    Reshape,
     Resize,
-    Slice,
     Softmax,
-    SpaceToBatchNd,
-    Splitter,
-    StridedSlice,
-    Transpose,
     UnaryOperation,
 )
 from interposer.quantization.schemes import Scheme
@@ -35,9 +27,6 @@ from interposer.quantization.schemes import Scheme
 __all__ = ["per_tensor", "static_ranges"]
 
 Range = tuple[float, float]
-_FROM_PARENT: Final = (
-    BatchToSpaceNd, Permute, Pooling2d, Reshape, Resize, Slice, SpaceToBatchNd, Splitter, StridedSlice, Transpose,
-)  # fmt: skip
 _DEFAULT: Final = (-15.0, 15.0)
 _WIDE: Final = (-20.0, 20.0)
 _POSITIVE: Final = frozenset(
@@ -72,15 +61,14 @@ def _range(layer: Layer, known_ranges: dict[Value, Range]) -> Range:
             return 0.0, 1.0
         case Constant():
             return float(op.value.min(initial=0)), float(op.value.max(initial=0))
-        case Concat():
-            ranges = [known_ranges.get(value, _DEFAULT) for value in layer.values]
-            return min(low for low, _ in ranges), max(high for _, high in ranges)
         case ElementwiseUnary() if op.operation is UnaryOperation.ABS:
             return _WIDE
         case ElementwiseBinary() if op.operation is BinaryOperation.ADD:
             return _WIDE
-    if isinstance(op, _FROM_PARENT) and layer.inputs[0] is not None:
-        return known_ranges.get(layer.inputs[0], _DEFAULT)
+    if Trait.MOVES in op.traits or isinstance(op, Pooling2d | Resize):
+        data = [layer.inputs[index] for index in op.inputs_of(Role.DATA, len(layer.inputs))]
+        ranges = [known_ranges.get(value, _DEFAULT) for value in data if value is not None]
+        return min(low for low, _ in ranges), max(high for _, high in ranges)
     return _DEFAULT
 
 

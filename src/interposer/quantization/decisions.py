@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interposer.core.errors import UnknownRankError
+from interposer.core.traits import ResultQuantization, Trait
 from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
@@ -18,10 +19,8 @@ from interposer.kernels.fixedpoint import dequantize
 from interposer.ops.control import Constant, Input, Output
 from interposer.ops.convolution import TransposeConvolution2d
 from interposer.ops.elementwise import BinaryOperation, ElementwiseBinary
-from interposer.ops.pooling import Pooling2d, PoolingAlgorithm
-from interposer.ops.resize import Resize, ResizeMethod
 from interposer.quantization.bias_correction import mean_error
-from interposer.quantization.rules import Form, Rule, is_clamp, rule_of
+from interposer.quantization.rules import Rule, is_clamp, rule_of
 from interposer.quantization.schemes import Scheme, quantization_of
 from interposer.quantization.weights import Stored, quantized_bias, quantized_weights
 
@@ -51,7 +50,7 @@ class Decisions:
 
     def operand(self, layer: Layer, index: int) -> Quantization:
         """Return the quantization that a quantized layer needs for its data operand `index`."""
-        value = layer.outputs[0] if self.rules[layer].form is Form.SAME else layer.inputs[index]
+        value = layer.outputs[0] if self.rules[layer].form is ResultQuantization.SAME else layer.inputs[index]
         assert value is not None, "operands of data are connected"
         return self.quantizations[value]
 
@@ -162,13 +161,13 @@ class _Scales:
         """Join the data of a layer and its results in one group if they must or should have the same scale."""
         source = layer.inputs[rule.data[0]]
         is_fused = is_clamp(rule.op) and self.fuse_clamps and source is not None and self._is_private(source)
-        if rule.form is not Form.SAME and not is_fused:
+        if rule.form is not ResultQuantization.SAME and not is_fused:
             return
-        for output in layer.outputs[1:]:
+        for output in quantized_results(layer, rule)[1:]:
             self._join(output, layer.outputs[0])
         if len(rule.data) == 1 and source is not None and not source.is_constant:
             self._join(source, layer.outputs[0])
-            if len(source.uses) == 1 and not _averages(layer):
+            if len(source.uses) == 1 and (is_fused or not _averages(layer)):
                 self.inner.add(source)
             return
         for index in rule.data if not is_fused else ():
@@ -185,7 +184,7 @@ class _Scales:
 
     def _is_prescribed(self, value: Value) -> bool:
         rule = self.decisions.rules.get(value.producer)
-        return rule is not None and rule.form is Form.PRESCRIBED
+        return rule is not None and rule.form is ResultQuantization.PRESCRIBED
 
     def _root(self, value: Value) -> Value:
         while value in self.parents and self.parents[value] is not value:
@@ -214,9 +213,9 @@ class _Scales:
             value = layer.inputs[index]
             if value is not None and value not in quantizations:
                 quantizations[value] = self._quantization(value, bounds)
-        for value in layer.outputs if rule.form is not Form.NONE else ():
+        for value in quantized_results(layer, rule):
             quantizations[value] = self._quantization(value, bounds)
-        if rule.form is Form.PRESCRIBED:
+        if rule.form is ResultQuantization.PRESCRIBED:
             self._prescribe(layer, rule)
         if rule.weights is not None:
             scale = self.decisions.operand(layer, 0).scale
@@ -234,19 +233,16 @@ class _Scales:
 
     def _prescribe(self, layer: Layer, rule: Rule) -> None:
         """Set the quantization that the operator prescribes, for the result and all values of its group."""
-        source = layer.inputs[0]
-        assert source is not None, "the operand is required"
-        quantizations, scheme = self.decisions.quantizations, self.decisions.scheme
-        info = TensorInfo(source.known.shape, scheme.activations, quantizations[source])
-        [output_info] = rule.op.infer_infos(info)
+        quantizations = self.decisions.quantizations
+        inputs, _ = quantized_infos(self.decisions, layer)
+        [output_info] = rule.op.infer_infos(*inputs)
         assert output_info is not None and output_info.quantization is not None, "the operator prescribes it"
         quantizations[self._root(layer.output)] = quantizations[layer.output] = output_info.quantization
 
 
 def _averages(layer: Layer) -> bool:
-    """Return True if a layer computes means of its data, so that none of it may be saturated."""
-    is_averaging_pool = isinstance(layer.op, Pooling2d) and layer.op.pool_type is not PoolingAlgorithm.MAX
-    return is_averaging_pool or (isinstance(layer.op, Resize) and layer.op.method is not ResizeMethod.NEAREST_NEIGHBOR)
+    """Return True if a layer computes with its data, such as a mean of it, so that none of it may be saturated."""
+    return not layer.op.traits & (Trait.MOVES | Trait.CHOOSES)
 
 
 def _constants(layer: Layer, rule: Rule, scheme: Scheme, scale: float, means: Means) -> tuple[Stored, Stored | None]:
@@ -292,13 +288,21 @@ def quantized_infos(decisions: Decisions, layer: Layer) -> tuple[list[TensorInfo
     for operand_index, constant in zip((rule.weights, rule.bias), decisions.stored.get(layer, ()), strict=False):
         if operand_index is not None and constant is not None:
             inputs[operand_index] = TensorInfo.of(constant.array, constant.quantization)
-    outputs = [value.known.with_constant(None) for value in layer.outputs]
-    if rule.form is not Form.NONE:
-        outputs = [
-            TensorInfo(info.shape, dtype, decisions.quantizations[value])
-            for value, info in zip(layer.outputs, outputs, strict=True)
-        ]
+    quantized = quantized_results(layer, rule)
+    outputs = [
+        TensorInfo(value.known.shape, dtype, decisions.quantizations[value])
+        if value in quantized
+        else value.known.with_constant(None)
+        for value in layer.outputs
+    ]
     return inputs, outputs
+
+
+def quantized_results(layer: Layer, rule: Rule) -> list[Value]:
+    """Return the results of a quantized layer that are quantized: not those of another type than the data."""
+    if rule.form is ResultQuantization.NONE:
+        return []
+    return [value for value in layer.outputs if value.known.dtype is DataType.FLOAT32]
 
 
 def _overflows(rule: Rule, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> bool:

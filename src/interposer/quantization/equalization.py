@@ -116,13 +116,9 @@ def _array(layer: Layer, position: int) -> Floats:
     return np.asarray(value.constant, np.float64)
 
 
-def _output_axis(layer: Layer) -> int:
-    return 3 if isinstance(layer.op, DepthwiseConvolution2d) else 0
-
-
 def _output_ranges(layer: Layer, weights: Floats) -> Floats:
     """Return the largest absolute weight of each output channel."""
-    axis = _output_axis(layer)
+    axis = layer.op.output_axis
     ranges: Floats = np.abs(weights).max(
         axis=tuple(other_axis for other_axis in range(4) if other_axis != axis), initial=0
     )
@@ -132,7 +128,7 @@ def _output_ranges(layer: Layer, weights: Floats) -> Floats:
 def _input_ranges(layer: Layer, weights: Floats, first: Layer) -> Floats:
     """Return the largest absolute weight of each input channel, which are the output channels of `first`."""
     if isinstance(layer.op, DepthwiseConvolution2d):
-        channels = _array(first, 1).shape[_output_axis(first)]
+        channels = _array(first, 1).shape[first.op.output_axis]
         grouped = np.abs(weights).reshape(-1, channels, weights.shape[3] // channels)
         return np.asarray(grouped.max(axis=(0, 2), initial=0))
     axis = _input_axis(layer)
@@ -148,7 +144,7 @@ def _input_axis(layer: Layer) -> int:
 
 def _along_outputs(layer: Layer, scales: Floats) -> Floats:
     shape = [1, 1, 1, 1]
-    shape[_output_axis(layer)] = len(scales)
+    shape[layer.op.output_axis] = len(scales)
     return scales.reshape(shape)
 
 
