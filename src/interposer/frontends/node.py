@@ -77,9 +77,13 @@ class Node(ABC):
         """Return the message about a required operand that is absent."""
         return f"it has no input number {index}"
 
+    def called(self, index: int, title: str) -> str:
+        """Return what messages call an operand, as the subject of a sentence."""
+        return f"its {title}"
+
     def mismatch(self, index: int, title: str, array: Array, expected: str) -> str:
         """Return the message about a constant operand whose elements are not as `expected`."""
-        return f"its {title} is {array.dtype}{list(array.shape)}; expected {expected}"
+        return f"{self.called(index, title)} is {array.dtype}{list(array.shape)}; expected {expected}"
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
@@ -120,7 +124,7 @@ class Node(ABC):
         """Return the only element of a constant operand of integers."""
         numbers = self.integers_of(index, title)
         if len(numbers) != 1:
-            self.fail(f"its {title} has {len(numbers)} elements; expected one")
+            self.fail(f"{self.called(index, title)} has {len(numbers)} elements; expected one")
         return numbers[0]
 
     def number_of(self, index: int, title: str) -> float:
@@ -133,9 +137,9 @@ class Node(ABC):
 
     def pairs_of(self, index: int, title: str) -> tuple[tuple[int, int], ...]:
         """Return the rows of a constant operand, a matrix of integers with two columns."""
-        numbers = self.integers_of(index, title)
-        if self.info(index).shape[1:] != (2,):
-            self.fail(f"its {title} has the shape {self.info(index).shape}; expected two columns")
+        numbers, shape = self.integers_of(index, title), self.array(index, title).shape
+        if shape[1:] != (2,):
+            self.fail(f"{self.called(index, title)} has the shape {TensorShape(shape)}; expected two columns")
         return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
     def dimensions_of(self, index: int, title: str) -> tuple[int, ...]:

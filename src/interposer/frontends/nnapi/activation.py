@@ -24,23 +24,23 @@ _FUNCTIONS: Final = {
 @operator(*_FUNCTIONS, inputs=1)
 def function(node: Node) -> list[Value]:
     """Convert RELU, RELU1, RELU6, LOGISTIC, TANH and HARD_SWISH to a layer with the equivalent activation."""
-    return node.result(_FUNCTIONS[node.operation.name], node.input(0))
+    return node.results(_FUNCTIONS[node.operation.name], node.value(0))
 
 
 @operator("ELU", inputs=2)
 def elu(node: Node) -> list[Value]:
     """Convert ELU; alpha is an input."""
-    return node.result(Activation(ActivationFunction.ELU, a=node.real(1, "alpha")), node.input(0))
+    return node.results(Activation(ActivationFunction.ELU, a=node.number_of(1, "alpha")), node.value(0))
 
 
 @operator("SOFTMAX", inputs=(2, 3))
 def softmax(node: Node) -> list[Value]:
     """Convert SOFTMAX, by default along the last axis."""
     axis = node.axis(2, node.info(0).rank, default=-1)
-    return node.result(Softmax(node.real(1, "beta"), axis), node.input(0))
+    return node.results(Softmax(node.number_of(1, "beta"), axis), node.value(0))
 
 
 @operator("LOG_SOFTMAX", inputs=3)
 def log_softmax(node: Node) -> list[Value]:
     """Convert LOG_SOFTMAX along an axis."""
-    return node.result(LogSoftmax(node.real(1, "beta"), node.axis(2, node.info(0).rank)), node.input(0))
+    return node.results(LogSoftmax(node.number_of(1, "beta"), node.axis(2, node.info(0).rank)), node.value(0))

@@ -40,7 +40,7 @@ def attempted(document: Mapping[str, Any], shapes: Shapes | None = None) -> tupl
     importer = _Importer(read_document(document), shapes or {})
     importer.large = large
     importer.prepare()
-    return importer.graph, [importer.attempt(operation) for operation in importer.model.operations]
+    return importer.network.graph, [importer.attempt(operation) for operation in importer.model.operations]
 
 
 def _with_small_ranks(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[int, int]]:
@@ -80,13 +80,14 @@ class _Importer(Importer):
 
     def attempt(self, operation: Operation) -> Attempt:
         """Convert an operation; if that fails, add a layer in its place."""
-        before = len(list(self.graph))
+        mark = self.mark()
         try:
             self._convert_known(operation)
         except InterposerError as error:
             self._stand_in(operation)
             return Attempt(operation, (), str(error).removeprefix(f"{operation.where}: "))
-        return Attempt(operation, [item for item in list(self.graph)[before:] if not isinstance(item.op, Constant)], "")
+        added = list(self.network.graph)[mark:]
+        return Attempt(operation, [layer for layer in added if not isinstance(layer.op, Constant)], "")
 
     def _convert_known(self, operation: Operation) -> None:
         for index in (*operation.inputs, *operation.outputs):
@@ -101,6 +102,6 @@ class _Importer(Importer):
         operands = [self.operands[index] for index in operation.outputs]
         ranked = [index for index, operand in zip(operation.outputs, operands, strict=True) if operand.has_rank]
         infos = [self.operands[index].info() for index in ranked]
-        layer = self.graph.add(StandIn(len(infos), operation.name), name=operation.name, outputs=infos)
+        layer = self.network.graph.add(StandIn(len(infos), operation.name), name=operation.name, outputs=infos)
         infer_layer(layer)
         self._values.update(zip(ranked, layer.outputs, strict=True))

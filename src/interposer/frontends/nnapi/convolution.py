@@ -20,40 +20,39 @@ def convolution(node: Node) -> list[Value]:
 
     A boolean input 7 is the layout, which only the form with a padding scheme has at this position.
     """
-    explicit = node.count > 7 and not node.is_of(7, "BOOL")
-    consumers = 9 if explicit else 6
-    layout, dilation = node.layout(consumers + 1), dilations(node, consumers + 2)
-    return _convolved(node, layout, dilation, explicit, consumers, groups=1)
+    explicit = node.num_inputs > 7 and not node.is_of(7, "BOOL")
+    activation = 9 if explicit else 6
+    layout, dilation = node.layout(activation + 1), dilations(node, activation + 2)
+    return _convolved(node, layout, dilation, explicit, activation, groups=1)
 
 
 @operator("GROUPED_CONV_2D", inputs=(9, 12))
 def grouped_convolution(node: Node) -> list[Value]:
     """Convert GROUPED_CONV_2D; the number of groups is between the strides and the activation."""
-    explicit = node.count > 9
-    consumers = 9 if explicit else 6
-    return _convolved(
-        node, node.layout(consumers + 2), (1, 1), explicit, consumers + 1, groups=node.integer(consumers, "the groups")
-    )
+    explicit = node.num_inputs > 9
+    groups_index = 9 if explicit else 6
+    groups, layout = node.integer_of(groups_index, "the groups"), node.layout(groups_index + 2)
+    return _convolved(node, layout, (1, 1), explicit, activation=groups_index + 1, groups=groups)
 
 
 def _convolved(
     node: Node, layout: DataLayout, dilation: Sizes, explicit: bool, activation: int, groups: int
 ) -> list[Value]:
-    image, filters = image_sizes(node, layout), node.input(1, rank=4).known.shape
+    image, filters = image_sizes(node, layout), node.value(1, rank=4).known.shape
     window = sliding(node, 3, explicit, image, filters[1:3], dilation) | _dilated(dilation)
     op = Convolution2d(**window, groups=groups, data_layout=layout)
-    values = node.input(0), node.weights(1, layout), node.input(2, rank=1)
-    return node.result(op, *values, activation=activation)
+    values = node.value(0), node.weights(1, layout), node.value(2, rank=1)
+    return node.results(op, *values, activation=activation)
 
 
 @operator("DEPTHWISE_CONV_2D", inputs=(8, 14))
 def depthwise_convolution(node: Node) -> list[Value]:
     """Convert DEPTHWISE_CONV_2D; the channel multiplier must agree with the filter."""
-    explicit = node.count > 8 and not node.is_of(8, "BOOL")
-    consumers = 9 if explicit else 6
-    layout, dilation = node.layout(consumers + 2), dilations(node, consumers + 3)
-    image, filters = image_sizes(node, layout), node.input(1, rank=4).known.shape
-    multiplier = node.integer(consumers, "the depth multiplier")
+    explicit = node.num_inputs > 8 and not node.is_of(8, "BOOL")
+    multiplier_index = 9 if explicit else 6
+    layout, dilation = node.layout(multiplier_index + 2), dilations(node, multiplier_index + 3)
+    image, filters = image_sizes(node, layout), node.value(1, rank=4).known.shape
+    multiplier = node.integer_of(multiplier_index, "the depth multiplier")
     channels = node.info(0).shape[layout.axes().channels]
     if not isinstance(channels, Dim) and multiplier * channels != filters[3]:
         node.fail(
@@ -61,7 +60,7 @@ def depthwise_convolution(node: Node) -> list[Value]:
         )
     window = sliding(node, 3, explicit, image, filters[1:3], dilation) | _dilated(dilation)
     op = DepthwiseConvolution2d(**window, data_layout=layout)
-    return node.result(op, node.input(0), node.input(1), node.input(2, rank=1), activation=consumers + 1)
+    return node.results(op, node.value(0), node.value(1), node.value(2, rank=1), activation=multiplier_index + 1)
 
 
 def _dilated(dilation: Sizes) -> dict[str, Any]:
@@ -71,17 +70,17 @@ def _dilated(dilation: Sizes) -> dict[str, Any]:
 @operator("TRANSPOSE_CONV_2D", inputs=(9, 11))
 def transpose_convolution(node: Node) -> list[Value]:
     """Convert TRANSPOSE_CONV_2D; a padding scheme is that of the equivalent forward convolution."""
-    explicit = node.count > 9
+    explicit = node.num_inputs > 9
     layout = node.layout(10 if explicit else 8)
-    filters = node.input(1, rank=4).known.shape
+    filters = node.value(1, rank=4).known.shape
     shape = None if explicit else _output_shape(node)
     image = image_sizes(node, layout) if shape is None else sizes_of(shape, layout)
     window = sliding(node, 3 if explicit else 4, explicit, image, filters[1:3])
     if shape is not None and not all(shape):
         shape = None  # the batch is computed at run time; height and width follow from the padding
     op = TransposeConvolution2d(**window, output_shape=shape, data_layout=layout)
-    values = node.input(0), node.weights(1, layout), node.input(2, rank=1)
-    return node.result(op, *values, activation=9 if explicit else 7)
+    values = node.value(0), node.weights(1, layout), node.value(2, rank=1)
+    return node.results(op, *values, activation=9 if explicit else 7)
 
 
 def _output_shape(node: Node) -> tuple[int, ...]:
@@ -89,8 +88,8 @@ def _output_shape(node: Node) -> tuple[int, ...]:
 
     If input 3 is computed at run time, the shape that the document declares for the output is returned.
     """
-    reported = node.reported_shape() if node.is_computed(3) else None
-    shape = reported or node.integers(3, "the output's shape")
+    declared = node.declared_shape() if node.is_computed(3) else None
+    shape = declared or node.integers_of(3, "the output's shape")
     if len(shape) != 4 or min(shape) < 0:
         node.fail(f"the output's shape (input 3) is {list(shape)}; expected four dimensions")
     return shape

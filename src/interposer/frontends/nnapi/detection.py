@@ -26,47 +26,47 @@ _KERNELS: Final = {member.value: member for member in NmsKernel}
 @operator("AXIS_ALIGNED_BBOX_TRANSFORM", inputs=4)
 def transform(node: Node) -> list[Value]:
     """Convert AXIS_ALIGNED_BBOX_TRANSFORM; the inputs are boxes, deltas, batch indices and image sizes."""
-    return node.result(AxisAlignedBboxTransform(), *(node.input(index) for index in range(4)))
+    return node.results(AxisAlignedBboxTransform(), *(node.value(index) for index in range(4)))
 
 
 @operator("BOX_WITH_NMS_LIMIT", inputs=9)
 def box_with_nms_limit(node: Node) -> list[Value]:
     """Convert BOX_WITH_NMS_LIMIT; sigma is only used by the Gaussian kernel."""
-    number = node.integer(5, "the kernel")
+    number = node.integer_of(5, "the kernel")
     kernel = _KERNELS.get(number) or node.fail(f"the kernel (input 5) is {number}; expected 0 to 2")
-    sigma = node.real(7, "sigma")
+    sigma = node.number_of(7, "sigma")
     op = BoxWithNmsLimit(
-        score_threshold=node.real(3, "the score threshold"),
-        max_detections=node.integer(4, "the most detections"),
+        score_threshold=node.number_of(3, "the score threshold"),
+        max_detections=node.integer_of(4, "the most detections"),
         nms_kernel=kernel,
-        iou_threshold=node.real(6, "the threshold of overlaps"),
+        iou_threshold=node.number_of(6, "the threshold of overlaps"),
         sigma=sigma if kernel is NmsKernel.GAUSSIAN else 1.0,
-        nms_score_threshold=node.real(8, "the score threshold of suppression"),
+        nms_score_threshold=node.number_of(8, "the score threshold of suppression"),
     )
-    return node.result(op, node.input(0), node.input(1), node.input(2))
+    return node.results(op, node.value(0), node.value(1), node.value(2))
 
 
 @operator("GENERATE_PROPOSALS", inputs=11)
 def generate_proposals(node: Node) -> list[Value]:
     """Convert GENERATE_PROPOSALS; the inputs are scores, deltas, anchors and image sizes."""
     op = GenerateProposals(
-        height_stride=node.real(4, "the stride along the height"),
-        width_stride=node.real(5, "the stride along the width"),
-        pre_nms_max=node.integer(6, "the most boxes before suppression"),
-        post_nms_max=node.integer(7, "the most boxes after suppression"),
-        iou_threshold=node.real(8, "the threshold of overlaps"),
-        min_size=node.real(9, "the least size"),
+        height_stride=node.number_of(4, "the stride along the height"),
+        width_stride=node.number_of(5, "the stride along the width"),
+        pre_nms_max=node.integer_of(6, "the most boxes before suppression"),
+        post_nms_max=node.integer_of(7, "the most boxes after suppression"),
+        iou_threshold=node.number_of(8, "the threshold of overlaps"),
+        min_size=node.number_of(9, "the least size"),
         data_layout=node.layout(10),
     )
-    return node.result(op, *(node.input(index) for index in range(4)))
+    return node.results(op, *(node.value(index) for index in range(4)))
 
 
 @operator("DETECTION_POSTPROCESSING", inputs=14)
 def detection_postprocessing(node: Node) -> list[Value]:
     """Convert DETECTION_POSTPROCESSING; scores precede boxes, and class 0 is the background."""
-    regular = node.flag(7, "whether to suppress by classes")
-    scales = {f"scale_{letter}": node.real(3 + number, "a scale") for number, letter in enumerate("yxhw")}
-    scores, encodings, anchors = node.input(0, rank=3), node.input(1), node.input(2)
+    regular = node.flag_of(7, "whether to suppress by classes")
+    scales = {f"scale_{letter}": node.number_of(3 + number, "a scale") for number, letter in enumerate("yxhw")}
+    scores, encodings, anchors = node.value(0, rank=3), node.value(1), node.value(2)
     if isinstance(scores.known.shape[2], Dim):
         node.fail(f"input 0 has shape {scores.known.shape}; the number of classes must be known")
     op = DetectionPostProcess(
@@ -74,13 +74,13 @@ def detection_postprocessing(node: Node) -> list[Value]:
         num_classes=scores.known.shape[2] - 1,
         max_classes_per_detection=1 if regular else positive(node, 9, "the most classes of a detection"),
         detections_per_class=positive(node, 10, "the most detections of a class") if regular else 1,
-        nms_score_threshold=node.real(11, "the score threshold"),
-        nms_iou_threshold=node.real(12, "the threshold of overlaps"),
+        nms_score_threshold=node.number_of(11, "the score threshold"),
+        nms_iou_threshold=node.number_of(12, "the threshold of overlaps"),
         use_regular_nms=regular,
         rules=DetectionRules.NNAPI,
-        background_in_classes=node.flag(13, "whether the background is a class"),
+        background_in_classes=node.flag_of(13, "whether the background is a class"),
         label_dtype=DataType.INT32,
         **scales,
     )
-    boxes, classes, box_scores, count = node.layer(op, encodings, scores, anchors, reported=(1, 2, 0, 3))
+    boxes, classes, box_scores, count = node.layer(op, encodings, scores, anchors, output_numbers=(1, 2, 0, 3))
     return [box_scores, boxes, classes, count]

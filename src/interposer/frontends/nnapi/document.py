@@ -147,17 +147,17 @@ def _referenced(record: Any, where: str) -> Model:
 
 def _check_references(models: Sequence[Model]) -> None:
     """Raise `ParseError` unless all referenced models exist and none runs itself, directly or indirectly."""
-    before: dict[int, set[int]] = {}
+    run_by: dict[int, set[int]] = {}
     for number, model in enumerate(models):
         named = [
             int(operand.value) for operand in model.operands if operand.type == "SUBGRAPH" and operand.value is not None
         ]
-        before[number] = {index + 1 for index in named}
+        run_by[number] = {index + 1 for index in named}
         for index in named:
             if index >= len(models) - 1:
                 raise ParseError(f"an operand names model {index} of {len(models) - 1}", where="referenced")
     try:
-        TopologicalSorter(before).prepare()
+        TopologicalSorter(run_by).prepare()
     except CycleError as error:
         raise ParseError(f"model {error.args[1][0] - 1} runs itself", where="referenced") from error
 
@@ -199,11 +199,11 @@ def _integers(record: Mapping[str, Any], name: str, where: str) -> tuple[int, ..
 
 
 def _indices(record: Mapping[str, Any], name: str, where: str, count: int) -> tuple[int, ...]:
-    result = _integers(record, name, where)
-    for index in result:
+    indices = _integers(record, name, where)
+    for index in indices:
         if not 0 <= index < count:
             raise ParseError(f"{name!r} has the index {index}, but there are {count} operands", where=where)
-    return result
+    return indices
 
 
 def _record(record: Any, where: str) -> Mapping[str, Any]:
@@ -212,14 +212,14 @@ def _record(record: Any, where: str) -> Mapping[str, Any]:
     return record
 
 
-def _one_of(value: str, known: Sequence[str] | Mapping[str, Any], what: str, where: str) -> str:
-    if value not in known:
-        raise ParseError(f"{what} {value!r} is not known{did_you_mean(value, known)}", where=where)
-    return value
+def _one_of(name: str, known: Sequence[str] | Mapping[str, Any], title: str, where: str) -> str:
+    if name not in known:
+        raise ParseError(f"{title} {name!r} is not known{did_you_mean(name, known)}", where=where)
+    return name
 
 
-def _operand(arguments: Any, where: str) -> Operand:
-    record = _record(arguments, where)
+def _operand(content: Any, where: str) -> Operand:
+    record = _record(content, where)
     type_name = _one_of(_field(record, "type", str, where), _TYPES, "the type", where)
     lifetime = _one_of(_field(record, "lifetime", str, where), _LIFETIMES, "the lifetime", where)
     kind, dims = _TYPES[type_name], _dims(record, where)
@@ -277,17 +277,17 @@ def _constant(kind: _Type, dims: tuple[int, ...], data: Sequence[Any] | None, wh
     if array.ndim != 1 or array.dtype.kind not in {"f": "iuf", "b": "biu"}.get(dtype.kind, "iu"):
         raise ParseError(f"'data' is {reprlib.repr(data)}; expected a list of {kind.dtype} values", where=where)
     with np.errstate(all="ignore"):
-        created = array.astype(dtype)
-    if dtype.kind != "f" and not np.array_equal(created, array):
+        converted = array.astype(dtype)
+    if dtype.kind != "f" and not np.array_equal(converted, array):
         raise ParseError(f"'data' has values that are no {kind.dtype}", where=where)
-    if dtype.kind == "f" and (overflown := np.isinf(created) & np.isfinite(array.astype(np.float64))).any():
+    if dtype.kind == "f" and (overflown := np.isinf(converted) & np.isfinite(array.astype(np.float64))).any():
         raise ParseError(f"'data' has {array[overflown][0]}, which is too large for {kind.dtype}", where=where)
-    return created.reshape(dims)
+    return converted.reshape(dims)
 
 
-def _operation(value: Any, index: int, count: int) -> Operation:
+def _operation(content: Any, index: int, count: int) -> Operation:
     where = f"operations[{index}]"
-    record = _record(value, where)
+    record = _record(content, where)
     name = _field(record, "op", str, where)
     where = f"{where} {name}"
     return Operation(name, _indices(record, "in", where, count), _indices(record, "out", where, count), where)
@@ -313,29 +313,29 @@ def _producers(operands: Sequence[Operand], operations: Sequence[Operation]) -> 
 
     `ParseError` is raised if two operations write one operand, or one writes an input or a constant.
     """
-    result: dict[int, int] = {}
+    producers: dict[int, int] = {}
     for number, operation in enumerate(operations):
         for index in operation.outputs:
             if operands[index].lifetime not in {OUTPUT, TEMPORARY}:
                 raise ParseError(
                     f"it writes operands[{index}], whose lifetime is {operands[index].lifetime}", where=operation.where
                 )
-            if index in result:
-                other = operations[result[index]].where
-                raise ParseError(f"it writes operands[{index}], as {other} does", where=operation.where)
-            result[index] = number
-    return result
+            if index in producers:
+                first_writer = operations[producers[index]].where
+                raise ParseError(f"it writes operands[{index}], as {first_writer} does", where=operation.where)
+            producers[index] = number
+    return producers
 
 
 def _in_running_order(operations: Sequence[Operation], producers: Mapping[int, int]) -> tuple[Operation, ...]:
-    before = {
+    predecessors = {
         number: [producers[index] for index in operation.inputs if index in producers]
         for number, operation in enumerate(operations)
     }
-    if all(max(numbers, default=-1) < number for number, numbers in before.items()):
+    if all(max(numbers, default=-1) < number for number, numbers in predecessors.items()):
         return tuple(operations)
     try:
-        return tuple(operations[number] for number in TopologicalSorter(before).static_order())
+        return tuple(operations[number] for number in TopologicalSorter(predecessors).static_order())
     except CycleError as error:
         cycle = " <- ".join(operations[number].where for number in error.args[1])
         raise ParseError(f"operations depend on themselves: {cycle}", where="operations") from error

@@ -52,7 +52,7 @@ _UNARY: Final[dict[str, Op]] = {
 def arithmetic(node: Node) -> list[Value]:
     """Convert ADD, SUB and MUL; input 2 is the fused activation function."""
     op = ElementwiseBinary(BinaryOperation[node.operation.name])
-    return node.result(op, node.input(0), node.input(1), activation=2)
+    return node.results(op, node.value(0), node.value(1), activation=2)
 
 
 @operator("DIV", inputs=3)
@@ -60,26 +60,28 @@ def division(node: Node) -> list[Value]:
     """Convert DIV; input 2 is the fused activation function. Quotients of integers are rounded down."""
     down = node.info(0).dtype is DataType.INT32
     op = ElementwiseBinary(BinaryOperation.FLOOR_DIV if down else BinaryOperation.DIV)
-    return node.result(op, node.input(0), node.input(1), activation=2)
+    return node.results(op, node.value(0), node.value(1), activation=2)
 
 
 @operator(*_BINARY, inputs=2)
 def binary(node: Node) -> list[Value]:
     """Convert operations on two tensors without further inputs: MAXIMUM, MINIMUM, POW, comparisons and logical ones."""
-    return node.result(_BINARY[node.operation.name], node.input(0), node.input(1))
+    return node.results(_BINARY[node.operation.name], node.value(0), node.value(1))
 
 
 @operator(*_UNARY, inputs=1)
 def unary(node: Node) -> list[Value]:
     """Convert elementwise operations on one tensor without further inputs, such as ABS, EXP and FLOOR."""
-    return node.result(_UNARY[node.operation.name], node.input(0))
+    return node.results(_UNARY[node.operation.name], node.value(0))
 
 
 @operator("SELECT", inputs=3)
 def select(node: Node) -> list[Value]:
     """Convert SELECT; condition and both choices must have the same shape."""
-    condition, a, b = (node.input(index) for index in range(3))
-    for index, value in ((1, a), (2, b)):
-        if not condition.known.shape.accepts(value.known.shape):
-            node.fail(f"input {index} has shape {value.known.shape}; expected that of input 0, {condition.known.shape}")
-    return node.result(Where(), condition, a, b)
+    condition, a, b = (node.value(index) for index in range(3))
+    for index, choice in ((1, a), (2, b)):
+        if not condition.known.shape.accepts(choice.known.shape):
+            node.fail(
+                f"input {index} has shape {choice.known.shape}; expected that of input 0, {condition.known.shape}"
+            )
+    return node.results(Where(), condition, a, b)

@@ -17,18 +17,18 @@ _TYPES: Final = {member.value: member for member in LshProjectionType}
 @operator("EMBEDDING_LOOKUP", inputs=2)
 def embedding_lookup(node: Node) -> list[Value]:
     """Convert EMBEDDING_LOOKUP: rows by index."""
-    return node.result(EmbeddingLookup(), node.input(0), node.input(1))
+    return node.results(EmbeddingLookup(), node.value(0), node.value(1))
 
 
 @operator("HASHTABLE_LOOKUP", inputs=3)
 def hashtable_lookup(node: Node) -> list[Value]:
     """Convert HASHTABLE_LOOKUP: rows by key, and a flag for each key that was found."""
-    return node.result(HashtableLookup(), *(node.input(index) for index in range(3)))
+    return node.results(HashtableLookup(), *(node.value(index) for index in range(3)))
 
 
 @operator("LSH_PROJECTION", inputs=4)
 def lsh_projection(node: Node) -> list[Value]:
     """Convert LSH_PROJECTION; the weights of the elements are optional."""
-    number = node.integer(3, "the type")
+    number = node.integer_of(3, "the type")
     kind = _TYPES.get(number) or node.fail(f"the type (input 3) is {number}; expected 1 to {max(_TYPES)}")
-    return node.result(LshProjection(kind), node.input(0), node.input(1), node.optional(2))
+    return node.results(LshProjection(kind), node.value(0), node.value(1), node.optional(2))

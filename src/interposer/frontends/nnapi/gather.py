@@ -13,4 +13,4 @@ __all__: list[str] = []
 @operator("GATHER", inputs=3)
 def gather(node: Node) -> list[Value]:
     """Convert GATHER along an axis."""
-    return node.result(Gather(node.axis(1, node.info(0).rank)), node.input(0), node.input(2))
+    return node.results(Gather(node.axis(1, node.info(0).rank)), node.value(0), node.value(2))

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, Final, NoReturn, TypeAlias
 
-from interposer.core.constants import share
-from interposer.core.errors import InterposerError, ParseError
-from interposer.core.types import UNRANKED, Array, Quantization, TensorInfo, TensorShape
+from interposer.core.errors import ParseError
+from interposer.core.types import UNRANKED, TensorInfo, TensorShape
+from interposer.frontends.importer import input_of_region
 from interposer.frontends.missing import missing_operators
 from interposer.frontends.naming import keep_names
 from interposer.frontends.nnapi import nnapi_families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.nnapi.document import Model, Operation, read_document
 from interposer.frontends.nnapi.nnapi_converters import Entry, find
-from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.node import DocumentImporter, Node
 from interposer.frontends.resizing import Resizes, resized
+from interposer.frontends.unsupported import UnsupportedFormError
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
-from interposer.ops.control import Constant, Input, Output
+from interposer.ops.control import Input, Output
 
 __all__ = ["Importer", "build"]
 
@@ -43,10 +45,10 @@ def build(document: Mapping[str, Any], *, shapes: Shapes | None = None) -> Netwo
         UnsupportedOperatorError: operators are not known; the message lists all of them with their counts.
         InvalidArgumentError: a shape does not fit its input.
     """
-    return Importer(read_document(document), shapes or {}).network()
+    return Importer(read_document(document), shapes or {}).convert()
 
 
-class Importer:
+class Importer(DocumentImporter):
     """Converts one model of a document to a graph: its inputs, then its operations in order, then its outputs.
 
     A model that an operation runs has an importer of its own, whose `outer` is the importer of the running model.
@@ -54,17 +56,19 @@ class Importer:
     the document are ignored.
     """
 
-    def __init__(self, model: Model, shapes: Shapes, outer: Importer | None = None) -> None:
+    def __init__(
+        self, model: Model, shapes: Shapes, outer: Importer | None = None, network: Network | None = None
+    ) -> None:
+        super().__init__(Network(model.name) if network is None else network, outer)
         self.model = model
         self.operands = model.operands
-        self.graph = Graph(model.name)
         self._shapes = shapes
         self.is_resized: bool = outer is not None and outer.is_resized
         self._values: dict[int, Value] = {}
         self._referenced: tuple[Model, ...] = model.referenced if outer is None else outer._referenced
         self._converted: list[int] = [0] if outer is None else outer._converted
 
-    def network(self) -> Network:
+    def convert(self) -> Network:
         """Convert the whole model, and return the network.
 
         `UnsupportedOperatorError` is raised first if the model has unknown operators.
@@ -73,52 +77,40 @@ class Importer:
         self._add_inputs()
         self._convert_all()
         self._add_outputs()
-        return Network(graph=self.graph)
+        return self.network
 
-    def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
-        """Return referenced model `number` as a region (the graph of a control-flow layer) whose inputs have `infos`.
-
-        `where` is the location of the operation in the document, for errors.
-        """
-        inner, operands = self._inside(number, infos, where)
-        for binding_id, (index, info) in enumerate(zip(operands, infos, strict=True)):
-            layer = inner.graph.add(Input(binding_id), name=inner.operands[index].name or f"input_{binding_id}")
-            layer.output.info = info
-            inner._values[index] = layer.output
+    def region(self, number: int, infos: Sequence[TensorInfo]) -> Graph:
+        """Return referenced model `number` as a region: the graph of a control-flow layer, with inputs of `infos`."""
+        inner, indices = self._inside(number, infos, Network(f"model {number}"))
+        for binding_id, (index, info) in enumerate(zip(indices, infos, strict=True)):
+            name = inner.operands[index].name or f"input_{binding_id}"
+            inner._values[index] = input_of_region(inner.network.graph, binding_id, info, name)
         inner._convert_all()
         inner._add_outputs()
-        return inner.graph
+        return inner.network.graph
 
-    def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
-        """Add the layers of referenced model `number` to this graph, applied to `values`, and return its outputs.
-
-        `where` is the location of the operation in the document, for errors.
-        """
-        inner, operands = self._inside(number, [value.known for value in values], where)
-        inner.graph = self.graph
-        inner._values.update(zip(operands, values, strict=True))
+    def inlined(self, number: int, values: Sequence[Value]) -> list[Value]:
+        """Add the layers of referenced model `number` to this network, applied to `values`, and return its outputs."""
+        inner, indices = self._inside(number, [value.known for value in values], self.network)
+        inner._values.update(zip(indices, values, strict=True))
         inner._convert_all()
         return [inner._values[index] for index in inner.model.outputs]
 
-    def _inside(self, number: int, infos: Sequence[TensorInfo], where: str) -> tuple[Importer, Sequence[int]]:
+    def _inside(self, number: int, infos: Sequence[TensorInfo], network: Network) -> tuple[Importer, Sequence[int]]:
         """Return a new importer for referenced model `number`, and the indices of the model's input operands.
 
-        `ParseError` with the location `where` is raised if the model's inputs cannot have `infos`.
+        It adds layers to `network`. `ParseError` is raised if the model's inputs cannot have `infos`.
         """
         model = self._referenced[number]
         if len(model.inputs) != len(infos):
-            raise ParseError(f"model {number} has {len(model.inputs)} inputs; expected {len(infos)}", where=where)
+            raise ParseError(f"model {number} has {len(model.inputs)} inputs; expected {len(infos)}")
         for index, info in zip(model.inputs, infos, strict=True):
-            reported = model.operands[index]
-            fits = (reported.dtype, reported.quantization) == (info.dtype, info.quantization)
-            has_shape = reported.has_rank and not self.is_resized
-            if not fits or (has_shape and not reported.info().shape.accepts(info.shape)):
-                raise ParseError(
-                    f"model {number} takes {reported.type} {list(reported.dims)}, but gets {info}", where=where
-                )
-        inner = Importer(model, {}, self)
-        inner.graph.name = f"model {number}"
-        return inner, model.inputs
+            operand = model.operands[index]
+            fits = (operand.dtype, operand.quantization) == (info.dtype, info.quantization)
+            has_shape = operand.has_rank and not self.is_resized
+            if not fits or (has_shape and not operand.info().shape.accepts(info.shape)):
+                raise ParseError(f"model {number} takes {operand.type} {list(operand.dims)}, but gets {info}")
+        return Importer(model, {}, self, network), model.inputs
 
     def _convert_all(self) -> None:
         self._converted[0] += 1 + len(self.model.operations)
@@ -132,9 +124,9 @@ class Importer:
     def _add_outputs(self) -> None:
         for binding_id, index in enumerate(self.model.outputs):
             name = self.operands[index].name or f"output_{binding_id}"
-            self.graph.add(Output(binding_id), [self._values[index]], name=name)
-        operands = self.operands
-        keep_names(self.graph, ((operands[i].name, value) for i, value in self._values.items() if operands[i].name))
+            self.network.graph.add(Output(binding_id), [self._values[index]], name=name)
+        named = ((self.operands[index].name, value) for index, value in self._values.items())
+        keep_names(self.network.graph, ((name, value) for name, value in named if name))
 
     def _refuse_unknown(self) -> None:
         operations = (operation for model in (self.model, *self._referenced) for operation in model.operations)
@@ -143,22 +135,23 @@ class Importer:
             raise missing_operators((operation.name, operation.where.partition(" ")[0]) for operation in unknown)
 
     def _add_inputs(self) -> None:
-        value = [(binding_id, index) for binding_id, index in enumerate(self.model.inputs)
+        present = [(binding_id, index) for binding_id, index in enumerate(self.model.inputs)
                  if not self.operands[index].omitted]  # fmt: skip
-        names = [self.operands[index].name or f"input_{binding_id}" for binding_id, index in value]
+        names = [self.operands[index].name or f"input_{binding_id}" for binding_id, index in present]
         shapes = resized(
-            {name: self._declared(index) for (_, index), name in zip(value, names, strict=True)}, self._shapes
+            {name: self._declared_shape(index) for (_, index), name in zip(present, names, strict=True)}, self._shapes
         )
         self.is_resized = any(
-            not self._declared(index).accepts(shapes[name]) for (_, index), name in zip(value, names, strict=True)
+            not self._declared_shape(index).accepts(shapes[name])
+            for (_, index), name in zip(present, names, strict=True)
         )
-        for (binding_id, index), name in zip(value, names, strict=True):
+        for (binding_id, index), name in zip(present, names, strict=True):
             info = self._input_info(index, name, shapes[name])
-            layer = self.graph.add(Input(binding_id), name=name, outputs=[info], source=self._source("inputs"))
+            layer = self.network.graph.add(Input(binding_id), name=name, outputs=[info], source=self._source("inputs"))
             infer_layer(layer)
             self._values[index] = layer.output
 
-    def _declared(self, index: int) -> TensorShape:
+    def _declared_shape(self, index: int) -> TensorShape:
         operand = self.operands[index]
         return operand.info().shape if operand.has_rank else TensorShape(UNRANKED)
 
@@ -170,43 +163,33 @@ class Importer:
         return self.operands[index].info().with_shape(shape)
 
     def _convert(self, operation: Operation, entry: Entry) -> None:
-        where = operation.where
         problem = entry.fault(len(operation.inputs))
         if problem:
-            raise ParseError(problem, where=where)
-        try:
-            created = entry.convert(Node(self, operation, f"{operation.name}", self._source(where)))
-        except ParseError:
-            raise
-        except (InterposerError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise ParseError(str(error), where=where) from error
-        values = [created] if isinstance(created, Value) else created
-        if len(values) != len(operation.outputs):
-            raise ParseError(f"it has {len(operation.outputs)} outputs; expected {len(values)}", where=where)
-        self._values.update(zip(operation.outputs, values, strict=True))
+            raise ParseError(problem, where=operation.where)
+        with self.conversion(operation.where, partial(_raise_refusal, operation.where)):
+            outputs = entry.convert(Node(self, operation, self._source(operation.where)))
+            values = [outputs] if isinstance(outputs, Value) else outputs
+            if len(values) != len(operation.outputs):
+                raise ParseError(f"it has {len(operation.outputs)} outputs; expected {len(values)}")
+            self._values.update(zip(operation.outputs, values, strict=True))
 
     def _source(self, place: str) -> str:
         """Return the model's name and `place` (a location in the document), as messages about a layer show it."""
         return f"{self.model.name}, {place}"
 
-    def value(self, index: int, where: str) -> Value:
+    def value(self, index: int) -> Value:
         """Return the network value of the operand with this index; a constant becomes a layer when it is first used.
 
-        `ParseError` with the location `where` is raised if the operand has no value.
+        `ParseError` is raised if the operand has no value.
         """
-        result = self._values.get(index)
-        if result is not None:
-            return result
-        operand = self.operands[index]
-        if operand.value is None:
-            raise ParseError(f"operands[{index}] has no value", where=where)
-        self._values[index] = self.constant(operand.value, operand.quantization, operand.name or f"constant_{index}")
+        if index not in self._values:
+            operand = self.operands[index]
+            if operand.value is None:
+                raise ParseError(f"operands[{index}] has no value")
+            name = operand.name or f"constant_{index}"
+            self._values[index] = self.constant(operand.value, name, quantization=operand.quantization)
         return self._values[index]
 
-    def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
-        """Add a constant layer with this array, quantization and name to the graph, and return its output."""
-        layer = self.graph.add(Constant(share(array), quantization), name=name)
-        errors = infer_layer(layer)
-        if errors:
-            raise ParseError("; ".join(errors), where=f"constant {name!r}")
-        return layer.output
+
+def _raise_refusal(where: str, error: UnsupportedFormError) -> NoReturn:
+    raise ParseError(str(error), where=where) from error

@@ -17,7 +17,7 @@ _ALONG: Final = (("height", "y", "top", "bottom"), ("width", "x", "left", "right
 
 def image_sizes(node: Node, layout: DataLayout) -> Sizes:
     """Return (height, width) of the first input, an image in this layout."""
-    return sizes_of(node.input(0, rank=4).known.shape, layout)
+    return sizes_of(node.value(0, rank=4).known.shape, layout)
 
 
 def sizes_of(shape: Sizes, layout: DataLayout) -> Sizes:
@@ -52,33 +52,33 @@ def sliding(
         scheme = _scheme(node, first)
         sizes = zip(image, window, strides, dilation, strict=True)
         pads = [(0, 0) if scheme == VALID else _same(node, *along) for along in sizes]
-    result: dict[str, Any] = {}
-    for (_, letter, before, after), stride, pair in zip(_ALONG, strides, pads, strict=True):
-        result |= {f"stride_{letter}": stride, f"pad_{before}": pair[0], f"pad_{after}": pair[1]}
-    return result
+    window_attributes: dict[str, Any] = {}
+    for (_, letter, first_side, second_side), stride, pair in zip(_ALONG, strides, pads, strict=True):
+        window_attributes |= {f"stride_{letter}": stride, f"pad_{first_side}": pair[0], f"pad_{second_side}": pair[1]}
+    return window_attributes
 
 
 def _strides(node: Node, first: int) -> Sizes:
     return positive(node, first + 1, "the stride"), positive(node, first, "the stride")
 
 
-def positive(node: Node, index: int, what: str) -> int:
-    """Return a constant integer input; fail if it is less than 1. `what` names the input in the message."""
-    value = node.integer(index, what)
-    if value < 1:
-        node.fail(f"{what} (input {index}) is {value}; expected at least 1")
-    return value
+def positive(node: Node, index: int, title: str) -> int:
+    """Return a constant integer input; fail if it is less than 1. `title` names the input in the message."""
+    number = node.integer_of(index, title)
+    if number < 1:
+        node.fail(f"{title} (input {index}) is {number}; expected at least 1")
+    return number
 
 
 def _pad(node: Node, index: int) -> int:
-    value = node.integer(index, "the padding")
-    if value < 0:
-        node.fail(f"the padding (input {index}) is {value}; expected 0 or more")
-    return value
+    padding = node.integer_of(index, "the padding")
+    if padding < 0:
+        node.fail(f"the padding (input {index}) is {padding}; expected 0 or more")
+    return padding
 
 
 def _scheme(node: Node, index: int) -> int:
-    scheme = node.integer(index, "the padding scheme")
+    scheme = node.integer_of(index, "the padding scheme")
     if scheme not in {SAME, VALID}:
         node.fail(f"the padding scheme (input {index}) is {scheme}; expected {SAME} (SAME) or {VALID} (VALID)")
     return scheme

@@ -22,10 +22,10 @@ _TYPES: Final = {
 @operator(*_TYPES, inputs=(7, 11))
 def pooling(node: Node) -> list[Value]:
     """Convert AVERAGE_POOL_2D, L2_POOL_2D and MAX_POOL_2D; padding is excluded from averages."""
-    explicit = node.count > 8
-    consumers = 7 if explicit else 4
-    width, height = (positive(node, consumers + number, "the dimension of the window") for number in range(2))
-    layout = node.layout(consumers + 3)
+    explicit = node.num_inputs > 8
+    window_index = 7 if explicit else 4
+    width, height = (positive(node, window_index + number, "the dimension of the window") for number in range(2))
+    layout = node.layout(window_index + 3)
     window = sliding(node, 1, explicit, image_sizes(node, layout), (height, width))
     op = Pooling2d(_TYPES[node.operation.name], pool_height=height, pool_width=width, data_layout=layout, **window)
-    return node.result(op, node.input(0), activation=consumers + 2)
+    return node.results(op, node.value(0), activation=window_index + 2)

@@ -28,23 +28,23 @@ _INTERMEDIATE_SCALES: Final = {
 
 
 def _function(node: Node, index: int) -> FusedActivation:
-    number = node.integer(index, "the activation")
+    number = node.integer_of(index, "the activation")
     known = ", ".join(map(str, _FUNCTIONS))
     return _FUNCTIONS.get(number) or node.fail(f"the activation (input {index}) is {number}; expected one of {known}")
 
 
-def _outputs(node: Node, op: Op, values: Sequence[Value | None], order: Sequence[int]) -> list[Value]:
+def _outputs(node: Node, op: Op, values: Sequence[Value | None], output_of: Sequence[int]) -> list[Value]:
     """Add a layer with these inputs, and return the outputs that the operation declares, in the document's order.
 
-    `order` has the number of the layer's output for each output of the operation. The document may declare only the
+    `output_of` has the number of the layer's output for each output of the operation. The document may declare only the
     first few of these.
     """
-    count = len(node.results)
-    reported: list[int | None] = [None] * op.num_results()
-    for number, output in enumerate(order[:count]):
-        reported[output] = number
-    created = node.layer(op, *values, reported=reported)
-    return [created[output] for output in order[:count]]
+    count = len(node.outputs)
+    numbers: list[int | None] = [None] * op.num_results()
+    for number, output in enumerate(output_of[:count]):
+        numbers[output] = number
+    layer_outputs = node.layer(op, *values, output_numbers=numbers)
+    return [layer_outputs[output] for output in output_of[:count]]
 
 
 # --- layers without gates ---------------------------------------------------------------------------------------------
@@ -53,30 +53,30 @@ def _outputs(node: Node, op: Op, values: Sequence[Value | None], order: Sequence
 @operator("RNN", inputs=6)
 def rnn(node: Node) -> list[Value]:
     """Convert RNN: one time step."""
-    return node.result(Rnn(_function(node, 5)), *node.inputs(stop=5))
+    return node.results(Rnn(_function(node, 5)), *node.optionals(stop=5))
 
 
 @operator("UNIDIRECTIONAL_SEQUENCE_RNN", inputs=7)
 def sequence_rnn(node: Node) -> list[Value]:
     """Convert UNIDIRECTIONAL_SEQUENCE_RNN; time major is an integer, and the state is an output since NNAPI 1.3."""
-    time_major = node.integer(6, "whether time comes first") != 0
+    time_major = node.integer_of(6, "whether time comes first") != 0
     op = UnidirectionalSequenceRnn(_function(node, 5), time_major)
-    return _outputs(node, op, node.inputs(stop=5), (0, 1))
+    return _outputs(node, op, node.optionals(stop=5), (0, 1))
 
 
 @operator("BIDIRECTIONAL_SEQUENCE_RNN", inputs=15)
 def bidirectional_rnn(node: Node) -> list[Value]:
     """Convert BIDIRECTIONAL_SEQUENCE_RNN; the states are outputs since NNAPI 1.3."""
-    merged = node.flag(14, "whether to merge the outputs")
-    op = BidirectionalSequenceRnn(_function(node, 12), node.flag(13, "whether time comes first"), merged)
-    return _outputs(node, op, node.inputs(stop=12), (0, 1, 2) if merged else (0, 3, 1, 2))
+    merged = node.flag_of(14, "whether to merge the outputs")
+    op = BidirectionalSequenceRnn(_function(node, 12), node.flag_of(13, "whether time comes first"), merged)
+    return _outputs(node, op, node.optionals(stop=12), (0, 1, 2) if merged else (0, 3, 1, 2))
 
 
 @operator("SVDF", inputs=7)
 def svdf(node: Node) -> list[Value]:
     """Convert SVDF: one time step."""
-    rank = node.integer(5, "the rank")
-    return node.result(Svdf(rank, _function(node, 6)), *node.inputs(stop=5))
+    rank = node.integer_of(5, "the rank")
+    return node.results(Svdf(rank, _function(node, 6)), *node.optionals(stop=5))
 
 
 # --- LSTM -------------------------------------------------------------------------------------------------------------
@@ -88,7 +88,8 @@ def _gated(node: Node, states: int, norms: int) -> tuple[list[Value | None], dic
     `states` is the number of the first of two state inputs, `norms` that of the first of four layer normalization
     weights. The attributes say which of the optional parts (such as peephole weights) the LSTM has.
     """
-    values = [*node.inputs(0, 1), *node.inputs(states, states + 2), *node.inputs(1, 18), *node.inputs(norms, norms + 4)]
+    ranges = ((0, 1), (states, states + 2), (1, 18), (norms, norms + 4))
+    values = [value for start, stop in ranges for value in node.optionals(start, stop)]
     named = dict(zip((operand.name for operand in Lstm.operands), values, strict=True))
     cifg = named["input_to_input_weights"] is None
     if cifg:
@@ -104,8 +105,8 @@ def _gated(node: Node, states: int, norms: int) -> tuple[list[Value | None], dic
 
 def _clips(node: Node, first: int) -> dict[str, Any]:
     return {
-        "clipping_thres_cell": node.real(first, "the bound of the cell state"),
-        "clipping_thres_proj": node.real(first + 1, "the bound of the projection"),
+        "clipping_thres_cell": node.number_of(first, "the bound of the cell state"),
+        "clipping_thres_proj": node.number_of(first + 1, "the bound of the projection"),
     }
 
 
@@ -117,9 +118,9 @@ def lstm(node: Node) -> list[Value]:
     """
     values, features = _gated(node, states=18, norms=23)
     op = Lstm(activation_func=_function(node, 20), **_clips(node, 21), **features)
-    if len(node.results) != 4:
-        node.fail(f"it has {len(node.results)} outputs; expected 4")
-    return node.layer(op, *values, reported=(None, 1, 2, 3))
+    if len(node.outputs) != 4:
+        node.fail(f"it has {len(node.outputs)} outputs; expected 4")
+    return node.layer(op, *values, output_numbers=(None, 1, 2, 3))
 
 
 @operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs=(24, 28))
@@ -128,7 +129,7 @@ def sequence_lstm(node: Node) -> list[Value]:
     values, features = _gated(node, states=18, norms=24)
     op = UnidirectionalSequenceLstm(
         activation_func=_function(node, 20),
-        time_major=node.flag(23, "whether time comes first"),
+        time_major=node.flag_of(23, "whether time comes first"),
         **_clips(node, 21),
         **features,
     )
@@ -138,14 +139,14 @@ def sequence_lstm(node: Node) -> list[Value]:
 @operator("BIDIRECTIONAL_SEQUENCE_LSTM", inputs=(53, 61))
 def bidirectional_lstm(node: Node) -> list[Value]:
     """Convert BIDIRECTIONAL_SEQUENCE_LSTM; the states are outputs since NNAPI 1.3."""
-    merged = node.flag(51, "whether to merge the outputs")
+    merged = node.flag_of(51, "whether to merge the outputs")
     op = BidirectionalSequenceLstm(
         activation_func=_function(node, 48),
-        time_major=node.flag(52, "whether time comes first"),
+        time_major=node.flag_of(52, "whether time comes first"),
         merge_outputs=merged,
         **_clips(node, 49),
     )
-    values = [*node.inputs(stop=48), *node.inputs(53, 61)]
+    values = [*node.optionals(stop=48), *node.optionals(53, 61)]
     return _outputs(node, op, values, (0, 1, 2, 3, 4) if merged else (0, 5, 1, 2, 3, 4))
 
 
@@ -154,20 +155,20 @@ def quantized_lstm(node: Node) -> list[Value]:
     """Convert QUANTIZED_LSTM: one time step of 8-bit data with a 16-bit cell state."""
     values, features = _gated(node, states=18, norms=20)
     scales: dict[str, Any] = {
-        name: node.real(index, name.replace("_", " ")) for name, index in _INTERMEDIATE_SCALES.items()
+        name: node.number_of(index, name.replace("_", " ")) for name, index in _INTERMEDIATE_SCALES.items()
     }
     op = QLstm(
-        cell_clip=node.real(24, "the bound of the cell state"),
-        projection_clip=node.real(25, "the bound of the projection"),
-        hidden_state_zero_point=node.integer(30, "the zero point of the hidden state"),
-        hidden_state_scale=node.real(31, "the scale of the hidden state"),
+        cell_clip=node.number_of(24, "the bound of the cell state"),
+        projection_clip=node.number_of(25, "the bound of the projection"),
+        hidden_state_zero_point=node.integer_of(30, "the zero point of the hidden state"),
+        hidden_state_scale=node.number_of(31, "the scale of the hidden state"),
         **scales,
         **features,
     )
-    return node.result(op, *values)
+    return node.results(op, *values)
 
 
 @operator("QUANTIZED_16BIT_LSTM", inputs=15)
 def quantized_16bit_lstm(node: Node) -> list[Value]:
     """Convert QUANTIZED_16BIT_LSTM: one time step, with 8-bit weights of one scale."""
-    return node.result(QuantizedLstm(), *node.inputs(0, 1), *node.inputs(13, 15), *node.inputs(1, 13))
+    return node.results(QuantizedLstm(), *node.optionals(0, 1), *node.optionals(13, 15), *node.optionals(1, 13))

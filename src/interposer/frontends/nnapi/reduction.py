@@ -20,14 +20,14 @@ _OPERATIONS: Final = {f"REDUCE_{name}": ReduceOperation[name] for name in ("ALL"
 @operator("MEAN", inputs=3)
 def mean(node: Node) -> list[Value]:
     """Convert MEAN, whose flag to keep the axes is an integer."""
-    keep = node.integer(2, "whether to keep axes") > 0
+    keep = node.integer_of(2, "whether to keep axes") > 0
     return _reduced(node, Mean(_axes(node), keep))
 
 
 @operator(*_OPERATIONS, inputs=3)
 def reduce(node: Node) -> list[Value]:
     """Convert REDUCE_ALL, REDUCE_ANY, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD and REDUCE_SUM over several axes."""
-    op = Reduce(_axes(node), node.flag(2, "whether to keep axes"), _OPERATIONS[node.operation.name])
+    op = Reduce(_axes(node), node.flag_of(2, "whether to keep axes"), _OPERATIONS[node.operation.name])
     return _reduced(node, op)
 
 
@@ -40,7 +40,7 @@ def arg_min_max(node: Node) -> list[Value]:
 
 def _axes(node: Node) -> tuple[int, ...]:
     """Return the axes in input 1, counted from the front and each once; fail if there are none."""
-    rank, axes = node.info(0).rank, node.integers(1, "the axes")
+    rank, axes = node.info(0).rank, node.integers_of(1, "the axes")
     for axis in axes:
         if not -rank <= axis < rank:
             node.fail(f"the axes (input 1) are {list(axes)}; expected {-rank} to {rank - 1}")
@@ -48,8 +48,8 @@ def _axes(node: Node) -> tuple[int, ...]:
 
 
 def _reduced(node: Node, op: Op) -> list[Value]:
-    x = node.input(0)
+    x = node.value(0)
     inferred = op.infer_infos(x.known)[0] if not op.violations(x.known) else None
     if inferred is None or inferred.rank:
-        return node.result(op, x)
-    return node.result(Reshape((1,)), node.add(op, x, quantization=node.results[0].quantization))
+        return node.results(op, x)
+    return node.results(Reshape((1,)), node.step(op, x, quantization=node.outputs[0].quantization))

@@ -18,8 +18,8 @@ __all__: list[str] = []
 @operator("RESHAPE", inputs=2)
 def reshape(node: Node) -> list[Value]:
     """Convert RESHAPE; for a shape that is computed at run time, the document's output shape is used."""
-    reported = node.reported_shape() if node.is_computed(1) else None
-    return node.result(Reshape(reported or node.integers(1, "the shape")), node.input(0))
+    declared = node.declared_shape() if node.is_computed(1) else None
+    return node.results(Reshape(declared or node.integers_of(1, "the shape")), node.value(0))
 
 
 @operator("SQUEEZE", inputs=(1, 2))
@@ -29,11 +29,11 @@ def squeeze(node: Node) -> list[Value]:
     ones = [axis for axis, dim in enumerate(shape) if dim == 1]
     dropped = ones if node.operand(1) is None else _dropped(node, shape)
     left = [dim for axis, dim in enumerate(shape) if axis not in dropped]
-    return node.result(_reshape_to(node, left or [1]), node.input(0))
+    return node.results(_reshape_to(node, left or [1]), node.value(0))
 
 
 def _dropped(node: Node, shape: TensorShape) -> list[int]:
-    axes = node.integers(1, "the axes")
+    axes = node.integers_of(1, "the axes")
     for axis in axes:
         if not -len(shape) <= axis < len(shape) or shape[axis] > 1:
             node.fail(f"axis {axis} of shape {shape} cannot be dropped")
@@ -45,7 +45,7 @@ def expand_dims(node: Node) -> list[Value]:
     """Convert EXPAND_DIMS: insert an axis of size 1."""
     shape = list(node.info(0).shape)
     shape.insert(node.axis(1, len(shape) + 1), 1)
-    return node.result(_reshape_to(node, shape), node.input(0))
+    return node.results(_reshape_to(node, shape), node.value(0))
 
 
 def _reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
@@ -58,7 +58,7 @@ def _reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
 @operator("RANK", inputs=1)
 def rank_of(node: Node) -> list[Value]:
     """Convert RANK to a scalar."""
-    return node.result(Rank(), node.input(0))
+    return node.results(Rank(), node.value(0))
 
 
 @operator("FILL", inputs=2)
@@ -66,12 +66,12 @@ def fill(node: Node) -> list[Value]:
     """Convert FILL with an integer or a float, which determines the type and may be computed at run time."""
     if node.is_computed(1):
         return _filled_with(node, node.scalar(1))
-    whole = node.is_of(1, "INT32")
-    value = node.integer(1, "the value") if whole else node.real(1, "the value")
-    return node.result(Fill(float(value), node.results[0].dtype), node.input(0, rank=1))
+    is_integer = node.is_of(1, "INT32")
+    fill_value = node.integer_of(1, "the value") if is_integer else node.number_of(1, "the value")
+    return node.results(Fill(float(fill_value), node.outputs[0].dtype), node.value(0, rank=1))
 
 
 def _filled_with(node: Node, value: Value) -> list[Value]:
     if node.is_computed(0):
-        return node.result(DynamicBroadcastTo(), value, node.input(0, rank=1))
-    return node.result(BroadcastTo(node.integers(0, "the dims")), value)
+        return node.results(DynamicBroadcastTo(), value, node.value(0, rank=1))
+    return node.results(BroadcastTo(node.integers_of(0, "the dims")), value)

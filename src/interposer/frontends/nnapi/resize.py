@@ -34,16 +34,16 @@ def resize(node: Node) -> list[Value]:
         target_height=_target(node, 2, height),
         method=_METHODS[node.operation.name],
         data_layout=layout,
-        align_corners=node.flag(4, "whether to align corners", False),
-        half_pixel_centers=node.flag(5, "whether pixels have centers", False),
+        align_corners=node.flag_of(4, "whether to align corners", False),
+        half_pixel_centers=node.flag_of(5, "whether pixels have centers", False),
     )
-    return node.result(op, node.input(0))
+    return node.results(op, node.value(0))
 
 
 def _target(node: Node, index: int, size: int) -> int:
     if not node.is_of(index, "FLOAT32", "FLOAT16"):
         return positive(node, index, "the size")
-    factor = node.real(index, "the factor")
+    factor = node.number_of(index, "the factor")
     if isinstance(size, Dim):
         node.fail("the size is a factor on that of the image, which is not known; give build(..., shapes={...})")
     if not (factor > 0 and np.isfinite(factor)):

@@ -78,12 +78,12 @@ def _in_order(attempts: Sequence[Attempt]) -> list[Any]:
 
 def _verdicts(backend: Backend, graph: Graph) -> dict[Layer, Support]:
     """Return the answers of a backend about all layers of a graph and of its regions."""
-    result = dict[Layer, Support]()
+    verdicts = dict[Layer, Support]()
     for _, each in named_graphs(graph):
         layers = [layer for layer in each if is_placed_by_a_backend(layer)]
         view = SubgraphView(each, layers)
-        result |= dict(zip(view, query(backend, view, {}), strict=True))
-    return result
+        verdicts |= dict(zip(view, query(backend, view, {}), strict=True))
+    return verdicts
 
 
 def _answer(attempt: Attempt, verdicts: Mapping[str, Mapping[Layer, Support]]) -> OperationSupport:
@@ -94,8 +94,8 @@ def _answer(attempt: Attempt, verdicts: Mapping[str, Mapping[Layer, Support]]) -
     reasons = {backend: _reason(layers, known) for backend, known in verdicts.items()}
     able = tuple(backend for backend, reason in reasons.items() if not reason)
     together = all(any(_is_yes(layer, known) for known in verdicts.values()) for layer in layers)
-    others = {backend: reason for backend, reason in reasons.items() if reason}
-    return OperationSupport(operation.name, operation.where, together, able, others)
+    reasons_of_others = {backend: reason for backend, reason in reasons.items() if reason}
+    return OperationSupport(operation.name, operation.where, together, able, reasons_of_others)
 
 
 def _with_regions(layers: Iterable[Layer]) -> Iterator[Layer]:
