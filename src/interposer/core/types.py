@@ -266,6 +266,12 @@ class DataLayout(Enum):
         return str(self.value).endswith("C")
 
     @property
+    def other(self) -> DataLayout:
+        """The layout of the same axes with the channels last instead of first, or first instead of last."""
+        letters = self.value.replace("C", "")
+        return DataLayout(f"{letters[0]}C{letters[1:]}" if self.channels_last else f"{letters}C")
+
+    @property
     def rank(self) -> int:
         """The number of axes."""
         return len(self.value)

@@ -20,7 +20,7 @@ from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.merged_names import NO_NAMES, MergedNames
 from interposer.ops import Constant
-from interposer.rewriting.pattern import INSERTED, New, Replacement, Rewrite
+from interposer.rewriting.pattern import INSERTED, New, Part, Replacement, Rewrite
 
 __all__ = ["Rewritten", "Rules", "apply_rewrites", "replace"]
 
@@ -202,19 +202,22 @@ class _Maker:
             return self._known[id(new)]
         inputs = [self._input(item) for item in new.inputs]
         origin = new.like or self.replaced
-        layer = self.graph.add(new.op, inputs, outputs=[info], source=origin.source)
+        layer = self.graph.add(new.op, inputs, outputs=new.infos or [info], source=origin.source)
         layer.hint, layer.backend = origin.hint, origin.backend
         errors = infer_layer(layer)
         if errors:
             raise VerificationError([f"{new.op!r} does not fit: {error}" for error in errors], after=self._title())
         self._known[id(new)], self.made[layer] = layer, new
-        self._names[layer] = new.like.name if new.like else new.name or name
+        self._names[layer] = new.name or (new.like.name if new.like else name)
         return layer
 
-    def _input(self, item: Value | New | None) -> Value | None:
-        if not isinstance(item, New):
-            return item
-        return self._make(item, item.info, f"{item.op.op_name().lower()}-{self.replaced.name}").output
+    def _input(self, item: Value | New | Part | None) -> Value | None:
+        if isinstance(item, Part):
+            return self._inner(item.new).outputs[item.index]
+        return self._inner(item).output if isinstance(item, New) else item
+
+    def _inner(self, new: New) -> Layer:
+        return self._make(new, new.info, f"{new.op.op_name().lower()}-{self.replaced.name}")
 
     def name_layers(self) -> None:
         """Give the new layers their names."""

@@ -17,7 +17,7 @@ from interposer.ops import (
 )
 from interposer.rewriting.pattern import New, Replacement, above, above_with, keeps_codes, rewrite
 
-__all__ = ["RESHAPES", "TRANSPOSES", "transpose_as_reshape"]
+__all__ = ["RESHAPES", "TRANSPOSES", "join_transposes", "reshape_to", "transpose_as_reshape"]
 
 _FAR: Final = 16
 """The number of layers within which another transpose is searched."""
@@ -105,7 +105,7 @@ def transpose_as_reshape(op: Transpose | Permute, layer: Layer) -> Replacement:
     """Replace a Transpose that moves only axes of size 1 by a Reshape."""
     before = layer.values[0].known.shape
     real = [axis for axis in op.permutation if before[axis] != 1]
-    target = _reshape_to(layer.output.known.shape)
+    target = reshape_to(layer.output.known.shape)
     if real != sorted(real) or target is None or not keeps_codes(layer):
         return None
     return New(target, layer.inputs)
@@ -115,13 +115,13 @@ def transpose_as_reshape(op: Transpose | Permute, layer: Layer) -> Replacement:
 def join_reshapes(op: Reshape, layer: Layer) -> Replacement:
     """Remove a Reshape whose result is only reshaped again."""
     inner = above(layer.inputs[0], Reshape)
-    target = _reshape_to(layer.output.known.shape) or (None if op.copy_zeros else op)
+    target = reshape_to(layer.output.known.shape) or (None if op.copy_zeros else op)
     if inner is None or target is None or not keeps_codes(inner.layer) or not keeps_codes(layer):
         return None
     return New(target, inner.layer.inputs)
 
 
-def _reshape_to(shape: TensorShape) -> Reshape | None:
+def reshape_to(shape: TensorShape) -> Reshape | None:
     """Return a Reshape to this shape, which stays right for every value of an unknown dimension.
 
     None if the shape has two unknown dimensions, or one and also a dimension of 0.

@@ -28,6 +28,7 @@ from interposer.ops.control import Constant
 __all__ = [
     "INSERTED",
     "New",
+    "Part",
     "Producer",
     "Replacement",
     "Rewrite",
@@ -51,17 +52,34 @@ _C = TypeVar("_C", bound=Op)
 
 @dataclass(frozen=True, eq=False)
 class New:
-    """The description of a layer with one output that a rewrite wants to create.
+    """The description of a layer, usually with one output, that a rewrite wants to create.
 
-    The layer that replaces the old one gets its info, and also its name unless `name` is set. With `like`, it gets the
-    name, source and hint of that layer instead. Other new layers get `info`, or an inferred info.
+    The layer that replaces the old one gets its info, and also its name unless `name` is set. With `like`, it stands
+    for that layer, and gets its source, its hint, and its name unless `name` is set. Other new layers get `info`, or an
+    inferred info.
+
+    `infos` declares the outputs of a layer that has several; a `Part` of it stands for one of them.
     """
 
     op: Op
-    inputs: Sequence[Value | New | None] = ()
+    inputs: Sequence[Value | New | Part | None] = ()
     name: str = ""
     like: Layer | None = None
     info: TensorInfo | None = None
+    infos: Sequence[TensorInfo] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Output number `index` of a new layer, which may have several outputs."""
+
+    new: New
+    index: int
+
+    @property
+    def info(self) -> TensorInfo:
+        """The declared info of the output."""
+        return self.new.infos[self.index]
 
 
 Replacement: TypeAlias = "Value | New | tuple[Value | New, ...] | None"
@@ -141,14 +159,14 @@ def above_with(value: Value | None, traits: Trait) -> Producer[Op] | None:
     return Producer(value.producer.op, value.producer)
 
 
-def info_of(item: Value | New | None) -> TensorInfo | None:
+def info_of(item: Value | New | Part | None) -> TensorInfo | None:
     """Return the info of a value or of a new layer."""
-    if isinstance(item, Value):
+    if isinstance(item, Value | Part):
         return item.info
     return None if item is None else item.info or gives(item.op, item.inputs)
 
 
-def gives(op: Op, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
+def gives(op: Op, inputs: Sequence[Value | New | Part | None]) -> TensorInfo | None:
     """Return the info of the operator's only output for these inputs; None if it does not accept them."""
     infos = [info_of(item) for item in inputs]
     if any(info is None and item is not None for info, item in zip(infos, inputs, strict=True)):

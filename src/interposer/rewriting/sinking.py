@@ -1,0 +1,271 @@
+"""Rewrites that move a transpose from the inputs of a layer to its outputs, where it may meet one that undoes it.
+
+They are the opposite of `movement.move_transpose_up`, so that the two never run together. Moved down, one transpose can
+become several; `sink_transposes` therefore only changes a graph that has fewer transposes afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+from interposer.core.schema import Op
+from interposer.core.traits import Trait
+from interposer.core.types import Dim
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ops import Concat, Mean, Pad, Permute, Reduce, Reshape, Slice, Splitter, Transpose
+from interposer.ops.axes import normal_axis, transposed
+from interposer.ops.reduction import reduced_axes
+from interposer.rewriting.driver import apply_rewrites
+from interposer.rewriting.movement import join_transposes, reshape_to
+from interposer.rewriting.pattern import New, Part, Replacement, Rewrite, above, constant, keeps_codes, rewrite
+
+__all__ = ["SINKS", "sink_transposes", "sunk_past_images"]
+
+Permutation: TypeAlias = tuple[int, ...]
+_CHANNELS_FIRST: Final = (0, 3, 1, 2)
+
+
+def sink_transposes(graph: Graph, more: Sequence[Rewrite] = ()) -> Graph:
+    """Return the graph, or a copy of it with fewer transposes: they are moved down until they cancel out.
+
+    `more` are further rewrites that move transposes down. Transposes that can be removed where they are, are removed in
+    any case. Regions are not changed.
+    """
+    apply_rewrites(graph, REMOVALS)
+    before = _transposes(graph)
+    if not before:
+        return graph
+    copy = graph.clone()
+    apply_rewrites(copy, (*REMOVALS, *SINKS, *more))
+    return copy if _transposes(copy) < before else graph
+
+
+def _transposes(graph: Graph) -> int:
+    return sum(isinstance(layer.op, Transpose | Permute) for layer in graph)
+
+
+# --- where a transpose comes from -------------------------------------------------------------------------------------
+
+
+def _transpose_of(value: Value | None) -> Permutation | None:
+    """Return the permutation of the transpose that computes a value; None if another layer computes it."""
+    inner = above(value, Transpose, Permute)
+    return inner.op.permutation if inner is not None and keeps_codes(inner.layer) else None
+
+
+def _common_transpose(values: Iterable[Value | None]) -> Permutation | None:
+    """Return the permutation of all transposes among the producers of `values`; None if there is none, or several."""
+    permutations = {axes for value in values if (axes := _transpose_of(value)) is not None}
+    return permutations.pop() if len(permutations) == 1 else None
+
+
+def _source(layer: Layer) -> Value:
+    """Return the input of the transpose that computes the first input of a layer."""
+    return layer.values[0].producer.values[0]
+
+
+def _inverse(axes: Permutation) -> Permutation:
+    return tuple(axes.index(axis) for axis in range(len(axes)))
+
+
+def _sunk(layer: Layer, op: Any, sources: Sequence[Value | New | None], axes: Permutation) -> Replacement:
+    """Return the transposes of the outputs of a new layer that runs `op` on the untransposed values `sources`."""
+    infos = tuple(transposed(info, _inverse(axes)) for info in layer.output_infos)
+    new = New(op, sources, name=f"{layer.name}/before", like=layer, infos=infos)
+    transposes = tuple(New(Transpose(axes), [Part(new, index)], name=_name(value)) for index, value in _outputs(layer))
+    return transposes if len(transposes) > 1 else transposes[0]
+
+
+def _outputs(layer: Layer) -> Iterable[tuple[int, Value]]:
+    return enumerate(layer.outputs)
+
+
+def _name(value: Value) -> str:
+    return "" if len(value.producer.outputs) == 1 else value.name
+
+
+# --- rewrites ---------------------------------------------------------------------------------------------------------
+
+
+@rewrite(Transpose, Permute)
+def merge_equal_transposes(op: Transpose | Permute, layer: Layer) -> Replacement:
+    """Replace a Transpose by an earlier Transpose of the same value that gives the same."""
+    others = (other for other in layer.values[0].consumers if isinstance(other.op, Transpose | Permute))
+    equal = (other for other in others if other.op.permutation == op.permutation)  # type: ignore[attr-defined]
+    first = next(other for other in equal if other.output.info == layer.output.info)
+    return None if first is layer else first.output
+
+
+@rewrite(Reshape)
+def drop_transpose_of_small_axes(op: Reshape, layer: Layer) -> Replacement:
+    """Remove a transpose before a Reshape if it only moves axes of size 1."""
+    axes, new = _common_transpose(layer.inputs[:1]), reshape_to(layer.output.known.shape)
+    if axes is None or new is None or not keeps_codes(layer) or not _keeps_order(_source(layer).known.shape, axes):
+        return None
+    return New(new, [_source(layer)], like=layer)
+
+
+@rewrite(having=Trait.POINTWISE)
+def sink_past_pointwise(op: Any, layer: Layer) -> Replacement:
+    """Move the common transpose of an elementwise layer's operands to its result; constants are transposed back."""
+    axes = _common_transpose(layer.inputs)
+    if axes is None or layer.output.known.rank != len(axes):
+        return None
+    sources = [_untransposed(value, axes) for value in layer.inputs]
+    return None if None in sources else _sunk(layer, op, sources, axes)
+
+
+def _untransposed(value: Value | None, axes: Permutation) -> Value | New | None:
+    """Return what gives an elementwise operand if it is transposed by `axes`; None if nothing is known to do so.
+
+    It is the source of a transpose, a constant with permuted elements, or a value that has a single element.
+    """
+    if value is None or _transpose_of(value) == axes:
+        return value and value.producer.values[0]
+    info, array = value.known, value.constant if value.is_constant else None
+    if info.num_elements == 1 and info.rank <= 1:
+        return value
+    if array is None or array.ndim > len(axes) or (info.quantization is not None and info.quantization.per_axis):
+        return None
+    wide = array.reshape((1,) * (len(axes) - array.ndim) + array.shape)
+    return constant(wide.transpose(_inverse(axes)), info.quantization, name=f"{value.name}/before")
+
+
+@rewrite(Concat)
+def sink_past_concat(op: Concat, layer: Layer) -> Replacement:
+    """Move a transpose of all operands of a Concat to its result."""
+    axes = _common_transpose(layer.inputs)
+    if axes is None or any(_transpose_of(value) is None for value in layer.values):
+        return None
+    sources = [value.producer.values[0] for value in layer.values]
+    return _sunk(layer, op.replace(axis=axes[normal_axis(op.axis, len(axes))]), sources, axes)
+
+
+@rewrite(Splitter)
+def sink_past_splitter(op: Splitter, layer: Layer) -> Replacement:
+    """Move a transpose from the input of a Splitter to its outputs."""
+    axes = _common_transpose(layer.inputs[:1])
+    if axes is None or not layer.outputs:
+        return None
+    return _sunk(layer, op.replace(axis=axes[normal_axis(op.axis, len(axes))]), [_source(layer)], axes)
+
+
+@rewrite(Pad)
+def sink_past_pad(op: Pad, layer: Layer) -> Replacement:
+    """Move a transpose from the input of a Pad to its result."""
+    axes = _common_transpose(layer.inputs[:1])
+    if axes is None:
+        return None
+    pads = tuple(op.pad_list[axis] for axis in _inverse(axes))
+    return _sunk(layer, op.replace(pad_list=pads), [_source(layer)], axes)
+
+
+@rewrite(Slice)
+def sink_past_slice(op: Slice, layer: Layer) -> Replacement:
+    """Move a transpose from the input of a Slice to its result."""
+    axes = _common_transpose(layer.inputs[:1])
+    if axes is None:
+        return None
+    begin, size = (tuple(numbers[axis] for axis in _inverse(axes)) for numbers in (op.begin, op.size))
+    return _sunk(layer, op.replace(begin=begin, size=size), [_source(layer)], axes)
+
+
+@rewrite(Mean, Reduce)
+def sink_past_reduction(op: Mean | Reduce, layer: Layer) -> Replacement:
+    """Move a transpose from the input of a reduction to its result; drop it if the axes that are left keep their order.
+
+    A transpose of fewer axes would be another one, so that the layer stays if they do not.
+    """
+    axes = _common_transpose(layer.inputs[:1])
+    if axes is None:
+        return None
+    gone = reduced_axes(op.axis, len(axes))
+    own = op.replace(axis=tuple(sorted(axes[axis] for axis in gone)))
+    if op.keep_dims:
+        return _sunk(layer, own, [_source(layer)], axes)
+    left = [axis for number, axis in enumerate(axes) if number not in gone]
+    return New(own, [_source(layer)], like=layer) if left == sorted(left) else None
+
+
+@rewrite(Reshape)
+def sink_past_reshape(op: Reshape, layer: Layer) -> Replacement:
+    """Move a transpose from the input of a Reshape to its result.
+
+    The Reshape may split axes, or merge axes that are also adjacent before the transpose.
+    """
+    axes, info = _common_transpose(layer.inputs[:1]), layer.output.known
+    if axes is None or (info.quantization is not None and info.quantization.per_axis):
+        return None
+    source: Value | New = _source(layer)
+    sizes = _source(layer).known.shape
+    groups = _groups([sizes[axis] for axis in axes], info.shape)
+    if groups is None:
+        return None
+    moved = sorted(groups, key=lambda group: [axes[axis] for axis in group[0]] or [-1])
+    inner = tuple(axes[axis] for before, _ in moved for axis in before)
+    places = tuple(axis for _, after in moved for axis in after)
+    if not _keeps_order(sizes, inner):
+        if _inverse(places) != _CHANNELS_FIRST:
+            return None
+        source = New(Transpose(inner), [source], name=f"{layer.name}/transposed")
+    turned = Reshape(tuple(int(info.shape[axis]) for axis in places))
+    if places == tuple(range(len(places))):
+        return New(turned, [source], like=layer)
+    return _sunk(layer, turned, [source], _inverse(places))
+
+
+def _keeps_order(sizes: Sequence[int], axes: Permutation) -> bool:
+    """Return True if a transpose of a tensor with these sizes moves no element, but only axes of size 1."""
+    long = [axis for axis in axes if sizes[axis] != 1]
+    return long == sorted(long)
+
+
+def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
+    """Return pairs of groups of adjacent axes of two shapes that have equally many elements, as small as possible.
+
+    For example, the shapes (2, 3, 4) and (6, 4) have the pairs ([0, 1], [0]) and ([2], [1]). The result is None if a
+    dimension is unknown or 0.
+    """
+    if any(isinstance(size, Dim) or not size for size in (*before, *after)):
+        return None
+    pairs: list[tuple[list[int], list[int]]] = []
+    left, right = list(range(len(before))), list(range(len(after)))
+    while left and right:
+        mine, its = [left.pop(0)], [right.pop(0)]
+        while (a := math.prod(before[i] for i in mine)) != (b := math.prod(after[i] for i in its)):
+            mine, its = (mine + [left.pop(0)], its) if a < b else (mine, its + [right.pop(0)])
+        pairs.append((mine, its))
+    if left or right:
+        rest = ([*pairs[-1][0], *left], [*pairs[-1][1], *right]) if pairs else (left, right)
+        pairs[-1:] = [rest]
+    return pairs
+
+
+def sunk_past_images(*ops: type[Op]) -> Rewrite:
+    """Return the rewrite that moves a transpose between layouts past layers of operators that exist in both layouts."""
+
+    @rewrite(*ops)
+    def sink_past_image(op: Any, layer: Layer) -> Replacement:
+        """Move a transpose to the layout of a layer on images from its input to its result, as the layout changes."""
+        axes = _common_transpose(layer.inputs[:1])
+        rank = 0 if axes is None else len(axes)
+        first, last = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
+        if axes is None or rank < 3 or axes != (last if op.data_layout.channels_last else first):
+            return None
+        return _sunk(layer, op.replace(data_layout=op.data_layout.other), [_source(layer), *layer.inputs[1:]], axes)
+
+    return sink_past_image
+
+
+REMOVALS: Final = (merge_equal_transposes, join_transposes, drop_transpose_of_small_axes)
+SINKS: Final = (
+    sink_past_pointwise,
+    sink_past_concat,
+    sink_past_splitter,
+    sink_past_pad,
+    sink_past_slice,
+    sink_past_reduction,
+    sink_past_reshape,
+)
