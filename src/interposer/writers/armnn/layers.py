@@ -59,7 +59,7 @@ def write_layers(border: Border, sheet: Sheet) -> Refusals:
         elif not isinstance(layer.op, Input | Output) and layer not in sheet.written:
             reason = write_layer(layer, sheet)
             if reason is not None:
-                yield layer.name, (layer.kind, reason)
+                yield border.refused(layer, reason)
 
 
 def tensor_of(value: Value) -> Tensor:

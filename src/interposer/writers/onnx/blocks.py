@@ -20,19 +20,14 @@ __all__: list[str] = []
 
 @writer(DepthToSpace, moves=True)
 def depth_to_space(draft: Draft, op: DepthToSpace) -> Tensor:
-    """Write DepthToSpace, with transposes if the channels are last."""
-    last = op.data_layout.channels_last
-    x = draft.to_channels_first(draft.operand(0), 4, last)
-    result = draft.node("DepthToSpace", x, blocksize=op.block_size, mode=op.mode.name)
-    return draft.from_channels_first(result, 4, last)
+    """Write DepthToSpace as the operator of this name."""
+    return draft.node("DepthToSpace", draft.operand(0), blocksize=op.block_size, mode=op.mode.name)
 
 
 @writer(SpaceToDepth, moves=True)
 def space_to_depth(draft: Draft, op: SpaceToDepth) -> Tensor:
-    """Write SpaceToDepth, with transposes if the channels are last."""
-    last = op.data_layout.channels_last
-    x = draft.to_channels_first(draft.operand(0), 4, last)
-    return draft.from_channels_first(draft.node("SpaceToDepth", x, blocksize=op.block_size), 4, last)
+    """Write SpaceToDepth as the operator of this name."""
+    return draft.node("SpaceToDepth", draft.operand(0), blocksize=op.block_size)
 
 
 @writer(SpaceToBatchNd, moves=True)
@@ -100,9 +95,7 @@ def batch_to_space(draft: Draft, op: BatchToSpaceNd) -> Tensor:
 
 @writer(ChannelShuffle, moves=True)
 def channel_shuffle(draft: Draft, op: ChannelShuffle) -> Tensor:
-    """Write ChannelShuffle: reshape the axis to (groups, members) and transpose these."""
+    """Refuse ChannelShuffle, which is only rewritten to other operators if most of its shape is known."""
     axis, shape = normal_axis(op.axis, draft.rank), list(draft.info(0).shape)
     members = draft.known(shape[axis], f"dimension of axis {axis}") // op.num_groups
-    grouped = draft.reshape(draft.operand(0), [*shape[:axis], op.num_groups, members, *shape[axis + 1 :]])
-    order = [*range(axis), axis + 1, axis, *range(axis + 2, draft.rank + 1)]
-    return draft.reshape(draft.transpose(grouped, order), shape)
+    return draft.reshape(draft.operand(0), [*shape[:axis], op.num_groups, members, *shape[axis + 1 :]])

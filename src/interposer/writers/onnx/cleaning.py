@@ -1,24 +1,20 @@
-"""Clean-up of all nodes: cancel out transposes and remove unused nodes."""
+"""Clean-up of all nodes: remove unused nodes and constants."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from interposer.writers.onnx.forms import form
-from interposer.writers.onnx.layouts import without_needless_transposes
 from interposer.writers.onnx.sheet import Sheet
 
 __all__ = ["clean"]
 
 
 def clean(sheet: Sheet, outputs: Sequence[str], annotated: Iterable[str]) -> None:
-    """Cancel out transposes, and remove nodes and constants that the outputs do not depend on.
+    """Remove nodes and constants that the outputs do not depend on.
 
     `annotated` are the names of constants that quantization annotations use, which are not removed.
     """
-    shapes = {tensor.name: value.known.shape for value, tensor in sheet.values.items()}
-    captured = [name for step in sheet.steps for name in step.captured]
-    sheet.steps = without_needless_transposes(sheet, [*outputs, *captured], shapes)
     _drop_dead(sheet, outputs)
     used = {*annotated, *outputs, *(name for step in sheet.steps for name in (*step.inputs, *step.captured))}
     sheet.constants = {name: array for name, array in sheet.constants.items() if name in used}

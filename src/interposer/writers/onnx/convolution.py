@@ -18,7 +18,7 @@ from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.onnx_window_attributes import kernel_attributes
 from interposer.writers.onnx.tensor import Tensor
 
-__all__ = ["convolved", "prepared"]
+__all__ = ["convolved"]
 
 
 @writer(Convolution2d, DepthwiseConvolution2d, Convolution3d)
@@ -40,53 +40,42 @@ def convolved(
     op: Convolution2d | DepthwiseConvolution2d | Convolution3d | IntegerConvolution2d,
     kind: str,
     *others: Tensor | None,
-    layout: bool = True,
 ) -> Tensor:
     """Write the ONNX operator `kind` (Conv or a similar one) for a convolution layer, and return its result.
 
-    `others` are its operands after input and weights. The result has the layer's own layout, or channels first if
-    `layout` is False.
+    `others` are its operands after input and weights.
     """
-    rank, last = draft.rank, op.data_layout.channels_last
-    x, weights, sizes, groups = prepared(draft, op)
+    weights, sizes, groups = _weights_of(draft, op)
     windows: Sequence[Window] = op.windows(*(draft.known(item, "window's size") for item in sizes))
     attributes = kernel_attributes(windows) | {"group": groups if groups != 1 else None}
-    result = draft.node(kind, x, weights, *others, **attributes)
-    return draft.from_channels_first(result, rank, last) if layout else result
+    return draft.node(kind, draft.operand(0), weights, *others, **attributes)
 
 
-def prepared(
+def _weights_of(
     draft: Draft, op: Convolution2d | DepthwiseConvolution2d | Convolution3d | IntegerConvolution2d
-) -> tuple[Tensor, Tensor, Sequence[int], int]:
-    """Return the input with channels first, weights (O, I / groups, ...), the window's dimensions and the groups."""
-    shape, last = draft.info(1).shape, op.data_layout.channels_last
-    x, weights = draft.to_channels_first(draft.operand(0), draft.rank, last), draft.operand(1)
+) -> tuple[Tensor, Sequence[int], int]:
+    """Return the weights as (O, I / groups, ...), the window's dimensions and the groups."""
+    weights, shape = draft.operand(1), draft.info(1).shape
     if isinstance(op, Convolution3d):
-        return x, draft.transpose(weights, (4, 3, 0, 1, 2)), shape[:3], op.groups
+        return draft.transpose(weights, (4, 3, 0, 1, 2)), shape[:3], op.groups
     if isinstance(op, DepthwiseConvolution2d):
-        groups = draft.known(draft.info(0).shape[op.data_layout.axes().channels], "number of channels")
-        return x, draft.transpose(weights, (3, 0, 1, 2)), shape[1:3], groups
-    sizes = shape[1:3] if last else shape[2:]
-    return x, draft.to_channels_first(weights, 4, last), sizes, op.groups
+        groups = draft.known(draft.info(0).shape[1], "number of channels")
+        return draft.transpose(weights, (3, 0, 1, 2)), shape[1:3], groups
+    return weights, shape[2:], op.groups
 
 
 @writer(TransposeConvolution2d)
 def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
     """Write TransposeConvolution2d; the result is cropped or extended at its end to its size."""
-    last, (h, w, _) = op.data_layout.channels_last, op.data_layout.axes()
-    shape = draft.info(1).shape
-    rows, columns = op.windows(*(draft.known(shape[axis], "window's size") for axis in (h, w)))
-    (rows, more_rows), (columns, more_columns) = (
-        _reaching(draft, window, axis) for window, axis in ((rows, h), (columns, w))
-    )
-    x = draft.to_channels_first(draft.operand(0), 4, last)
-    weights = draft.transpose(draft.operand(1), (3, 0, 1, 2) if last else (1, 0, 2, 3))
+    height, width = (draft.known(size, "window's size") for size in draft.info(1).shape[2:])
+    rows, columns = op.windows(height, width)
+    (rows, more_rows), (columns, more_columns) = _reaching(draft, rows, 2), _reaching(draft, columns, 3)
+    weights = draft.transpose(draft.operand(1), (1, 0, 2, 3))
     attributes = kernel_attributes((rows, columns)) | {
         "group": op.groups if op.groups != 1 else None,
         "output_padding": [more_rows, more_columns] if more_rows or more_columns else None,
     }
-    result = draft.node("ConvTranspose", x, weights, draft.optional(2), **attributes)
-    return draft.from_channels_first(result, 4, last)
+    return draft.node("ConvTranspose", draft.operand(0), weights, draft.optional(2), **attributes)
 
 
 def _reaching(draft: Draft, window: Window, axis: int) -> tuple[Window, int]:

@@ -288,17 +288,6 @@ class Draft(Operands[Tensor]):
             return x if bounds[1] is None else self.node("Min", x, bounds[1])
         return self.node("Clip", x, *bounds)
 
-    def to_channels_first(self, x: Tensor, rank: int, last: bool) -> Tensor:
-        """Return an image or a volume of rank `rank` with its channels moved to axis 1 if `last`, else unchanged.
-
-        `last` says that the channels are the last axis of `x`.
-        """
-        return self.transpose(x, (0, rank - 1, *range(1, rank - 1))) if last else x
-
-    def from_channels_first(self, x: Tensor, rank: int, last: bool) -> Tensor:
-        """Return an image or a volume of rank `rank` with axis 1 (the channels) moved to the end if `last`."""
-        return self.transpose(x, (0, *range(2, rank), 1)) if last else x
-
     @property
     def arithmetic(self) -> int:
         """The number of nodes in this draft that compute something, instead of moving or converting elements."""

@@ -19,7 +19,7 @@ from interposer.writers.onnx.sheet import Sheet
 from interposer.writers.onnx.tensor import Tensor
 from interposer.writers.refusals import RefusedError
 
-__all__ = ["bind_inputs", "fill", "name_outputs", "tensor_of", "write_layer", "write_layers"]
+__all__ = ["bind_inputs", "fill", "name_outputs", "write_layers"]
 
 Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
 _EXTERNAL: Final = 1024
@@ -34,11 +34,12 @@ def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
     sheet.reserve([name for name, _ in (*border.inputs, *border.outputs)])
     for name, value in (*border.inputs, *border.outputs):
         if not value.known.is_ranked:
-            yield name, (value.producer.kind, "its rank is not known, as that of a model's inputs and outputs must be")
+            reason = "its rank is not known, as that of a model's inputs and outputs must be"
+            yield name, border.refused(value.producer, reason)[1]
     for name, value in border.inputs:
         sheet.values[value] = Tensor(name, value.known.dtype)
         if value.known.element is None and not has_type(value.known.dtype, sheet.opset):
-            yield name, (value.producer.kind, f"opset {sheet.opset} has no type {value.known.dtype}")
+            yield name, border.refused(value.producer, f"opset {sheet.opset} has no type {value.known.dtype}")[1]
 
 
 def write_layers(border: Border, sheet: Sheet) -> Refusals:
@@ -46,15 +47,15 @@ def write_layers(border: Border, sheet: Sheet) -> Refusals:
     names = {value: name for name, value in border.outputs}
     for layer in border.layers:
         if isinstance(layer.op, Constant):
-            sheet.values[layer.output] = tensor_of(layer.output, layer.name)
+            sheet.values[layer.output] = _tensor_of(layer.output, layer.name)
         elif not isinstance(layer.op, Input | Output):
             requested = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
-            reason = write_layer(layer, sheet, requested)
+            reason = _write_layer(layer, sheet, requested)
             if reason is not None:
-                yield layer.name, (layer.kind, reason)
+                yield border.refused(layer, reason)
 
 
-def tensor_of(value: Value, name: str) -> Tensor:
+def _tensor_of(value: Value, name: str) -> Tensor:
     """Return the tensor that stands for a value from outside the written layers, under `name`.
 
     If a constant layer produces the value, the tensor is a constant with its array.
@@ -63,7 +64,7 @@ def tensor_of(value: Value, name: str) -> Tensor:
     return Tensor(name, value.known.dtype, None if constant is None else np.asarray(constant))
 
 
-def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
+def _write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
     """Write a layer to the sheet; return the reason if it cannot be written, else None.
 
     `names` are the requested names of its outputs. The outputs of a refused layer become tensors too, so that the

@@ -14,11 +14,13 @@ from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops.quantization import BlockDequantize
-from interposer.writers.borders import Border, border_of
+from interposer.writers.borders import Border, border_of, border_of_layer
 from interposer.writers.onnx.cleaning import clean
-from interposer.writers.onnx.graphs import bind_inputs, fill, name_outputs, tensor_of, write_layer, write_layers
+from interposer.writers.onnx.graphs import bind_inputs, fill, name_outputs, write_layers
+from interposer.writers.onnx.legal import legalize
 from interposer.writers.onnx.protos import Message, onnx
 from interposer.writers.onnx.sheet import Sheet
+from interposer.writers.onnx.tensor import Tensor
 
 __all__ = ["OLDEST_OPSET", "newest_opset", "reasons", "write"]
 
@@ -65,7 +67,7 @@ def write(
         InvalidArgumentError: an opset or IR version is invalid.
         MissingDependencyError: the package onnx is not installed.
     """
-    border = border_of(network)
+    border = border_of(network, legalize)
     border.refuse_states("ONNX")
     sheet = _written(border, opset, exact=exact)
     outputs = name_outputs(border, sheet)
@@ -87,10 +89,10 @@ def reasons(layer: Layer, *, opset: int | None = None, exact: bool = True) -> li
     sheet = Sheet(_opsets(opset)[-1], exact=exact)
     if any(value.info is None for value in (*layer.values, *layer.outputs)):
         return ["the shapes and types of its tensors are not known"]
-    for value in layer.values:
-        sheet.values[value] = tensor_of(value, value.name)
-    reason = write_layer(layer, sheet, [value.name for value in layer.outputs])
-    return [] if reason is None else [reason]
+    border = border_of_layer(layer, legalize)
+    for name, value in border.inputs:
+        sheet.values[value] = Tensor(name, value.known.dtype)
+    return [reason for _, (_, reason) in write_layers(border, sheet)][:1]
 
 
 def newest_opset() -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from interposer.core.types import DataType
+from interposer.core.types import DataType, TensorInfo
 from interposer.ops.axes import normal_axis
 from interposer.ops.normalization import (
     BatchNormalization,
@@ -19,7 +19,6 @@ from interposer.ops.normalization import (
     Normalization,
     NormalizationAlgorithmMethod,
     RmsNormalization,
-    channel_axis,
 )
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.onnx_layer_writers import writer
@@ -29,24 +28,13 @@ from interposer.writers.refusals import refuse
 __all__: list[str] = []
 
 
-def _channels_first(draft: Draft, x: Tensor, channels: int) -> Tensor:
-    return draft.to_channels_first(x, draft.rank, channels == draft.rank - 1)
-
-
-def _layout_of(draft: Draft, x: Tensor, channels: int) -> Tensor:
-    return draft.from_channels_first(x, draft.rank, channels == draft.rank - 1)
-
-
-def _vector(draft: Draft, index: int, channels: int, default: float) -> Tensor:
-    """Return operand `index` as a vector with one element per channel, of which all are `default` if it is absent.
-
-    `channels` is the axis of the channels.
-    """
-    value, x = draft.optional(index), draft.operand(0)
-    count = draft.info(0).shape[channels]
-    if value is None:
+def _vector(draft: Draft, index: int, default: float) -> Tensor:
+    """Return operand `index` as a vector with one element per channel, of which all are `default` if it is absent."""
+    factors, x = draft.optional(index), draft.operand(0)
+    count = draft.info(0).shape[1]
+    if factors is None:
         return draft.constant(np.full(draft.known(count, "number of channels"), default), x.dtype)
-    flat = draft.cast(draft.reshape(value, [-1]), x.dtype)
+    flat = draft.cast(draft.reshape(factors, [-1]), x.dtype)
     if draft.info(index).num_elements == count:
         return flat
     return draft.node("Expand", flat, draft.ints([draft.known(count, "number of channels")]))
@@ -55,38 +43,33 @@ def _vector(draft: Draft, index: int, channels: int, default: float) -> Tensor:
 @writer(BatchNormalization)
 def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
     """Write BatchNormalization; ONNX has another order of operands."""
-    channels = channel_axis(op.data_layout, draft.rank)
-    x = _channels_first(draft, draft.operand(0), channels)
-    mean, variance, beta, gamma = (_vector(draft, index, channels, 0) for index in range(1, 5))
-    return _layout_of(draft, draft.node("BatchNormalization", x, gamma, beta, mean, variance, epsilon=op.eps), channels)
+    x = draft.operand(0)
+    mean, variance, beta, gamma = (_vector(draft, index, 0) for index in range(1, 5))
+    return draft.node("BatchNormalization", x, gamma, beta, mean, variance, epsilon=op.eps)
 
 
 @writer(InstanceNormalization)
 def instance_normalization(draft: Draft, op: InstanceNormalization) -> Tensor:
     """Write InstanceNormalization; absent factors are ones and absent offsets zeros."""
-    channels = channel_axis(op.data_layout, draft.rank)
-    x = _channels_first(draft, draft.operand(0), channels)
-    gamma, beta = _vector(draft, 1, channels, 1), _vector(draft, 2, channels, 0)
-    return _layout_of(draft, draft.node("InstanceNormalization", x, gamma, beta, epsilon=op.eps), channels)
+    x = draft.operand(0)
+    gamma, beta = _vector(draft, 1, 1), _vector(draft, 2, 0)
+    return draft.node("InstanceNormalization", x, gamma, beta, epsilon=op.eps)
 
 
 @writer(GroupNormalization)
 def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
     """Write GroupNormalization; before opset 21, and for rank 2, each group is standardized as a row."""
-    channels = channel_axis(op.data_layout, draft.rank)
-    x = _channels_first(draft, draft.operand(0), channels)
-    gamma, beta = _vector(draft, 1, channels, 1), _vector(draft, 2, channels, 0)
+    x = draft.operand(0)
+    gamma, beta = _vector(draft, 1, 1), _vector(draft, 2, 0)
     if draft.opset >= 21 and draft.rank > 2:
-        created = draft.node("GroupNormalization", x, gamma, beta, num_groups=op.num_groups, **_numbers(x, op.eps))
-        return _layout_of(draft, created, channels)
+        return draft.node("GroupNormalization", x, gamma, beta, num_groups=op.num_groups, **_numbers(x, op.eps))
     shape = list(draft.shape(0))
-    first = [shape[0], shape[channels], *(n for i, n in enumerate(shape) if i not in (0, channels))]
     if 0 in shape:
         return draft.operand(0)
     rows = _standardized(draft, draft.reshape(x, [shape[0], op.num_groups, -1]), [2], op.eps)
-    whole, spread = draft.reshape(rows, first), [-1, *[1] * (draft.rank - 2)]
+    whole, spread = draft.reshape(rows, shape), [-1, *[1] * (draft.rank - 2)]
     scaled = draft.node("Mul", whole, draft.reshape(gamma, spread))
-    return _layout_of(draft, draft.node("Add", scaled, draft.reshape(beta, spread)), channels)
+    return draft.node("Add", scaled, draft.reshape(beta, spread))
 
 
 def _numbers(x: Tensor, eps: float) -> dict[str, Any]:
@@ -172,15 +155,19 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
     if op.method_type is not NormalizationAlgorithmMethod.LOCAL_BRIGHTNESS:
         refuse(f"ONNX has no {op.method_type.name}")
     x, axes = draft.operand(0), op.window_axes(draft.rank)
-    if axes in ((1,), (3,)) and draft.rank == 4 and op.norm_size % 2 and x.dtype is not DataType.FLOAT64:
-        first = _channels_first(draft, x, axes[0]) if axes != (1,) else x
-        created = draft.node("LRN", first, size=op.norm_size, alpha=op.alpha * op.norm_size, beta=op.beta, bias=op.k)
-        return _layout_of(draft, created, axes[0]) if axes != (1,) else created
+    if axes == (1,) and is_lrn(op, draft.info(0)):
+        return draft.node("LRN", x, size=op.norm_size, alpha=op.alpha * op.norm_size, beta=op.beta, bias=op.k)
     base = draft.like(op.k, x)
     if op.norm_size and 0 not in draft.shape(0):
         total = _window_sum(draft, draft.node("Mul", x, x), axes, op.norm_size)
         base = draft.node("Add", draft.node("Mul", total, draft.like(op.alpha, x)), base)
     return draft.node("Div", x, draft.node("Pow", base, draft.like(op.beta, x)))
+
+
+def is_lrn(op: Normalization, info: TensorInfo) -> bool:
+    """Return True if ONNX's LRN computes a Normalization of a tensor with the info `info`, if channels are first."""
+    axes = op.window_axes(info.rank)
+    return axes in ((1,), (3,)) and info.rank == 4 and op.norm_size % 2 == 1 and info.dtype is not DataType.FLOAT64
 
 
 def _window_sum(draft: Draft, x: Tensor, axes: Sequence[int], size: int) -> Tensor:

@@ -59,14 +59,7 @@ def pooling(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
 
     Windows that only cover padding, or padding that counts in means, require explicit pads and factors.
     """
-    rank, last = draft.rank, op.data_layout.channels_last
-    x = draft.to_channels_first(draft.operand(0), rank, last)
-    return draft.from_channels_first(_pooled(draft, op, x), rank, last)
-
-
-def _pooled(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor) -> Tensor:
-    shape = draft.info(0).shape
-    sizes = shape[1:-1] if op.data_layout.channels_last else shape[2:]
+    x, sizes = draft.operand(0), draft.info(0).shape[2:]
     if _is_global(op):
         return _of_all(draft, op, x)
     if any(isinstance(size, Dim) for size in sizes):
@@ -116,8 +109,7 @@ def _average(draft: Draft, x: Tensor, kind: str, attributes: dict[str, Any]) -> 
 
 
 def _places(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> _Places:
-    result = draft.results[0].shape
-    counts = result[1:-1] if op.data_layout.channels_last else result[2:]
+    counts = draft.results[0].shape[2:]
     windows = []
     for window, size, count in zip(op.windows(*sizes), sizes, counts, strict=True):
         moving = window if op.stride_x else window._replace(stride=max(1, size + window.pad_before))
@@ -200,8 +192,7 @@ def _mean(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, places: _Places) -
 def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
     """Write pooling of quantized values; maxima are those of the integers, means are rounded away from zero."""
     source, target = draft.info(0).quantization, draft.results[0].quantization
-    shape = draft.info(0).shape
-    sizes = shape[1:-1] if op.data_layout.channels_last else shape[2:]
+    sizes = draft.info(0).shape[2:]
     known = not any(isinstance(n, Dim) for n in sizes)
     plain = _is_global(op) or (known and _places(draft, op, sizes).is_plain)
     if op.pool_type is MAX and source == target and (plain or (not known and not draft.info(0).zero_point)):
@@ -223,9 +214,8 @@ def _mean_of_codes(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]
     included = op.padding_method is PaddingMethod.IGNORE_VALUE and (places.product(places.seen) < count).any()
     if included or count > _MOST_CELLS:
         refuse("ONNX rounds a quantized pool otherwise")
-    last = op.data_layout.channels_last
-    real = draft.to_channels_first(draft.cast(draft.operand(0), DataType.FLOAT32), draft.rank, last)
+    real = draft.cast(draft.operand(0), DataType.FLOAT32)
     mean = draft.node(_GLOBAL[AVERAGE], real) if _is_global(op) else _mean(draft, op, real, places)
     above = draft.node("Add", draft.node("Abs", mean), draft.like(0.5 + 1 / (4 * count), mean))
     whole = draft.node("Mul", draft.node("Sign", mean), draft.node("Floor", above))
-    return draft.from_channels_first(draft.cast(whole, draft.results[0].dtype), draft.rank, last)
+    return draft.cast(whole, draft.results[0].dtype)

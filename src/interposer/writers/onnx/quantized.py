@@ -90,11 +90,10 @@ def convolution_of_codes(draft: Draft, op: Convolution2d | DepthwiseConvolution2
     """Write a quantized convolution: ConvInteger, then the sums are rescaled per channel in fixed-point arithmetic."""
     _check_bytes(draft)
     ratio = _ratio(draft, draft.info(1), in_single=draft.info(1).dtype is DataType.UINT8)
-    last, result = op.data_layout.channels_last, draft.results[0]
-    first = convolved(draft, op, "ConvInteger", *_zero_points(draft), layout=False)
+    first = convolved(draft, op, "ConvInteger", *_zero_points(draft))
     sums = first if draft.optional(2) is None else draft.node("Add", first, draft.reshape(draft.operand(2), [-1, 1, 1]))
     factors = ratio.reshape(-1, 1, 1) if ratio.ndim else ratio
-    return draft.from_channels_first(rescaled(draft, draft.cast(sums, DataType.INT64), factors, result), 4, last)
+    return rescaled(draft, draft.cast(sums, DataType.INT64), factors, draft.results[0])
 
 
 @writer(FullyConnected, quantized=True, computes=True)

@@ -30,24 +30,17 @@ FUNCTIONS: Final = {
 """The names of the functions in ONNX, and their number of parameters."""
 _KINDS: Final = {RnnSequence: "RNN", GruSequence: "GRU", LstmSequence: "LSTM"}
 
-
-_STATES: Final = (5, 6)
+STATES: Final = (5, 6)
+"""The numbers of the operands that are states."""
 
 
 @writer(RnnSequence, GruSequence, LstmSequence)
 def whole_layer(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> list[Tensor]:
-    """Write recurrent layers as ONNX's operators, time first, as few engines support batch first."""
+    """Write recurrent layers as the operators of the same names, time first."""
     operands = [draft.optional(index) for index in range(len(op.operands))]
     if operands[4] is not None:
         operands[4] = draft.cast(operands[4], DataType.INT32)
-    if op.time_major:
-        return draft.nodes(_KINDS[type(op)], *operands, count=op.num_results(), **_attributes(draft, op))
-    for index in (0, *_STATES):
-        item = draft.optional(index)
-        if item is not None:
-            operands[index] = draft.transpose(item, (1, 0, 2))
-    result = draft.nodes(_KINDS[type(op)], *operands, count=op.num_results(), **_attributes(draft, op))
-    return [draft.transpose(result[0], (2, 0, 1, 3)), *(draft.transpose(element, (1, 0, 2)) for element in result[1:])]
+    return draft.nodes(_KINDS[type(op)], *operands, count=op.num_results(), **_attributes(draft, op))
 
 
 def _attributes(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> dict[str, Any]:

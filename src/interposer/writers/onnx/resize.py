@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from interposer.core.types import Dim
+from interposer.core.types import Dim, TensorShape
 from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
 from interposer.ops.resize import Resize, ResizeMethod
 from interposer.writers.onnx.draft import Draft
@@ -37,18 +37,16 @@ def resize(draft: Draft, op: Resize) -> Tensor:
     Nearest-neighbor sampling rounds coordinates down, or half up with aligned corners or half-pixel centers. Where ONNX
     would round one to another pixel, Gather nodes take the pixels.
     """
-    x, last = draft.operand(0), op.data_layout.channels_last
-    nearest = op.method is ResizeMethod.NEAREST_NEIGHBOR
+    x, nearest = draft.operand(0), op.method is ResizeMethod.NEAREST_NEIGHBOR
     if not nearest and not x.dtype.is_float:
         refuse("it mixes integers with weights of fixed-point numbers")
-    if nearest and not _rounds_alike(draft, op):
+    if not rounds_alike(op, draft.info(0).shape):
         return _gathered(draft, op, x)
-    first = draft.to_channels_first(x, 4, last)
     sizes, axes = _sizes(draft, op)
     rounding = "floor" if not (op.align_corners or op.half_pixel_centers) else "round_prefer_ceil"
-    result = draft.node(
+    return draft.node(
         "Resize",
-        first,
+        x,
         None,
         None,
         sizes,
@@ -57,7 +55,6 @@ def resize(draft: Draft, op: Resize) -> Tensor:
         coordinate_transformation_mode=_coordinates(op),
         nearest_mode=rounding if nearest else None,
     )
-    return draft.from_channels_first(result, 4, last)
 
 
 def _coordinates(op: Resize) -> str:
@@ -66,21 +63,23 @@ def _coordinates(op: Resize) -> str:
     return "half_pixel" if op.half_pixel_centers else "asymmetric"
 
 
-def _resized_axes(draft: Draft, op: Resize) -> list[tuple[int, int, int]]:
+def _resized_axes(op: Resize, shape: TensorShape) -> list[tuple[int, int, int]]:
     """Return height and width, as axis, size of the input, and size of the result; only those of known size."""
     height, width, _ = op.data_layout.axes()
-    shape, targets = draft.info(0).shape, ((height, op.target_height), (width, op.target_width))
+    targets = (height, op.target_height), (width, op.target_width)
     return [(axis, size, target) for axis, target in targets if not isinstance(size := shape[axis], Dim)]
 
 
-def _rounds_alike(draft: Draft, op: Resize) -> bool:
-    """Return True if ONNX's coordinates select the same pixels as those of the layer, which are float32.
+def rounds_alike(op: Resize, shape: TensorShape) -> bool:
+    """Return True if ONNX's coordinates select the same pixels of an image as those of the layer, which are float32.
 
     They may differ where a coordinate is half-way between two pixels. True, too, if a size is not known.
     """
-    axes = _resized_axes(draft, op)
-    return len(axes) < 2 or all(
-        np.array_equal(_pixels(op, size, target), _onnx_pixels(op, size, target)) for _, size, target in axes
+    axes = _resized_axes(op, shape)
+    return (
+        op.method is not ResizeMethod.NEAREST_NEIGHBOR
+        or len(axes) < 2
+        or all(np.array_equal(_pixels(op, size, target), _onnx_pixels(op, size, target)) for _, size, target in axes)
     )
 
 
@@ -108,7 +107,7 @@ def _within(places: NDArray[np.floating], size: int) -> NDArray[np.int64]:
 
 def _gathered(draft: Draft, op: Resize, x: Tensor) -> Tensor:
     """Return the pixels of `x` that the layer takes, gathered along height and width."""
-    for axis, size, target in _resized_axes(draft, op):
+    for axis, size, target in _resized_axes(op, draft.info(0).shape):
         x = draft.node("Gather", x, draft.ints(_pixels(op, size, target).tolist(), "pixels"), axis=axis)
     return x
 
@@ -118,10 +117,10 @@ def _sizes(draft: Draft, op: Resize) -> tuple[Tensor, list[int] | None]:
 
     All axes are listed if batch and channels are known; before opset 18 the layer is refused otherwise.
     """
-    shape, channels = draft.info(0).shape, op.data_layout.axes().channels
+    batch, channels, *_ = draft.info(0).shape
     targets = [op.target_height, op.target_width]
-    if not isinstance(shape[0], Dim) and not isinstance(shape[channels], Dim):
-        return draft.ints([shape[0], shape[channels], *targets], "sizes"), None
+    if not isinstance(batch, Dim) and not isinstance(channels, Dim):
+        return draft.ints([batch, channels, *targets], "sizes"), None
     if draft.opset < 18:
         refuse("batch and channels are not known, which Resize asks for before opset 18")
     return draft.ints(targets, "sizes"), [2, 3]

@@ -86,16 +86,15 @@ def roi_align(draft: Draft, op: RoiAlign) -> Tensor:
     """
     if op.height_stride != op.width_stride or op.height_sampling_ratio != op.width_sampling_ratio:
         refuse("its strides or sampling ratios differ in height and width")
-    last = op.data_layout.channels_last
     x, regions, batches = draft.tensors()
     coordinates = "half_pixel" if op.half_pixel else "output_half_pixel"
     if draft.opset < 16:
         if op.half_pixel:
             refuse(f"RoiAlign of opset {draft.opset} has no half_pixel")
         coordinates = ""
-    result = draft.node(
+    return draft.node(
         "RoiAlign",
-        draft.to_channels_first(x, 4, last),
+        x,
         draft.cast(regions, x.dtype),
         draft.cast(batches, DataType.INT64),
         mode="avg" if op.mode is RoiAlignMode.AVERAGE else "max",
@@ -105,4 +104,3 @@ def roi_align(draft: Draft, op: RoiAlign) -> Tensor:
         spatial_scale=1 / op.height_stride,
         coordinate_transformation_mode=coordinates or None,
     )
-    return draft.from_channels_first(result, 4, last)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from interposer.core.types import DataType
 from interposer.ops.axes import normal_axis
 from interposer.ops.einsum import Einsum
@@ -27,14 +25,10 @@ def accumulated(draft: Draft, op: CumSum | CumProd) -> Tensor:
 
 @writer(ReverseSequence, moves=True)
 def reverse_sequence(draft: Draft, op: ReverseSequence) -> Tensor:
-    """Write ReverseSequence; transposes move time and batch to the first two axes, which ONNX requires."""
-    x, lengths, rank = draft.operand(0), draft.cast(draft.operand(1), DataType.INT64), draft.rank
-    time, batch = normal_axis(op.time_axis, rank), normal_axis(op.batch_axis, rank)
-    front = (time, batch) if {time, batch} == {0, 1} else (0, 1)
-    order = (time, batch, *(i for i in range(rank) if i not in (time, batch)))
-    turned = x if {time, batch} == {0, 1} else draft.transpose(x, order)
-    result = draft.node("ReverseSequence", turned, lengths, time_axis=front[0], batch_axis=front[1])
-    return result if turned is x else draft.transpose(result, np.argsort(order).tolist())
+    """Write ReverseSequence; time and batch are the first two axes."""
+    time, batch = normal_axis(op.time_axis, draft.rank), normal_axis(op.batch_axis, draft.rank)
+    lengths = draft.cast(draft.operand(1), DataType.INT64)
+    return draft.node("ReverseSequence", draft.operand(0), lengths, time_axis=time, batch_axis=batch)
 
 
 @writer(Range)

@@ -14,7 +14,7 @@ from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
 from interposer.writers.tflite.tflite_layer_writers import writer
 
-__all__ = ["check_scale", "last_axis", "scaled"]
+__all__ = ["check_scale", "scaled"]
 
 F = ActivationFunction
 Function: TypeAlias = Callable[[Draft, Tensor, float, float], Tensor]
@@ -184,19 +184,6 @@ _FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
 }
 
 
-def last_axis(draft: Draft, kind: str, axis: int, **options: float) -> Tensor:
-    """Return the layer's result, computed by the TFLite operator `kind`, which always works along the last axis.
-
-    If `axis` is another axis, it is moved to the end and back by transposes. `options` are those of the operator.
-    """
-    x, rank = draft.operand(0), draft.rank
-    axis = normal_axis(axis, rank)
-    order = (*(i for i in range(rank) if i != axis), axis)
-    turned = draft.transpose(x, order)
-    info = draft.result.with_shape([draft.result.shape[i] for i in order])
-    return draft.transpose(draft.node(kind, turned, giving=info, **options), [order.index(i) for i in range(rank)])
-
-
 @writer(Hardmax)
 def hardmax(draft: Draft, op: Hardmax) -> Tensor:
     """Write Hardmax: one at the first maximum, zeros elsewhere."""
@@ -213,16 +200,13 @@ def hardmax(draft: Draft, op: Hardmax) -> Tensor:
 def softmax(draft: Draft, op: Softmax) -> Tensor:
     """Write Softmax along the last axis."""
     check_scale(draft, (2.0**-8, 0, 2.0**-15))
-    return last_axis(draft, "SOFTMAX", op.axis, beta=op.beta)
+    return draft.final("SOFTMAX", draft.operand(0), beta=op.beta)
 
 
 @writer(LogSoftmax, quantized=True)
 def log_softmax(draft: Draft, op: LogSoftmax) -> Tensor:
     """Write LogSoftmax; the factor beta is multiplied into the scores first."""
     check_scale(draft, (16 * 2.0**-8, 255, 16 * 2.0**-15))
-    if op.beta == 1:
-        return last_axis(draft, "LOG_SOFTMAX", op.axis)
-    if draft.is_quantized:
+    if op.beta != 1 and draft.is_quantized:
         refuse("LOG_SOFTMAX has no factor on the scores")
-    factored = draft.with_operand(0, scaled(draft, draft.operand(0), op.beta))
-    return last_axis(factored, "LOG_SOFTMAX", op.axis)
+    return draft.final("LOG_SOFTMAX", scaled(draft, draft.operand(0), op.beta))

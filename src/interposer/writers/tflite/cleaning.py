@@ -1,11 +1,10 @@
-"""Clean-up of all operators: cancel out transposes, fuse activations, and remove unused operators."""
+"""Clean-up of all operators: fuse activations, and remove unused operators."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from interposer.core.types import DataType
-from interposer.writers.tflite.layouts import without_needless_transposes
 from interposer.writers.tflite.sheet import Sheet, Step, Tensor
 
 __all__ = ["clean"]
@@ -21,8 +20,7 @@ _FUSIBLE_TYPES: Final = frozenset({DataType.FLOAT32, DataType.INT8, DataType.UIN
 
 
 def clean(sheet: Sheet) -> None:
-    """Cancel out transposes, fuse activations, and remove operators that the outputs do not depend on."""
-    without_needless_transposes(sheet)
+    """Fuse activations, and remove operators that the outputs do not depend on."""
     drop_dead(sheet)
     _fuse_activations(sheet)
 

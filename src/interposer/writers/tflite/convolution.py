@@ -86,8 +86,7 @@ def _slides(x: Tensor, result: TensorInfo, windows: Sequence[Window]) -> Sliding
 @writer(Convolution2d, quantized=True)
 def convolution(draft: Draft, op: Convolution2d) -> Tensor:
     """Write Convolution2d; the groups follow from the channels, and one group per channel is DEPTHWISE_CONV_2D."""
-    last = op.data_layout.channels_last
-    x, weights = (draft.channels_last(draft.operand(index), last) for index in (0, 1))
+    x, weights = draft.operand(0), draft.operand(1)
     if op.groups > 1 and weights.shape[3] == 1 and weights.array is not None and not _has_scales(weights):
         return _convolved(draft, op, "DEPTHWISE_CONV_2D", x, draft.transpose(weights, (3, 1, 2, 0)))
     if op.groups > 1 and x.info.is_quantized:
@@ -102,9 +101,8 @@ def _has_scales(weights: Tensor) -> bool:
 
 @writer(DepthwiseConvolution2d, quantized=True)
 def depthwise_convolution(draft: Draft, op: DepthwiseConvolution2d) -> Tensor:
-    """Write DepthwiseConvolution2d; its weights are the same in both layouts."""
-    x, weights = draft.channels_last(draft.operand(0), op.data_layout.channels_last), draft.operand(1)
-    return _convolved(draft, op, "DEPTHWISE_CONV_2D", x, weights)
+    """Write DepthwiseConvolution2d as DEPTHWISE_CONV_2D."""
+    return _convolved(draft, op, "DEPTHWISE_CONV_2D", draft.operand(0), draft.operand(1))
 
 
 def _convolved(
@@ -112,16 +110,15 @@ def _convolved(
 ) -> Tensor:
     check_weights(x, weights)
     _check_zero_point(weights)
-    last, depthwise = op.data_layout.channels_last, kind == "DEPTHWISE_CONV_2D"
-    info = draft.channels_last_info(draft.result, last)
+    depthwise = kind == "DEPTHWISE_CONV_2D"
     windows = op.windows(*(draft.known(size, "size of the window") for size in weights.shape[1:3]))
-    result, bias = _slides(x, info, windows), bias_of(draft, x, weights, weights.shape[3 if depthwise else 0])
+    result, bias = _slides(x, draft.result, windows), bias_of(draft, x, weights, weights.shape[3 if depthwise else 0])
     own = options(windows, result) | bias_options(draft, x, bias)
     if depthwise and "quantized_bias_type" in own:
         refuse("its bias has 32 bits, and DEPTHWISE_CONV_2D takes one of 64 with data of 16")
     if depthwise:
         own["depth_multiplier"] = _multiplier(draft, x, weights)
-    return draft.channels_back(draft.node(kind, padded(draft, x, result), weights, bias, giving=info, **own), last)
+    return draft.final(kind, padded(draft, x, result), weights, bias, **own)
 
 
 def _multiplier(draft: Draft, x: Tensor, weights: Tensor) -> int:
@@ -132,15 +129,12 @@ def _multiplier(draft: Draft, x: Tensor, weights: Tensor) -> int:
 @writer(Convolution3d)
 def convolution_3d(draft: Draft, op: Convolution3d) -> Tensor:
     """Write Convolution3d; weights have the depth first and the output channels last."""
-    last = op.data_layout.channels_last
     if op.groups > 1:
         refuse("it has groups, which TFLite only knows of images")
-    x, info = draft.channels_last(draft.operand(0), last), draft.channels_last_info(draft.result, last)
-    weights = draft.operand(1)
+    x, weights = draft.operand(0), draft.operand(1)
     windows = op.windows(*(draft.known(size, "size of the window") for size in weights.shape[:3]))
-    result, bias = _slides(x, info, windows), bias_of(draft, x, weights, weights.shape[4])
-    created = draft.node("CONV_3D", padded(draft, x, result), weights, bias, giving=info, **options(windows, result))
-    return draft.channels_back(created, last)
+    result, bias = _slides(x, draft.result, windows), bias_of(draft, x, weights, weights.shape[4])
+    return draft.final("CONV_3D", padded(draft, x, result), weights, bias, **options(windows, result))
 
 
 @writer(TransposeConvolution2d, quantized=True)
@@ -149,33 +143,31 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
 
     Excess output is cropped at the end.
     """
-    last = op.data_layout.channels_last
-    x, weights = (draft.channels_last(draft.operand(index), last) for index in (0, 1))
+    x, weights, info = draft.operand(0), draft.operand(1), draft.result
     if op.groups > 1 or op.dilation_x > 1 or op.dilation_y > 1:
         refuse("it has groups or dilations, which TRANSPOSE_CONV has not")
     check_weights(x, weights)
     _check_zero_point(weights)
-    info = draft.channels_last_info(draft.result, last)
     sizes = draft.concrete(x)[1:3]
     if not info.is_concrete:
-        refuse(f"its result has the shape {draft.result.shape}; its dimensions must be known")
+        refuse(f"its result has the shape {info.shape}; its dimensions must be known")
     if 0 in info.shape:
         refuse("its result has no elements")
     windows = op.windows(*(draft.known(size, "size of the window") for size in weights.shape[1:3]))
     axes = list(zip(windows, sizes, info.shape[1:3], strict=True))
     if all(_is_same(*axis) for axis in axes):
-        return draft.channels_back(_spread(draft, x, weights, info, windows, SAME), last)
+        return _spread(draft, x, weights, info, windows, SAME)
     whole = [max(_natural(window, size), window.pad_before + requested) for window, size, requested in axes]
     if any(size >= _natural(*axis[:2]) + axis[0].stride for size, axis in zip(whole, axes, strict=True)):
         refuse("its result is larger than TRANSPOSE_CONV makes it")
     spread = _spread(draft, x, weights, info.with_shape((info.shape[0], *whole, info.shape[3])), windows, VALID)
     if whole == list(info.shape[1:3]):
-        return draft.channels_back(spread, last)
+        return spread
     begin, size = (
         draft.ints([0, *(window.pad_before for window in windows), 0], "begin"),
         draft.ints(info.shape, "size"),
     )
-    return draft.channels_back(draft.node("SLICE", spread, begin, size, giving=info), last)
+    return draft.final("SLICE", spread, begin, size)
 
 
 def _natural(window: Window, size: int) -> int:

@@ -8,10 +8,12 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, integer_range
-from interposer.ir.graph import Layer, Value
+from interposer.ir.graph import Layer
+from interposer.ops.axes import transposed
+from interposer.writers.legalization import origin
 from interposer.writers.operands import Operands
 from interposer.writers.refusals import refuse
-from interposer.writers.tflite.sheet import Sheet, Step, Tensor, turned
+from interposer.writers.tflite.sheet import Sheet, Step, Tensor
 from interposer.writers.tflite.takes import data_operands, gives_others, taken, wider
 
 __all__ = ["Draft"]
@@ -49,16 +51,6 @@ class Draft(Operands[Tensor]):
         self._steps += other._steps
 
     # --- operands -----------------------------------------------------------------------------------------------------
-
-    def with_operand(self, index: int, tensor: Tensor) -> Draft:
-        """Replace operand `index` by a tensor of the same shape and type, and return this draft."""
-        self._operands = (*self._operands[:index], tensor, *self._operands[index + 1 :])
-        return self
-
-    def elsewhere(self, value: Value | None) -> Tensor | None:
-        """Return the tensor of another value of the graph if it is written and has the result's type; else None."""
-        result = None if value is None else self.sheet.values.get(value)
-        return result if result is not None and result.info.dtype is self.result.dtype else None
 
     @property
     def result(self) -> TensorInfo:
@@ -131,7 +123,7 @@ class Draft(Operands[Tensor]):
         widths = {} if gives_others(kind) else wide
         value = [info.with_dtype(widths[info.dtype]) if info.dtype in widths else info for info in infos]
         created = [Tensor(self.sheet.free_name(f"{self.layer.name}/{kind}"), info) for info in value]
-        self._steps.append(Step(kind, operands, created, options, self.layer.name))
+        self._steps.append(Step(kind, operands, created, options, origin(self.layer)))
         return [self.cast(item, info.dtype) for item, info in zip(created, infos, strict=True)]
 
     def _widths(self, kind: str, data: Sequence[TensorInfo], giving: Sequence[TensorInfo]) -> dict[DataType, DataType]:
@@ -167,27 +159,7 @@ class Draft(Operands[Tensor]):
             return x
         if x.array is not None:
             return x.transposed(order, self.sheet.free_name(f"{x.name}/transposed"))
-        return self.node("TRANSPOSE", x, self.ints(order, "order"), giving=turned(x.info, order))
-
-    def channels_last(self, x: Tensor, last: bool) -> Tensor:
-        """Return an image or a volume with its channels moved from axis 1 to the end, or unchanged if `last`.
-
-        `last` says that the layer's layout has the channels last.
-        """
-        rank = len(x.shape)
-        return x if last else self.transpose(x, (0, *range(2, rank), 1))
-
-    def channels_back(self, x: Tensor, last: bool) -> Tensor:
-        """Return an image or a volume with its channels moved from the end to axis 1, or unchanged if `last`.
-
-        `last` says that the layer's layout has the channels last.
-        """
-        rank = len(x.shape)
-        return x if last else self.transpose(x, (0, rank - 1, *range(1, rank - 1)))
-
-    def channels_last_info(self, info: TensorInfo, last: bool) -> TensorInfo:
-        """Return the info of a result with the channels moved from axis 1 to the end, or unchanged if `last`."""
-        return info if last else turned(info, (0, *range(2, info.rank), 1))
+        return self.node("TRANSPOSE", x, self.ints(order, "order"), giving=transposed(x.info, order))
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """Return `x` with the shape `shape`, of which at most one dimension may be unknown."""

@@ -30,7 +30,6 @@ from interposer.ops.elementwise import (
 from interposer.ops.fused import Fused
 from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
-from interposer.writers.tflite.patterns import gelu_input
 from interposer.writers.tflite.sheet import Tensor
 from interposer.writers.tflite.tflite_layer_writers import writer
 
@@ -86,9 +85,6 @@ def binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
     """Write ElementwiseBinary as one operator if TFLite has it, else as several operators."""
     kind = _BINARY.get(op.operation)
     a, b = draft.tensors()
-    source = draft.elsewhere(gelu_input(draft.layer)) if kind == "MUL" and a.dtype.is_float else None
-    if source is not None:
-        return draft.final("GELU", source, approximate=False)
     if kind is None:
         return _made_binary(draft, op.operation, a, b)
     if kind == "POW" and a.dtype is not b.dtype:

@@ -18,7 +18,7 @@ from interposer.writers.tflite.sheet import Sheet, Tensor
 from interposer.writers.tflite.tables import type_code
 from interposer.writers.tflite.tflite_layer_writers import Entry, find
 
-__all__ = ["bind_inputs", "name_outputs", "tensor_of", "write_layer", "write_layers"]
+__all__ = ["bind_inputs", "name_outputs", "write_layers"]
 
 _PACKED: Final = frozenset({DataType.INT4, DataType.UINT4, DataType.INT2})
 """The types of 2 and 4 bits, which TFLite files only have for weights."""
@@ -34,7 +34,7 @@ def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
     for name, value in (*border.inputs, *border.outputs):
         reason = _unwritable(value.known)
         if reason:
-            yield name, (value.producer.kind, reason)
+            yield name, border.refused(value.producer, reason)[1]
     for name, value in border.inputs:
         sheet.values[value] = tensor = Tensor(name, value.known.with_constant(None))
         sheet.inputs.append(tensor)
@@ -52,15 +52,15 @@ def write_layers(border: Border, sheet: Sheet) -> Refusals:
     names = {value: name for name, value in border.outputs}
     for layer in border.layers:
         if isinstance(layer.op, Constant):
-            sheet.values[layer.output] = tensor_of(layer.output, sheet.free_name(layer.name))
+            sheet.values[layer.output] = _tensor_of(layer.output, sheet.free_name(layer.name))
         elif not isinstance(layer.op, Input | Output):
             requested = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
-            reason = write_layer(layer, sheet, requested)
+            reason = _write_layer(layer, sheet, requested)
             if reason is not None:
-                yield layer.name, (layer.kind, reason)
+                yield border.refused(layer, reason)
 
 
-def tensor_of(value: Value, name: str) -> Tensor:
+def _tensor_of(value: Value, name: str) -> Tensor:
     """Return the tensor that stands for a value from outside the written layers, under `name`.
 
     If a constant layer produces the value, the tensor is a constant with its array.
@@ -69,7 +69,7 @@ def tensor_of(value: Value, name: str) -> Tensor:
     return Tensor(name, value.known.with_constant(None), None if constant is None else np.asarray(constant))
 
 
-def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
+def _write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
     """Write a layer to the sheet; return the reason if it cannot be written, else None.
 
     `names` are the requested names of its outputs. The outputs of a refused layer become tensors too, so that the

@@ -8,12 +8,13 @@ from interposer.core.errors import ExecutionError, UnwritableError, memory_to
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
-from interposer.writers.borders import border_of
+from interposer.writers.borders import border_of, border_of_layer
 from interposer.writers.refusals import RefusedError
 from interposer.writers.tflite.cleaning import clean
-from interposer.writers.tflite.layers import bind_inputs, name_outputs, tensor_of, write_layer, write_layers
+from interposer.writers.tflite.layers import bind_inputs, name_outputs, write_layers
+from interposer.writers.tflite.legal import legalize
 from interposer.writers.tflite.serial import serialized
-from interposer.writers.tflite.sheet import Sheet
+from interposer.writers.tflite.sheet import Sheet, Tensor
 
 __all__ = ["Traced", "reasons", "traced", "write"]
 
@@ -50,7 +51,7 @@ def traced(network: Network | Graph | SubgraphView, *, name: str | None = None) 
     """Return the file for a network, with the layer that each operator was written for; otherwise like `write`."""
     import interposer.writers.tflite.tflite_writer_families  # noqa: F401, PLC0415 - the families fill the table
 
-    border = border_of(network)
+    border = border_of(network, legalize)
     border.refuse_states("TFLite")
     sheet = Sheet(name or border.name or "main")
     refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
@@ -77,7 +78,7 @@ def reasons(layer: Layer) -> list[str]:
     if any(value.info is None for value in (*layer.values, *layer.outputs)):
         return ["the shapes and types of its tensors are not known"]
     sheet = Sheet()
-    for value in layer.values:
-        sheet.values[value] = tensor_of(value, value.name)
-    reason = write_layer(layer, sheet, [value.name for value in layer.outputs])
-    return [] if reason is None else [reason]
+    border = border_of_layer(layer, legalize)
+    for name, value in border.inputs:
+        sheet.values[value] = Tensor(name, value.known.with_constant(None))
+    return [reason for _, (_, reason) in write_layers(border, sheet)][:1]

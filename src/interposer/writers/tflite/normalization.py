@@ -23,7 +23,7 @@ from interposer.ops.normalization import (
     channel_axis,
 )
 from interposer.writers.refusals import refuse
-from interposer.writers.tflite.activation import check_scale, last_axis
+from interposer.writers.tflite.activation import check_scale
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
 from interposer.writers.tflite.tflite_layer_writers import writer
@@ -40,7 +40,7 @@ def l2_normalization(draft: Draft, op: L2Normalization) -> Tensor:
     if op.eps != _EPSILON:
         refuse(f"its eps is {op.eps:g}; L2_NORMALIZATION has {_EPSILON:g}")
     check_scale(draft, (2.0**-7, 128, 2.0**-15))
-    return last_axis(draft, "L2_NORMALIZATION", op.normalized_axis(draft.rank))
+    return draft.final("L2_NORMALIZATION", draft.operand(0))
 
 
 @writer(Normalization)
@@ -54,8 +54,7 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
     if draft.rank != 4:
         refuse(f"its input has rank {draft.rank}; LOCAL_RESPONSE_NORMALIZATION takes rank 4")
     own = {"radius": op.norm_size // 2, "bias": op.k, "alpha": op.alpha, "beta": op.beta}
-    [axis] = op.window_axes(draft.rank)
-    return last_axis(draft, "LOCAL_RESPONSE_NORMALIZATION", axis, **own)
+    return draft.final("LOCAL_RESPONSE_NORMALIZATION", draft.operand(0), **own)
 
 
 @writer(BatchNormalization)
@@ -139,16 +138,13 @@ def _per_channel(draft: Draft, index: int, channels: int) -> Tensor | None:
 @writer(GroupNormalization)
 def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
     """Write GroupNormalization: each group is standardized as a row."""
-    x, channels = draft.operand(0), channel_axis(op.data_layout, draft.rank)
-    last = channels == draft.rank - 1 and draft.rank > 2
+    x = draft.operand(0)
     shape = draft.concrete(x)
-    first = draft.channels_back(x, not last)
     if 0 in shape:
         refuse("its input has no elements")
-    rows = draft.reshape(first, (shape[0], op.num_groups, math.prod(shape) // shape[0] // op.num_groups))
-    whole = draft.reshape(_standardized(draft, rows, [2], op.eps), tuple(first.shape))
-    back = draft.channels_last(whole, not last)
-    return _scaled(draft, back, *(_per_channel(draft, index, channels) for index in (1, 2)))
+    rows = draft.reshape(x, (shape[0], op.num_groups, math.prod(shape) // shape[0] // op.num_groups))
+    whole = draft.reshape(_standardized(draft, rows, [2], op.eps), shape)
+    return _scaled(draft, whole, *(_per_channel(draft, index, 1) for index in (1, 2)))
 
 
 @writer(MeanVarianceNormalization)

@@ -47,14 +47,12 @@ def pooling(draft: Draft, op: Pooling2d) -> Tensor:
         refuse("it has dilations, which pooling of TFLite has not")
     if draft.info(0).quantization != draft.result.quantization:
         refuse("the scales of input and result differ")
-    last = op.data_layout.channels_last
-    x, info = draft.channels_last(draft.operand(0), last), draft.channels_last_info(draft.result, last)
+    x, info = draft.operand(0), draft.result
     sizes, counts = x.shape[1:3], info.shape[1:3]
     if any(isinstance(size, Dim) for size in (*sizes, *counts)):
-        return draft.channels_back(_of_unknown_size(draft, op, x, info), last)
+        return _of_unknown_size(draft, op, x, info)
     places = _places(op, sizes, counts)
-    created = _largest(draft, x, info, places) if op.pool_type is MAX else _mean(draft, op, x, info, places)
-    return draft.channels_back(created, last)
+    return _largest(draft, x, info, places) if op.pool_type is MAX else _mean(draft, op, x, info, places)
 
 
 def _of_unknown_size(draft: Draft, op: Pooling2d, x: Tensor, info: TensorInfo) -> Tensor:

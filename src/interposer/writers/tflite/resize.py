@@ -17,8 +17,6 @@ def resize(draft: Draft, op: Resize) -> Tensor:
     if draft.info(0).quantization != draft.result.quantization:
         refuse("the scales of input and result differ")
     kind = "RESIZE_BILINEAR" if op.method is ResizeMethod.BILINEAR else "RESIZE_NEAREST_NEIGHBOR"
-    last = op.data_layout.channels_last
-    x, info = draft.channels_last(draft.operand(0), last), draft.channels_last_info(draft.result, last)
     size = draft.ints([op.target_height, op.target_width], "size")
     own = {"align_corners": op.align_corners, "half_pixel_centers": op.half_pixel_centers}
-    return draft.channels_back(draft.node(kind, x, size, giving=info, **own), last)
+    return draft.final(kind, draft.operand(0), size, **own)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from interposer.core.types import DataType, TensorInfo
-from interposer.ops.axes import normal_axis
 from interposer.ops.choice import TopK
 from interposer.ops.selection import NonZero, Unique
 from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
-from interposer.writers.tflite.sheet import Tensor, turned
+from interposer.writers.tflite.sheet import Tensor
 from interposer.writers.tflite.tflite_layer_writers import writer
 
 __all__: list[str] = []
@@ -38,12 +37,8 @@ def unique(draft: Draft, op: Unique) -> list[Tensor]:
 @writer(TopK, moves=True)
 def top_k(draft: Draft, op: TopK) -> list[Tensor]:
     """Write TopK along the last axis, best first; indices are int32."""
-    x, axis, rank = draft.operand(0), normal_axis(op.axis, draft.rank), draft.rank
     if not op.largest:
         refuse("TOPK_V2 finds the largest")
-    order = [*(i for i in range(rank) if i != axis), axis]
-    values, places = (turned(info, tuple(order)) for info in draft.results)
-    narrow = TensorInfo(places.shape, DataType.INT32)
-    result = draft.nodes("TOPK_V2", draft.transpose(x, order), draft.ints(op.k, "k"), giving=[values, narrow])
-    best, where = (draft.transpose(item, [order.index(i) for i in range(rank)]) for item in result)
-    return [best, draft.cast(where, op.index_dtype)]
+    infos = [draft.results[0], TensorInfo(draft.results[1].shape, DataType.INT32)]
+    best, places = draft.nodes("TOPK_V2", draft.operand(0), draft.ints(op.k, "k"), giving=infos)
+    return [best, draft.cast(places, op.index_dtype)]

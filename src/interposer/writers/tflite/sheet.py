@@ -11,8 +11,9 @@ import numpy as np
 
 from interposer.core.types import Array, DataType, Quantization, TensorInfo, TensorShape
 from interposer.ir.graph import Value
+from interposer.ops.axes import transposed
 
-__all__ = ["Sheet", "Step", "Tensor", "turned"]
+__all__ = ["Sheet", "Step", "Tensor"]
 
 _SHARED: Final = 64
 """Equal constants with at most this number of elements are written once."""
@@ -38,15 +39,7 @@ class Tensor:
 
     def transposed(self, order: tuple[int, ...], name: str) -> Tensor:
         """Return a tensor under `name` with its axes in the order `order`; a constant's elements are permuted too."""
-        return Tensor(name, turned(self.info, order), None if self.array is None else self.array.transpose(order))
-
-
-def turned(info: TensorInfo, order: tuple[int, ...]) -> TensorInfo:
-    """Return an info with the axes in the order `order`; the axis of per-channel scales moves along."""
-    q = info.quantization
-    if q is not None and q.axis is not None:
-        q = Quantization(q.scales, q.zero_points, order.index(q.axis))
-    return TensorInfo([info.shape[axis] for axis in order], info.dtype, q)
+        return Tensor(name, transposed(self.info, order), None if self.array is None else self.array.transpose(order))
 
 
 @dataclass(eq=False)

@@ -1,0 +1,175 @@
+"""Legalization: a graph is rewritten to one that a format can express, before the layers are written one by one.
+
+A format has a list of rewrites for its layers. Those of layouts are here: an operator on images gets the layout that
+the format has, between transposes. `legalized` applies them, and moves the transposes until they cancel out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from interposer.core.schema import Op
+from interposer.core.types import Dim, TensorShape
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ops import (
+    ChannelShuffle,
+    Constant,
+    Convolution2d,
+    Dequantize,
+    IntegerConvolution2d,
+    Permute,
+    Transpose,
+    TransposeConvolution2d,
+)
+from interposer.ops.axes import normal_axis, transposed
+from interposer.rewriting.driver import apply_rewrites
+from interposer.rewriting.movement import reshape_to
+from interposer.rewriting.pattern import New, Part, Replacement, Rewrite, above, constant, rewrite
+from interposer.rewriting.sinking import sink_transposes
+
+__all__ = ["between_transposes", "from_layout", "legalized", "origin", "to_axis", "transpose_before_dequantize"]
+
+Condition: TypeAlias = Callable[[Any, Layer], bool]
+Permutation: TypeAlias = tuple[int, ...]
+
+_WEIGHTS_IN_LAYOUT: Final = (Convolution2d, IntegerConvolution2d, TransposeConvolution2d)
+"""The operators whose weights have the layout of the image."""
+
+
+def legalized(
+    graph: Graph, rewrites: Sequence[Rewrite], sinks: Sequence[Rewrite] = (), last: Sequence[Rewrite] = ()
+) -> Graph:
+    """Return the graph in a form that a format can express; the graph itself, which must be a copy, is changed.
+
+    Args:
+        graph: the graph; the regions of its layers are rewritten too.
+        rewrites: the rewrites that make its layers expressible.
+        sinks: rewrites that move transposes down, in addition to the usual ones.
+        last: rewrites to apply when transposes have been moved.
+    """
+    apply_rewrites(graph, (*rewrites, divide_shuffle, transpose_constant))
+    graph = sink_transposes(graph, sinks)
+    apply_rewrites(graph, last)
+    for layer in graph.layers_with_regions:
+        layer.regions = tuple(legalized(region, rewrites, sinks, last) for region in layer.regions)
+    return graph
+
+
+def origin(layer: Layer) -> str:
+    """Return the name of the layer of the network that a layer of the legalized graph stands for."""
+    return layer.replaced[0] if layer.replaced else layer.name
+
+
+def from_layout(channels_last: bool, *ops: type[Op], when: Condition = lambda op, layer: True) -> Rewrite:
+    """Return the rewrite of layers of these operators from a layout with the channels last, or first, to the other one.
+
+    Only layers for which `when` returns True are rewritten.
+    """
+
+    @rewrite(*ops)
+    def change_layout(op: Any, layer: Layer) -> Replacement:
+        """Run a layer on images in the other layout, between transposes."""
+        if op.data_layout.channels_last is not channels_last or not when(op, layer):
+            return None
+        rank, other = layer.values[0].known.rank, op.replace(data_layout=op.data_layout.other)
+        if rank < 3:  # the channels are the same axis in both layouts
+            return New(other, layer.inputs)
+        there = (0, rank - 1, *range(1, rank - 1)) if channels_last else (0, *range(2, rank), 1)
+        if isinstance(op, TransposeConvolution2d) and op.output_shape is not None:
+            other = other.replace(output_shape=tuple(op.output_shape[axis] for axis in there))
+        images = (0, 1) if isinstance(op, _WEIGHTS_IN_LAYOUT) else (0,)
+        return between_transposes(layer, other, dict.fromkeys(images, there), [there])
+
+    return change_layout
+
+
+def to_axis(
+    position: int, *ops: type[Op], axis_of: Callable[[Any, int], int], when: Condition = lambda op, layer: True
+) -> Rewrite:
+    """Return the rewrite of layers along an axis to layers along the axis `position`, between transposes.
+
+    Args:
+        position: the axis that the format has; -1 for the last.
+        ops: the operators, which have an attribute `axis`.
+        axis_of: returns the axis of an operator on a tensor of a rank.
+        when: only layers are rewritten for which it returns True.
+    """
+
+    @rewrite(*ops)
+    def move_axis(op: Any, layer: Layer) -> Replacement:
+        """Run a layer along another axis, between transposes."""
+        rank = layer.values[0].known.rank
+        if not rank or not when(op, layer):
+            return None
+        axis, target = axis_of(op, rank), position % rank
+        others = [other for other in range(rank) if other != axis]
+        there = (*others[:target], axis, *others[target:])
+        if axis == target:
+            return None
+        return between_transposes(layer, op.replace(axis=target), {0: there}, [there] * len(layer.outputs))
+
+    return move_axis
+
+
+def between_transposes(
+    layer: Layer, op: Op, operands: Mapping[int, Permutation], results: Sequence[Permutation]
+) -> Replacement:
+    """Return a layer that runs `op` on transposed operands of a layer, and whose results are transposed back.
+
+    Args:
+        layer: the layer that is replaced.
+        op: the operator of the new layer.
+        operands: the permutations of operands by their numbers; others stay.
+        results: for each result, the permutation from its axes to those that the new layer gives.
+    """
+    inputs: list[Value | New | None] = list(layer.inputs)
+    for index, axes in operands.items():
+        if index < len(inputs) and inputs[index] is not None:
+            inputs[index] = New(Transpose(axes), [inputs[index]], name=f"{layer.name}/transposed")
+    infos = tuple(transposed(info, axes) for info, axes in zip(layer.output_infos, results, strict=True))
+    inner = New(op, inputs, name=f"{layer.name}/{op.op_name()}", infos=infos)
+    back = [Transpose(tuple(map(axes.index, range(len(axes))))) for axes in results]
+    return tuple(New(transpose, [Part(inner, index)]) for index, transpose in enumerate(back))
+
+
+@rewrite(ChannelShuffle)
+def divide_shuffle(op: ChannelShuffle, layer: Layer) -> Replacement:
+    """Replace ChannelShuffle: the axis is divided into groups and members, which are exchanged and merged again."""
+    shape, rank = layer.output.known.shape, layer.output.known.rank
+    axis = normal_axis(op.axis, rank)
+    if isinstance(shape[axis], Dim):
+        return None
+    groups = reshape_to(TensorShape([*shape[:axis], op.num_groups, shape[axis] // op.num_groups, *shape[axis + 1 :]]))
+    merged = reshape_to(shape)
+    if groups is None or merged is None:
+        return None
+    exchange = Transpose((*range(axis), axis + 1, axis, *range(axis + 2, rank + 1)))
+    divided = New(groups, layer.inputs, name=f"{layer.name}/groups")
+    return New(merged, [New(exchange, [divided], name=f"{layer.name}/transposed")])
+
+
+@rewrite(Transpose, Permute)
+def transpose_constant(op: Transpose | Permute, layer: Layer) -> Replacement:
+    """Replace a Transpose of a constant, which may be dequantized, by a constant with its elements in another order."""
+    inner = above(layer.inputs[0], Constant, Dequantize)
+    if inner is None:
+        return None
+    if isinstance(inner.op, Dequantize):
+        return _dequantized_later(op, inner.layer) if inner.layer.values[0].is_constant else None
+    q = layer.output.known.quantization
+    return constant(inner.op.value.transpose(op.permutation), q, name=f"{inner.layer.name}/transposed")
+
+
+def _dequantized_later(op: Transpose | Permute, dequantize: Layer) -> New:
+    """Return the dequantization of the transposed integers that a Dequantize layer takes."""
+    return New(dequantize.op, [New(op, dequantize.inputs, name=f"{dequantize.name}/transposed")])
+
+
+@rewrite(Transpose, Permute)
+def transpose_before_dequantize(op: Transpose | Permute, layer: Layer) -> Replacement:
+    """Transpose integers instead of their dequantized form for layers on images, which more engines can fuse."""
+    inner = above(layer.inputs[0], Dequantize)
+    if inner is None or not all(hasattr(consumer.op, "data_layout") for consumer in layer.output.consumers):
+        return None
+    return _dequantized_later(op, inner.layer)

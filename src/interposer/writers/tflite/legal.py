@@ -1,0 +1,118 @@
+"""The rewrites that turn a graph into one whose layers TFLite can express: images with the channels last."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    BatchNormalization,
+    BatchToSpaceNd,
+    Convolution2d,
+    Convolution3d,
+    DepthToSpace,
+    DepthwiseConvolution2d,
+    ElementwiseBinary,
+    FullyConnected,
+    GroupNormalization,
+    InstanceNormalization,
+    L2Normalization,
+    LogSoftmax,
+    Normalization,
+    Permute,
+    Pooling2d,
+    Reshape,
+    Resize,
+    Softmax,
+    SpaceToBatchNd,
+    SpaceToDepth,
+    TopK,
+    Transpose,
+    TransposeConvolution2d,
+)
+from interposer.ops.axes import normal_axis
+from interposer.ops.normalization import NormalizationAlgorithmChannel
+from interposer.rewriting.pattern import New, Replacement, above, constant, rewrite
+from interposer.rewriting.sinking import sunk_past_images
+from interposer.writers.legalization import from_layout, legalized, to_axis
+from interposer.writers.tflite.patterns import gelu_input
+
+__all__ = ["legalize"]
+
+
+@rewrite(ElementwiseBinary)
+def fuse_gelu(op: ElementwiseBinary, layer: Layer) -> Replacement:
+    """Replace ``x * (1 + erf(x / sqrt(2))) / 2`` by a single activation."""
+    source = gelu_input(layer)
+    if source is None or source.known != layer.output.known:
+        return None
+    return New(Activation(ActivationFunction.GELU), [source])
+
+
+@rewrite(FullyConnected)
+def transpose_weights(op: FullyConnected, layer: Layer) -> Replacement:
+    """Remove a Transpose before the rows of a FullyConnected layer by transposing the constant weights instead."""
+    x, weights = layer.values[:2]
+    flat = above(x, Reshape)
+    image = flat.layer.values[0] if flat else x
+    turned = above(image, Transpose, Permute)
+    if turned is None or not weights.is_constant or op.keep_dims or _has_scales_of_columns(weights, op):
+        return None
+    rows, shape = layer.output.known.shape[0], image.known.shape
+    if turned.op.permutation[0] != 0 or not image.known.is_concrete or shape[0] != rows or (flat and x.known.rank != 2):
+        return None
+    array = np.asarray(weights.constant)
+    columns = array if op.transpose_weight_matrix else array.transpose()
+    back = [turned.op.permutation.index(axis) for axis in range(len(shape))]
+    moved = columns.reshape(-1, *shape[1:]).transpose(back).reshape(columns.shape)
+    new = constant(
+        moved if op.transpose_weight_matrix else moved.transpose(),
+        weights.known.quantization,
+        name=f"{weights.name}/turned",
+    )
+    source = New(Reshape((rows, columns.shape[1])), turned.layer.inputs, name=f"{x.name}/before")
+    return New(op, [source, new, *layer.inputs[2:]], like=layer)
+
+
+def _has_scales_of_columns(weights: Value, op: FullyConnected) -> bool:
+    """Return True if the weights have scales for each element of a row of the input."""
+    q = weights.known.quantization
+    return q is not None and q.per_axis and q.axis != op.output_axis
+
+
+_LAYOUTS: Final = (
+    from_layout(
+        False,
+        Convolution2d,
+        Convolution3d,
+        DepthToSpace,
+        DepthwiseConvolution2d,
+        Pooling2d,
+        Resize,
+        SpaceToDepth,
+        TransposeConvolution2d,
+    ),
+    from_layout(False, BatchToSpaceNd, SpaceToBatchNd, when=lambda op, layer: layer.values[0].known.rank in (3, 4)),
+    from_layout(True, GroupNormalization),
+)
+_AXES: Final = (
+    to_axis(-1, LogSoftmax, Softmax, axis_of=lambda op, rank: normal_axis(op.axis, rank)),
+    to_axis(-1, TopK, axis_of=lambda op, rank: normal_axis(op.axis, rank), when=lambda op, layer: op.largest),
+    to_axis(-1, L2Normalization, axis_of=lambda op, rank: op.normalized_axis(rank)),
+    to_axis(
+        -1,
+        Normalization,
+        axis_of=lambda op, rank: op.window_axes(rank)[0],
+        when=lambda op, layer: op.channel_type is NormalizationAlgorithmChannel.ACROSS,
+    ),
+)
+_IN_EITHER_LAYOUT: Final = sunk_past_images(BatchNormalization, InstanceNormalization)
+
+
+def legalize(graph: Graph) -> Graph:
+    """Return a graph, which must be a copy and is changed, in a form whose layers TFLite can express one by one."""
+    return legalized(graph, (fuse_gelu, *_LAYOUTS, *_AXES), (_IN_EITHER_LAYOUT,), (transpose_weights,))
