@@ -87,13 +87,13 @@ def test_a_full_disk_is_survived_and_leaves_nothing(folder):
     import resource
     import signal
 
-    before, limits = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    old_handler, limits = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
         assert not write_cached("name", bytes(100_000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, before)
+        signal.signal(signal.SIGXFSZ, old_handler)
     assert list(folder.iterdir()) == []
 
 
@@ -152,14 +152,14 @@ def test_a_folder_that_goes_while_it_is_listed_is_survived(folder, monkeypatch):
 def test_a_file_that_a_listing_misses_is_found_by_those_who_read_it(folder):
     write_cached("parts/one.a", b"1")
     assert (has_cached("parts", ".a"), has_cached("parts", ".b")) == (True, False)
-    before = os.stat(folder / "parts")
+    old_status = os.stat(folder / "parts")
     (folder / "parts" / "two.b").write_bytes(b"2")
-    os.utime(folder / "parts", ns=(before.st_atime_ns, before.st_mtime_ns))  # a clock that has not advanced
+    os.utime(folder / "parts", ns=(old_status.st_atime_ns, old_status.st_mtime_ns))  # a clock that has not advanced
 
     assert read_cached("parts/two.b") == b"2"
 
     (folder / "parts" / "three.c").write_bytes(b"3")
-    os.utime(folder / "parts", ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    os.utime(folder / "parts", ns=(old_status.st_atime_ns, old_status.st_mtime_ns + 1))
     assert (has_cached("parts", ".b"), has_cached("parts", ".c")) == (True, True)
 
 

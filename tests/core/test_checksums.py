@@ -22,14 +22,14 @@ def content(size: int) -> bytes:
 
 def by_hand(data: bytes) -> str:
     """Return the checksum as docs/saved-networks.md describes it, with the integers of Python."""
-    result = hashlib.sha256()
+    digest = hashlib.sha256()
     for start in range(0, len(data), 522_752):
         block = data[start : start + 522_752]
         words = [int.from_bytes(block[at : at + 8], "little") for at in range(0, len(block) // 8168 * 8168, 8)]
         for lane in range(1021) if words else ():
-            result.update((sum(words[lane::1021]) % 2**64).to_bytes(8, "little"))
-        result.update(block[len(words) * 8 :])
-    return result.hexdigest()
+            digest.update((sum(words[lane::1021]) % 2**64).to_bytes(8, "little"))
+        digest.update(block[len(words) * 8 :])
+    return digest.hexdigest()
 
 
 @pytest.mark.parametrize("size", [0, 5, ROW, 3 * ROW + 17, BLOCK, BLOCK + 9, 2 * BLOCK + ROW + 1])
@@ -73,12 +73,12 @@ def test_exchanged_sectors_pages_and_blocks_change_the_checksum(
     draw = np.random.default_rng(seed)
     data[first : first + size] = draw.integers(0, 256, size)
     data[second : second + size] = draw.integers(0, 256, size)
-    before = checksum(data.data)
+    old_checksum = checksum(data.data)
     data[first : first + size], data[second : second + size] = (
         data[second : second + size].copy(),
         data[first : first + size].copy(),
     )
-    assert checksum(data.data) != before
+    assert checksum(data.data) != old_checksum
 
 
 def test_pages_that_differ_in_the_sign_of_numbers_can_be_told_apart() -> None:
@@ -91,9 +91,9 @@ def test_pages_that_differ_in_the_sign_of_numbers_can_be_told_apart() -> None:
 @pytest.mark.parametrize("offset", [0, ROW, BLOCK - 1, BLOCK, 2 * BLOCK + 5 * ROW + 4])
 def test_every_changed_byte_changes_the_checksum(offset: int) -> None:
     data = bytearray(content(2 * BLOCK + 5 * ROW + 5))
-    before = checksum(bytes(data))
+    old_checksum = checksum(bytes(data))
     data[offset] ^= 1
-    assert checksum(bytes(data)) != before
+    assert checksum(bytes(data)) != old_checksum
 
 
 def test_the_chunks_of_a_truncated_file_end_at_its_end(tmp_path: Path) -> None:

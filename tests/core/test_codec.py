@@ -64,9 +64,9 @@ def test_a_value_of_another_type_is_refused(hint, value):
     (tuple[int, ...], [1, np.int8(2)], (1, 2)), (tuple[int, ...], np.array([1, 2]), (1, 2)), (int, np.array(3), 3),
 ])  # fmt: skip
 def test_values_of_numpy_become_plain_ones(hint, value, stored):
-    created = codec_of(hint).coerce(value)
-    assert created == stored
-    assert type(created) is type(stored)
+    coerced = codec_of(hint).coerce(value)
+    assert coerced == stored
+    assert type(coerced) is type(stored)
 
 
 def test_the_types_that_an_attribute_cannot_have_are_refused():

@@ -54,15 +54,15 @@ def test_equal_bytes_are_in_memory_once_whatever_they_mean() -> None:
 def test_one_different_byte_keeps_data_apart(place: int) -> None:
     first, other = share(random(2)), random(2)
     other[place] ^= 1
-    result = share(other)
-    assert not np.shares_memory(first, result)
-    np.testing.assert_array_equal(result, other)
+    shared = share(other)
+    assert not np.shares_memory(first, shared)
+    np.testing.assert_array_equal(shared, other)
 
 
 def test_what_is_small_or_has_gaps_or_is_text_is_left_as_it_is() -> None:
-    for item in (random(3, MANY - 1), random(3, 2 * MANY)[::2], np.full(MANY, "x", object)):
-        assert share(item) is item
-        assert share(item.copy()) is not item
+    for array in (random(3, MANY - 1), random(3, 2 * MANY)[::2], np.full(MANY, "x", object)):
+        assert share(array) is array
+        assert share(array.copy()) is not array
 
 
 def test_data_that_is_wanted_at_a_multiple_is_shared_where_it_lies_at_one() -> None:
@@ -112,15 +112,15 @@ def test_a_file_is_mapped_once_and_tells_where_its_data_lies(tmp_path: Path) -> 
 def test_a_file_that_is_replaced_keeps_its_content_here_and_one_that_is_written_to_is_noticed(tmp_path: Path) -> None:
     path, other = tmp_path / "data", tmp_path / "other"
     path.write_bytes(random(7).tobytes())
-    before = mapped(path)
+    old_mapping = mapped(path)
     other.write_bytes(random(8).tobytes())
     other.rename(path)
-    np.testing.assert_array_equal(before, random(7))
-    assert changed_file([before]) is None
+    np.testing.assert_array_equal(old_mapping, random(7))
+    assert changed_file([old_mapping]) is None
     now = mapped(path)
     np.testing.assert_array_equal(now, random(8))
     os.utime(path, ns=(1, 1))
-    assert changed_file([before, now]) == str(path)
+    assert changed_file([old_mapping, now]) == str(path)
 
 
 # --- networks ---------------------------------------------------------------------------------------------------------
@@ -173,9 +173,9 @@ def test_data_of_a_file_that_was_truncated_or_written_to_is_refused(tmp_path: Pa
 
 def test_data_of_a_file_can_be_read_after_its_pages_were_given_back(tmp_path: Path) -> None:
     array = unaligned(tmp_path / "data")
-    before = array.tobytes()
+    old_bytes = array.tobytes()
     give_back_pages([array, random(1)])
-    assert array.tobytes() == before
+    assert array.tobytes() == old_bytes
 
 
 def test_what_a_file_holds_since_it_was_written_to_is_not_shared(tmp_path: Path) -> None:

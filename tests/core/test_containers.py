@@ -100,7 +100,7 @@ def test_what_is_stored_is_given_back():
         stored = as_stored("x", info, value, array)
         assert (stored.ndim, stored.dtype) == (1, object)
         result = as_given(info, stored)
-        assert result is None if value is None else [item.tolist() for item in result] == value
+        assert result is None if value is None else [element.tolist() for element in result] == value
 
 
 def test_more_is_known_of_elements_that_are_there():

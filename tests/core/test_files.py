@@ -36,10 +36,10 @@ def test_a_failure_while_writing_keeps_the_old_file_and_leaves_no_other(tmp_path
         yield b"half"
         raise OSError(errno.ENOSPC, "No space left on device", "/somewhere/else")
 
-    with pytest.raises(FileWriteError) as result:
+    with pytest.raises(FileWriteError) as raised:
         write_file(target, failing())
-    assert str(result.value) == f"{target}: the file cannot be written: No space left on device"
-    assert (result.value.path, result.value.reason) == (str(target), "No space left on device")
+    assert str(raised.value) == f"{target}: the file cannot be written: No space left on device"
+    assert (raised.value.path, raised.value.reason) == (str(target), "No space left on device")
     assert target.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
 
@@ -65,10 +65,10 @@ def test_the_error_names_the_file_and_the_cause(tmp_path, name, reason):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     target = f"{tmp_path}/{name}"
-    with pytest.raises(FileWriteError) as result:
+    with pytest.raises(FileWriteError) as raised:
         write_file(target, b"x")
-    assert str(result.value).startswith(f"{target}: the file cannot be written: ")
-    assert reason in str(result.value)
+    assert str(raised.value).startswith(f"{target}: the file cannot be written: ")
+    assert reason in str(raised.value)
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
 
 
@@ -119,14 +119,14 @@ def test_a_symbolic_link_stays_and_its_target_is_replaced(tmp_path):
 
 
 def test_a_file_keeps_its_permissions_and_a_new_one_gets_the_default(tmp_path):
-    cached, new, plain = tmp_path / "kept", tmp_path / "new", tmp_path / "plain"
-    cached.touch()
-    cached.chmod(0o640)
-    plain.touch()
-    write_file(cached, b"x")
+    existing, new, plain_file = tmp_path / "kept", tmp_path / "new", tmp_path / "plain"
+    existing.touch()
+    existing.chmod(0o640)
+    plain_file.touch()
+    write_file(existing, b"x")
     write_file(new, b"x")
-    assert stat.S_IMODE(cached.stat().st_mode) == 0o640
-    assert new.stat().st_mode == plain.stat().st_mode
+    assert stat.S_IMODE(existing.stat().st_mode) == 0o640
+    assert new.stat().st_mode == plain_file.stat().st_mode
 
 
 def unprivileged(call) -> str:
@@ -167,12 +167,12 @@ def test_a_read_only_folder_and_a_protected_file_are_told(everybodys):
     protected = everybodys / "protected"
     protected.write_text("old")
     protected.chmod(0o444)
-    said = unprivileged(lambda: write_file(protected, b"x"))
-    assert said == f"{protected}: the file cannot be written: it may not be written to"
+    message = unprivileged(lambda: write_file(protected, b"x"))
+    assert message == f"{protected}: the file cannot be written: it may not be written to"
     assert os.listdir(everybodys) == ["protected"]
     everybodys.chmod(0o555)
-    said = unprivileged(lambda: write_file(everybodys / "new", b"x"))
-    assert said == f"{everybodys / 'new'}: the file cannot be written: Permission denied"
+    message = unprivileged(lambda: write_file(everybodys / "new", b"x"))
+    assert message == f"{everybodys / 'new'}: the file cannot be written: Permission denied"
     assert protected.read_text() == "old"
 
 

@@ -45,19 +45,19 @@ def test_nobody_can_take_it_for_a_scalar(ask):
 
 @given(shapes, shapes)
 def test_what_is_joined_accepts_both_and_says_nothing_that_only_one_says(a, b):
-    both = a.joined(b)
-    assert both == b.joined(a)
-    assert both.accepts(a)
-    assert both.accepts(b)
-    assert both.joined(a) == both
+    joined = a.joined(b)
+    assert joined == b.joined(a)
+    assert joined.accepts(a)
+    assert joined.accepts(b)
+    assert joined.joined(a) == joined
 
 
 @given(shapes, shapes)
 def test_what_is_merged_knows_what_both_know(a, b):
     if a.accepts(b):
-        both = a.merged(b)
-        assert a.accepts(both)
-        assert b.accepts(both)
+        merged = a.merged(b)
+        assert a.accepts(merged)
+        assert b.accepts(merged)
 
 
 # --- operators --------------------------------------------------------------------------------------------------------

@@ -56,13 +56,13 @@ def test_a_data_type_is_found_by_its_numpy_dtype_its_name_and_its_value(data_typ
     assert DataType.of(data_type.name.lower()) is data_type
 
 
-@pytest.mark.parametrize(("what", "found"), [
+@pytest.mark.parametrize(("python_type", "data_type"), [
     (float, DataType.FLOAT64), (bool, DataType.BOOL), (str, DataType.STRING), (np.uint8, DataType.UINT8),
     (np.dtype(">i4"), DataType.INT32), (ml_dtypes.bfloat16, DataType.BFLOAT16), (np.dtype("U7"), DataType.STRING),
     ("FLOAT32", DataType.FLOAT32), ("QSymmS8", DataType.INT8),
 ])  # fmt: skip
-def test_types_of_python_and_numpy_have_a_data_type(what, found):
-    assert DataType.of(what) is found
+def test_types_of_python_and_numpy_have_a_data_type(python_type, data_type):
+    assert DataType.of(python_type) is data_type
 
 
 def test_an_unknown_data_type_is_refused_with_the_nearest_name():

@@ -64,10 +64,10 @@ def test_absent_inputs_at_the_end_and_the_order_of_layers_do_not_matter():
 
 
 def test_compiled_objects_are_left_out_on_request():
-    item, other = Graph(), Graph()
-    item.add(PreCompiled(object=np.zeros(2)), name="part")
+    graph, other = Graph(), Graph()
+    graph.add(PreCompiled(object=np.zeros(2)), name="part")
     other.add(PreCompiled(object=np.zeros(2)), name="part")
-    assert not same_graph(item, other)
-    assert same_graph(item, other, opaque=False)
+    assert not same_graph(graph, other)
+    assert same_graph(graph, other, opaque=False)
     other.layer("part").op = PreCompiled(num_outputs=0)
-    assert not same_graph(item, other, opaque=False)
+    assert not same_graph(graph, other, opaque=False)

@@ -150,9 +150,9 @@ def test_layers_that_depend_on_themselves_are_a_fault_and_nothing_worse():
     network = Network()
     x = network.add_input_layer(0, INFO)
     merged = network.add_layer(Concat(0), x, name="merged")
-    consumers = network.add_layer(Activation(), merged, name="after")
-    network.add_output_layer(0, consumers)
-    network.connect(consumers, merged, 1)
+    after_cycle = network.add_layer(Activation(), merged, name="after")
+    network.add_output_layer(0, after_cycle)
+    network.connect(after_cycle, merged, 1)
     assert problems_of(network) == ["these layers depend on themselves: 'merged' (Concat), 'after' (Activation)"]
 
 

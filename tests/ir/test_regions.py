@@ -127,10 +127,10 @@ PROBLEMS = {
 
 @pytest.mark.parametrize("line", PROBLEMS, ids=range(len(PROBLEMS)))
 def test_what_does_not_fit_is_told_with_its_region_and_layer(line):
-    wrong, reported = PROBLEMS[line]
+    wrong, expected = PROBLEMS[line]
     with pytest.raises(InvalidNetworkError) as caught:
         inferred(LOOP.replace(line, wrong))
-    assert any(error.startswith(f"layer 'loop' (Loop): {reported}") for error in caught.value.problems), (
+    assert any(error.startswith(f"layer 'loop' (Loop): {expected}") for error in caught.value.problems), (
         caught.value.problems
     )
 
@@ -199,8 +199,8 @@ def test_the_verifier_sees_that_a_region_takes_something_else_than_it_gets():
 def test_the_verifier_sees_that_results_are_not_what_regions_give():
     graph = inferred()
     graph.layer("loop").outputs[1].info = TensorInfo((4, 9))
-    reported = "layer 'loop' (Loop): output 'loop:1' is float32[4, 9]; its regions give float32[?, 3]"
-    assert reported in problems_of(graph)
+    expected = "layer 'loop' (Loop): output 'loop:1' is float32[4, 9]; its regions give float32[?, 3]"
+    assert expected in problems_of(graph)
 
 
 def test_the_verifier_sees_a_region_that_belongs_to_another_layer():
@@ -225,10 +225,10 @@ def test_layers_in_regions_are_named_with_what_is_around_them():
 
 def test_copies_of_long_and_of_nested_graphs_are_graphs_of_their_own():
     graph = inferred()
-    for created in (graph.clone(), copy.deepcopy(graph)):
-        assert print_graph(created) == print_graph(graph)
-        assert created.layer("loop").regions[0] is not graph.layer("loop").regions[0]
-        assert created.layer("loop").regions[0].owner is created.layer("loop")
+    for copied in (graph.clone(), copy.deepcopy(graph)):
+        assert print_graph(copied) == print_graph(graph)
+        assert copied.layer("loop").regions[0] is not graph.layer("loop").regions[0]
+        assert copied.layer("loop").regions[0].owner is copied.layer("loop")
     network = Network("long")
     value = network.add_input_layer(0, TensorInfo((1,)))
     for _ in range(3000):
@@ -260,10 +260,10 @@ def test_an_estimate_counts_iterations_and_the_dearer_branch():
         network.add_output_layer(0, network.add_loop_layer(trips, None, x, regions=[body], num_carried=1))
         return network
 
-    item, many = estimate(network(1).graph), estimate(network(10**9).graph)
-    assert item.operations >= 1000
-    assert many.operations == item.operations * 10**9
-    assert many.peak_bytes == item.peak_bytes > 2 * 4000
+    once, many = estimate(network(1).graph), estimate(network(10**9).graph)
+    assert once.operations >= 1000
+    assert many.operations == once.operations * 10**9
+    assert many.peak_bytes == once.peak_bytes > 2 * 4000
     with pytest.raises(LimitExceededError, match="arithmetic"):
         Limits(max_operations=10**9).check(network(10**9).graph)
 

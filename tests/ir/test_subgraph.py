@@ -55,7 +55,7 @@ def is_connected(part: SubgraphView) -> bool:
     while pending:
         layer = pending.pop()
         near = [v.producer for v in layer.values] + [use.layer for v in layer.outputs for use in v.uses]
-        fresh = {item for item in near if item in part} - reached
+        fresh = {neighbor for neighbor in near if neighbor in part} - reached
         reached |= fresh
         pending += fresh
     return len(reached) == len(part)
@@ -122,9 +122,9 @@ def test_a_view_tells_inputs_constants_and_outputs_apart() -> None:
     x = network.add_input_layer(0, INFO, name="x")
     w = network.add_constant_layer(np.float32([1, 2]), name="w")
     total = network.add_layer(Addition(), w, x, name="total")
-    after = network.add_layer(Activation(), total, name="after")
-    network.add_output_layer(0, after)
-    view = SubgraphView(network.graph, [after, total, w])
+    activation = network.add_layer(Activation(), total, name="after")
+    network.add_output_layer(0, activation)
+    view = SubgraphView(network.graph, [activation, total, w])
     assert [layer.name for layer in view] == ["total", "after"]
     assert [value.name for value in view.operands] == ["w", "x"]
     assert [value.name for value in view.inputs] == ["x"]

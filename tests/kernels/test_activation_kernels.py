@@ -124,11 +124,11 @@ def test_a_quantized_function_is_about_a_step_from_the_real_one_at_most(op, dtyp
     codes = np.linspace(max(limits.min, -1000), min(limits.max, 1000), 101).astype(dtype)
     scale = 8 / (int(codes[-1]) - int(codes[0]))
     zero_point = 0 if codes.dtype.itemsize > 1 else int(codes[50])
-    result = Quantization(0.2, 0 if codes.dtype.itemsize > 1 else zero_point)
-    matches = compute(op, codes, quantized=[Quantization(scale, zero_point)], result=result)
+    result_quantization = Quantization(0.2, 0 if codes.dtype.itemsize > 1 else zero_point)
+    quantized_result = compute(op, codes, quantized=[Quantization(scale, zero_point)], result=result_quantization)
     reals = compute(op, (scale * (codes.astype(np.float64) - zero_point)).astype(F32))
-    expected = np.clip(reals / result.scale + result.zero_point, limits.min, limits.max)
-    assert np.abs(matches - expected).max() <= 1.1
+    expected = np.clip(reals / result_quantization.scale + result_quantization.zero_point, limits.min, limits.max)
+    assert np.abs(quantized_result - expected).max() <= 1.1
 
 
 def test_channels_with_scales_of_their_own_are_computed_as_real_numbers():
@@ -175,11 +175,11 @@ def test_a_quantized_softmax_works_along_any_axis(x):
 @pytest.mark.parametrize("op", [Softmax(), LogSoftmax()])
 def test_a_result_in_other_steps_than_tflite_prescribes_is_rounded_from_real_numbers(op, dtype):
     x = np.arange(-20, 20, 5).astype(dtype) + np.array(100, dtype)
-    source, result = Quantization(0.1, 100 if np.dtype(dtype).itemsize == 1 else 0), Quantization(0.02, 5)
-    matches = compute(op, x, quantized=[source], result=result)
+    source, result_quantization = Quantization(0.1, 100 if np.dtype(dtype).itemsize == 1 else 0), Quantization(0.02, 5)
+    quantized_result = compute(op, x, quantized=[source], result=result_quantization)
     reals = compute(op, (0.1 * (x.astype(F32) - source.zero_point)).astype(F32))
     limits = np.iinfo(dtype)
-    np.testing.assert_allclose(matches, np.clip(reals / 0.02 + 5, limits.min, limits.max), atol=0.51)
+    np.testing.assert_allclose(quantized_result, np.clip(reals / 0.02 + 5, limits.min, limits.max), atol=0.51)
 
 
 def test_a_softmax_with_a_negative_factor_does_not_overflow():

@@ -56,13 +56,13 @@ def test_every_query_sees_the_keys_around_its_position(seed, causal, left, right
 @settings(max_examples=15)
 def test_step_by_step_with_a_past_is_the_same_as_all_at_once(seed, length):
     query, key, value = drawn(seed, (1, 4, length, 4), (1, 2, length, 4), (1, 2, length, 3))
-    [whole] = run(Attention(is_causal=True), query, key, value)
+    [all_at_once] = run(Attention(is_causal=True), query, key, value)
     past = np.empty((1, 2, 0, 4), F32), np.empty((1, 2, 0, 3), F32)
     for step in range(length):
         now = slice(step, step + 1)
         op = Attention(is_causal=True, present=True)
         output, *past = run(op, query[:, :, now], key[:, :, now], value[:, :, now], None, *past)
-        np.testing.assert_allclose(output[0, :, 0], whole[0, :, step], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(output[0, :, 0], all_at_once[0, :, step], rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(past[0], key)
 
 
@@ -150,8 +150,8 @@ def test_products_of_turned_vectors_depend_on_the_distance_of_their_positions_al
 
 def test_what_is_behind_the_turned_part_stays():
     x = np.arange(6, dtype=F32).reshape(1, 1, 1, 6)
-    zero, item = np.zeros((1, 1, 1), F32), np.ones((1, 1, 1), F32)
-    [result] = run(RotaryEmbedding(rotary_embedding_dim=2), x, zero, item)
+    zero, one = np.zeros((1, 1, 1), F32), np.ones((1, 1, 1), F32)
+    [result] = run(RotaryEmbedding(rotary_embedding_dim=2), x, zero, one)
     assert result.ravel().tolist() == [-1, 0, 2, 3, 4, 5]
 
 

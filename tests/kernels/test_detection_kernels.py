@@ -53,8 +53,8 @@ def int32(*values):
 
 
 def test_boxes_overlap_by_their_intersection_over_their_union():
-    others = np.float32([[0, 0, 2, 2], [1, 0, 3, 2], [2, 0, 4, 2], [0, 0, 1, 1], [1, 1, 1, 2]])
-    np.testing.assert_allclose(overlaps(np.float32([0, 0, 2, 2]), others), [1, 1 / 3, 0, 1 / 4, 0])
+    boxes = np.float32([[0, 0, 2, 2], [1, 0, 3, 2], [2, 0, 4, 2], [0, 0, 1, 1], [1, 1, 1, 2]])
+    np.testing.assert_allclose(overlaps(np.float32([0, 0, 2, 2]), boxes), [1, 1 / 3, 0, 1 / 4, 0])
 
 
 some_boxes = st.lists(st.tuples(*[st.integers(0, 8)] * 4), min_size=1, max_size=12).map(
@@ -68,12 +68,12 @@ def test_what_is_kept_overlaps_little_and_what_is_dropped_overlaps_something_bet
     scores = np.float32(data.draw(st.lists(st.integers(0, 4), min_size=len(boxes), max_size=len(boxes))))
     everything = np.arange(len(boxes))
     greedy = take_greedily(boxes, scores, everything.tolist(), None, lambda _, overlap: overlap > 0.4)
-    for cached in (best_boxes(boxes, scores, everything, len(boxes), 0.4), greedy):
-        assert list(scores[cached]) == sorted(scores[cached], reverse=True)
-        for place, box in enumerate(cached):
-            assert (overlaps(boxes[box], boxes[cached[place + 1 :]]) <= 0.4).all()
-        for box in set(everything.tolist()) - set(cached):
-            better = [item for item in cached if scores[item] >= scores[box]]
+    for kept in (best_boxes(boxes, scores, everything, len(boxes), 0.4), greedy):
+        assert list(scores[kept]) == sorted(scores[kept], reverse=True)
+        for place, box in enumerate(kept):
+            assert (overlaps(boxes[box], boxes[kept[place + 1 :]]) <= 0.4).all()
+        for box in set(everything.tolist()) - set(kept):
+            better = [item for item in kept if scores[item] >= scores[box]]
             assert (overlaps(boxes[box], boxes[better]) > 0.4).any()
 
 
@@ -93,10 +93,10 @@ def test_taking_greedily_exchanges_the_best_candidate_with_the_first_one():
 
 @pytest.mark.parametrize("case", FROM_TFLITE, ids=lambda case: case["name"])
 def test_detections_are_those_of_tflite_bit_for_bit(case):
-    arrays = [array_from_plain(plain) for plain in case["arrays"]]
+    arrays = [array_from_plain(expected) for expected in case["arrays"]]
     result = run(Op.from_plain(case["op"]), *arrays)
-    for item, plain in zip(result, case["expected"], strict=True):
-        np.testing.assert_array_equal(item, array_from_plain(plain))
+    for array, expected in zip(result, case["expected"], strict=True):
+        np.testing.assert_array_equal(array, array_from_plain(expected))
 
 
 def in_a_row(*places):

@@ -288,9 +288,9 @@ def test_a_table_of_all_pairs_gives_what_the_arithmetic_gives(op, data):
     quantized = [Quantization(0.02, -3), Quantization(data.draw(st.floats(0.01, 0.1)), 5)]
     seed = data.draw(st.integers(0, 1000))
     a, b = np.random.default_rng(seed).integers(-128, 128, (2, 2**16)).astype(np.int8)
-    whole = compute(op, a, b, quantized=quantized, result=Quantization(0.05, 1))
+    by_table = compute(op, a, b, quantized=quantized, result=Quantization(0.05, 1))
     part = compute(op, a[:100], b[:100], quantized=quantized, result=Quantization(0.05, 1))
-    np.testing.assert_array_equal(whole[:100], part)
+    np.testing.assert_array_equal(by_table[:100], part)
 
 
 steps = st.floats(0.01, 1).map(F32)
@@ -298,10 +298,12 @@ steps = st.floats(0.01, 1).map(F32)
 
 @given(arrays.arrays(np.int8, 20, elements=st.integers(-128, 127)), steps, steps, st.integers(-128, 127))
 def test_what_tflite_has_no_rule_for_is_within_half_a_step(x, scale, result_scale, zero_point):
-    result = Quantization(result_scale, zero_point)
-    matches = compute(ElementwiseUnary(UnaryOperation.SIN), x, quantized=[Quantization(scale, 3)], result=result)
+    result_quantization = Quantization(result_scale, zero_point)
+    quantized_result = compute(
+        ElementwiseUnary(UnaryOperation.SIN), x, quantized=[Quantization(scale, 3)], result=result_quantization
+    )
     expected = np.clip(np.sin(scale * (x.astype(F32) - 3)) / result_scale + zero_point, -128, 127)
-    assert np.abs(matches - expected).max() <= 0.5 + 1e-4
+    assert np.abs(quantized_result - expected).max() <= 0.5 + 1e-4
 
 
 def test_channels_with_scales_of_their_own_are_computed_as_real_numbers():

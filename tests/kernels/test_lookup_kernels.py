@@ -166,8 +166,8 @@ def test_updates_are_combined_with_what_is_there(function, expected, dtype):
 def test_single_elements_and_whole_tensors_can_be_updates():
     [single] = run(ScatterNd(), BASE, np.int64([[0, 1], [2, 0]]), np.float32([8, 9]))
     assert single.tolist() == [[1, 8], [3, 4], [9, 6]]
-    [whole] = run(ScatterNd(ScatterFunction.ADD), BASE, np.zeros((2, 0), np.int64), np.stack([BASE, BASE]))
-    np.testing.assert_array_equal(whole, 3 * BASE)
+    [updated] = run(ScatterNd(ScatterFunction.ADD), BASE, np.zeros((2, 0), np.int64), np.stack([BASE, BASE]))
+    np.testing.assert_array_equal(updated, 3 * BASE)
 
 
 def test_updates_on_zeros_are_added_up_where_that_is_asked_for():

@@ -38,21 +38,21 @@ def weights(cifg, peephole, projection, norm, *, seed=0, inputs=INPUTS, aux=0):
     """Random operands of one direction, by name."""
     rng = np.random.default_rng(seed)
     outputs = OUTPUTS if projection else UNITS
-    created = {}
+    shapes = {}
     for gate in ("input", "forget", "cell", "output")[cifg:]:
-        created[f"input_to_{gate}_weights"] = (UNITS, inputs)
-        created[f"recurrent_to_{gate}_weights"] = (UNITS, outputs)
-        created["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = (UNITS,)
+        shapes[f"input_to_{gate}_weights"] = (UNITS, inputs)
+        shapes[f"recurrent_to_{gate}_weights"] = (UNITS, outputs)
+        shapes["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = (UNITS,)
         if aux:
-            created[f"aux_input_to_{gate}_weights"] = (UNITS, aux)
+            shapes[f"aux_input_to_{gate}_weights"] = (UNITS, aux)
         if peephole and gate != "cell":
-            created[f"cell_to_{gate}_weights"] = (UNITS,)
+            shapes[f"cell_to_{gate}_weights"] = (UNITS,)
         if norm:
-            created[f"{gate}_layer_norm_weights"] = (UNITS,)
+            shapes[f"{gate}_layer_norm_weights"] = (UNITS,)
     if projection:
-        created |= {"projection_weights": (outputs, UNITS), "projection_bias": (outputs,)}
-    created |= {"output_state_in": (BATCH, outputs), "cell_state_in": (BATCH, UNITS)}
-    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in created.items()}
+        shapes |= {"projection_weights": (outputs, UNITS), "projection_bias": (outputs,)}
+    shapes |= {"output_state_in": (BATCH, outputs), "cell_state_in": (BATCH, UNITS)}
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 def sequence(inputs=INPUTS, seed=1):
@@ -90,10 +90,10 @@ def by_definition(x, w, *, function=np.tanh, aux=None, cell_bound=np.inf, projec
                 return total + w["cell_bias" if name == "cell" else f"{name}_gate_bias"]
 
             forget = 1 / (1 + np.exp(-gate("forget", cell)))
-            entry = 1 - forget
+            input_gate = 1 - forget
             if "input_to_input_weights" in w:
-                entry = 1 / (1 + np.exp(-gate("input", cell)))
-            cell = np.clip(forget * cell + entry * function(gate("cell", cell)), -cell_bound, cell_bound)
+                input_gate = 1 / (1 + np.exp(-gate("input", cell)))
+            cell = np.clip(forget * cell + input_gate * function(gate("cell", cell)), -cell_bound, cell_bound)
             output = 1 / (1 + np.exp(-gate("output", cell))) * function(cell)
             if "projection_weights" in w:
                 output = w["projection_weights"] @ output + w["projection_bias"]
@@ -104,8 +104,8 @@ def by_definition(x, w, *, function=np.tanh, aux=None, cell_bound=np.inf, projec
     return np.stack(outputs, axis=1), np.array(states), np.array(cells)
 
 
-def close(found, expected, tolerance=1e-5):
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+def close(actual, expected, tolerance=1e-5):
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 # --- one direction ----------------------------------------------------------------------------------------------------
@@ -193,14 +193,14 @@ def test_the_input_gate_of_cifg_is_one_minus_the_forget_gate():
 
 
 def test_the_output_gate_looks_at_the_new_cell_state_and_the_others_at_the_old_one():
-    item, zero = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
+    one, zero = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
     w = {f"{kind}_to_{gate}_weights": zero for kind in ("input", "recurrent")
          for gate in ("input", "forget", "cell", "output")}  # fmt: skip
     w |= dict.fromkeys(("input_gate_bias", "forget_gate_bias", "output_gate_bias"), zero[0])
     w |= {f"cell_to_{gate}_weights": np.float32([9]) for gate in ("input", "forget", "output")}
     op = Lstm(activation_func=FusedActivation.NONE, cifg_enabled=False, peephole_enabled=True)
-    w |= {"cell_bias": np.float32([3]), "output_state_in": item, "cell_state_in": zero}
-    result = run(op, input=item, **w)
+    w |= {"cell_bias": np.float32([3]), "output_state_in": one, "cell_state_in": zero}
+    result = run(op, input=one, **w)
     assert result["cell_state_out"].item() == 1.5  # both gates are sigmoid(0), as the old state is 0
     close(result["output"].item(), 1.5 / (1 + np.exp(-9 * 1.5)), 1e-6)
 
@@ -208,10 +208,10 @@ def test_the_output_gate_looks_at_the_new_cell_state_and_the_others_at_the_old_o
 def test_scratch_shows_the_gates_with_the_input_gate_first():
     x, w = sequence()[0], weights(False, False, False, False)
     result = run(Lstm(activation_func=FusedActivation.TANH, cifg_enabled=False), input=x, **w)
-    entry, new, forget, opening = np.split(result["scratch"], 4, axis=1)
-    cell = forget * w["cell_state_in"] + entry * new
+    input_gate, candidate, forget_gate, output_gate = np.split(result["scratch"], 4, axis=1)
+    cell = forget_gate * w["cell_state_in"] + input_gate * candidate
     close(result["cell_state_out"], cell, 1e-6)
-    close(result["output"], opening * np.tanh(cell), 1e-6)
+    close(result["output"], output_gate * np.tanh(cell), 1e-6)
     assert run(Lstm(), input=x, **weights(True, False, False, False))["scratch"].shape == (BATCH, 3 * UNITS)
 
 
@@ -219,8 +219,8 @@ def test_states_that_are_absent_are_zeros():
     x, w = sequence(), weights(True, False, True, False)
     zeros = {name: np.zeros_like(value) for name, value in w.items() if name.endswith("state_in")}
     op = UnidirectionalSequenceLstm(time_major=True, projection_enabled=True)
-    rest = {name: value for name, value in w.items() if name not in zeros}
-    np.testing.assert_array_equal(run(op, input=x, **rest)["output"], run(op, input=x, **w | zeros)["output"])
+    without_states = {name: value for name, value in w.items() if name not in zeros}
+    np.testing.assert_array_equal(run(op, input=x, **without_states)["output"], run(op, input=x, **w | zeros)["output"])
 
 
 def test_a_sequence_without_steps_leaves_the_states_alone():

@@ -59,8 +59,8 @@ def test_a_layer_is_normalized_from_an_axis_on():
     np.testing.assert_allclose(compute(LayerNormalization(eps=0.0), x), [[-1, 1], [-1, 1]])
     shifted = compute(LayerNormalization(eps=0.0), x, F32([2, 3]), F32([0, 1]))
     np.testing.assert_allclose(shifted, [[-2, 4], [-2, 4]])
-    whole = compute(LayerNormalization(axis=0), x)
-    np.testing.assert_allclose([whole.mean(), whole.std()], [0, 1], atol=1e-6)
+    normalized = compute(LayerNormalization(axis=0), x)
+    np.testing.assert_allclose([normalized.mean(), normalized.std()], [0, 1], atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [F32, np.float16, ml_dtypes.bfloat16, np.float64])
@@ -109,7 +109,7 @@ def test_a_method_that_nobody_defines_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("op", "others"),
+    ("op", "parameters"),
     [
         (BatchNormalization(), [np.ones(2, F32)] * 4),
         (InstanceNormalization(), []),
@@ -118,10 +118,10 @@ def test_a_method_that_nobody_defines_is_refused():
         (Normalization(norm_size=3, alpha=0.1, beta=0.5, k=1.0), []),
     ],
 )
-def test_quantized_images_are_normalized_as_real_numbers(op, others):
+def test_quantized_images_are_normalized_as_real_numbers(op, parameters):
     codes = IMAGE.astype(np.uint8)
-    result = compute(op, codes, *others, quantized=[Quantization(0.5, 3)], result=Quantization(0.05, 100))
-    expected = compute(op, (IMAGE - 3) / 2, *others)
+    result = compute(op, codes, *parameters, quantized=[Quantization(0.5, 3)], result=Quantization(0.05, 100))
+    expected = compute(op, (IMAGE - 3) / 2, *parameters)
     np.testing.assert_allclose((result.astype(F32) - 100) * 0.05, expected, atol=0.0251)
 
 
@@ -149,8 +149,8 @@ def test_one_group_is_a_layer_and_a_group_for_each_channel_an_instance(layout):
     gamma, beta = F32([1, 2, 3, 4]), F32([0, 1, 0, 1])
     single = compute(GroupNormalization(4, 1e-5, layout), x, gamma, beta)
     np.testing.assert_allclose(single, compute(InstanceNormalization(1e-5, layout), x, gamma, beta), rtol=1e-4)
-    whole = compute(GroupNormalization(1, 1e-5, layout), x, None, None)
-    np.testing.assert_allclose(whole, compute(LayerNormalization(1), x, None, None), rtol=1e-4, atol=1e-6)
+    one_group = compute(GroupNormalization(1, 1e-5, layout), x, None, None)
+    np.testing.assert_allclose(one_group, compute(LayerNormalization(1), x, None, None), rtol=1e-4, atol=1e-6)
 
 
 def test_a_group_takes_channels_that_follow_one_another():

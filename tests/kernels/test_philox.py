@@ -42,9 +42,9 @@ def test_uniform_numbers_are_from_zero_to_one():
 
 def test_bits_that_follow_are_those_of_the_next_state():
     op = RandomBits((4,), BitGenerator.PHILOX)
-    both = compute(RandomBits((8,), BitGenerator.PHILOX), np.uint64([3, 4]))[1]
+    all_bits = compute(RandomBits((8,), BitGenerator.PHILOX), np.uint64([3, 4]))[1]
     state, first = compute(op, np.uint64([3, 4]))
-    np.testing.assert_array_equal(both, np.concatenate([first, compute(op, state)[1]]))
+    np.testing.assert_array_equal(all_bits, np.concatenate([first, compute(op, state)[1]]))
 
 
 def test_a_counter_that_overflows_starts_again_at_zero():

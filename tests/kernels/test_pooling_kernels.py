@@ -125,8 +125,8 @@ def test_padding_that_counts_is_a_real_zero():
 @pytest.mark.parametrize(("kind", "expected"), [(MAX, 7), (AVERAGE, 5), (L2, 5)])
 def test_a_result_of_another_scale_is_scaled(kind, expected):
     x = np.array([3, 11], np.uint8).reshape(1, 1, 1, 2)  # 0 and 4
-    result = Quantization(1.0, 3) if kind is not L2 else Quantization(2 * np.sqrt(2), 4)
-    assert compute(Pooling2d(pool_type=kind), x, quantized=[Q], result=result).item() == expected
+    result_quantization = Quantization(1.0, 3) if kind is not L2 else Quantization(2 * np.sqrt(2), 4)
+    assert compute(Pooling2d(pool_type=kind), x, quantized=[Q], result=result_quantization).item() == expected
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])

@@ -35,26 +35,26 @@ def tensors(op, seed=0):
     """Operands by name: stored integers and quantizations."""
     rng = np.random.default_rng(seed)
     outputs = OUTPUTS if op.projection_enabled else UNITS
-    created = {
+    operands = {
         "input": (rng.integers(-128, 128, (BATCH, INPUTS)).astype(np.int8), DATA),
         "output_state_in": (rng.integers(-90, 90, (BATCH, outputs)).astype(np.int8), DATA),
         "cell_state_in": (rng.integers(-4000, 4000, (BATCH, UNITS)).astype(np.int16), CELL),
     }
     for gate in GATES[op.cifg_enabled :]:
         for kind, count in (("input", INPUTS), ("recurrent", outputs)):
-            created[f"{kind}_to_{gate}_weights"] = rng.integers(-99, 99, (UNITS, count)).astype(np.int8), WEIGHTS
+            operands[f"{kind}_to_{gate}_weights"] = rng.integers(-99, 99, (UNITS, count)).astype(np.int8), WEIGHTS
         if op.peephole_enabled and gate != "cell":
-            created[f"cell_to_{gate}_weights"] = rng.integers(-9999, 9999, UNITS).astype(np.int16), NARROW
+            operands[f"cell_to_{gate}_weights"] = rng.integers(-9999, 9999, UNITS).astype(np.int16), NARROW
         if op.layer_norm_enabled:
-            created[f"{gate}_layer_norm_weights"] = rng.integers(3000, 9999, UNITS).astype(np.int16), NARROW
+            operands[f"{gate}_layer_norm_weights"] = rng.integers(3000, 9999, UNITS).astype(np.int16), NARROW
         scale = NARROW.scale / 1024 if op.layer_norm_enabled else DATA.scale * WEIGHTS.scale
         bias = np.round(rng.normal(size=UNITS) / scale).astype(np.int32)
-        created["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias, Quantization(scale)
+        operands["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias, Quantization(scale)
     if op.projection_enabled:
-        created["projection_weights"] = rng.integers(-99, 99, (outputs, UNITS)).astype(np.int8), WEIGHTS
+        operands["projection_weights"] = rng.integers(-99, 99, (outputs, UNITS)).astype(np.int8), WEIGHTS
         scale = WEIGHTS.scale * (op.hidden_state_scale or 1)
-        created["projection_bias"] = rng.integers(-300, 300, outputs).astype(np.int32), Quantization(scale)
-    return created
+        operands["projection_bias"] = rng.integers(-300, 300, outputs).astype(np.int32), Quantization(scale)
+    return operands
 
 
 def run(op, made, results=None):
@@ -91,8 +91,8 @@ def in_real_numbers(op, made):
 @pytest.mark.parametrize("features", list(product([False, True], repeat=4)))
 def test_a_step_in_integers_is_near_the_one_in_real_numbers(features):
     op = layer(*features)
-    created = tensors(op)
-    result, expected = run(op, created), in_real_numbers(op, created)
+    operands = tensors(op)
+    result, expected = run(op, operands), in_real_numbers(op, operands)
     np.testing.assert_allclose((result["output"] - 5.0) / 64, expected["output"], atol=0.06)
     np.testing.assert_allclose(result["cell_state_out"] * 2.0**-11, expected["cell_state_out"], atol=0.02)
     np.testing.assert_array_equal(result["output"], result["output_state_out"])
@@ -108,43 +108,43 @@ def test_cell_and_projection_are_clipped():
 @pytest.mark.parametrize("projection", [False, True])
 def test_the_zero_point_of_the_hidden_state_moves_what_lies_between_only(projection):
     op = layer(projection=projection, hidden_state_scale=1 / 60)
-    created = tensors(op)
-    plain, moved = (run(op.replace(hidden_state_zero_point=point), created)["output"] for point in (0, 9))
+    operands = tensors(op)
+    plain, moved = (run(op.replace(hidden_state_zero_point=point), operands)["output"] for point in (0, 9))
     np.testing.assert_array_equal(moved.astype(int) - plain, 0 if projection else 9)
 
 
 def test_without_projection_the_hidden_state_is_stored_like_the_output_if_nothing_else_is_said():
     op = layer()
-    created = tensors(op)
+    operands = tensors(op)
     silent = op.replace(hidden_state_scale=0.0, hidden_state_zero_point=0)
-    np.testing.assert_array_equal(run(silent, created)["output"], run(op, created)["output"])
+    np.testing.assert_array_equal(run(silent, operands)["output"], run(op, operands)["output"])
 
 
 def test_a_sequence_is_steps_one_after_the_other():
     op = layer(True, True, True, True)
-    created, steps = tensors(op), np.random.default_rng(5).integers(-128, 128, (4, BATCH, INPUTS)).astype(np.int8)
+    operands, steps = tensors(op), np.random.default_rng(5).integers(-128, 128, (4, BATCH, INPUTS)).astype(np.int8)
     names = ("cifg_enabled", "peephole_enabled", "projection_enabled", "layer_norm_enabled")
     attributes = {name: getattr(op, name) for name in (*names, *SCALES, *HIDDEN)}
-    whole = UnidirectionalSequenceLstm(activation_func=FusedActivation.TANH, time_major=True, **attributes)
-    result = run(whole, created | {"input": (steps, DATA)})
+    sequence_op = UnidirectionalSequenceLstm(activation_func=FusedActivation.TANH, time_major=True, **attributes)
+    result = run(sequence_op, operands | {"input": (steps, DATA)})
     for step, x in enumerate(steps):
-        last = run(op, created | {"input": (x, DATA)})
+        last = run(op, operands | {"input": (x, DATA)})
         np.testing.assert_array_equal(result["output"][step], last["output"])
-        created |= {
+        operands |= {
             "output_state_in": (last["output_state_out"], DATA),
             "cell_state_in": (last["cell_state_out"], CELL),
         }
-    np.testing.assert_array_equal(result["cell_state_out"], created["cell_state_in"][0])
-    turned = run(whole.replace(time_major=False), tensors(op) | {"input": (steps.swapaxes(0, 1), DATA)})
+    np.testing.assert_array_equal(result["cell_state_out"], operands["cell_state_in"][0])
+    turned = run(sequence_op.replace(time_major=False), tensors(op) | {"input": (steps.swapaxes(0, 1), DATA)})
     np.testing.assert_array_equal(turned["output"], result["output"].swapaxes(0, 1))
 
 
 def test_a_sequence_whose_function_is_no_tangent_is_computed_in_real_numbers():
     op = layer(True)
-    created = tensors(op)
-    whole = UnidirectionalSequenceLstm(activation_func=FusedActivation.RELU)
-    result = run(whole, created | {"input": (created["input"][0][:, np.newaxis], DATA)})
-    expected = run(Lstm(), {name: (array, None) for name, array in real(created).items()})
+    operands = tensors(op)
+    sequence_op = UnidirectionalSequenceLstm(activation_func=FusedActivation.RELU)
+    result = run(sequence_op, operands | {"input": (operands["input"][0][:, np.newaxis], DATA)})
+    expected = run(Lstm(), {name: (array, None) for name, array in real(operands).items()})
     np.testing.assert_allclose((result["output"][:, 0] - 5.0) / 64, expected["output"].clip(-2.1, 1.9), atol=0.01)
 
 
@@ -165,10 +165,10 @@ def test_a_sequence_whose_function_is_no_tangent_is_computed_in_real_numbers():
     ],
 )  # fmt: skip
 def test_what_the_integers_cannot_compute_is_refused(op, change, reason):
-    created = tensors(op)
-    created |= {name: (created[name][0], quantization) for name, quantization in change.items()}
+    operands = tensors(op)
+    operands |= {name: (operands[name][0], quantization) for name, quantization in change.items()}
     with pytest.raises(InvalidArgumentError) as caught:
-        run(op, created)
+        run(op, operands)
     assert str(caught.value) == f"QLstm: {reason}"
 
 
@@ -184,15 +184,17 @@ def test_results_are_quantized_like_the_states():
 
 @pytest.mark.parametrize("absent", [{"output_state_in"}, {"cell_state_in"}, {"output_state_in", "cell_state_in"}])
 def test_a_sequence_of_integers_without_states_is_computed_in_real_numbers(absent):
-    created = tensors(layer(True))
-    x = created["input"][0][:, np.newaxis]
-    zeros = {name: (np.full_like(created[name][0], created[name][1].zero_point), created[name][1]) for name in absent}
+    operands = tensors(layer(True))
+    x = operands["input"][0][:, np.newaxis]
+    zeros = {
+        name: (np.full_like(operands[name][0], operands[name][1].zero_point), operands[name][1]) for name in absent
+    }
     op = UnidirectionalSequenceLstm(activation_func=FusedActivation.TANH)
-    arguments = created | {"input": (x, DATA)}
+    arguments = operands | {"input": (x, DATA)}
     results = {"output_state_out": DATA, "cell_state_out": Quantization(0.05), "output": DATA}
     without = run(op, {name: value for name, value in arguments.items() if name not in absent}, results)
     expected = run(Lstm(activation_func=FusedActivation.TANH), {
-        name: (array, None) for name, array in real(created | zeros).items()
+        name: (array, None) for name, array in real(operands | zeros).items()
     })  # fmt: skip
     np.testing.assert_allclose((without["output"][:, 0] - 5.0) / 64, expected["output"], atol=0.01)
 
@@ -204,25 +206,25 @@ CODES, CELL16, WEIGHTS8 = Quantization(1 / 128, 128), Quantization(2**-11), Quan
 
 def basic_tensors(inputs=UNITS, seed=0):
     rng = np.random.default_rng(seed)
-    created = {
+    operands = {
         "input": (rng.integers(0, 256, (BATCH, inputs)).astype(np.uint8), CODES),
         "cell_state_in": (rng.integers(-9000, 9000, (BATCH, UNITS)).astype(np.int16), CELL16),
         "output_state_in": (rng.integers(0, 256, (BATCH, UNITS)).astype(np.uint8), CODES),
     }
     for gate in GATES:
         for kind, count in (("input", inputs), ("recurrent", UNITS)):
-            created[f"{kind}_to_{gate}_weights"] = rng.integers(0, 256, (UNITS, count)).astype(np.uint8), WEIGHTS8
+            operands[f"{kind}_to_{gate}_weights"] = rng.integers(0, 256, (UNITS, count)).astype(np.uint8), WEIGHTS8
         bias = rng.integers(-5000, 5000, UNITS).astype(np.int32)
-        created["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias, Quantization(1 / 50 / 128)
-    return created
+        operands["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias, Quantization(1 / 50 / 128)
+    return operands
 
 
 def test_the_basic_layer_is_near_real_numbers_with_its_weights_crossed():
     """Where there are as many inputs as units, crossing means that the two kinds of weights change places."""
-    created = basic_tensors()
-    result = run(QuantizedLstm(), created)
-    crossed = created | {
-        f"{kind}_to_{gate}_weights": created[f"{other}_to_{gate}_weights"]
+    operands = basic_tensors()
+    result = run(QuantizedLstm(), operands)
+    crossed = operands | {
+        f"{kind}_to_{gate}_weights": operands[f"{other}_to_{gate}_weights"]
         for kind, other in (("input", "recurrent"), ("recurrent", "input"))
         for gate in GATES
     }
@@ -233,11 +235,11 @@ def test_the_basic_layer_is_near_real_numbers_with_its_weights_crossed():
 
 
 def test_the_first_weights_of_a_row_meet_the_inputs():
-    created = basic_tensors(inputs=2)
+    operands = basic_tensors(inputs=2)
     for gate in GATES:
-        created[f"recurrent_to_{gate}_weights"][0][:, :2] = 120  # the zero point
-    changed = created | {"input": (255 - created["input"][0], CODES)}
-    np.testing.assert_array_equal(run(QuantizedLstm(), changed)["output"], run(QuantizedLstm(), created)["output"])
+        operands[f"recurrent_to_{gate}_weights"][0][:, :2] = 120  # the zero point
+    changed = operands | {"input": (255 - operands["input"][0], CODES)}
+    np.testing.assert_array_equal(run(QuantizedLstm(), changed)["output"], run(QuantizedLstm(), operands)["output"])
 
 
 @pytest.mark.parametrize(
@@ -251,8 +253,8 @@ def test_the_first_weights_of_a_row_meet_the_inputs():
     ],
 )  # fmt: skip
 def test_other_quantizations_are_refused_by_the_basic_layer(name, quantization, reason):
-    created = basic_tensors()
-    created[name] = created[name][0], quantization
+    operands = basic_tensors()
+    operands[name] = operands[name][0], quantization
     with pytest.raises(InvalidArgumentError) as caught:
-        run(QuantizedLstm(), created)
+        run(QuantizedLstm(), operands)
     assert reason in str(caught.value)

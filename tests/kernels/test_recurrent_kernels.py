@@ -33,13 +33,13 @@ def run(op, quantizations=None, results=None, **arrays):
 
 
 def weights(units=UNITS, inputs=INPUTS, aux=0, seed=0):
-    created = {
+    arrays = {
         "weights": random(units, inputs, seed=seed),
         "recurrent_weights": random(units, units, seed=seed + 1) / 2,
         "bias": random(units, seed=seed + 2),
         "hidden_state_in": random(BATCH, units, seed=seed + 3),
     }
-    return created | ({"aux_weights": random(units, aux, seed=seed + 4)} if aux else {})
+    return arrays | ({"aux_weights": random(units, aux, seed=seed + 4)} if aux else {})
 
 
 def by_definition(x, w, function=np.tanh, aux=None):
@@ -52,8 +52,8 @@ def by_definition(x, w, function=np.tanh, aux=None):
     return np.array(outputs), state
 
 
-def close(found, expected, tolerance=1e-5):
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+def close(actual, expected, tolerance=1e-5):
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 def test_a_step_multiplies_input_and_state_and_adds_the_bias():
@@ -86,8 +86,8 @@ def test_the_usual_function_is_the_tangent():
 def test_a_state_that_is_absent_is_zeros():
     x, w = random(BATCH, INPUTS, seed=9), weights()
     w["hidden_state_in"] = np.zeros_like(w["hidden_state_in"])
-    rest = {name: value for name, value in w.items() if name != "hidden_state_in"}
-    np.testing.assert_array_equal(run(Rnn(), input=x, **rest)["output"], run(Rnn(), input=x, **w)["output"])
+    without_state = {name: value for name, value in w.items() if name != "hidden_state_in"}
+    np.testing.assert_array_equal(run(Rnn(), input=x, **without_state)["output"], run(Rnn(), input=x, **w)["output"])
 
 
 def test_a_sequence_without_steps_leaves_the_state_alone():

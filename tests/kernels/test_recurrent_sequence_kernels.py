@@ -24,7 +24,7 @@ def random(*shape, seed):
 def operands(cls, directions=1, *, seed=0, peephole=True):
     """Random operands by name, with states."""
     rows = cls.gates * HIDDEN
-    created = {
+    arrays = {
         "input": random(STEPS, BATCH, INPUTS, seed=seed),
         "weights": random(directions, rows, INPUTS, seed=seed + 1),
         "recurrent_weights": random(directions, rows, HIDDEN, seed=seed + 2),
@@ -32,9 +32,9 @@ def operands(cls, directions=1, *, seed=0, peephole=True):
         "hidden_state_in": random(directions, BATCH, HIDDEN, seed=seed + 4),
     }
     if cls is LstmSequence:
-        created["cell_state_in"] = random(directions, BATCH, HIDDEN, seed=seed + 5)
-        created |= {"peephole_weights": random(directions, 3 * HIDDEN, seed=seed + 6)} if peephole else {}
-    return created
+        arrays["cell_state_in"] = random(directions, BATCH, HIDDEN, seed=seed + 5)
+        arrays |= {"peephole_weights": random(directions, 3 * HIDDEN, seed=seed + 6)} if peephole else {}
+    return arrays
 
 
 def run(op, **arrays):
@@ -58,8 +58,8 @@ def gru(op, w, x, h, c):
     (wz, wr, wh), (rz, rr, rh) = np.split(w["W"], 3), np.split(w["R"], 3)
     (wbz, wbr, wbh), (rbz, rbr, rbh) = np.split(w["Wb"], 3), np.split(w["Rb"], 3)
     z, r = sigmoid(wz @ x + rz @ h + wbz + rbz), sigmoid(wr @ x + rr @ h + wbr + rbr)
-    cached = r * (rh @ h + rbh) if op.linear_before_reset else rh @ (r * h) + rbh
-    return (1 - z) * np.tanh(wh @ x + cached + wbh) + z * h, c
+    hidden_products = r * (rh @ h + rbh) if op.linear_before_reset else rh @ (r * h) + rbh
+    return (1 - z) * np.tanh(wh @ x + hidden_products + wbh) + z * h, c
 
 
 def lstm(op, w, x, h, c):
@@ -96,10 +96,10 @@ def by_formula(op, arrays, lengths=None):
     return result | ({"cell_state_out": cell} if isinstance(op, LstmSequence) else {})
 
 
-def same(found, expected, tolerance=1e-5):
-    assert found.keys() == expected.keys()
+def same(actual, expected, tolerance=1e-5):
+    assert actual.keys() == expected.keys()
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance, err_msg=name)
+        np.testing.assert_allclose(actual[name], array, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
 OPTIONS = [
@@ -147,8 +147,8 @@ def test_batch_and_time_can_change_places(cls):
     }
     result = run(op.replace(time_major=False), **turned)
     for name, expected in run(op, **arrays).items():
-        requested = expected.transpose(2, 0, 1, 3) if name == "output" else expected.swapaxes(0, 1)
-        np.testing.assert_array_equal(result[name], requested)
+        batch_first = expected.transpose(2, 0, 1, 3) if name == "output" else expected.swapaxes(0, 1)
+        np.testing.assert_array_equal(result[name], batch_first)
 
 
 @pytest.mark.parametrize("cls", LAYERS)
@@ -178,10 +178,10 @@ def test_both_directions_have_functions_of_their_own_with_parameters():
 def test_what_goes_into_the_gates_is_clipped_and_the_cell_state_is_not():
     op = LstmSequence(clip=0.1, activations=(ActivationFunction.LINEAR,) * 3, activation_b=(0.0,) * 3)
     arrays = operands(LstmSequence, peephole=False) | {"cell_state_in": np.full((1, BATCH, HIDDEN), 50, np.float32)}
-    item = {name: array[:1] if name == "input" else array for name, array in arrays.items()}
-    item |= {"weights": arrays["weights"] * 1e6}  # so that everything is clipped
-    result = run(op, **item)
-    signs = np.sign(np.split((item["input"] @ item["weights"][0].T)[0], 4, axis=-1))
+    one_direction = {name: array[:1] if name == "input" else array for name, array in arrays.items()}
+    one_direction |= {"weights": arrays["weights"] * 1e6}  # so that everything is clipped
+    result = run(op, **one_direction)
+    signs = np.sign(np.split((one_direction["input"] @ one_direction["weights"][0].T)[0], 4, axis=-1))
     cell = 0.1 * signs[2] * 50 + 0.01 * signs[0] * signs[3]
     np.testing.assert_allclose(result["cell_state_out"][0], cell, rtol=1e-5)
     np.testing.assert_allclose(result["output"][0, 0], 0.1 * signs[1] * cell, rtol=1e-5)
@@ -224,6 +224,6 @@ def test_the_evaluator_of_onnx_gives_the_same(name, op, attributes):
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)])
     expected = ReferenceEvaluator(model).run(None, arrays)
-    matches = run(op, **arrays)
+    actual = run(op, **arrays)
     for key, array in zip(results, expected, strict=True):
-        np.testing.assert_allclose(matches[key], array, rtol=1e-5, atol=1e-5, err_msg=key)
+        np.testing.assert_allclose(actual[key], array, rtol=1e-5, atol=1e-5, err_msg=key)

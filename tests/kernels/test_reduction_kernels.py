@@ -121,9 +121,9 @@ def test_the_sum_of_sums_is_the_sum(x, axis, keep_dims):
 def test_sums_of_int8_are_rescaled_in_float32_and_those_of_uint8_in_fixed_point_as_in_tensorflow_lite(dtype, expected):
     shift = 128 if dtype is np.uint8 else 0
     codes = (np.array([[75, 5, -49, 64, 16, 1]]) + shift).astype(dtype)
-    source, result = Quantization(0.1, shift - 3), Quantization(0.3, shift - 20)
-    matches = compute(Reduce((1,), operation=ReduceOperation.SUM), codes, quantized=[source], result=result)
-    assert matches.tolist() == [expected + shift]
+    source, target = Quantization(0.1, shift - 3), Quantization(0.3, shift - 20)
+    total = compute(Reduce((1,), operation=ReduceOperation.SUM), codes, quantized=[source], result=target)
+    assert total.tolist() == [expected + shift]
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
@@ -141,11 +141,11 @@ def test_sums_of_int8_are_rescaled_in_float32_and_those_of_uint8_in_fixed_point_
 )
 def test_a_quantized_result_is_less_than_a_step_from_the_real_one(operation, dtype):
     codes = np.random.default_rng(5).integers(0, 90, (6, 3)).astype(dtype)
-    source, result = Quantization(0.05, 40), Quantization(0.1, 30)
-    matches = compute(Reduce(axis=(1,), operation=operation), codes, quantized=[source], result=result)
+    source, target = Quantization(0.05, 40), Quantization(0.1, 30)
+    reduced = compute(Reduce(axis=(1,), operation=operation), codes, quantized=[source], result=target)
     reals = compute(Reduce(axis=(1,), operation=operation), (0.05 * (codes.astype(np.float64) - 40)).astype(F32))
     limits = np.iinfo(dtype)
-    np.testing.assert_allclose(matches, np.clip(reals / 0.1 + 30, limits.min, limits.max), atol=0.7)
+    np.testing.assert_allclose(reduced, np.clip(reals / 0.1 + 30, limits.min, limits.max), atol=0.7)
 
 
 def test_the_greatest_of_one_quantization_is_the_greatest_stored_integer():

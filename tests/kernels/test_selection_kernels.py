@@ -48,9 +48,9 @@ def test_a_condition_that_is_too_long_is_refused():
 @given(FEW, st.sampled_from([None, 0, 1, -1]), st.booleans())
 def test_what_is_different_makes_up_the_whole_again(x, axis, order):
     values, first, inverse, counts = run(Unique(axis, order), x)
-    whole = x.ravel() if axis is None else x
-    np.testing.assert_array_equal(values.take(inverse, axis or 0), whole)
-    np.testing.assert_array_equal(whole.take(first, axis or 0), values)
+    original = x.ravel() if axis is None else x
+    np.testing.assert_array_equal(values.take(inverse, axis or 0), original)
+    np.testing.assert_array_equal(original.take(first, axis or 0), values)
     np.testing.assert_array_equal(np.bincount(inverse), counts)
     assert order or first.tolist() == sorted(first)
 

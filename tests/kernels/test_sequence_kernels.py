@@ -65,8 +65,8 @@ def test_a_length_beyond_the_sequence_is_named():
 def test_a_range_is_that_of_python(start, limit, delta):
     numbers = [np.array(x) for x in (start, limit, delta)]
     infos = [TensorInfo((), "int64")] * 3
-    [result] = evaluate(Range(), numbers, infos, Range().infer_infos(*infos))
-    assert result.tolist() == list(range(start, limit, delta))
+    [inferred] = evaluate(Range(), numbers, infos, Range().infer_infos(*infos))
+    assert inferred.tolist() == list(range(start, limit, delta))
 
 
 def test_every_number_of_a_range_is_rounded_once():

@@ -67,8 +67,8 @@ def with_gaps(array):
     """The array as a piece of one that is larger along every axis."""
     if array is None or not np.ndim(array):
         return array
-    whole = np.empty([dim + 2 for dim in array.shape], array.dtype)
-    piece = whole[tuple(slice(1, dim + 1) for dim in array.shape)]
+    larger = np.empty([dim + 2 for dim in array.shape], array.dtype)
+    piece = larger[tuple(slice(1, dim + 1) for dim in array.shape)]
     piece[...] = array
     return piece
 
@@ -83,5 +83,5 @@ def test_arrays_may_have_gaps_between_their_rows(kind):
         expected = results(op, info, kernel, arrays, [empty(output) for output in info.outputs])
         targets = [with_gaps(empty(output)) for output in info.outputs]
         results(op, info, kernel, list(map(with_gaps, arrays)), targets)
-        for item, target in zip(expected, targets, strict=True):
-            assert Tolerances().difference(target, item, TensorInfo.of(item)) is None, sample.id
+        for expected_array, target in zip(expected, targets, strict=True):
+            assert Tolerances().difference(target, expected_array, TensorInfo.of(expected_array)) is None, sample.id

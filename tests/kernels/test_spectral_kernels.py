@@ -17,8 +17,8 @@ SIGNALS = arrays.arrays(F32, (2, 6, 2), elements=st.integers(-9, 9).map(F32))
 def evaluated(op, *inputs):
     """The result where its shape depends on data."""
     infos = [TensorInfo(array.shape, DataType.of(array.dtype)) for array in inputs]
-    [result] = evaluate(op, inputs, infos, op.infer_infos(*infos))
-    return result
+    [inferred] = evaluate(op, inputs, infos, op.infer_infos(*infos))
+    return inferred
 
 
 @given(SIGNALS, st.integers(-3, 1), st.booleans())
@@ -37,17 +37,17 @@ def test_a_transform_is_what_its_formula_says(signal, axis, inverse):
 def test_the_inverse_leads_back(signal, length):
     there = compute(Dft(length=length), signal)
     back = compute(Dft(inverse=True), there)
-    whole = np.zeros((2, length or 6, 2), F32)
-    whole[:, : min(6, length or 6)] = signal[:, : length or 6]
-    np.testing.assert_allclose(back, whole, atol=1e-4)
+    padded = np.zeros((2, length or 6, 2), F32)
+    padded[:, : min(6, length or 6)] = signal[:, : length or 6]
+    np.testing.assert_allclose(back, padded, atol=1e-4)
 
 
 @given(SIGNALS)
 def test_half_of_the_frequencies_of_a_real_signal_say_all(signal):
     real = signal[..., :1]
-    half, whole = compute(Dft(onesided=True), real), compute(Dft(), real)
-    np.testing.assert_allclose(half, whole[:, :4], atol=1e-4)
-    np.testing.assert_allclose(compute(Dft(inverse=True, onesided=True), half), real, atol=1e-4)
+    one_side, all_frequencies = compute(Dft(onesided=True), real), compute(Dft(), real)
+    np.testing.assert_allclose(one_side, all_frequencies[:, :4], atol=1e-4)
+    np.testing.assert_allclose(compute(Dft(inverse=True, onesided=True), one_side), real, atol=1e-4)
 
 
 @given(SIGNALS)

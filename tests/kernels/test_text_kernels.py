@@ -34,7 +34,7 @@ def test_pieces_joined_again_are_the_text(x, delimiter, maxsplit):
 @given(texts, texts)
 def test_each_text_is_joined_with_each(a, b):
     result = compute(StringConcat(), a[:, np.newaxis], b)
-    assert result.tolist() == [[item + other for other in b] for item in a]
+    assert result.tolist() == [[text_a + text_b for text_b in b] for text_a in a]
 
 
 @pytest.mark.parametrize(

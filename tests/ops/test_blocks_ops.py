@@ -17,8 +17,8 @@ def test_depth_becomes_space_in_both_layouts():
 
 
 def test_depth_to_space_names_the_channels_that_do_not_divide():
-    [result] = DepthToSpace(block_size=2).violations(TensorInfo((1, 4, 4, 6)))
-    assert result == "input has 6 channels; expected a multiple of block_size**2 = 4"
+    [problem] = DepthToSpace(block_size=2).violations(TensorInfo((1, 4, 4, 6)))
+    assert problem == "input has 6 channels; expected a multiple of block_size**2 = 4"
 
 
 def test_space_becomes_depth_in_both_layouts():

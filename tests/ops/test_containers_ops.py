@@ -55,14 +55,14 @@ def test_an_empty_sequence_says_nothing_of_elements_to_come():
 
 
 def test_lengths_are_constants_where_they_are_known():
-    [result] = SequenceLength().infer_infos(sequence(3, 2))
-    assert result.constant == 3
-    [result] = SequenceLength().infer_infos(sequence(None, 2))
-    assert result.constant is None
-    [result] = OptionalHasElement().infer_infos(OptionalEmpty().infer_infos()[0])
-    assert result.constant == np.array(False)
-    [result] = OptionalHasElement().infer_infos(OptionalConstruct().infer_infos(F)[0])
-    assert result.constant == np.array(True)
+    [inferred] = SequenceLength().infer_infos(sequence(3, 2))
+    assert inferred.constant == 3
+    [inferred] = SequenceLength().infer_infos(sequence(None, 2))
+    assert inferred.constant is None
+    [inferred] = OptionalHasElement().infer_infos(OptionalEmpty().infer_infos()[0])
+    assert inferred.constant == np.array(False)
+    [inferred] = OptionalHasElement().infer_infos(OptionalConstruct().infer_infos(F)[0])
+    assert inferred.constant == np.array(True)
 
 
 def test_elements_are_joined_along_old_and_new_axes():
@@ -126,8 +126,8 @@ PER_AXIS = TensorInfo((2, 3), "int8", Quantization([0.5, 0.25], 0, axis=0))
     ids=lambda value: value.op_name() if hasattr(value, "op_name") else "",
 )
 def test_what_does_not_fit_is_refused(op, infos, fault):
-    [result] = op.violations(*infos)
-    assert fault is None or result == fault
+    [problem] = op.violations(*infos)
+    assert fault is None or problem == fault
 
 
 @pytest.mark.parametrize(
@@ -164,5 +164,5 @@ def test_reading_what_is_not_there_is_a_fault(op, operands, fault):
 
 
 def test_a_tensor_operator_takes_no_sequence():
-    [result] = Activation().violations(sequence(2, 3))
-    assert result == "input is sequence[2] of float32[3]; expected a tensor"
+    [problem] = Activation().violations(sequence(2, 3))
+    assert problem == "input is sequence[2] of float32[3]; expected a tensor"

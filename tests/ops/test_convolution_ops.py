@@ -37,8 +37,8 @@ def test_the_layout_tells_where_the_axes_are():
 
 def test_unknown_extents_stay_unknown_where_they_matter():
     x = TensorInfo(("batch", None, 8, 3))
-    [result] = Convolution2d(data_layout=NHWC).infer_infos(x, TensorInfo((4, 3, 3, 3)), None)
-    assert result.shape == TensorInfo(("batch", UNKNOWN, 6, 4)).shape
+    [inferred] = Convolution2d(data_layout=NHWC).infer_infos(x, TensorInfo((4, 3, 3, 3)), None)
+    assert inferred.shape == TensorInfo(("batch", UNKNOWN, 6, 4)).shape
     assert Convolution2d(data_layout=NHWC).violations(x, TensorInfo((4, 3, 3, 3))) == []
 
 

@@ -37,17 +37,17 @@ def test_detections_have_a_row_for_every_class_of_every_box():
 
 def test_labels_of_detections_are_integers_where_that_is_asked_for():
     op = DetectionPostProcess(max_detections=2, num_classes=4, label_dtype=I32)
-    result = op.infer_infos(info(3, 5, 7, dtype=F16), info(3, 5, 4, dtype=F16), info(5, 4, dtype=F16))
-    assert [item.dtype for item in result] == [F16, I32, F16, I32]
+    inferred = op.infer_infos(info(3, 5, 7, dtype=F16), info(3, 5, 4, dtype=F16), info(5, 4, dtype=F16))
+    assert [output.dtype for output in inferred] == [F16, I32, F16, I32]
 
 
 def test_detections_from_codes_are_real_numbers():
     q = Quantization(0.1)
     op = DetectionPostProcess(max_detections=2, num_classes=4)
-    result = op.infer_infos(
+    inferred = op.infer_infos(
         info(1, 5, 4, dtype=U8, quantization=q), info(1, 5, 4, dtype=U8, quantization=q), info(5, 4)
     )
-    assert str(result[0]) == "float32[1, 2, 4]"
+    assert str(inferred[0]) == "float32[1, 2, 4]"
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_how_many_boxes_are_selected_is_only_known_where_none_can_be():
 def test_boxes_of_a_limit_keep_their_types_and_scales():
     q8, q16 = Quantization(1 / 256), Quantization(0.125)
     scores, boxes = info(5, 3, dtype=U8, quantization=q8), info(5, 12, dtype=U16, quantization=q16)
-    result = BoxWithNmsLimit().infer_infos(scores, boxes, info(5, dtype=I32))
-    assert [str(item) for item in result] == [
+    inferred = BoxWithNmsLimit().infer_infos(scores, boxes, info(5, dtype=I32))
+    assert [str(output) for output in inferred] == [
         "uint8[?] q(0.00390625, 0)",
         "uint16[?, 4] q(0.125, 0)",
         "int32[?]",
@@ -128,8 +128,8 @@ def test_boxes_are_transformed_for_every_class():
 )
 def test_proposals_come_from_anchors_at_every_cell(op, scores, deltas):
     assert op.violations(scores, deltas, info(3, 4), info(2, 2)) == []
-    result = op.infer_infos(scores, deltas, info(3, 4), info(2, 2, dtype=F16))
-    assert [str(item) for item in result] == ["float32[?]", "float16[?, 4]", "int32[?]"]
+    inferred = op.infer_infos(scores, deltas, info(3, 4), info(2, 2, dtype=F16))
+    assert [str(output) for output in inferred] == ["float32[?]", "float16[?, 4]", "int32[?]"]
     assert op.violations(scores, scores, info(3, 4), info(2, 2)) == [
         f"deltas has shape {scores.shape}; expected 4 numbers for each of 3 anchors"
     ]

@@ -57,13 +57,13 @@ def test_a_named_operator_takes_no_other_operation():
 
 @pytest.mark.parametrize("op", [Addition(), Comparison(), Prelu()])
 def test_operands_broadcast_from_the_last_axis_on(op):
-    [result] = op.infer_infos(info(5, 1, 3), info(4, 1))
-    assert result.shape == (5, 4, 3)
+    [inferred] = op.infer_infos(info(5, 1, 3), info(4, 1))
+    assert inferred.shape == (5, 4, 3)
 
 
 def test_what_is_not_known_yet_stays_unknown_or_follows_the_other_operand():
-    [result] = Addition().infer_infos(info(None, "n", 3), info(7, 1, None))
-    assert str(result.shape) == "[7, n, 3]"
+    [inferred] = Addition().infer_infos(info(None, "n", 3), info(7, 1, None))
+    assert str(inferred.shape) == "[7, n, 3]"
 
 
 def test_shapes_that_do_not_broadcast_are_named():
@@ -107,14 +107,14 @@ def test_only_truth_values_can_be_joined():
 
 
 def test_a_choice_broadcasts_all_three_operands_and_has_the_type_of_the_second():
-    [result] = Where().infer_infos(info(3, 1, dtype="bool"), info(4, dtype="int64"), info(2, 1, 1, dtype="int64"))
-    assert result == info(2, 3, 4, dtype="int64")
+    [inferred] = Where().infer_infos(info(3, 1, dtype="bool"), info(4, dtype="int64"), info(2, 1, 1, dtype="int64"))
+    assert inferred == info(2, 3, 4, dtype="int64")
 
 
 def test_scales_for_every_channel_are_dropped_where_the_axis_moves():
     quantization = Quantization([0.5, 0.25], 0, axis=0)
-    [result] = Addition().infer_infos(info(2, dtype="int8", quantization=quantization), info(3, 1, dtype="int8"))
-    assert result == info(3, 2, dtype="int8")
+    [inferred] = Addition().infer_infos(info(2, dtype="int8", quantization=quantization), info(3, 1, dtype="int8"))
+    assert inferred == info(3, 2, dtype="int8")
 
 
 extents = st.lists(st.sampled_from([1, 2, 3]), max_size=4)

@@ -55,8 +55,8 @@ def test_nothing_is_outside_of_an_axis_of_unknown_extent(op, which):
 
 
 def test_indices_are_integers():
-    [result] = Gather().violations(TensorInfo((2, 3)), TensorInfo((1,), "float32"))
-    assert result == "indices is float32; expected one of int32, int64"
+    [problem] = Gather().violations(TensorInfo((2, 3)), TensorInfo((1,), "float32"))
+    assert problem == "indices is float32; expected one of int32, int64"
 
 
 def test_picked_elements_stand_for_what_they_stood_for():

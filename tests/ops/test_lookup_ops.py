@@ -129,5 +129,5 @@ def test_scattering_on_zeros_has_the_shape_that_it_is_told():
     ],
 )  # fmt: skip
 def test_scattering_names_what_does_not_fit(op, x, indices, updates, fault):
-    [result] = op.violations(x, indices, updates)
-    assert result.startswith(fault)
+    [problem] = op.violations(x, indices, updates)
+    assert problem.startswith(fault)

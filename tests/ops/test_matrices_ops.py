@@ -6,7 +6,7 @@ from interposer.ops.matrices import Det, EyeLike, MatrixDiag, MatrixSetDiag, Tri
 
 
 def shape(op, *shapes):
-    infos = [TensorInfo(item) for item in shapes]
+    infos = [TensorInfo(sizes) for sizes in shapes]
     assert op.violations(*infos) == []
     [info] = op.infer_infos(*infos)
     return tuple(info.shape)
@@ -79,7 +79,7 @@ def test_an_equation_says_the_shape_of_its_result(equation, shapes, expected):
     ],
 )
 def test_a_fault_of_an_equation_is_named(equation, shapes, fault):
-    assert Einsum(equation).violations(*(TensorInfo(item) for item in shapes)) == [fault]
+    assert Einsum(equation).violations(*(TensorInfo(sizes) for sizes in shapes)) == [fault]
 
 
 def test_sums_of_products_cost_a_product_for_every_combination_of_letters():

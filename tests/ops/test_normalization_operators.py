@@ -58,7 +58,7 @@ def test_what_scales_a_layer_must_broadcast_to_it():
 
 
 @pytest.mark.parametrize(
-    ("op", "others"),
+    ("op", "parameters"),
     [
         (BatchNormalization(), (THREE,) * 4),
         (InstanceNormalization(), ()),
@@ -67,8 +67,8 @@ def test_what_scales_a_layer_must_broadcast_to_it():
         (LayerNormalization(), ()),
     ],
 )
-def test_normalizing_changes_neither_shape_nor_type(op, others):
-    assert op.infer_infos(IMAGE, *others) == (IMAGE,)
+def test_normalizing_changes_neither_shape_nor_type(op, parameters):
+    assert op.infer_infos(IMAGE, *parameters) == (IMAGE,)
 
 
 def test_groups_divide_the_channels():

@@ -30,14 +30,14 @@ def test_rounding_up_adds_a_window_that_begins_inside(extent, pad, expected):
         pool_height=2, pool_width=2, stride_x=2, stride_y=2, pad_bottom=pad, pad_right=pad,
         output_shape_rounding=OutputShapeRounding.CEILING, data_layout=NHWC,
     )  # fmt: skip
-    [result] = op.infer_infos(TensorInfo((1, extent, extent, 3)))
-    assert result.shape[1] == expected
+    [inferred] = op.infer_infos(TensorInfo((1, extent, extent, 3)))
+    assert inferred.shape[1] == expected
 
 
 def test_an_unknown_extent_stays_unknown_but_for_global_pooling():
     x = TensorInfo((1, None, 8, 3))
-    [result] = Pooling2d(pool_height=2, pool_width=2, stride_x=1, stride_y=1, data_layout=NHWC).infer_infos(x)
-    assert result.shape == TensorInfo((1, None, 7, 3)).shape
+    [inferred] = Pooling2d(pool_height=2, pool_width=2, stride_x=1, stride_y=1, data_layout=NHWC).infer_infos(x)
+    assert inferred.shape == TensorInfo((1, None, 7, 3)).shape
     assert Pooling2d(data_layout=NHWC).violations(x) == []
     assert tuple(Pooling2d(data_layout=NHWC).infer_infos(x)[0].shape) == (1, 1, 1, 3)
 

@@ -42,8 +42,8 @@ def test_concat_adds_up_one_axis_and_learns_the_others():
 
 
 def test_concat_names_the_input_that_does_not_fit():
-    result = Concat(0).violations(TensorInfo((2, 3)), TensorInfo((2, 3)), TensorInfo((2, 4)))
-    assert result == ["inputs[2] has shape [2, 4]; expected [2, 3] but for axis 0"]
+    problems = Concat(0).violations(TensorInfo((2, 3)), TensorInfo((2, 3)), TensorInfo((2, 4)))
+    assert problems == ["inputs[2] has shape [2, 4]; expected [2, 3] but for axis 0"]
     assert Concat(2).violations(TensorInfo((2, 3))) == ["axis is 2, but the input has rank 2; expected -2 to 1"]
 
 
@@ -77,15 +77,15 @@ def test_a_slice_of_size_minus_one_takes_what_is_left():
 def strided_slices(draw):
     """A shape, an index in NumPy's own terms, and the operator that should mean the same."""
     shape = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
-    items = draw(st.integers(0, len(shape)))
-    kinds = [draw(st.sampled_from(["slice", "number"])) for _ in range(items)]
+    item_count = draw(st.integers(0, len(shape)))
+    kinds = [draw(st.sampled_from(["slice", "number"])) for _ in range(item_count)]
     for _ in range(draw(st.integers(0, 2))):
         kinds.insert(draw(st.integers(0, len(kinds))), "new")
     if draw(st.booleans()):
         kinds.insert(draw(st.integers(0, len(kinds))), "ellipsis")
     begin, end, stride, index, masks = [], [], [], [], dict.fromkeys(["begin", "end", "shrink", "ellipsis", "new"], 0)
-    before = kinds.index("ellipsis") if "ellipsis" in kinds else len(kinds)
-    taken_after = sum(kind in {"slice", "number"} for kind in kinds[before:])
+    items_before_ellipsis = kinds.index("ellipsis") if "ellipsis" in kinds else len(kinds)
+    taken_after = sum(kind in {"slice", "number"} for kind in kinds[items_before_ellipsis:])
     axis = 0
     for place, kind in enumerate(kinds):
         if kind == "ellipsis":
@@ -105,8 +105,8 @@ def strided_slices(draw):
         masks["shrink"] |= (kind == "number") << place
         masks["ellipsis"] |= (kind == "ellipsis") << place
         masks["new"] |= (kind == "new") << place
-        whole = slice(None if open_first else first, None if open_last else last, step)
-        index.append({"slice": whole, "number": first, "new": None, "ellipsis": ...}[kind])
+        open_slice = slice(None if open_first else first, None if open_last else last, step)
+        index.append({"slice": open_slice, "number": first, "new": None, "ellipsis": ...}[kind])
     op = StridedSlice(
         begin, end, stride, masks["begin"], masks["end"], masks["shrink"], masks["ellipsis"], masks["new"]
     )
@@ -192,8 +192,8 @@ def test_a_tile_multiplies_extents():
     ],
 )
 def test_nothing_takes_the_axis_of_the_scales_apart(op):
-    [result] = op.violations(PER_AXIS)
-    assert result.startswith("the input is quantized along axis 1, which the operator would ")
+    [problem] = op.violations(PER_AXIS)
+    assert problem.startswith("the input is quantized along axis 1, which the operator would ")
 
 
 @pytest.mark.parametrize("op", [Concat(0), Slice((0, 0), (1, 3)), Pad(((1, 0), (0, 0))), Tile((2, 1)), ReverseV2((0,))])

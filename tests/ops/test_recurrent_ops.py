@@ -57,10 +57,10 @@ def problems(op, shapes):
 
 def inferred(op, shapes):
     """The shapes of the results by name."""
-    value = infos(op, shapes)
-    assert op.violations(*value) == []
-    result = op.infer_infos(*value)
-    return {op.result_name(index): info.shape for index, info in enumerate(result)}
+    operand_infos = infos(op, shapes)
+    assert op.violations(*operand_infos) == []
+    inferred = op.infer_infos(*operand_infos)
+    return {op.result_name(index): info.shape for index, info in enumerate(inferred)}
 
 
 # --- LSTM -------------------------------------------------------------------------------------------------------------
@@ -315,8 +315,8 @@ def layer(gates, directions=1):
 def test_a_whole_layer_infers_outputs_and_states(op, gates):
     states = ["hidden_state_out", "cell_state_out"][: 1 + isinstance(op, LstmSequence)]
     assert inferred(op, layer(gates)) == {"output": (T, 1, B, U)} | dict.fromkeys(states, (1, B, U))
-    both = op.replace(direction=RecurrentDirection.BIDIRECTIONAL, time_major=False)
-    result = inferred(both, layer(gates, 2) | {"input": (B, None, I)})
+    bidirectional = op.replace(direction=RecurrentDirection.BIDIRECTIONAL, time_major=False)
+    result = inferred(bidirectional, layer(gates, 2) | {"input": (B, None, I)})
     assert result == {"output": TensorShape((B, None, 2, U))} | dict.fromkeys(states, (B, 2, U))
 
 
@@ -342,8 +342,8 @@ def test_whole_layers_whose_operands_do_not_fit_are_named(op, change, fault):
 
 def test_lengths_are_integers():
     op = GruSequence()
-    result = op.violations(*infos(op, layer(3) | {"sequence_lengths": (B,)}))
-    assert result == ["sequence_lengths is float32; expected one of int32, int64"]
+    problems = op.violations(*infos(op, layer(3) | {"sequence_lengths": (B,)}))
+    assert problems == ["sequence_lengths is float32; expected one of int32, int64"]
 
 
 @pytest.mark.parametrize(

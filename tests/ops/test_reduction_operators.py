@@ -22,8 +22,8 @@ IMAGE = TensorInfo((1, "h", "w", 3))
     ],
 )
 def test_reduced_axes_are_left_out_or_have_an_extent_of_one(op, shape):
-    [result] = op.infer_infos(IMAGE)
-    assert str(result.shape) == shape
+    [inferred] = op.infer_infos(IMAGE)
+    assert str(inferred.shape) == shape
 
 
 def test_an_axis_that_is_not_there_is_named():
@@ -54,5 +54,5 @@ def test_there_is_no_least_element_of_none():
 
 @given(st.lists(st.integers(0, 3), max_size=4), st.booleans())
 def test_keeping_the_axes_keeps_the_rank(axis, keep_dims):
-    [result] = Reduce(axis=tuple(axis), keep_dims=keep_dims).infer_infos(IMAGE)
-    assert result.rank == (4 if keep_dims else 4 - len(set(axis) or range(4)))
+    [inferred] = Reduce(axis=tuple(axis), keep_dims=keep_dims).infer_infos(IMAGE)
+    assert inferred.rank == (4 if keep_dims else 4 - len(set(axis) or range(4)))

@@ -23,7 +23,9 @@ STUMP = {
 
 def stump(**changes):
     values = STUMP | changes
-    return TreeEnsemble(**{name: np.array(item) if isinstance(item, list) else item for name, item in values.items()})
+    return TreeEnsemble(
+        **{name: np.array(field) if isinstance(field, list) else field for name, field in values.items()}
+    )
 
 
 def test_a_right_one_has_no_faults_and_a_column_for_each_target():

@@ -69,15 +69,15 @@ def test_a_convolution_names_what_does_not_fit(op, weights, bias, fault):
 
 
 def test_a_convolution_keeps_unknown_extents():
-    [result] = Convolution3d(stride_y=2).infer_infos(
+    [inferred] = Convolution3d(stride_y=2).infer_infos(
         TensorInfo((None, 6, None, 8, 4)), TensorInfo((2, 2, 2, 4, 5)), None
     )
-    assert result.shape == TensorInfo((None, 5, None, 7, 5)).shape
+    assert inferred.shape == TensorInfo((None, 5, None, 7, 5)).shape
 
 
 def test_pooling_without_sizes_spans_the_whole_volume():
-    [result] = Pooling3d(PoolingAlgorithm.AVERAGE).infer_infos(TensorInfo((2, 4, 6, None, 8)))
-    assert tuple(result.shape) == (2, 4, 1, 1, 1)
+    [inferred] = Pooling3d(PoolingAlgorithm.AVERAGE).infer_infos(TensorInfo((2, 4, 6, None, 8)))
+    assert tuple(inferred.shape) == (2, 4, 1, 1, 1)
 
 
 def test_pooling_rounds_up_where_it_is_asked_to():

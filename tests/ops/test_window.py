@@ -54,9 +54,9 @@ def test_an_end_pad_gives_the_requested_number_of_places_and_is_the_smallest():
 
 def test_same_gives_a_place_for_each_stride_with_the_odd_element_at_the_end():
     for window, size in itertools.product(WINDOWS, SIZES):
-        before, after = window.same_pads(size)
-        assert after - before in (0, 1)
-        places = window._replace(pad_before=before, pad_after=after).places(size)
+        pad_before, pad_after = window.same_pads(size)
+        assert pad_after - pad_before in (0, 1)
+        places = window._replace(pad_before=pad_before, pad_after=pad_after).places(size)
         assert places == -(-size // window.stride) or window.stride > window.reach
 
 
