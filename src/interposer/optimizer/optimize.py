@@ -58,7 +58,8 @@ def optimize(
 
     Args:
         network: the network, which is not changed.
-        backends: ids in order of preference; None means all that are available, CpuRef last.
+        backends: ids in order of preference; None means all that are available without the capability `OnlyByName`
+            (engines have it), CpuRef last.
         device_spec: the registry of the backends, usually ``runtime.device_spec``; None means that of the process.
         options: see `OptimizerOptions`.
 

@@ -65,8 +65,8 @@ class Choice:
 
     Args:
         runtime: the runtime that loads the model.
-        backends: backend ids in order of preference; None means all, CpuRef last. "auto" measures which combination of
-            backends is fastest.
+        backends: backend ids in order of preference; None means those that `optimize` uses by default. "auto" measures
+            which combination of backends, engines included, is fastest.
         options: options of the optimizer.
         fallback: False never disables a backend. None disables none for exceeding a deadline.
         plan: a combination of backends that was measured before, in place of `backends`.

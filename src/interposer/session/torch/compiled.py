@@ -17,7 +17,7 @@ from interposer.session.fallback import chosen_ids
 from interposer.session.model import Model
 from interposer.session.torch.arrays import array_of, tensor_of
 from interposer.session.torch.options import CompileOptions
-from interposer.session.torch.views import View, with_bases
+from interposer.session.torch.views import View, flat, with_bases
 from interposer.session.torch.watching import Watch
 
 __all__ = ["CompiledGraph"]
@@ -191,7 +191,7 @@ class _Variant(NamedTuple):
     ) -> _Variant:
         """Return the variant of a graph; `fed` are the indices of its inputs that the network takes."""
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
-        outputs = _flat(next(node for node in graph.graph.nodes if node.op == "output").args[0])
+        outputs = flat(next(node for node in graph.graph.nodes if node.op == "output").args[0])
         order = [layer.name for layer in imported.network.graph.inputs]
         by_name = {placeholders[index].name: index for index in fed}
         results = [_result(output, node, placeholders) for output, node in zip(imported.outputs, outputs, strict=True)]
@@ -258,7 +258,3 @@ def _is_sized(tensor: Any) -> bool:
 
 def _size_key(value: Any) -> Any:
     return tuple(value.shape) if isinstance(value, torch.Tensor) else value
-
-
-def _flat(nested: Any) -> list[Any]:
-    return [leaf for element in nested for leaf in _flat(element)] if isinstance(nested, list | tuple) else [nested]

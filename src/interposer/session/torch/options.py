@@ -20,7 +20,7 @@ class CompileOptions:
     """The options of ``torch.compile(module, backend="interposer", options={...})``.
 
     Args:
-        backends: ids of backends in order of preference; None means all that are available.
+        backends: ids of backends in order of preference; None means the default ones, as for `load`.
         options: options of the optimizer.
         limits: the most memory and arithmetic that a graph may need.
         runtime: the runtime that loads the networks; None means the default runtime.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from interposer.frontends.torch.package import torch
 from interposer.frontends.torch.sizes import number_of
 
-__all__ = ["View", "with_bases"]
+__all__ = ["View", "flat", "with_bases"]
 
 
 class View(NamedTuple):
@@ -33,7 +33,7 @@ def with_bases(graph: Any) -> tuple[Any, list[View]]:
     The views are the outputs of the original graph, in order. If one is a view of an input, PyTorch reads its strides
     and its offset, and makes a view of its own with them.
     """
-    nodes = _flat(next(node for node in graph.graph.nodes if node.op == "output").args[0])
+    nodes = flat(next(node for node in graph.graph.nodes if node.op == "output").args[0])
     paths = [_path(node) for node in nodes]
     counts = Counter(path[0] for path in paths if isinstance(path[0], torch.fx.Node))
     shared = {base for base, count in counts.items() if count > 1 or base.op == "placeholder"}
@@ -94,5 +94,6 @@ def _known(argument: Any, sizes: Mapping[str, int]) -> Any:
     return argument
 
 
-def _flat(nested: Any) -> list[Any]:
-    return [leaf for element in nested for leaf in _flat(element)] if isinstance(nested, list | tuple) else [nested]
+def flat(nested: Any) -> list[Any]:
+    """Return the leaves of nested lists and tuples."""
+    return [leaf for element in nested for leaf in flat(element)] if isinstance(nested, list | tuple) else [nested]
