@@ -221,15 +221,15 @@ class _Comparer:
         ]
         self.depths = _depths(self.running)
         self.refused: dict[tuple[str, str], str] = {}
-        self.known: Arrays = {}
-        self.own: Arrays = {}
+        self.first_results: Arrays = {}
+        self.second_results: Arrays = {}
 
     def compare(self, feeds: Mapping[str, Any]) -> Comparison:
         """Run the comparison on the inputs `feeds`, by name: all layers one by one, then the whole network."""
         for layer in self.graph.inputs:
-            self.known[layer.output] = self.own[layer.output] = feeds[layer.name]
+            self.first_results[layer.output] = self.second_results[layer.output] = feeds[layer.name]
         for state in states_of(self.graph):
-            self.known[state.source.output] = self.own[state.source.output] = state.initial
+            self.first_results[state.source.output] = self.second_results[state.source.output] = state.initial
         layers = []
         for number, layer in enumerate(self.running):
             self.progress("layer by layer", number, len(self.running))
@@ -248,13 +248,15 @@ class _Comparer:
         layer_comparison = LayerComparison(
             layer.name, layer.kind, str(layer.outputs[0].known) if layer.outputs else "", self.depths[layer]
         )
-        expected = self._run(first, part, layer, self.known) or self._reference(part, layer, self.known)
-        self.known.update(expected)
-        local = self._run(second, part, layer, self.known)
+        expected = self._run(first, part, layer, self.first_results) or self._reference(part, layer, self.first_results)
+        self.first_results.update(expected)
+        local = self._run(second, part, layer, self.first_results)
         if local is None:
-            self.own.update(self._reference(part, layer, self.own))
+            self.second_results.update(self._reference(part, layer, self.second_results))
         else:
-            self.own.update(local if self._same_inputs(layer) else self._run(second, part, layer, self.own) or local)
+            self.second_results.update(
+                local if self._same_inputs(layer) else self._run(second, part, layer, self.second_results) or local
+            )
         refused = {
             backend: self.refused[backend, layer.name]
             for backend in self.backends
@@ -263,24 +265,30 @@ class _Comparer:
         return replace(
             layer_comparison,
             local=None if refused else self._difference(layer, local or {}),
-            accumulated=self._difference(layer, self.own),
+            accumulated=self._difference(layer, self.second_results),
             refused=refused,
             **self._statistics(layer),
         )
 
     def _statistics(self, layer: Layer) -> dict[str, Any]:
         """Return the range and the signal-to-noise ratio of the first result; nothing if it has no float values."""
-        value = next(iter(_leaving(self.graph, [layer])), None)
-        expected, actual = (None, None) if value is None else (self.known[value], self.own.get(value))
-        if value is None or not _has_float_values(value, expected, actual):
+        first_value = next(iter(_leaving(self.graph, [layer])), None)
+        expected, actual = (
+            (None, None)
+            if first_value is None
+            else (self.first_results[first_value], self.second_results.get(first_value))
+        )
+        if first_value is None or not _has_float_values(first_value, expected, actual):
             return {}
-        ratio, expected_values = SignalToNoise(), real_values(np.asarray(expected), value.known)
-        ratio.add(real_values(np.asarray(actual), value.known), expected_values)
+        ratio, expected_values = SignalToNoise(), real_values(np.asarray(expected), first_value.known)
+        ratio.add(real_values(np.asarray(actual), first_value.known), expected_values)
         low, high = bounds(expected_values)
         return {"low": low, "high": high, "snr": ratio.decibels}
 
     def _same_inputs(self, layer: Layer) -> bool:
-        return all(self.known[value] is self.own[value] for value in layer.values if not value.is_constant)
+        return all(
+            self.first_results[value] is self.second_results[value] for value in layer.values if not value.is_constant
+        )
 
     def _run(self, backend: str, part: Network, layer: Layer, arrays: Arrays) -> Arrays | None:
         """Run one layer on a backend, and return its results by value.
@@ -314,7 +322,7 @@ class _Comparer:
 
     def _difference(self, layer: Layer, arrays: Arrays) -> Divergence | None:
         pairs = [
-            (arrays[value], self.known[value], value.known)
+            (arrays[value], self.first_results[value], value.known)
             for value in _leaving(self.graph, [layer])
             if value in arrays
         ]
@@ -324,12 +332,12 @@ class _Comparer:
 
     def _outputs(self) -> dict[str, Divergence]:
         """Return the differences of the outputs of the whole network, as the second backend compiles it."""
-        result = self._together(self.backends[1], self.running) if self.running else {}
+        results = self._together(self.backends[1], self.running) if self.running else {}
         outputs = {}
         for layer in self.graph.outputs:
             [value] = layer.values
-            if value in result:
-                outputs[layer.name] = Divergence.between(result[value], self.known[value], value.known)
+            if value in results:
+                outputs[layer.name] = Divergence.between(results[value], self.first_results[value], value.known)
         return outputs
 
     def _together(self, backend: str, layers: Sequence[Layer]) -> Arrays:
@@ -341,10 +349,10 @@ class _Comparer:
         ids = [backend] if backend == REFERENCE else [backend, REFERENCE]
         try:
             with self._loaded(part, *ids) as model:
-                result = model.run(self._feeds(layers, self.known))
+                results = model.run(self._feeds(layers, self.first_results))
         except InterposerError as error:
             raise InterposerError(f"{backend} does not run the layers as a whole: {error}") from error
-        return dict(zip(_leaving(self.graph, layers), result, strict=True))
+        return dict(zip(_leaving(self.graph, layers), results, strict=True))
 
     def _whole_differs(self, backend: str, layers: Sequence[Layer]) -> Divergence | None:
         """Return the largest difference beyond the tolerance of layers that are compiled together.
@@ -353,11 +361,14 @@ class _Comparer:
 
         The layers run on the values of the first backend.
         """
-        result = self._together(backend, layers)
+        results = self._together(backend, layers)
         depths = _depths(layers)
-        pairs = [(Divergence.between(array, self.known[value], value.known), value) for value, array in result.items()]
+        pairs = [
+            (Divergence.between(array, self.first_results[value], value.known), value)
+            for value, array in results.items()
+        ]
         return self.tolerance.worst(
-            item for item, value in pairs if self.tolerance.exceeded(item, depths[value.producer])
+            divergence for divergence, value in pairs if self.tolerance.exceeded(divergence, depths[value.producer])
         )
 
     # --- whose error it is --------------------------------------------------------------------------------------------
@@ -403,7 +414,7 @@ class _Comparer:
         layers = [layer for layer in self.running if layer.name in names]
         part = part_network(self.graph, layers, "part")
         entering = dict(zip(part.graph.inputs, _entering(self.graph, layers), strict=True))
-        return Cut(part, {layer.name: self.known[value] for layer, value in entering.items()})
+        return Cut(part, {layer.name: self.first_results[value] for layer, value in entering.items()})
 
 
 def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:

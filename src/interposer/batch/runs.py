@@ -93,10 +93,10 @@ class Runs:
         ]
         return _concatenated(name, parts) if parts else empty
 
-    def _info(self, value: str) -> TensorInfo | None:
+    def _info(self, value_name: str) -> TensorInfo | None:
         """Return the type and shape of a value of the network, or None if they are not known yet."""
         with suppress(InvalidArgumentError):
-            return self._model.outputs.get(value) or self._model.values.get(value)
+            return self._model.outputs.get(value_name) or self._model.values.get(value_name)
         return None
 
 

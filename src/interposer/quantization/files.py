@@ -243,10 +243,10 @@ def _is_bare(file: Path) -> bool:
 
 def _bare(file: Path, info: TensorInfo) -> Array:
     """Return the bare numbers of a binary file, in the type of the input and native byte order."""
-    data = file.read_bytes()
-    if info.dtype is DataType.STRING or len(data) % info.dtype.itemsize:
-        raise InvalidArgumentError(f"{file}: the file has {len(data)} bytes, which are no numbers for {info}")
-    return np.frombuffer(data, info.dtype.numpy)
+    content = file.read_bytes()
+    if info.dtype is DataType.STRING or len(content) % info.dtype.itemsize:
+        raise InvalidArgumentError(f"{file}: the file has {len(content)} bytes, which are no numbers for {info}")
+    return np.frombuffer(content, info.dtype.numpy)
 
 
 def _array(file: Path) -> Array:

@@ -129,8 +129,8 @@ def quantize(
     correct_bias = correct_bias and algorithm != "armnn"
     settings = Settings(chosen.name, algorithm, observer, percentile, chosen.per_channel, correct_bias, keep_types)
     samples = _optional_samples(original, data) if algorithm == "armnn" else _samples(original, data)
-    create = observer_named(observer, percentile)
-    observations = _observed(network, samples, create, correct_bias, runs)
+    create_observer = observer_named(observer, percentile)
+    observations = _observed(network, samples, create_observer, correct_bias, runs)
     quantizer = _Quantizer(network, chosen, settings, *observations, samples, runs)
     return quantizer.quantize(float_reasons if target is None else quantizer.float_reasons_for(target, float_reasons))
 
@@ -210,13 +210,13 @@ class _Quantizer:
 
 
 def _observed(
-    network: Network, samples: Samples | None, create: Callable[[], Observer], correct_bias: bool, runs: Runs
+    network: Network, samples: Samples | None, create_observer: Callable[[], Observer], correct_bias: bool, runs: Runs
 ) -> tuple[dict[Value, Observer], Means]:
     """Return an observer for each float32 value after all samples, and the means of channels if the bias needs them."""
     if samples is None:
         return {}, {}
     axes = averaged_axes(network) if correct_bias else {}
-    observers, channels = observe_all(network, samples, create, axes, runs)
+    observers, channels = observe_all(network, samples, create_observer, axes, runs)
     return observers, {
         value: channel_means.means for value, channel_means in channels.items() if channel_means.means is not None
     }

@@ -102,15 +102,15 @@ def _outputs(network: Network, ratios: Mapping[str, SignalToNoise]) -> tuple[Out
 def _of_layer(
     layer: Layer, decisions: Decisions, observers: Mapping[Value, Observer], ratios: Mapping[str, SignalToNoise]
 ) -> LayerReport:
-    value = layer.outputs[0] if layer.outputs else None
-    observer = None if value is None else observers.get(value)
-    ratio = None if value is None or _is_fused(layer, decisions) else ratios.get(value.name)
+    first_output = layer.outputs[0] if layer.outputs else None
+    observer = None if first_output is None else observers.get(first_output)
+    ratio = None if first_output is None or _is_fused(layer, decisions) else ratios.get(first_output.name)
     has_values = observer is not None and observer.count
     return LayerReport(
         layer.name,
         layer.kind,
         decisions.reasons.get(layer, "") if layer not in decisions.rules else "",
-        None if value is None or layer not in decisions.rules else decisions.quantizations.get(value),
+        None if first_output is None or layer not in decisions.rules else decisions.quantizations.get(first_output),
         observer.low if observer is not None and has_values else 0.0,
         observer.high if observer is not None and has_values else 0.0,
         None if ratio is None else ratio.decibels,
@@ -129,10 +129,10 @@ def _weights_ratio(layer: Layer, decisions: Decisions) -> float | None:
     rule = decisions.rules.get(layer)
     if rule is None or rule.weights is None:
         return None
-    stored, value = decisions.stored[layer][0], layer.inputs[rule.weights]
-    assert value is not None and value.constant is not None, "quantized weights are constant"
+    stored, weights = decisions.stored[layer][0], layer.inputs[rule.weights]
+    assert weights is not None and weights.constant is not None, "quantized weights are constant"
     ratio = SignalToNoise()
-    ratio.add(dequantize(stored.array, stored.quantization), value.constant)
+    ratio.add(dequantize(stored.array, stored.quantization), weights.constant)
     return ratio.decibels
 
 

@@ -17,7 +17,7 @@ class SignalToNoise:
     """The power of a signal and of the error of another one, over several arrays."""
 
     def __init__(self) -> None:
-        self.signal = self.noise = self.other = self.product = 0.0
+        self.signal = self.noise = self.actual_power = self.product = 0.0
 
     def add(self, array: Array, reference: Array) -> None:
         """Add an array and the array that it should be equal to; values that are not finite are ignored."""
@@ -25,7 +25,7 @@ class SignalToNoise:
         finite: NDArray[np.bool_] = np.isfinite(actual) & np.isfinite(expected)
         actual, expected = actual[finite], expected[finite]
         self.signal += float(expected @ expected)
-        self.other += float(actual @ actual)
+        self.actual_power += float(actual @ actual)
         self.product += float(actual @ expected)
         self.noise += float(((actual - expected) ** 2).sum())
 
@@ -39,8 +39,8 @@ class SignalToNoise:
     @property
     def cosine(self) -> float:
         """The cosine of the angle between both signals; 1 if they are equal up to a factor."""
-        length = math.sqrt(self.signal * self.other)
-        return self.product / length if length else float(self.signal == self.other)
+        length = math.sqrt(self.signal * self.actual_power)
+        return self.product / length if length else float(self.signal == self.actual_power)
 
 
 def real_values(array: Array, info: TensorInfo) -> Array:

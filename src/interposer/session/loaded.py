@@ -97,9 +97,9 @@ class LoadedVariants:
         with self.lock:
             self.check_open()
             if not self.by_key:
-                lacking, arguments = self.blueprint.lacking, self.blueprint.arguments
+                lacking, load_arguments = self.blueprint.lacking, self.blueprint.arguments
                 raise InvalidArgumentError(
-                    f"{lacking} are not known yet; run the model once, or give load(..., {arguments})"
+                    f"{lacking} are not known yet; run the model once, or give load(..., {load_arguments})"
                 )
             key = next(reversed(self.by_key))
             return key, *self.by_key[key]

@@ -215,5 +215,5 @@ def _folder_and_options(backend: Backend, options: Mapping[str, Any]) -> tuple[s
 
 def _with(options: OptimizerOptions, backend: str, model_options: Mapping[str, Any]) -> OptimizerOptions:
     """Return the optimizer's options, with `model_options` in place of those for one backend."""
-    others = {name: others for name, others in options.model_options.items() if name != backend}
+    others = {name: backend_options for name, backend_options in options.model_options.items() if name != backend}
     return replace(options, model_options={**others, **({backend: model_options} if model_options else {})})

@@ -132,10 +132,10 @@ def _unknown(graph: Graph, name: str) -> str:
     if ambiguous is not None:
         names = ", ".join(repr(value.name) for value in ambiguous.outputs)
         return f"layer {name!r} has {len(ambiguous.outputs)} results; name one of them: {names}"
-    region_title_of = next((title for title, inner in _regions(graph) if _names_value(inner, name)), None)
-    if region_title_of is not None:
+    region_name = next((title for title, inner in _regions(graph) if _names_value(inner, name)), None)
+    if region_name is not None:
         return (
-            f"the value {name!r} is inside the region {region_title_of}, where it may exist many times or not at all "
+            f"the value {name!r} is inside the region {region_name}, where it may exist many times or not at all "
             "in a run; only values outside of regions can be asked for"
         )
     hint = did_you_mean(name, _all_names(graph))

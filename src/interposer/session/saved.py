@@ -490,7 +490,7 @@ class _Restorer:
 
 def _texts(texts: Any) -> tuple[str, ...]:
     """Return a list of texts as a tuple; raise TypeError for anything else."""
-    if not isinstance(texts, list) or not all(isinstance(item, str) for item in texts):
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise TypeError(f"{texts!r} is no list of texts")
     return tuple(texts)
 

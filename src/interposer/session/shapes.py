@@ -55,10 +55,10 @@ def specialised(network: Network, shapes: Mapping[str, TensorShape]) -> Network:
     return new_network
 
 
-def as_template(network: Network, usual: Mapping[str, TensorShape]) -> Template:
+def as_template(network: Network, usual_shapes: Mapping[str, TensorShape]) -> Template:
     """Return a template that builds this network for given input shapes.
 
-    `usual` has the shapes, by input, that a model is prepared for before its first call.
+    `usual_shapes` has the shapes, by input, that a model is prepared for before its first call.
     """
 
     def build(shapes: Shapes, values: Values) -> Network:
@@ -66,7 +66,7 @@ def as_template(network: Network, usual: Mapping[str, TensorShape]) -> Template:
 
     inputs = {layer.name: layer.output.known for layer in network.graph.inputs}
     outputs = {output.name: output.values[0].known for output in network.graph.outputs}
-    return Template(network.name, inputs, outputs, build, usual)
+    return Template(network.name, inputs, outputs, build, usual_shapes)
 
 
 def _open(layer: Layer) -> None:

@@ -77,9 +77,9 @@ class Reading(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """True if the network is the one that the source alone describes."""
-        others = (self.weights, self.outputs, self.signature, self.inputs)
+        optional_arguments = (self.weights, self.outputs, self.signature, self.inputs)
         return not (self.shapes or self.values or self.stand_in or self.subgraph) and all(
-            argument is None for argument in others
+            argument is None for argument in optional_arguments
         )
 
     def check(self) -> None:
@@ -188,24 +188,24 @@ def _cut(source: Any, reading: Reading) -> Network:
     Shapes and values of inputs that the source itself declares apply before the cut, and all others after it.
     """
     names = reading.inputs or ()
-    first = _read(source, reading._replace(shapes=None))
-    late_names = [name for name in names if name not in _input_names(first)]
-    at_shapes = isinstance(first, Template) and first.cuts_at_shapes
+    declared = _read(source, reading._replace(shapes=None))
+    late_names = [name for name in names if name not in _input_names(declared)]
+    at_shapes = isinstance(declared, Template) and declared.cuts_at_shapes
     shapes, cut_shapes = _split(reading.shapes or {}, () if at_shapes else late_names)
     values, cut_values = _split(reading.values or {}, late_names)
-    result = _full(source, reading._replace(shapes=shapes or None, values=values))
-    network = with_inputs(_network_of(result), names)
+    uncut = _full(source, reading._replace(shapes=shapes or None, values=values))
+    network = with_inputs(_network_of(uncut), names)
     return with_values(bound(network, cut_shapes) if cut_shapes else network, cut_values)
 
 
 def _input_names(source: Network | Template) -> list[str]:
-    return list(source.inputs) if isinstance(source, Template) else [item.name for item in source.graph.inputs]
+    return list(source.inputs) if isinstance(source, Template) else [layer.name for layer in source.graph.inputs]
 
 
-def _split(sizes: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split(by_input: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the items whose keys are not in `names`, and those whose keys are."""
-    inner = {name: item for name, item in sizes.items() if name in names}
-    return {name: item for name, item in sizes.items() if name not in names}, inner
+    inner = {name: setting for name, setting in by_input.items() if name in names}
+    return {name: setting for name, setting in by_input.items() if name not in names}, inner
 
 
 def _network_of(source: Network | Template) -> Network:

@@ -48,7 +48,9 @@ class Timing:
 
         Both must have been measured in the same rounds, by one call of `take_turns`.
         """
-        return statistics.median(theirs / ours for ours, theirs in zip(self.turns, other.turns, strict=True))
+        return statistics.median(
+            other_turn / own_turn for own_turn, other_turn in zip(self.turns, other.turns, strict=True)
+        )
 
     def followed_by(self, other: Timing) -> Timing:
         """Return a timing with the turns of both, those of `other` last, for a measurement that was continued."""

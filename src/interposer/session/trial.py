@@ -87,7 +87,11 @@ def _libraries() -> set[str]:
     """Return the paths of the executable files that are mapped into this process."""
     lines = Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines()
     fields = (line.split(maxsplit=5) for line in lines)
-    return {rest[0] for _, rights, _, _, _, *rest in fields if "x" in rights and rest and rest[0].startswith("/")}
+    return {
+        path_fields[0]
+        for _, rights, _, _, _, *path_fields in fields
+        if "x" in rights and path_fields and path_fields[0].startswith("/")
+    }
 
 
 def run_small_networks(library: Library) -> None:

@@ -67,7 +67,7 @@ class Blueprint:
         self.needed: tuple[str, ...] = ()
         self._last: Network | None = None
         self._shapes: dict[tuple[tuple[int, ...], ...], tuple[TensorShape, ...]] = {}
-        self._usual = dict(self._template.usual) if self._template is not None else {}
+        self._usual_sizes = dict(self._template.usual) if self._template is not None else {}
         if self._template is not None:
             self._try(self._template)
         if self.network is not None:
@@ -128,7 +128,7 @@ class Blueprint:
     @property
     def usual_shapes(self) -> dict[str, TensorShape]:
         """The example shapes that the model file has for inputs with open dimensions, by name."""
-        return {name: TensorShape(shape) for name, shape in self._usual.items() if not isinstance(shape, int)}
+        return {name: TensorShape(shape) for name, shape in self._usual_sizes.items() if not isinstance(shape, int)}
 
     def first(self) -> FirstVariant | None:
         """Return the network to prepare before the first call, or None if shapes or values for it are not known.

@@ -641,14 +641,14 @@ class _Placer:
         if not seconds and most is not None and known:
             least = min(known, key=lambda name: known[name])
             text = f"{where} most_bytes={most:,}: the least that was found is {known[least]:,} bytes ({least}){gaps}"
-            what, needed, limit, unit = "memory of a plan", float(known[least]), float(most), "bytes"
+            quantity, needed, limit, unit = "memory of a plan", float(known[least]), float(most), "bytes"
         elif not seconds:
             return InvalidArgumentError(f"no plan for {self.network.name!r} can be chosen by memory{gaps}")
         else:
             least, limit = min(seconds, key=lambda name: seconds[name]), float(self.search.most_seconds or 0)
             text = f"{where} most_seconds={limit:g}: the least that was found is {seconds[least]:.3g} seconds ({least})"
-            what, needed, unit = "time of a plan", seconds[least], "seconds"
-        return LimitExceededError(what, needed, limit, unit, f"{text}; raise the limit, or give other backends")
+            quantity, needed, unit = "time of a plan", seconds[least], "seconds"
+        return LimitExceededError(quantity, needed, limit, unit, f"{text}; raise the limit, or give other backends")
 
     def _failed(self, name: str, error: Exception) -> None:
         _log.debug("the plan %s failed while it was timed: %s", name, error)
@@ -693,7 +693,7 @@ def _with_most_turns(timings: Mapping[str, Timing]) -> dict[str, Timing]:
     The other candidates were measured at other times, and are not comparable with them.
     """
     most = max((len(timing.turns) for timing in timings.values()), default=0)
-    return {name: other for name, other in timings.items() if len(other.turns) == most}
+    return {name: timing for name, timing in timings.items() if len(timing.turns) == most}
 
 
 def _spread(times: Sequence[float]) -> float:

@@ -29,15 +29,15 @@ class Binding:
                 argument that the program changes in place shares memory with another one.
         """
         inputs = dict[str, Any]()
-        for argument, value in zip(self._program.arguments, self.leaves, strict=True):
+        for argument, leaf in zip(self._program.arguments, self.leaves, strict=True):
             if not argument.name:
-                _check_baked(argument.value, value)
+                _check_baked(argument.value, leaf)
             else:
-                inputs[argument.name] = _input(argument, value)
+                inputs[argument.name] = _input(argument, leaf)
             if argument.name in self._program.strided_inputs:
-                _check_contiguous(argument.name, value)
+                _check_contiguous(argument.name, leaf)
             if argument.name in self._program.mutated_inputs:
-                _check_elements(argument.name, value)
+                _check_elements(argument.name, leaf)
         for name in self._program.mutated_inputs:
             _check_apart(name, inputs)
         return inputs
@@ -50,39 +50,41 @@ class Binding:
         Raises:
             BindingError: an argument that is changed is neither a tensor nor an array that can be written to.
         """
-        values = {argument.name: value for argument, value in zip(self._program.arguments, self.leaves, strict=True)}
+        leaves_by_name = {
+            argument.name: leaf for argument, leaf in zip(self._program.arguments, self.leaves, strict=True)
+        }
         for name, output in self._program.mutated_inputs.items():
-            _overwrite(name, values[name], outputs[output])
+            _overwrite(name, leaves_by_name[name], outputs[output])
 
 
-def _input(argument: Argument, value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        if argument.dtype not in (None, value.dtype):
+def _input(argument: Argument, leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        if argument.dtype not in (None, leaf.dtype):
             raise BindingError(
-                f"input {argument.name!r} is a tensor of type {value.dtype}, and the program was exported with "
+                f"input {argument.name!r} is a tensor of type {leaf.dtype}, and the program was exported with "
                 f"{argument.dtype}; convert the tensor, or export the module again"
             )
-        return array_of(value, f"input {argument.name!r}")
-    if value is None:
+        return array_of(leaf, f"input {argument.name!r}")
+    if leaf is None:
         raise BindingError(f"None was given for input {argument.name!r}; the program was exported with a tensor")
-    return value
+    return leaf
 
 
-def _check_contiguous(name: str, value: Any) -> None:
+def _check_contiguous(name: str, tensor: Any) -> None:
     """Raise `BindingError` if the memory of a tensor is not laid out as the program reads it by `as_strided`."""
-    if isinstance(value, torch.Tensor) and not (value.is_contiguous() and value.storage_offset() == 0):
+    if isinstance(tensor, torch.Tensor) and not (tensor.is_contiguous() and tensor.storage_offset() == 0):
         raise BindingError(
             f"the program reads the memory of its argument {name!r} by strides (as_strided); give a contiguous tensor, "
             "such as x.clone(memory_format=torch.contiguous_format)"
         )
 
 
-def _check_elements(name: str, value: Any) -> None:
+def _check_elements(name: str, tensor: Any) -> None:
     """Raise `BindingError` if elements of a tensor that the program changes share memory, as after `expand`."""
-    if not isinstance(value, torch.Tensor) or value.is_contiguous():
+    if not isinstance(tensor, torch.Tensor) or tensor.is_contiguous():
         return
     extent = 1
-    for step, size in sorted(zip(value.stride(), value.shape, strict=True)):
+    for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and step < extent:
             raise BindingError(
                 f"elements of the argument {name!r} share memory, and the program changes it in place; "
@@ -93,8 +95,8 @@ def _check_elements(name: str, value: Any) -> None:
 
 def _check_apart(name: str, inputs: Mapping[str, Any]) -> None:
     """Raise `BindingError` if the input `name`, which the program changes, shares memory with another input."""
-    for other, value in inputs.items():
-        if other != name and _overlap(inputs[name], value):
+    for other, array in inputs.items():
+        if other != name and _overlap(inputs[name], array):
             raise BindingError(
                 f"the arguments {name!r} and {other!r} share memory, and the program changes {name!r} in place; "
                 "give a copy of one of them"
@@ -115,12 +117,12 @@ _MOST_WORK: Final = 100_000
 """The number of steps after which NumPy stops searching for an element that two arrays share."""
 
 
-def _check_baked(exported: Any, value: Any) -> None:
-    if exported is value:
+def _check_baked(exported: Any, leaf: Any) -> None:
+    if exported is leaf:
         return
-    is_equal = type(exported) is type(value) and not isinstance(value, torch.Tensor) and exported == value
+    is_equal = type(exported) is type(leaf) and not isinstance(leaf, torch.Tensor) and exported == leaf
     if not is_equal:
-        shown = "a tensor" if isinstance(value, torch.Tensor | np.ndarray) else repr(value)
+        shown = "a tensor" if isinstance(leaf, torch.Tensor | np.ndarray) else repr(leaf)
         raise BindingError(
             f"{shown} was given for an argument that was exported as {exported!r}; export the module again"
         )
@@ -188,12 +190,12 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names)) or "none"
 
 
-def _flat(name: str, spec: Any, value: Any) -> list[Any]:
+def _flat(name: str, spec: Any, argument: Any) -> list[Any]:
     """Return the leaves of an argument, which must have the structure that the export has seen."""
     if spec.is_leaf():
-        return [value]
+        return [argument]
     try:
-        return list(spec.flatten_up_to(value))
+        return list(spec.flatten_up_to(argument))
     except (ValueError, TypeError) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise BindingError(f"the argument {name!r} has another structure than in the export: {reason}") from error

@@ -124,20 +124,20 @@ class CompiledGraph:
         )  # fmt: skip
         return _Variant.of(model, imported, fed_indices, graph, sizes, self._views)
 
-    def _source(self, index: int, value: Any, is_static: bool) -> Source:
-        if not isinstance(value, torch.Tensor):
-            return Fixed(value)
+    def _source(self, index: int, graph_input: Any, is_static: bool) -> Source:
+        if not isinstance(graph_input, torch.Tensor):
+            return Fixed(graph_input)
         name = self._placeholders[index].name
-        return Weight(name, value) if is_static else UserInput(name)
+        return Weight(name, graph_input) if is_static else UserInput(name)
 
     def _sizes(self, values: Sequence[Any]) -> dict[str, int]:
         """Return the values of the symbolic sizes in a call, by name."""
         sizes = dict[str, int]()
-        for example, value in zip(self._examples, values, strict=True):
+        for example, graph_input in zip(self._examples, values, strict=True):
             if isinstance(example, torch.Tensor):
-                sizes |= bound_symbols(example.shape, value.shape)
+                sizes |= bound_symbols(example.shape, graph_input.shape)
             elif isinstance(example, torch.SymInt):
-                sizes |= bound_symbols([example], [value])
+                sizes |= bound_symbols([example], [graph_input])
         return sizes
 
 
@@ -256,5 +256,5 @@ def _is_sized(tensor: Any) -> bool:
     return any(isinstance(size, torch.SymInt) for size in tensor.shape)
 
 
-def _size_key(value: Any) -> Any:
-    return tuple(value.shape) if isinstance(value, torch.Tensor) else value
+def _size_key(graph_input: Any) -> Any:
+    return tuple(graph_input.shape) if isinstance(graph_input, torch.Tensor) else graph_input

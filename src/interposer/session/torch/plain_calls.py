@@ -67,12 +67,12 @@ class PlainCalls:
             return None
         arrays, has_tensor = [], False
         for position, dtype in self._inputs:
-            value = args[position]
-            if type(value) is self._array:
-                arrays.append(value)
-            elif type(value) is self._tensor and value.dtype is dtype and not value.requires_grad:
+            argument = args[position]
+            if type(argument) is self._array:
+                arrays.append(argument)
+            elif type(argument) is self._tensor and argument.dtype is dtype and not argument.requires_grad:
                 try:
-                    arrays.append(value.numpy())
+                    arrays.append(argument.numpy())
                 except (RuntimeError, TypeError):
                     return None
                 has_tensor = True

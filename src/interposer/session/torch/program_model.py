@@ -112,10 +112,10 @@ class ProgramModel(Model):
             binding.write_back(outputs)
         return structured(self._program, outputs, as_tensors=has_tensors(binding.leaves))
 
-    def _is_by_name(self, value: Any) -> bool:
+    def _is_by_name(self, argument: Any) -> bool:
         """Return True if a call's only argument is a mapping by input names, and no argument of the module."""
-        is_mapping = isinstance(value, ImportedTensors) or (
-            isinstance(value, Mapping) and set(value) == set(self.inputs)
+        is_mapping = isinstance(argument, ImportedTensors) or (
+            isinstance(argument, Mapping) and set(argument) == set(self.inputs)
         )
         first = self._program.in_spec.child(0)
         takes_mapping = first.num_children == 1 and not first.child(0).is_leaf()

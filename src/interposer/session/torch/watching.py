@@ -45,7 +45,7 @@ class Watch:
         self._address, self._version = torch.Tensor.data_ptr, attrgetter("_version")
         self._addresses, self._versions = self._present()
         unversioned = [tensor for tensor in self.tensors if version_of(tensor) < 0]
-        self._others = [(tensor, tensor.data_ptr(), _content(tensor).clone()) for tensor in unversioned]
+        self._unversioned = [(tensor, tensor.data_ptr(), _content(tensor).clone()) for tensor in unversioned]
         places = min(_MOST, max(_FEWEST, _SAMPLES // max(1, len(self.tensors))))
         self._cells = [cell for tensor in self.tensors for cell in _cells_of(tensor, places)]
         self._known = b"".join(self._cells)
@@ -58,7 +58,7 @@ class Watch:
         """Return True if one of the tensors has changed."""
         if self._present() != (self._addresses, self._versions):
             return True
-        if self._others and any(_differs(*snapshot) for snapshot in self._others):
+        if self._unversioned and any(_differs(*snapshot) for snapshot in self._unversioned):
             return True
         return b"".join(self._cells) != self._known  # last, as the memory of a tensor that has moved may be gone
 
@@ -69,7 +69,7 @@ class Watch:
             counted_tensor is tensor and (counted_tensor.data_ptr() != address or counted_tensor._version != version)
             for counted_tensor, address, version in facts
         )
-        return any(counted) or any(snapshot[0] is tensor and _differs(*snapshot) for snapshot in self._others)
+        return any(counted) or any(snapshot[0] is tensor and _differs(*snapshot) for snapshot in self._unversioned)
 
 
 def _differs(tensor: Any, address: int, content: Any) -> bool:
