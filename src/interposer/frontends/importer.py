@@ -118,17 +118,22 @@ class Importer:
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def conversion(self, where: str, refuse: Callable[[UnsupportedFormError], None]) -> Iterator[None]:
+    def conversion(self, where: str, refuse: Callable[[UnsupportedFormError], None] | None = None) -> Iterator[None]:
         """Convert a node in the body of this context: `refuse` is called if its form is not supported.
 
         Raises:
-            ParseError: the node violates the format; `where` says in the error which node it is.
+            ParseError: the node violates the format, or its form is not supported and `refuse` is None; `where` says
+                in the error which node it is.
         """
         try:
             yield
         except UnsupportedFormError as error:
+            if refuse is None:
+                raise ParseError(str(error), where=where) from error
             refuse(error)
-        except UnknownRankError:
+        except UnknownRankError as error:
+            if refuse is None:
+                raise ParseError(str(error), where=where) from error
             refuse(UnsupportedFormError("the rank of a tensor is not known before running"))
         except InterposerError as error:
             if isinstance(error, ParseError) and error.where:

@@ -38,7 +38,7 @@ _PLAIN: Final = {
 @layer(*_PLAIN)
 def plain(node: Node) -> Value:
     """Convert functions without parameters."""
-    return node.add(_PLAIN[node.layer.type], node.input)
+    return node.result(_PLAIN[node.layer.type], node.only_value)
 
 
 @layer("ReLU")
@@ -46,44 +46,46 @@ def relu(node: Node) -> Value:
     """Convert ReLU, which multiplies negative elements with ``negative_slope``."""
     slope = node.parameters("relu_param").negative_slope
     if slope:
-        return node.add(Activation(ActivationFunction.LEAKY_RELU, a=slope), node.input)
-    return node.add(Activation(ActivationFunction.RELU), node.input)
+        return node.result(Activation(ActivationFunction.LEAKY_RELU, a=slope), node.only_value)
+    return node.result(Activation(ActivationFunction.RELU), node.only_value)
 
 
 @layer("PReLU")
 def prelu(node: Node) -> Value:
     """Convert PReLU, with a slope for each channel or one for all."""
-    x, slopes = node.input, node.blob(0, "slopes").ravel()
+    x, slopes = node.only_value, node.blob(0, "slopes").ravel()
     channels = node.shape(x)[1] if x.known.rank > 1 else 1
     if len(slopes) not in (1, channels):
         node.fail(f"it has {len(slopes)} slopes for {channels} channels")
-    return node.add(Prelu(), x, node.constant(slopes.reshape(-1, *[1] * (x.known.rank - 2))))
+    return node.result(Prelu(), x, node.constant(slopes.reshape(-1, *[1] * (x.known.rank - 2))))
 
 
 @layer("ELU")
 def elu(node: Node) -> Value:
     """Convert ELU."""
-    return node.add(Activation(ActivationFunction.ELU, a=node.parameters("elu_param").alpha), node.input)
+    return node.result(Activation(ActivationFunction.ELU, a=node.parameters("elu_param").alpha), node.only_value)
 
 
 @layer("Swish")
 def swish(node: Node) -> Value:
     """Convert Swish: x / (1 + exp(-beta * x))."""
-    return node.add(Activation(ActivationFunction.SWISH, a=node.parameters("swish_param").beta), node.input)
+    return node.result(Activation(ActivationFunction.SWISH, a=node.parameters("swish_param").beta), node.only_value)
 
 
 @layer("Clip")
 def clip(node: Node) -> Value:
     """Convert Clip."""
     bounds = node.parameters("clip_param")
-    return node.add(Activation(ActivationFunction.BOUNDED_RELU, a=bounds.max, b=bounds.min), node.input)
+    return node.result(Activation(ActivationFunction.BOUNDED_RELU, a=bounds.max, b=bounds.min), node.only_value)
 
 
 @layer("Threshold")
 def threshold(node: Node) -> Value:
     """Convert Threshold: 1 where an element exceeds the threshold, else 0."""
     limit = node.constant(np.asarray(node.parameters("threshold_param").threshold, np.float32))
-    return node.add(Cast(DataType.FLOAT32), node.add(Comparison(ComparisonOperation.GREATER), node.input, limit))
+    return node.result(
+        Cast(DataType.FLOAT32), node.step(Comparison(ComparisonOperation.GREATER), node.only_value, limit)
+    )
 
 
 @layer("Power")
@@ -100,14 +102,14 @@ def exponential(node: Node) -> Value:
     parameters = node.parameters("exp_param")
     factor = _logarithm(node, parameters.base)
     x = _linear(node, parameters.scale * factor, parameters.shift * factor)
-    return node.add(ElementwiseUnary(UnaryOperation.EXP), x)
+    return node.result(ElementwiseUnary(UnaryOperation.EXP), x)
 
 
 @layer("Log")
 def logarithm(node: Node) -> Value:
     """Convert Log: the logarithm of shift + scale * x to a base, where -1 stands for e."""
     parameters = node.parameters("log_param")
-    x = node.add(ElementwiseUnary(UnaryOperation.LOG), _linear(node, parameters.scale, parameters.shift))
+    x = node.step(ElementwiseUnary(UnaryOperation.LOG), _linear(node, parameters.scale, parameters.shift))
     factor = _logarithm(node, parameters.base)
     return x if factor == 1 else node.binary(BinaryOperation.MUL, x, 1 / factor)
 
@@ -122,12 +124,12 @@ def _logarithm(node: Node, base: float) -> float:
 def _linear(node: Node, scale: float, shift: float) -> Value:
     """Return ``scale * x + shift`` for the input x."""
     if scale == 1 and shift == 0:
-        return node.input
-    return node.add(Activation(ActivationFunction.LINEAR, a=scale, b=shift), node.input)
+        return node.only_value
+    return node.result(Activation(ActivationFunction.LINEAR, a=scale, b=shift), node.only_value)
 
 
 @layer("Softmax")
 def softmax(node: Node) -> Value:
     """Convert Softmax along an axis, the channels by default."""
     axis = node.axis(node.parameters("softmax_param").axis)
-    return node.add(Softmax(axis=axis), node.input)
+    return node.result(Softmax(axis=axis), node.only_value)

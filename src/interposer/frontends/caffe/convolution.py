@@ -33,7 +33,7 @@ def convolution(node: Node) -> list[Value]:
 
     The types ConvolutionDepthwise and DepthwiseConvolution of forks have as many groups as channels.
     """
-    return [_convolved(node, x) for x in node.inputs]
+    return [_convolved(node, x) for x in node.values()]
 
 
 class _Geometry(NamedTuple):
@@ -76,7 +76,7 @@ def _operator(window: Windows, groups: int, channels: int, weights: Array) -> tu
 @layer("Deconvolution")
 def deconvolution(node: Node) -> list[Value]:
     """Convert Deconvolution over one to three spatial axes, in groups; every bottom has its own top."""
-    return [_deconvolved(node, x) for x in node.inputs]
+    return [_deconvolved(node, x) for x in node.values()]
 
 
 def _deconvolved(node: Node, x: Value) -> Value:
@@ -95,14 +95,14 @@ def _deconvolved_volume(node: Node, geometry: _Geometry) -> Value:
         node.fail(f"a deconvolution of volumes in {groups} groups is not supported; one without groups is")
     batch, _, *volume = node.shape(x)
     weights = node.weights(0, (channels, outputs, *window.kernel), "weights").reshape(channels, -1).T
-    columns = node.add(BatchMatMul(), node.constant(weights), node.reshaped(x, (batch, channels, math.prod(volume))))
+    columns = node.step(BatchMatMul(), node.constant(weights), node.reshaped(x, (batch, channels, math.prod(volume))))
     image = tuple(
         (size - 1) * along.stride + (along.size - 1) * along.dilation + 1 - along.pad_before - along.pad_after
         for size, along in zip(volume, window.along(), strict=True)
     )
     if min(image) < 1:
         node.fail(f"its pads remove all of its result of {list(image)}")
-    result = node.add(Col2Im(**window.lists(), image_shape=image), columns)
+    result = node.step(Col2Im(**window.lists(), image_shape=image), columns)
     if node.parameters("convolution_param").bias_term:
         bias = node.weights(1, (outputs,), "bias").reshape(-1, 1, 1, 1)
         result = node.binary(BinaryOperation.ADD, result, node.constant(bias))
@@ -122,15 +122,15 @@ def columns(node: Node) -> Value:
     if min(places) < 1:
         node.fail(f"its window of {list(window.kernel)} does not fit into its bottom of {[height, width]}")
     pads = ((0, 0), (0, 0), *zip(window.before, window.after, strict=True))
-    padded = node.add(Pad(pads), x) if any(map(any, pads)) else x
+    padded = node.step(Pad(pads), x) if any(map(any, pads)) else x
     spans = [(place - 1) * stride + 1 for place, stride in zip(places, window.strides, strict=True)]
     pieces = []
     for row, column in itertools.product(*map(range, window.kernel)):
         begin = (0, 0, row * window.dilations[0], column * window.dilations[1])
         end = (0, 0, begin[2] + spans[0], begin[3] + spans[1])
         op = StridedSlice(begin, end, (1, 1, *window.strides), begin_mask=0b11, end_mask=0b11)
-        pieces.append(node.add(op, padded))
-    return node.reshaped(node.add(Stack(2), *pieces), (batch, channels * cells, *places))
+        pieces.append(node.step(op, padded))
+    return node.reshaped(node.step(Stack(2), *pieces), (batch, channels * cells, *places))
 
 
 def _finished(node: Node, op: Op, weights: Array, x: Value, outputs: int) -> Value:
@@ -138,11 +138,11 @@ def _finished(node: Node, op: Op, weights: Array, x: Value, outputs: int) -> Val
     bias = None
     if node.parameters("convolution_param").bias_term:
         bias = node.constant(node.weights(1, (outputs,), "bias"))
-    result = node.add(op, x, node.constant(weights), bias)
-    if node.inputs[0].known.rank == 3:
-        batch, channels, _, width = node.shape(result)
-        return node.reshaped(result, (batch, channels, width))
-    return result
+    convolved = node.step(op, x, node.constant(weights), bias)
+    if node.value(0).known.rank == 3:
+        batch, channels, _, width = node.shape(convolved)
+        return node.reshaped(convolved, (batch, channels, width))
+    return convolved
 
 
 def _axes(node: Node, parameters: Message, x: Value) -> int:

@@ -28,11 +28,11 @@ def prior_boxes(node: Node) -> Value:
     The first bottom is the feature map, the second the image. The result has the boxes in fractions of the image, and
     their variances, as an array (1, 2, boxes * 4).
     """
-    if len(node.inputs) != 2:
-        node.fail(f"it has {len(node.inputs)} bottoms; expected a feature map and an image")
+    if node.num_inputs != 2:
+        node.fail(f"it has {node.num_inputs} bottoms; expected a feature map and an image")
     parameters = node.parameters("prior_box_param")
-    rows, columns = node.shape(node.inputs[0])[2:]
-    height, width = _image(parameters, *node.shape(node.inputs[1])[2:])
+    rows, columns = node.shape(node.value(0))[2:]
+    height, width = _image(parameters, *node.shape(node.value(1))[2:])
     step_y, step_x = _steps(parameters, height / rows, width / columns)
     sizes = np.array(list(_sizes(node, parameters)), np.float64).reshape(-1, 2) / 2
     y = (np.arange(rows) + parameters.offset) * step_y
@@ -71,13 +71,13 @@ def _sizes(node: Node, parameters: Message) -> Iterator[tuple[float, float]]:
 
 def _ratios(node: Node, parameters: Message) -> list[float]:
     """Return the aspect ratios other than 1, each followed by its inverse if they are flipped, without duplicates."""
-    result = [1.0]
+    ratios = [1.0]
     for ratio in parameters.aspect_ratio:
         if ratio <= 0:
             node.fail(f"an aspect ratio is {ratio}; expected positive numbers")
-        if all(abs(ratio - known) >= 1e-6 for known in result):
-            result += [ratio, 1 / ratio] if parameters.flip else [ratio]
-    return result[1:]
+        if all(abs(ratio - known) >= 1e-6 for known in ratios):
+            ratios += [ratio, 1 / ratio] if parameters.flip else [ratio]
+    return ratios[1:]
 
 
 def _variances(node: Node, parameters: Message) -> list[float]:
@@ -90,8 +90,8 @@ def _variances(node: Node, parameters: Message) -> list[float]:
 @layer("DetectionOutput")
 def detection_output(node: Node) -> Value:
     """Convert DetectionOutput; with the same suppression for all boxes, which is ``eta`` 1."""
-    if len(node.inputs) != 3:
-        node.fail(f"it has {len(node.inputs)} bottoms; expected locations, confidences and priors")
+    if node.num_inputs != 3:
+        node.fail(f"it has {node.num_inputs} bottoms; expected locations, confidences and priors")
     parameters = node.parameters("detection_output_param")
     suppression = parameters.nms_param
     if suppression.eta != 1:
@@ -107,6 +107,6 @@ def detection_output(node: Node) -> Value:
         top_k=suppression.top_k if suppression.HasField("top_k") else -1,
         keep_top_k=parameters.keep_top_k,
     )
-    locations, confidences, priors = node.inputs
+    locations, confidences, priors = node.values()
     rows = [node.reshaped(value, (node.shape(value)[0], -1)) for value in (locations, confidences)]
-    return node.add(op, *rows, priors)
+    return node.result(op, *rows, priors)

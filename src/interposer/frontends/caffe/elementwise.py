@@ -23,7 +23,7 @@ _OPERATIONS: Final = {
 @layer("Eltwise")
 def eltwise(node: Node) -> Value:
     """Convert Eltwise: the sum, with a coefficient for each blob, the product or the maximum of blobs of one shape."""
-    parameters, values = node.parameters("eltwise_param"), list(node.inputs)
+    parameters, values = node.parameters("eltwise_param"), list(node.values())
     if len(values) < 2 or len({node.shape(value) for value in values}) > 1:
         shapes = [list(node.shape(value)) for value in values]
         node.fail(f"its bottoms have the shapes {shapes}; expected two or more of one shape")
@@ -40,9 +40,9 @@ def eltwise(node: Node) -> Value:
 @layer("Axpy")
 def axpy(node: Node) -> Value:
     """Convert Axpy of SENet: multiply each channel of the second bottom by a number of the first, and add the third."""
-    if len(node.inputs) != 3:
-        node.fail(f"it has {len(node.inputs)} bottoms; expected 3")
-    factors, x, y = node.inputs
+    if node.num_inputs != 3:
+        node.fail(f"it has {node.num_inputs} bottoms; expected 3")
+    factors, x, y = node.values()
     shape = (*node.shape(x)[:2], *[1] * (x.known.rank - 2))
     scaled = node.binary(BinaryOperation.MUL, x, node.reshaped(factors, shape))
     return node.binary(BinaryOperation.ADD, scaled, y)

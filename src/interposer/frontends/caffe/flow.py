@@ -46,13 +46,13 @@ class Flow(NamedTuple):
 
     def needed(self, outputs: Iterable[Tensor]) -> set[int]:
         """Return the numbers of the layers from which the outputs are computed."""
-        result, pending = set[int](), [number for number, _ in outputs]
+        needed_layers, pending = set[int](), [number for number, _ in outputs]
         while pending:
             number = pending.pop()
-            if number >= 0 and number not in result:
-                result.add(number)
+            if number >= 0 and number not in needed_layers:
+                needed_layers.add(number)
                 pending += (producer for producer, _ in self.read[number])
-        return result
+        return needed_layers
 
 
 def _silence(layer: Layer, unread: dict[str, None]) -> None:

@@ -19,12 +19,12 @@ from interposer.frontends.caffe.net import Layer, Net, read_net
 from interposer.frontends.caffe.node import Node
 from interposer.frontends.caffe.proto import read_message, text_of
 from interposer.frontends.caffe.sources import declared_inputs, is_source, with_sources
+from interposer.frontends.importer import Importer
 from interposer.frontends.missing import missing_operators
 from interposer.frontends.naming import keep_names
 from interposer.frontends.resizing import Resizes, resized
-from interposer.frontends.sources import conversion_errors
 from interposer.frontends.template import Template, Values, check_names, value_of
-from interposer.ir.graph import Graph, Value
+from interposer.ir.graph import Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output
@@ -90,7 +90,7 @@ def template(
         try:
             if missing:
                 raise UnboundInputError({"Input": len(missing)}, (), shapes=True, notes={"Input": ", ".join(missing)})
-            return _Importer(plan, path, known, values).network()
+            return _Importer(plan, path, known, values).convert()
         except ParseError as error:
             raise (error if path is None else error.at(path)) from error.__cause__
 
@@ -102,8 +102,8 @@ def weights_of(path: str | os.PathLike[str]) -> Path | None:
     file = Path(path)
     if file.suffix == ".caffemodel":
         return None
-    result = file.with_suffix(".caffemodel")
-    return result if result.is_file() else None
+    caffemodel = file.with_suffix(".caffemodel")
+    return caffemodel if caffemodel.is_file() else None
 
 
 def _net(source: Source, weights: Source | None) -> Net:
@@ -162,57 +162,58 @@ def _title(layer: Layer) -> str:
     return f"Python {text_of(parameters.module)}.{text_of(parameters.layer)}"
 
 
-class _Importer:
+class _Importer(Importer):
     """Converts the layers of a plan to a graph, for known shapes of the inputs; inputs with values become constants."""
 
     def __init__(self, plan: _Plan, path: str | None, shapes: Mapping[str, TensorShape], values: Values) -> None:
+        super().__init__(Network(plan.name or "caffe"))
         self.plan = plan
-        self.graph = Graph(plan.name or "caffe")
         self._file = os.path.basename(path) if path else ""
         self._shapes, self._given = shapes, values
         self._values: dict[Tensor, Value] = {}
 
-    def network(self) -> Network:
+    def convert(self) -> Network:
         """Convert all layers that the outputs need, and return the network."""
         self._add_inputs()
         for number, layer in enumerate(self.plan.layers):
             if number in self.plan.needed:
                 self._convert(number, layer)
         for binding_id, (name, tensor) in enumerate(self.plan.outputs.items()):
-            self.graph.add(Output(binding_id), [self._values[tensor]], name=name)
+            self.network.graph.add(Output(binding_id), [self._values[tensor]], name=name)
         names = ((name, self._values[at]) for name, at in self.plan.flow.last.items() if at in self._values)
-        keep_names(self.graph, names)
-        return Network(graph=self.graph)
+        keep_names(self.network.graph, names)
+        return self.network
 
     def _add_inputs(self) -> None:
-        binding_id = 0
+        graph, binding_id = self.network.graph, 0
         for number, name in enumerate(self.plan.inputs):
             info = TensorInfo(self._shapes[name], DataType.FLOAT32)
             if name in self._given:
-                layer = self.graph.add(Constant(share(value_of(name, info, self._given[name]))), name=name)
+                layer = graph.add(Constant(share(value_of(name, info, self._given[name]))), name=name)
             else:
-                layer = self.graph.add(Input(binding_id), name=name, outputs=[info], source=self._source("inputs"))
+                layer = self.network.graph.add(
+                    Input(binding_id), name=name, outputs=[info], source=self._source("inputs")
+                )
                 binding_id += 1
             infer_layer(layer)
             self._values[-1, number] = layer.output
 
     def _convert(self, number: int, layer: Layer) -> None:
-        node = self._node(number, layer)
-        with conversion_errors(layer.where):
-            created = self._created(node)
-        values = [created] if isinstance(created, Value) else created
-        if len(values) != len(layer.tops):
-            node.fail(f"it has {len(layer.tops)} tops; expected {len(values)}")
-        self._values.update({(number, index): value for index, value in enumerate(values)})
+        with self.conversion(layer.where):
+            tops = self._tops(self._node(number, layer))
+            values = [tops] if isinstance(tops, Value) else tops
+            if len(values) != len(layer.tops):
+                raise ParseError(f"it has {len(layer.tops)} tops; expected {len(values)}")
+            self._values.update({(number, index): value for index, value in enumerate(values)})
 
     def _node(self, number: int, layer: Layer) -> Node:
         """Return the node of a layer; one that is named like an output of the network also has its type in its name."""
         inputs = tuple(self._values[tensor] for tensor in self.plan.flow.read[number])
         name = layer.name or layer.type
         name = f"{name}:{layer.type}" if name in self.plan.outputs else name
-        return Node(self.graph, layer, inputs, name, self._source(layer.where))
+        return Node(self, layer, inputs, name, self._source(layer.where))
 
-    def _created(self, node: Node) -> Value | Sequence[Value]:
+    def _tops(self, node: Node) -> Value | Sequence[Value]:
         if node.layer.type == "Parameter":
             return node.constant(node.blob(0, "value"))
         convert = find(node.layer.type)

@@ -27,9 +27,9 @@ def inner_product(node: Node) -> Value:
     bias = None
     if parameters.bias_term:
         bias = node.constant(node.weights(1, (outputs,), "bias"))
-    rows = node.reshaped(node.input, (math.prod(shape[:axis]), depth))
-    result = node.add(FullyConnected(transpose_weight_matrix=not parameters.transpose), rows, weights, bias)
-    return node.reshaped(result, (*shape[:axis], outputs))
+    rows = node.reshaped(node.only_value, (math.prod(shape[:axis]), depth))
+    product = node.step(FullyConnected(transpose_weight_matrix=not parameters.transpose), rows, weights, bias)
+    return node.reshaped(product, (*shape[:axis], outputs))
 
 
 @layer("Embed")
@@ -38,8 +38,8 @@ def embedding(node: Node) -> Value:
     parameters = node.parameters("embed_param")
     outputs = parameters.num_output
     weights = node.constant(node.weights(0, (parameters.input_dim, outputs), "weights"))
-    result = node.add(Gather(axis=0), weights, node.add(Cast(DataType.INT32), node.input))
+    embedded = node.step(Gather(axis=0), weights, node.step(Cast(DataType.INT32), node.only_value))
     if not parameters.bias_term:
-        return result
+        return embedded
     bias = node.constant(node.weights(1, (outputs,), "bias"))
-    return node.binary(BinaryOperation.ADD, result, bias)
+    return node.binary(BinaryOperation.ADD, embedded, bias)

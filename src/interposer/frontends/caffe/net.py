@@ -47,8 +47,8 @@ class Layer:
 
     def parameters(self, name: str) -> Message:
         """Return the layer's parameters in the field `name`, such as ``pooling_param``, or the default ones."""
-        result = getattr(self.message, name, None)
-        return default(name) if result is None else result
+        field = getattr(self.message, name, None)
+        return default(name) if field is None else field
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,15 @@ class Net:
     layers: tuple[Layer, ...]
     excluded: tuple[Layer, ...] = ()
 
-    def with_weights(self, other: Net) -> Net:
-        """Return this network with the weights of the layers of the same name in `other`.
+    def with_weights(self, weights_net: Net) -> Net:
+        """Return this network with the weights of the layers of the same name in `weights_net`.
 
-        Layers for which `other` has no weights keep theirs.
+        Layers for which `weights_net` has no weights keep theirs.
 
         Raises:
-            ParseError: `other` has no weights, but this network has.
+            ParseError: `weights_net` has no weights, but this network has.
         """
-        weights = {layer.name: layer.blobs for layer in other.layers if layer.blobs}
+        weights = {layer.name: layer.blobs for layer in weights_net.layers if layer.blobs}
         if not weights and any(layer.blobs for layer in self.layers):
             raise ParseError("the file has no weights, but the one of the network has; the two may be swapped")
         why = f"has none for a layer of this name, but for {', '.join([*weights][:5])}"

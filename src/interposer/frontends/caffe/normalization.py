@@ -29,7 +29,7 @@ def batch_normalization(node: Node) -> Value:
     The blobs are sums of means and variances, and the number by which both are divided. NVIDIA's Caffe adds factors
     and a bias for every channel.
     """
-    parameters, x = node.parameters("batch_norm_param"), node.input
+    parameters, x = node.parameters("batch_norm_param"), node.only_value
     if parameters.HasField("use_global_stats") and not parameters.use_global_stats:
         return _normalized_by_batch(node, parameters.eps)
     channels = _channels(node, x)
@@ -43,7 +43,7 @@ def batch_normalization(node: Node) -> Value:
         )
     scale = np.float32(1 / factor[0] if factor[0] else 0)
     weights = [node.constant(array) for array in (mean * scale, variance * scale, shift, factors)]
-    return node.add(BatchNormalization(eps=parameters.eps), x, *weights)
+    return node.result(BatchNormalization(eps=parameters.eps), x, *weights)
 
 
 def _channels(node: Node, x: Value) -> int:
@@ -61,25 +61,25 @@ def _normalized_by_batch(node: Node, eps: float) -> Value:
     """Return the input, normalized by the mean and variance of each channel over the whole batch."""
     if len(node.layer.blobs) > 3:
         node.fail("use_global_stats is false: a layer with factors and a bias needs recorded statistics")
-    x = node.input
+    x = node.only_value
     axes = (0, *range(2, x.known.rank))
-    difference = node.binary(BinaryOperation.SUB, x, node.add(Mean(axis=axes, keep_dims=True), x))
+    difference = node.binary(BinaryOperation.SUB, x, node.step(Mean(axis=axes, keep_dims=True), x))
     squares = node.binary(BinaryOperation.MUL, difference, difference)
-    variance = node.add(Mean(axis=axes, keep_dims=True), squares)
-    deviation = node.add(Activation(ActivationFunction.SQRT), node.binary(BinaryOperation.ADD, variance, eps))
+    variance = node.step(Mean(axis=axes, keep_dims=True), squares)
+    deviation = node.step(Activation(ActivationFunction.SQRT), node.binary(BinaryOperation.ADD, variance, eps))
     return node.binary(BinaryOperation.DIV, difference, deviation)
 
 
 @layer("BN")
 def bn(node: Node) -> Value:
     """Convert BN of SegNet, whose blobs are factors and a bias, and of PSPNet, where mean and variance follow them."""
-    parameters, x = node.parameters("bn_param"), node.input
+    parameters, x = node.parameters("bn_param"), node.only_value
     channels, count = _channels(node, x), len(node.layer.blobs)
     factors, shift = (node.weights(i, (channels,), "factors and bias") for i in range(2))
     if count == 4:
         mean, variance = (node.weights(i, (channels,), "mean and variance") for i in (2, 3))
         weights = [node.constant(array) for array in (mean, variance, shift, factors)]
-        return node.add(BatchNormalization(eps=parameters.eps), x, *weights)
+        return node.result(BatchNormalization(eps=parameters.eps), x, *weights)
     if count != 2 or parameters.bn_mode != ENUMS["BnMode"]["INFERENCE"]:
         node.fail(f"it has {count} blobs; expected 2 with the bn_mode INFERENCE, or 4 with mean and variance")
     return _scaled(node, x, factors, shift)
@@ -89,44 +89,44 @@ def _scaled(node: Node, x: Value, factors: Array, shift: Array) -> Value:
     """Multiply each channel by a factor and add a number, in a form that the optimizer merges into a convolution."""
     zeros, ones = np.zeros(len(factors), np.float32), np.ones(len(factors), np.float32)
     weights = [node.constant(array) for array in (zeros, ones, shift, factors)]
-    return node.add(BatchNormalization(eps=0.0), x, *weights)
+    return node.result(BatchNormalization(eps=0.0), x, *weights)
 
 
 @layer("Scale")
 def scale(node: Node) -> Value:
     """Convert Scale: multiply by weights, or by the second bottom, along some axes, and add a bias if there is one."""
     parameters = node.parameters("scale_param")
-    x = node.inputs[0]
-    if len(node.inputs) == 1 and node.axis(parameters.axis) == parameters.num_axes == 1:
+    x = node.value(0)
+    if node.num_inputs == 1 and node.axis(parameters.axis) == parameters.num_axes == 1:
         channels = _channels(node, x)
         factors = node.weights(0, (channels,), "scales")
         shift = node.weights(1, (channels,), "bias") if parameters.bias_term else np.zeros(channels, np.float32)
         return _scaled(node, x, factors, shift)
-    result = node.binary(BinaryOperation.MUL, x, _factor(node, parameters, 0, "scale"))
+    scaled = node.binary(BinaryOperation.MUL, x, _factor(node, parameters, 0, "scale"))
     if parameters.bias_term:
-        array = node.blob(len(node.layer.blobs) - 1 if len(node.inputs) == 2 else 1, "bias")
-        shape = _placed(node, parameters, array, node.shape(node.inputs[1]) if len(node.inputs) == 2 else None)
-        result = node.binary(BinaryOperation.ADD, result, node.constant(array.reshape(shape)))
-    return result
+        array = node.blob(len(node.layer.blobs) - 1 if node.num_inputs == 2 else 1, "bias")
+        shape = _placed(node, parameters, array, node.shape(node.value(1)) if node.num_inputs == 2 else None)
+        scaled = node.binary(BinaryOperation.ADD, scaled, node.constant(array.reshape(shape)))
+    return scaled
 
 
 @layer("Bias")
 def bias(node: Node) -> Value:
     """Convert Bias: add weights, or the second bottom, along some axes."""
-    other = _factor(node, node.parameters("bias_param"), 0, "bias")
-    return node.binary(BinaryOperation.ADD, node.inputs[0], other)
+    addend = _factor(node, node.parameters("bias_param"), 0, "bias")
+    return node.binary(BinaryOperation.ADD, node.value(0), addend)
 
 
-def _factor(node: Node, parameters: Message, index: int, what: str) -> Value:
+def _factor(node: Node, parameters: Message, index: int, title: str) -> Value:
     """Return the second operand of a layer, with axes of size 1 so that it is broadcast to the first bottom."""
-    if len(node.inputs) == 2:
-        other = node.inputs[1]
-        shape = node.shape(other)
-        axis = node.axis(parameters.axis, node.inputs[0]) if shape else 0
-        return node.reshaped(other, _padded(node, shape, axis))
-    if len(node.inputs) != 1:
-        node.fail(f"it has {len(node.inputs)} bottoms; expected 1 or 2")
-    array = node.blob(index, what)
+    if node.num_inputs == 2:
+        factor = node.value(1)
+        shape = node.shape(factor)
+        axis = node.axis(parameters.axis, node.value(0)) if shape else 0
+        return node.reshaped(factor, _padded(node, shape, axis))
+    if node.num_inputs != 1:
+        node.fail(f"it has {node.num_inputs} bottoms; expected 1 or 2")
+    array = node.blob(index, title)
     return node.constant(array.reshape(_placed(node, parameters, array, None)))
 
 
@@ -135,8 +135,8 @@ def _placed(node: Node, parameters: Message, array: Array, like: Sequence[int] |
 
     `like` is the shape of the second bottom, if there is one.
     """
-    sizes = node.shape(node.inputs[0])
-    axis = node.axis(parameters.axis, node.inputs[0])
+    sizes = node.shape(node.value(0))
+    axis = node.axis(parameters.axis, node.value(0))
     if like is None:
         count = len(sizes) - axis if parameters.num_axes == -1 else parameters.num_axes
         like = sizes[axis : axis + count]
@@ -148,7 +148,7 @@ def _placed(node: Node, parameters: Message, array: Array, like: Sequence[int] |
 
 
 def _padded(node: Node, shape: Sequence[int], axis: int) -> tuple[int, ...]:
-    rank = len(node.shape(node.inputs[0]))
+    rank = len(node.shape(node.value(0)))
     if axis + len(shape) > rank:
         node.fail(f"{len(shape)} axes from axis {axis} on exceed its bottom, which has {rank}")
     return (*shape, *[1] * (rank - axis - len(shape)))
@@ -163,9 +163,9 @@ def local_response_normalization(node: Node) -> Value:
         node.fail(f"local_size is {size}; expected an odd number")
     if parameters.norm_region == ENUMS["NormRegion"]["ACROSS_CHANNELS"]:
         op = Normalization(norm_size=size, alpha=parameters.alpha / size, beta=parameters.beta, k=parameters.k)
-        return node.add(op, x)
-    mean = node.add(_window_mean(size), node.binary(BinaryOperation.MUL, x, x))
-    base = node.add(Activation(ActivationFunction.LINEAR, a=parameters.alpha, b=1.0), mean)
+        return node.result(op, x)
+    mean = node.step(_window_mean(size), node.binary(BinaryOperation.MUL, x, x))
+    base = node.step(Activation(ActivationFunction.LINEAR, a=parameters.alpha, b=1.0), mean)
     return node.binary(BinaryOperation.MUL, x, node.binary(BinaryOperation.POWER, base, -parameters.beta))
 
 
@@ -178,11 +178,11 @@ def _window_mean(size: int) -> Pooling2d:
 @layer("MVN")
 def mean_variance_normalization(node: Node) -> Value:
     """Convert MVN: subtract the mean of each channel or image, and divide by the standard deviation plus epsilon."""
-    parameters, x = node.parameters("mvn_param"), node.input
+    parameters, x = node.parameters("mvn_param"), node.only_value
     axes = tuple(range(1 if parameters.across_channels else 2, x.known.rank))
     if parameters.normalize_variance:
-        return node.add(MeanVarianceNormalization(axis=axes, eps=parameters.eps), x)
-    return node.binary(BinaryOperation.SUB, x, node.add(Mean(axis=axes, keep_dims=True), x))
+        return node.result(MeanVarianceNormalization(axis=axes, eps=parameters.eps), x)
+    return node.binary(BinaryOperation.SUB, x, node.step(Mean(axis=axes, keep_dims=True), x))
 
 
 @layer("Normalize")
@@ -190,10 +190,10 @@ def normalize(node: Node) -> Value:
     """Convert Normalize of SSD: divide by the L2 norm of each image or each pixel, and multiply by scales."""
     parameters, x = node.parameters("norm_param"), node.image()
     axes = (1, 2, 3) if parameters.across_spatial else (1,)
-    squares = node.add(
+    squares = node.step(
         Reduce(axis=axes, keep_dims=True, operation=ReduceOperation.SUM), node.binary(BinaryOperation.MUL, x, x)
     )
-    norm = node.add(Activation(ActivationFunction.SQRT), node.binary(BinaryOperation.ADD, squares, parameters.eps))
+    norm = node.step(Activation(ActivationFunction.SQRT), node.binary(BinaryOperation.ADD, squares, parameters.eps))
     scales = node.blob(0, "scales").ravel()
     if len(scales) not in (1, node.shape(x)[1]):
         node.fail(f"it has {len(scales)} scales for {node.shape(x)[1]} channels")

@@ -42,12 +42,12 @@ def pooling(node: Node) -> list[Value]:
     parameters = node.parameters("pooling_param")
     x, rounding = node.image(), _rounding(parameters)
     if parameters.global_pooling:
-        return [node.add(Pooling2d(pool_type=_method(node, parameters.pool)), x)]
+        return [node.step(Pooling2d(pool_type=_method(node, parameters.pool)), x)]
     window = _fitting(node, windows(node, parameters, 2), rounding)
     if len(node.layer.tops) == 2:
         return _with_places(node, x, window, rounding)
-    result = node.add(_pooling(node, parameters.pool, window, rounding), x)
-    return [_with_empty_windows(node, result, x, window) if rounding is OutputShapeRounding.CEILING else result]
+    pooled = node.step(_pooling(node, parameters.pool, window, rounding), x)
+    return [_with_empty_windows(node, pooled, x, window) if rounding is OutputShapeRounding.CEILING else pooled]
 
 
 def _pooling(node: Node, method: int, window: Windows, rounding: OutputShapeRounding) -> Pooling2d:
@@ -74,7 +74,7 @@ def _rounding(parameters: Message) -> OutputShapeRounding:
 
 def _fitting(node: Node, window: Windows, rounding: OutputShapeRounding) -> Windows:
     """Return the window, cut to the padded image if it exceeds it by less than its stride, and sizes are rounded up."""
-    sizes = node.shape(node.input)[2:]
+    sizes = node.shape(node.only_value)[2:]
     for size, along in zip(sizes, window.along(), strict=True):
         least = along.stride if rounding is OutputShapeRounding.CEILING else 1
         if along.size - size - 2 * along.pad_before >= least:
@@ -83,34 +83,34 @@ def _fitting(node: Node, window: Windows, rounding: OutputShapeRounding) -> Wind
     return window._replace(kernel=tuple(map(min, window.kernel, limits)))
 
 
-def _with_empty_windows(node: Node, result: Value, x: Value, window: Windows) -> Value:
+def _with_empty_windows(node: Node, pooled: Value, x: Value, window: Windows) -> Value:
     """Return the result of pooling with a last row or column for windows without any element.
 
     Without padding, Caffe computes such a window where the stride exceeds the window: with the window 1, the stride 2
     and the size 4, windows begin at 0, 2 and 4. Its maximum is the least number of float32.
     """
     if any(window.before):
-        return result
+        return pooled
     columns = zip(node.shape(x)[2:], window.kernel, window.strides, strict=True)
     expected = [-(-(size - kernel) // stride) + 1 for size, kernel, stride in columns]
-    missing = [more - n for more, n in zip(expected, node.shape(result)[2:], strict=True)]
+    missing = [more - n for more, n in zip(expected, node.shape(pooled)[2:], strict=True)]
     if not any(missing):
-        return result
+        return pooled
     if node.parameters("pooling_param").pool != ENUMS["PoolMethod"]["MAX"]:
         node.fail("its last window is outside the image, and the average of no element is not a number")
-    return node.add(Pad(((0, 0), (0, 0), (0, missing[0]), (0, missing[1])), float(np.finfo(np.float32).min)), result)
+    return node.result(Pad(((0, 0), (0, 0), (0, missing[0]), (0, missing[1])), float(np.finfo(np.float32).min)), pooled)
 
 
 def _with_places(node: Node, x: Value, window: Windows, rounding: OutputShapeRounding) -> list[Value]:
     if node.parameters("pooling_param").pool != ENUMS["PoolMethod"]["MAX"]:
         node.fail("only pooling by maximum has a second top")
     op = MaxPoolingWithIndices(**window.lists(), output_shape_rounding=rounding)
-    values, places = node.pieces(op, x)
+    values, places = node.results(op, x)
     if _with_empty_windows(node, values, x, window) is not values:
         node.fail("its last window is outside the image, and a maximum of no element has no place")
     first = node.constant(first_of_planes(node.shape(x)[:2], math.prod(node.shape(x)[2:])))
     places = node.binary(BinaryOperation.SUB, places, first)
-    return [values, node.add(Cast(DataType.FLOAT32), places)]
+    return [values, node.step(Cast(DataType.FLOAT32), places)]
 
 
 def first_of_planes(planes: Sequence[int], size: int) -> Array:
@@ -121,18 +121,18 @@ def first_of_planes(planes: Sequence[int], size: int) -> Array:
 @layer("ROIPooling")
 def roi_pooling(node: Node) -> Value:
     """Convert ROIPooling of Fast R-CNN: the maxima of regions, which are the number of an image and two corners."""
-    if len(node.inputs) != 2 or node.inputs[1].known.rank < 2 or node.shape(node.inputs[1])[1] != 5:
-        shapes = [list(node.shape(value)) for value in node.inputs]
+    if node.num_inputs != 2 or node.value(1).known.rank < 2 or node.shape(node.value(1))[1] != 5:
+        shapes = [list(node.shape(value)) for value in node.values()]
         node.fail(f"its bottoms have the shapes {shapes}; expected images, and five numbers for each region")
-    parameters, (x, regions) = node.parameters("roi_pooling_param"), node.inputs
+    parameters, (x, regions) = node.parameters("roi_pooling_param"), node.values()
     if not parameters.pooled_h or not parameters.pooled_w or parameters.spatial_scale <= 0:
         node.fail("pooled_h, pooled_w and spatial_scale must be positive")
     rows = node.reshaped(regions, (node.shape(regions)[0], 5))
-    numbers, corners = node.pieces(Splitter(axis=1, sizes=(1, 4)), rows)
-    batches = node.add(Cast(DataType.INT32), node.reshaped(numbers, (node.shape(regions)[0],)))
+    numbers, corners = node.results(Splitter(axis=1, sizes=(1, 4)), rows)
+    batches = node.step(Cast(DataType.INT32), node.reshaped(numbers, (node.shape(regions)[0],)))
     stride = 1 / parameters.spatial_scale
     size: dict[str, Any] = {"output_height": parameters.pooled_h, "output_width": parameters.pooled_w}
-    return node.add(RoiPooling(**size, height_stride=stride, width_stride=stride), x, corners, batches)
+    return node.result(RoiPooling(**size, height_stride=stride, width_stride=stride), x, corners, batches)
 
 
 @layer("SPP")
@@ -144,10 +144,12 @@ def pyramid_pooling(node: Node) -> Value:
     if not 1 <= levels <= 16 or 2 ** (levels - 1) > min(image[1:]):
         node.fail(f"pyramid_height is {levels}, and its bottom has the shape {[batch, *image]}")
     pieces = [_level(node, x, parameters.pool, 2**level) for level in range(levels)]
-    return node.add(Concat(axis=1), *(node.reshaped(piece, (batch, -1)) for piece in pieces))
+    return node.result(Concat(axis=1), *(node.reshaped(piece, (batch, -1)) for piece in pieces))
 
 
 def _level(node: Node, x: Value, method: int, bins: int) -> Value:
     kernel = tuple(-(-size // bins) for size in node.shape(x)[2:])
     pads = tuple((k * bins - size + 1) // 2 for k, size in zip(kernel, node.shape(x)[2:], strict=True))
-    return node.add(_pooling(node, method, Windows(kernel, kernel, (1, 1), pads, pads), OutputShapeRounding.CEILING), x)
+    return node.result(
+        _pooling(node, method, Windows(kernel, kernel, (1, 1), pads, pads), OutputShapeRounding.CEILING), x
+    )

@@ -159,9 +159,9 @@ def _pool(arrays_as_bytes: bool) -> Any:
         message = file.message_type.add(name=name)
         for line in filter(None, map(str.strip, fields.splitlines())):
             _add_field(message, _ARRAYS.get(line, line) if arrays_as_bytes else line)
-    result = descriptor_pool.DescriptorPool()
-    result.Add(file)
-    return result
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return pool
 
 
 def _scope(enum: str) -> str:

@@ -27,7 +27,7 @@ __all__: list[str] = []
 @layer("Split")
 def split(node: Node) -> list[Value]:
     """Convert Split: every top is the bottom."""
-    return [node.input] * len(node.layer.tops)
+    return [node.only_value] * len(node.layer.tops)
 
 
 @layer("Dropout")
@@ -35,8 +35,8 @@ def dropout(node: Node) -> Value:
     """Convert Dropout: nothing is dropped when a network runs; without ``scale_train`` elements are scaled then."""
     parameters = node.parameters("dropout_param")
     if parameters.scale_train:
-        return node.input
-    return node.add(Activation(ActivationFunction.LINEAR, a=1 - parameters.dropout_ratio), node.input)
+        return node.only_value
+    return node.result(Activation(ActivationFunction.LINEAR, a=1 - parameters.dropout_ratio), node.only_value)
 
 
 @layer("Concat")
@@ -44,11 +44,11 @@ def concat(node: Node) -> Value:
     """Convert Concat along an axis, the channels by default."""
     parameters = node.parameters("concat_param")
     axis = parameters.concat_dim if parameters.HasField("concat_dim") else parameters.axis
-    if not node.inputs:
+    if not node.num_inputs:
         node.fail("it has no bottoms")
-    if len(node.inputs) == 1:
-        return node.inputs[0]
-    return node.add(Concat(axis=node.axis(axis, node.inputs[0])), *node.inputs)
+    if node.num_inputs == 1:
+        return node.value(0)
+    return node.result(Concat(axis=node.axis(axis, node.value(0))), *node.values())
 
 
 @layer("Slice")
@@ -63,7 +63,7 @@ def slice_layer(node: Node) -> Sequence[Value]:
     sizes = tuple(int(n) for n in np.diff([0, *points, size]))
     if len(sizes) != count or min(sizes) < 1:
         node.fail(f"slice_point is {points} for {count} tops and size {size}")
-    return [node.input] if count == 1 else node.pieces(Splitter(axis=axis, sizes=sizes), node.input)
+    return [node.only_value] if count == 1 else node.results(Splitter(axis=axis, sizes=sizes), node.only_value)
 
 
 @layer("Flatten")
@@ -73,7 +73,7 @@ def flatten(node: Node) -> Value:
     first, last = node.axis(parameters.axis), node.axis(parameters.end_axis)
     if first > last:
         node.fail(f"axis is {parameters.axis} and end_axis {parameters.end_axis}, for the shape {list(shape)}")
-    return node.reshaped(node.input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+    return node.reshaped(node.only_value, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
 @layer("Reshape")
@@ -82,69 +82,69 @@ def reshape(node: Node) -> Value:
     parameters, shape = node.parameters("reshape_param"), node.shape()
     first = node.axis(parameters.axis, after=True)
     end = len(shape) if parameters.num_axes == -1 else first + parameters.num_axes
-    requested = list(parameters.shape.dim)
-    if not first <= end <= len(shape) or any(not n and first + i >= len(shape) for i, n in enumerate(requested)):
+    dimensions = list(parameters.shape.dim)
+    if not first <= end <= len(shape) or any(not n and first + i >= len(shape) for i, n in enumerate(dimensions)):
         node.fail(f"axis is {parameters.axis} and num_axes {parameters.num_axes}, for the shape {list(shape)}")
-    if requested.count(-1) > 1 or min(requested, default=1) < -1:
-        node.fail(f"the new shape is {requested}; expected sizes, and -1 once at most")
-    sizes = [n or shape[first + i] for i, n in enumerate(requested)]
-    return node.reshaped(node.input, _completed(node, [*shape[:first], *sizes, *shape[end:]]))
+    if dimensions.count(-1) > 1 or min(dimensions, default=1) < -1:
+        node.fail(f"the new shape is {dimensions}; expected sizes, and -1 once at most")
+    sizes = [n or shape[first + i] for i, n in enumerate(dimensions)]
+    return node.reshaped(node.only_value, _completed(node, [*shape[:first], *sizes, *shape[end:]]))
 
 
 def _completed(node: Node, new: Sequence[int]) -> list[int]:
     """Return a new shape of the bottom in which -1 is replaced by the size that follows from the others."""
-    rest, total = math.prod(n for n in new if n != -1), math.prod(node.shape())
-    fits = bool(rest) and total % rest == 0 if -1 in new else rest == total
+    product, total = math.prod(n for n in new if n != -1), math.prod(node.shape())
+    fits = bool(product) and total % product == 0 if -1 in new else product == total
     if not fits:
         node.fail(f"{list(node.shape())} cannot have the shape {list(new)}")
-    return [total // rest if n == -1 else n for n in new]
+    return [total // product if n == -1 else n for n in new]
 
 
 @layer("Permute")
 def permute(node: Node) -> Value:
     """Convert Permute of SSD; axes that are not named follow in their order."""
-    order, rank = list(node.parameters("permute_param").order), node.input.known.rank
-    rest = [axis for axis in range(rank) if axis not in order]
-    return node.add(Transpose(tuple(order + rest)), node.input)
+    order, rank = list(node.parameters("permute_param").order), node.only_value.known.rank
+    remaining_axes = [axis for axis in range(rank) if axis not in order]
+    return node.result(Transpose(tuple(order + remaining_axes)), node.only_value)
 
 
 @layer("Crop")
 def crop(node: Node) -> Value:
     """Convert Crop: cut the first bottom to the size of the second, from ``axis`` on, at offsets."""
-    if len(node.inputs) != 2:
-        node.fail(f"it has {len(node.inputs)} bottoms; expected 2")
+    if node.num_inputs != 2:
+        node.fail(f"it has {node.num_inputs} bottoms; expected 2")
     parameters = node.parameters("crop_param")
-    shape, like = node.shape(node.inputs[0]), node.shape(node.inputs[1])
-    axis, offsets = node.axis(parameters.axis, node.inputs[0]), list(parameters.offset)
+    shape, like = node.shape(node.value(0)), node.shape(node.value(1))
+    axis, offsets = node.axis(parameters.axis, node.value(0)), list(parameters.offset)
     if len(offsets) not in (0, 1, len(shape) - axis) or len(like) != len(shape):
         node.fail(f"it has {len(offsets)} offsets; its bottoms have the shapes {list(shape)} and {list(like)}")
     offsets = offsets * (len(shape) - axis) if len(offsets) == 1 else offsets or [0] * (len(shape) - axis)
     op = Slice(begin=(*[0] * axis, *offsets), size=(*shape[:axis], *like[axis:]))
-    return node.add(op, node.inputs[0])
+    return node.result(op, node.value(0))
 
 
 @layer("BatchReindex")
 def batch_reindex(node: Node) -> Value:
     """Convert BatchReindex: the images of the first bottom whose numbers are in the second."""
-    if len(node.inputs) != 2:
-        node.fail(f"it has {len(node.inputs)} bottoms; expected 2")
-    numbers = node.reshaped(node.inputs[1], (math.prod(node.shape(node.inputs[1])),))
-    return node.add(Gather(axis=0), node.inputs[0], node.add(Cast(DataType.INT32), numbers))
+    if node.num_inputs != 2:
+        node.fail(f"it has {node.num_inputs} bottoms; expected 2")
+    numbers = node.reshaped(node.value(1), (math.prod(node.shape(node.value(1))),))
+    return node.result(Gather(axis=0), node.value(0), node.step(Cast(DataType.INT32), numbers))
 
 
 @layer("Tile")
 def tile(node: Node) -> Value:
     """Convert Tile: repeat the bottom along an axis."""
     parameters = node.parameters("tile_param")
-    multiples = [1] * node.input.known.rank
+    multiples = [1] * node.only_value.known.rank
     multiples[node.axis(parameters.axis)] = parameters.tiles
-    return node.add(Tile(tuple(multiples)), node.input)
+    return node.result(Tile(tuple(multiples)), node.only_value)
 
 
 @layer("ShuffleChannel")
 def shuffle_channel(node: Node) -> Value:
     """Convert ShuffleChannel of ShuffleNet."""
-    return node.add(ChannelShuffle(num_groups=node.parameters("shuffle_channel_param").group, axis=1), node.image())
+    return node.result(ChannelShuffle(num_groups=node.parameters("shuffle_channel_param").group, axis=1), node.image())
 
 
 @layer("Interp")
@@ -155,7 +155,7 @@ def interpolate(node: Node) -> Value:
         node.fail(f"pad_beg is {parameters.pad_beg} and pad_end {parameters.pad_end}; only 0 is supported")
     sizes = [_interpolated(node, size, i) for i, size in enumerate(node.shape(x)[2:])]
     op = Resize(sizes[1], sizes[0], ResizeMethod.BILINEAR, data_layout=DataLayout.NCHW, align_corners=True)
-    return node.add(op, x)
+    return node.result(op, x)
 
 
 def _interpolated(node: Node, size: int, axis: int) -> int:
@@ -174,14 +174,14 @@ def _interpolated(node: Node, size: int, axis: int) -> int:
 @layer("Upsample")
 def upsample(node: Node) -> Value:
     """Convert Upsample: repeat pixels, or with a second bottom write each to the place that max pooling has found."""
-    parameters, x = node.parameters("upsample_param"), node.inputs[0]
+    parameters, x = node.parameters("upsample_param"), node.value(0)
     scales = [parameters.scale_h or parameters.scale, parameters.scale_w or parameters.scale]
     cut = (parameters.pad_out_h, parameters.pad_out_w)
     sizes = [n * scale - less for n, scale, less in zip(node.shape(x)[2:], scales, cut, strict=True)]
     sizes = [parameters.upsample_h or sizes[0], parameters.upsample_w or sizes[1]]
-    if len(node.inputs) == 1:
-        return node.add(Resize(target_height=sizes[0], target_width=sizes[1], data_layout=DataLayout.NCHW), x)
+    if node.num_inputs == 1:
+        return node.result(Resize(target_height=sizes[0], target_width=sizes[1], data_layout=DataLayout.NCHW), x)
     first = node.constant(first_of_planes(node.shape(x)[:2], math.prod(sizes)))
-    places = node.add(Cast(DataType.INT64), node.inputs[1])
+    places = node.step(Cast(DataType.INT64), node.value(1))
     places = node.binary(BinaryOperation.ADD, places, first)
-    return node.add(MaxUnpooling(extents=tuple(sizes)), x, places)
+    return node.result(MaxUnpooling(extents=tuple(sizes)), x, places)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +15,11 @@ import numpy as np
 from interposer.core.types import Array, TensorInfo
 from interposer.frontends.caffe.caffe_converters import layer
 from interposer.frontends.caffe.node import Node
-from interposer.ir.graph import Graph, Value
-from interposer.ir.inference import infer_layer
+from interposer.frontends.importer import Importer, input_of_region
+from interposer.ir.graph import Value
+from interposer.ir.network import Network
 from interposer.ops.activation import Activation, ActivationFunction
-from interposer.ops.control import Input, Output
+from interposer.ops.control import Output
 from interposer.ops.control_flow import Scan
 from interposer.ops.elementwise import BinaryOperation
 from interposer.ops.matmul import FullyConnected
@@ -51,8 +51,8 @@ def lstm(node: Node) -> list[Value]:
     weights = node.weights(used, (4 * sequence.size, sequence.size), "recurrent weights")
 
     def step(inner: Node, states: Sequence[Value], x: Value, mark: Value) -> Sequence[Value]:
-        before = inner.binary(BinaryOperation.MUL, states[0], mark)
-        gates = inner.binary(BinaryOperation.ADD, _product(inner, before, weights), x)
+        hidden_before = inner.binary(BinaryOperation.MUL, states[0], mark)
+        gates = inner.binary(BinaryOperation.ADD, _product(inner, hidden_before, weights), x)
         return _lstm_unit(inner, states[1], gates, mark)
 
     hidden, states = _scanned(node, sequence, projected, step)
@@ -62,14 +62,14 @@ def lstm(node: Node) -> list[Value]:
 @layer("LSTMUnit")
 def lstm_unit(node: Node) -> list[Value]:
     """Convert LSTMUnit, one step of LSTM: from the cell state, the gates and the marks to cell state and output."""
-    if len(node.inputs) != 3 or any(len(node.shape(value)) != 3 for value in node.inputs[:2]):
-        node.fail(f"it has {len(node.inputs)} bottoms; expected cell state and gates with three axes, and marks")
-    state, gates, marks = node.inputs
+    if node.num_inputs != 3 or any(len(node.shape(value)) != 3 for value in node.values()[:2]):
+        node.fail(f"it has {node.num_inputs} bottoms; expected cell state and gates with three axes, and marks")
+    state, gates, marks = node.values()
     _, batch, size = node.shape(state)
     if node.shape(gates) != (1, batch, 4 * size) or node.shape(marks) != (1, batch):
         node.fail(f"its gates have the shape {list(node.shape(gates))}; expected {[1, batch, 4 * size]}")
-    output, after = _lstm_unit(node, state, gates, node.reshaped(marks, (1, batch, 1)))
-    return [after, output]
+    output, next_state = _lstm_unit(node, state, gates, node.reshaped(marks, (1, batch, 1)))
+    return [next_state, output]
 
 
 @layer("RNN")
@@ -81,8 +81,8 @@ def rnn(node: Node) -> list[Value]:
     weights = node.weights(used, (size, size), "recurrent weights")
 
     def step(inner: Node, states: Sequence[Value], x: Value, mark: Value) -> Sequence[Value]:
-        before = inner.binary(BinaryOperation.MUL, states[0], mark)
-        return [_tanh(inner, inner.binary(BinaryOperation.ADD, _product(inner, before, weights), x))]
+        hidden_before = inner.binary(BinaryOperation.MUL, states[0], mark)
+        return [_tanh(inner, inner.binary(BinaryOperation.ADD, _product(inner, hidden_before, weights), x))]
 
     hidden, states = _scanned(node, sequence, projected, step)
     rows = node.reshaped(hidden, (sequence.steps * sequence.batch, size))
@@ -94,19 +94,19 @@ def rnn(node: Node) -> list[Value]:
 def _sequence(node: Node, states: int) -> _Sequence:
     parameters = node.parameters("recurrent_param")
     exposed = states if parameters.expose_hidden else 0
-    count, size = len(node.inputs), parameters.num_output
+    count, size = node.num_inputs, parameters.num_output
     if count not in (2 + exposed, 3 + exposed) or size < 1:
         node.fail(f"it has {count} bottoms and num_output {size}; expected {2 + exposed} or {3 + exposed} bottoms")
-    x, marks = node.inputs[:2]
+    x, marks = node.values()[:2]
     steps, batch = (*node.shape(x), 0, 0)[:2]
     if len(node.shape(x)) < 2 or node.shape(marks) != (steps, batch):
         node.fail(
             f"its bottoms have the shapes {x.known.shape} and {marks.known.shape}; expected (T, N, ...) and (T, N)"
         )
-    static = node.inputs[2] if count == 3 + exposed else None
+    static = node.value(2) if count == 3 + exposed else None
     if static is not None and node.shape(static)[:1] != (batch,):
         node.fail(f"its static bottom has the shape {static.known.shape}; expected ({batch}, ...)")
-    initial = node.inputs[count - exposed :] if exposed else ()
+    initial = node.values()[count - exposed :] if exposed else ()
     return _Sequence(x, marks, static, tuple(initial), steps, batch, size)
 
 
@@ -116,39 +116,39 @@ def _projected(node: Node, sequence: _Sequence, outputs: int) -> tuple[Value, in
     depth = math.prod(node.shape(sequence.x)[2:])
     rows = node.reshaped(sequence.x, (steps * batch, depth))
     bias = node.weights(1, (outputs,), "bias")
-    result = _product(node, rows, node.weights(0, (outputs, depth), "weights"), bias)
-    result = node.reshaped(result, (steps, batch, outputs))
+    contribution = _product(node, rows, node.weights(0, (outputs, depth), "weights"), bias)
+    contribution = node.reshaped(contribution, (steps, batch, outputs))
     if sequence.static is None:
-        return result, 2
+        return contribution, 2
     depth = math.prod(node.shape(sequence.static)[1:])
     static = node.reshaped(sequence.static, (batch, depth))
     weights = node.weights(2, (outputs, depth), "weights of the static bottom")
-    return node.binary(BinaryOperation.ADD, result, _product(node, static, weights)), 3
+    return node.binary(BinaryOperation.ADD, contribution, _product(node, static, weights)), 3
 
 
 def _product(node: Node, x: Value, weights: Array, bias: Array | None = None) -> Value:
     constants = [node.constant(array) for array in (weights, bias) if array is not None]
-    return node.add(FullyConnected(transpose_weight_matrix=True), x, *constants)
+    return node.result(FullyConnected(transpose_weight_matrix=True), x, *constants)
 
 
 def _lstm_unit(node: Node, state: Value, gates: Value, mark: Value) -> tuple[Value, Value]:
     """Return the output and the cell state after one step; a mark of 0 forgets the cell state."""
     size = node.shape(gates)[-1] // 4
     axis = len(node.shape(gates)) - 1
-    into, forget, out, candidate = node.pieces(Splitter(axis=axis, sizes=(size,) * 4), gates)
+    into, forget, out, candidate = node.results(Splitter(axis=axis, sizes=(size,) * 4), gates)
     forget = node.binary(BinaryOperation.MUL, _sigmoid(node, forget), mark)
     remaining = node.binary(BinaryOperation.MUL, forget, state)
     added = node.binary(BinaryOperation.MUL, _sigmoid(node, into), _tanh(node, candidate))
-    after = node.binary(BinaryOperation.ADD, remaining, added)
-    return node.binary(BinaryOperation.MUL, _sigmoid(node, out), _tanh(node, after)), after
+    next_state = node.binary(BinaryOperation.ADD, remaining, added)
+    return node.binary(BinaryOperation.MUL, _sigmoid(node, out), _tanh(node, next_state)), next_state
 
 
 def _sigmoid(node: Node, x: Value) -> Value:
-    return node.add(Activation(ActivationFunction.SIGMOID), x)
+    return node.result(Activation(ActivationFunction.SIGMOID), x)
 
 
 def _tanh(node: Node, x: Value) -> Value:
-    return node.add(Activation(ActivationFunction.TANH, a=1.0, b=1.0), x)
+    return node.result(Activation(ActivationFunction.TANH, a=1.0, b=1.0), x)
 
 
 def _scanned(node: Node, sequence: _Sequence, projected: Value, step: Step) -> tuple[Value, Sequence[Value]]:
@@ -159,25 +159,16 @@ def _scanned(node: Node, sequence: _Sequence, projected: Value, step: Step) -> t
     initial = [node.reshaped(value, (batch, size)) for value in sequence.states]
     initial = initial or [node.constant(zeros) for _ in range(count)]
     marks = node.reshaped(sequence.marks, (sequence.steps, batch, 1))
-    region = Graph("body")
-    inner = replace(node, graph=region)
+    inner = node.inside(Importer(Network("body"), node.importer))
+    region = inner.importer.network.graph
     shapes = [*[(batch, size)] * count, (batch, node.shape(projected)[-1]), (batch, 1)]
-    inputs = [_input(region, number, shape) for number, shape in enumerate(shapes)]
-    after = step(inner, inputs[:count], inputs[count], inputs[count + 1])
-    for number, value in enumerate([*after, after[0]]):
+    inputs = [input_of_region(region, number, TensorInfo(shape), "") for number, shape in enumerate(shapes)]
+    next_states = step(inner, inputs[:count], inputs[count], inputs[count + 1])
+    for number, value in enumerate([*next_states, next_states[0]]):
         region.add(Output(number), [value])
     op = Scan(num_states=count, num_scan_inputs=2, num_scan_outputs=1)
-    created = node.graph.add(op, [*initial, projected, marks], name=node.name, source=node.source, regions=[region])
-    for error in infer_layer(created):
-        node.fail(error)
-    *states, hidden = created.outputs
+    *states, hidden = node.control(op, [*initial, projected, marks], [region])
     return hidden, states
-
-
-def _input(region: Graph, number: int, shape: Sequence[int]) -> Value:
-    created = region.add(Input(number), outputs=[TensorInfo(tuple(shape))])
-    infer_layer(created)
-    return created.output
 
 
 def _exposed(node: Node, sequence: _Sequence, states: Sequence[Value]) -> list[Value]:

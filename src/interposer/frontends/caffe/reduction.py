@@ -22,16 +22,16 @@ __all__: list[str] = []
 @layer("Reduction")
 def reduction(node: Node) -> Value:
     """Convert Reduction of the axes from ``axis`` on: sum, sum of magnitudes, sum of squares, or mean."""
-    parameters, x = node.parameters("reduction_param"), node.input
+    parameters, x = node.parameters("reduction_param"), node.only_value
     axes = tuple(range(node.axis(parameters.axis), x.known.rank))
     kinds = ENUMS["ReductionOp"]
     if parameters.operation == kinds["ASUM"]:
-        x = node.add(Activation(ActivationFunction.ABS), x)
+        x = node.step(Activation(ActivationFunction.ABS), x)
     if parameters.operation == kinds["SUMSQ"]:
         x = node.binary(BinaryOperation.MUL, x, x)
     is_mean = parameters.operation == kinds["MEAN"]
-    result = node.add(Mean(axis=axes) if is_mean else Reduce(axis=axes, operation=ReduceOperation.SUM), x)
-    return result if parameters.coeff == 1 else node.binary(BinaryOperation.MUL, result, parameters.coeff)
+    reduced = node.step(Mean(axis=axes) if is_mean else Reduce(axis=axes, operation=ReduceOperation.SUM), x)
+    return reduced if parameters.coeff == 1 else node.binary(BinaryOperation.MUL, reduced, parameters.coeff)
 
 
 @layer("ArgMax")
@@ -42,10 +42,10 @@ def arg_max(node: Node) -> Value:
     """
     parameters, shape = node.parameters("argmax_param"), node.shape()
     if parameters.HasField("axis"):
-        values, places = node.pieces(TopK(k=parameters.top_k, axis=node.axis(parameters.axis)), node.input)
-        return values if parameters.out_max_val else node.add(Cast(DataType.FLOAT32), places)
-    flat = node.reshaped(node.input, (shape[0], 1, math.prod(shape[1:])))
-    values, places = node.pieces(TopK(k=parameters.top_k), flat)
-    result = node.add(Cast(DataType.FLOAT32), places)
-    result = node.add(Concat(axis=1), result, values) if parameters.out_max_val else result
-    return node.reshaped(result, (*node.shape(result), *[1] * (len(shape) - 3)))
+        values, places = node.results(TopK(k=parameters.top_k, axis=node.axis(parameters.axis)), node.only_value)
+        return values if parameters.out_max_val else node.step(Cast(DataType.FLOAT32), places)
+    flat = node.reshaped(node.only_value, (shape[0], 1, math.prod(shape[1:])))
+    values, places = node.results(TopK(k=parameters.top_k), flat)
+    indices = node.step(Cast(DataType.FLOAT32), places)
+    indices = node.step(Concat(axis=1), indices, values) if parameters.out_max_val else indices
+    return node.reshaped(indices, (*node.shape(indices), *[1] * (len(shape) - 3)))

@@ -34,11 +34,11 @@ def with_sources(net: Net) -> Net:
         if written.isdisjoint(layer.tops):
             sources.append(layer)
             written.update(layer.tops)
-    result = replace(net, layers=(*sources, *net.layers))
-    if all(layer.type == "DummyData" for layer in filter(is_source, result.layers)) and not net.inputs:
-        return result
-    layers = (item for layer in result.layers for item in (_constants(layer) or [layer]))
-    return replace(result, layers=tuple(layers))
+    with_inputs = replace(net, layers=(*sources, *net.layers))
+    if all(layer.type == "DummyData" for layer in filter(is_source, with_inputs.layers)) and not net.inputs:
+        return with_inputs
+    layers = (item for layer in with_inputs.layers for item in (_constants(layer) or [layer]))
+    return replace(with_inputs, layers=tuple(layers))
 
 
 def _constants(layer: Layer) -> list[Layer]:
@@ -68,15 +68,15 @@ def declared_inputs(net: Net) -> dict[str, TensorShape]:
     Tops of data layers that no layer reads are left out, such as labels in a network without its losses.
     """
     read = {name for layer in net.layers if not is_loss(layer.type) for name in layer.bottoms}
-    result = {name: TensorShape(shape) if shape is not None else UNRANKED for name, shape in net.inputs.items()}
+    declared = {name: TensorShape(shape) if shape is not None else UNRANKED for name, shape in net.inputs.items()}
     for layer in filter(is_source, net.layers):
         shapes = _shapes(layer)
         for index, name in enumerate(layer.tops):
-            if name in result:
+            if name in declared:
                 raise ParseError(f"the input {name!r} is declared twice", where=layer.where)
             if name in read or layer.type == "Input":
-                result[name] = shapes.get(index, UNRANKED)
-    return result
+                declared[name] = shapes.get(index, UNRANKED)
+    return declared
 
 
 def _shapes(layer: Layer) -> Mapping[int, TensorShape]:

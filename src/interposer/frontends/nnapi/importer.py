@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from interposer.core.errors import ParseError
 from interposer.core.types import UNRANKED, TensorInfo, TensorShape
@@ -16,7 +15,6 @@ from interposer.frontends.nnapi.document import Model, Operation, read_document
 from interposer.frontends.nnapi.nnapi_converters import Entry, find
 from interposer.frontends.nnapi.node import DocumentImporter, Node
 from interposer.frontends.resizing import Resizes, resized
-from interposer.frontends.unsupported import UnsupportedFormError
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
@@ -166,7 +164,7 @@ class Importer(DocumentImporter):
         problem = entry.fault(len(operation.inputs))
         if problem:
             raise ParseError(problem, where=operation.where)
-        with self.conversion(operation.where, partial(_raise_refusal, operation.where)):
+        with self.conversion(operation.where):
             outputs = entry.convert(Node(self, operation, self._source(operation.where)))
             values = [outputs] if isinstance(outputs, Value) else outputs
             if len(values) != len(operation.outputs):
@@ -189,7 +187,3 @@ class Importer(DocumentImporter):
             name = operand.name or f"constant_{index}"
             self._values[index] = self.constant(operand.value, name, quantization=operand.quantization)
         return self._values[index]
-
-
-def _raise_refusal(where: str, error: UnsupportedFormError) -> NoReturn:
-    raise ParseError(str(error), where=where) from error
