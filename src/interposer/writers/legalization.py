@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from interposer.core.schema import Op
-from interposer.core.types import Dim, TensorShape
+from interposer.core.types import Dim, TensorInfo, TensorShape
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops import (
     ChannelShuffle,
@@ -125,12 +125,28 @@ def between_transposes(
     """
     inputs: list[Value | New | None] = list(layer.inputs)
     for index, axes in operands.items():
-        if index < len(inputs) and inputs[index] is not None:
-            inputs[index] = New(Transpose(axes), [inputs[index]], name=f"{layer.name}/transposed")
+        value = layer.inputs[index] if index < len(inputs) else None
+        if value is not None:
+            inputs[index] = _transposed(value, axes, f"{layer.name}/transposed")
     infos = tuple(transposed(info, axes) for info, axes in zip(layer.output_infos, results, strict=True))
     inner = New(op, inputs, name=f"{layer.name}/{op.op_name()}", infos=infos)
     back = [Transpose(tuple(map(axes.index, range(len(axes))))) for axes in results]
     return tuple(New(transpose, [Part(inner, index)]) for index, transpose in enumerate(back))
+
+
+def _transposed(value: Value, axes: Permutation, name: str) -> Value | New:
+    """Return a value transposed by `axes`; what gives the value if it is transposed back is taken instead."""
+    if value.is_constant:
+        return _transposed_constant(value.producer, axes, transposed(value.known, axes))
+    inner = above(value, Transpose)
+    if inner is not None and tuple(inner.op.permutation[axis] for axis in axes) == tuple(range(len(axes))):
+        return inner.layer.values[0]
+    return New(Transpose(axes), [value], name=name)
+
+
+def _transposed_constant(layer: Layer, axes: Permutation, info: TensorInfo) -> New:
+    assert isinstance(layer.op, Constant)
+    return constant(layer.op.value.transpose(axes), info.quantization, name=f"{layer.name}/transposed")
 
 
 @rewrite(ChannelShuffle)
@@ -157,8 +173,7 @@ def transpose_constant(op: Transpose | Permute, layer: Layer) -> Replacement:
         return None
     if isinstance(inner.op, Dequantize):
         return _dequantized_later(op, inner.layer) if inner.layer.values[0].is_constant else None
-    q = layer.output.known.quantization
-    return constant(inner.op.value.transpose(op.permutation), q, name=f"{inner.layer.name}/transposed")
+    return _transposed_constant(inner.layer, op.permutation, layer.output.known)
 
 
 def _dequantized_later(op: Transpose | Permute, dequantize: Layer) -> New:
