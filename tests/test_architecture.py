@@ -25,7 +25,16 @@ OPERATORS = CORE | {"ops"}
 GRAPH = OPERATORS | {"ir"}
 API = GRAPH | {"kernels", "backend", "profiling", "pages"}
 DIVIDED = API | {"report", "isolation", "plugins", "saved"}
-EVERYTHING = DIVIDED | {"formats", "frontends", "rewriting", "writers", "optimizer", "runtime", "session"}
+EVERYTHING = DIVIDED | {
+    "file_formats",
+    "formats",
+    "frontends",
+    "rewriting",
+    "writers",
+    "optimizer",
+    "runtime",
+    "session",
+}
 
 # A part is a module or package directly in `interposer`; of `backends`, each backend is one. Every part may import
 # itself, a part that is not listed here may not exist, and nobody imports a backend: they come by their entry points.
@@ -41,6 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "writers": GRAPH | {"formats", "rewriting"},
     "frontends": GRAPH | {"kernels", "formats"},
     "frontends.nnapi.support": DIVIDED | {"frontends", "optimizer"},  # it asks backends, as a driver of NNAPI does
+    "file_formats": GRAPH | {"formats", "frontends", "writers"},
     "pages": set(),
     "profiling": CORE | {"pages"},
     "saved": GRAPH,

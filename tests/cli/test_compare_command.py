@@ -129,7 +129,10 @@ def test_a_part_is_not_written_over_what_is_read(cut: str, tmp_path: Path, capsy
         (["--backends", "A,B,C"], "give the two backends that are to be compared: --backends A,B"),
         ([], "give the two backends that are to be compared: --backends A,B"),
         (["--backends", "CpuRef,CpuReg"], "unknown backend 'CpuReg'; did you mean 'CpuRef'?"),
-        (["--backends", "Fuses", "--cut", "part.bin"], "'part.bin'; expected .onnx, .tflite, .txt"),
+        (
+            ["--backends", "Fuses", "--cut", "part.bin"],
+            "expected a file with the suffix .armnn, .onnx, .txt or .tflite",
+        ),
         (["--backends", "Fuses", "--seed", "-1"], "argument --seed: expected a whole number of 0 or more, not '-1'"),
         (["--backends", "Fuses", "--input", "nowhere.npy"], "nowhere.npy: No such file or directory"),
     ],

@@ -60,7 +60,10 @@ def test_what_cannot_be_written_is_told_in_the_words_of_the_command_line(tmp_pat
     ("words", "message"),
     [
         (["no.onnx", "out.onnx"], "no.onnx: the file cannot be read: No such file or directory"),
-        (["no.onnx", "out.pb"], "the output is 'out.pb'; expected a file with the suffix .onnx, .tflite or .armnn"),
+        (
+            ["no.onnx", "out.pb"],
+            "the output is 'out.pb'; expected a file with the suffix .armnn, .onnx, .txt or .tflite",
+        ),
         (["no.onnx", "out.tflite", "--opset", "17"], "--opset is for ONNX, but the output is 'out.tflite'"),
     ],
 )

@@ -301,10 +301,10 @@ def _files(path: str, options: Mapping[str, Any]) -> list[str]:
     """Return the paths of all files of a model: itself, and those with its weights."""
     if isinstance(options.get("weights"), str):
         return [path, options["weights"]]
-    if os.path.isdir(path) or options.get("format") not in (None, "onnx", "tflite", "caffe"):
+    if os.path.isdir(path):
         return [path]
-    with suppress(ParseError):  # `load` explains what is wrong with the file
-        return [path, *map(os.fspath, files_of_weights(path))]
+    with suppress(ParseError, InvalidArgumentError):  # `load` explains what is wrong with the file
+        return [path, *map(os.fspath, files_of_weights(path, options.get("format")))]
     return [path]
 
 

@@ -19,10 +19,9 @@ from interposer.cli.numbers import number
 from interposer.cli.outputs import check_writable, file_path, flat, save_npz
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
+from interposer.cli.writing import writer_of
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnwritableError
-from interposer.core.files import replacing, synchronize, write_file
-from interposer.ir.network import Network
-from interposer.ir.text import print_graph
+from interposer.core.files import replacing, synchronize
 from interposer.quantization.statistics import decibels
 from interposer.session import Limits, read_network
 from interposer.session.images import Preprocessing
@@ -114,29 +113,9 @@ def _backends(names: list[str] | None) -> list[str]:
 
 def _check_cut(args: argparse.Namespace) -> None:
     path: Path = args.cut
-    if path.suffix.lower() not in _WRITERS:
-        raise InvalidArgumentError(f"the part is to be written to {str(path)!r}; expected {', '.join(_WRITERS)}")
+    writer_of("the part", path)
     for target in (path, path.with_suffix(".npz")):
         check_writable("--cut", target, sources_of(args))
-
-
-def _write_onnx(network: Network, path: Path) -> None:
-    from interposer.writers import onnx  # noqa: PLC0415 - needs the package onnx, which not everybody has
-
-    onnx.save(network, path)
-
-
-def _write_tflite(network: Network, path: Path) -> None:
-    from interposer.writers import tflite  # noqa: PLC0415 - likewise
-
-    tflite.save(network, path)
-
-
-def _write_text(network: Network, path: Path) -> None:
-    write_file(path, print_graph(network.graph))
-
-
-_WRITERS: Final = {".onnx": _write_onnx, ".tflite": _write_tflite, ".txt": _write_text}
 
 
 def _write_cut(
@@ -153,7 +132,7 @@ def _write_cut(
         save_npz(file, flat(cut.inputs))
         synchronize(file)
         try:
-            _WRITERS[path.suffix.lower()](cut.network, path)
+            writer_of("the part", path).write(cut.network, str(path), {})
         except UnwritableError as error:
             raise InterposerError(f"{error}\nthe text form can hold it: --cut {path.with_suffix('.txt')}") from error
     network = read_network(path)

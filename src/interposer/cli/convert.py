@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from interposer.cli.network import add_source_arguments, names_of, network_path, reading_of, sources_of
 from interposer.cli.numbers import positive
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import say
+from interposer.cli.writing import suffixes_of_writers, writer_of
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnboundInputError, UnwritableError
-from interposer.core.files import write_file
+from interposer.file_formats import Format, WriteOption, process_formats
 from interposer.frontends.template import Template
 from interposer.ir.network import Network
 from interposer.session.source import Reading, read_network, read_source
@@ -23,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "network", type=network_path, help="the file: .tflite, .onnx, .armnn, .json (NNAPI), or the text form"
     )
-    parser.add_argument("output", help="the file to write; its suffix, .onnx, .tflite or .armnn, is the format")
+    parser.add_argument("output", help=f"the file to write; its suffix, {suffixes_of_writers()}, is the format")
     add_source_arguments(parser)
     parser.add_argument(
         "-i", "--inputs", action="append", default=[], metavar="NAME,NAME",
@@ -33,43 +35,43 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-o", "--outputs", action="append", default=[], metavar="NAME,NAME",
         help="end the network at these values; layers that they do not need are dropped; may be repeated",
     )  # fmt: skip
-    parser.add_argument(
-        "--opset", type=positive, metavar="N",
-        help="for ONNX, the version of the operator set (default: 20, which engines support, or a newer one if it is "
-        "needed)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--inexact", action="store_true",
-        help="for ONNX, write quantized layers as float layers between DequantizeLinear and QuantizeLinear; "
-        "for Arm NN, let Quantize layers round ties away from zero",
-    )  # fmt: skip
-    parser.add_argument("--external-data", action="store_true", help="for ONNX, write the weights to a separate file")
-    parser.add_argument(
-        "--release", metavar="VERSION",
-        help="for Arm NN, the release that has to read the file, such as 20.08 (default: the oldest possible one)",
-    )  # fmt: skip
+    for option, titles in _options().items():
+        text = "; ".join(f"for {title}, {help}" for title, help in titles.items())
+        kind: dict[str, Any] = {"action": "store_true"}
+        if option.kind is not bool:
+            kind = {"type": positive if option.kind is int else str, "metavar": option.metavar}
+        parser.add_argument(_flag(option.name), help=text, **kind)
+
+
+def _options() -> dict[WriteOption, dict[str, str]]:
+    """Return the options of all writers: for each one the help by the title of the format."""
+    options: dict[WriteOption, dict[str, str]] = {}
+    for format in process_formats().writers().values():
+        for option in format.write_options:
+            options.setdefault(option._replace(help=""), {})[format.title] = option.help
+    return options
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def execute(args: argparse.Namespace) -> None:
     """Read the network, write it, and print a summary."""
-    suffix = Path(args.output).suffix.lower()
-    if suffix not in _WRITERS:
-        raise InvalidArgumentError(
-            f"the output is {args.output!r}; expected a file with the suffix .onnx, .tflite or .armnn"
-        )
-    _refuse_options_of_others(args, suffix)
+    format = writer_of("the output", args.output)
+    _refuse_options_of_others(args, format)
     for path in (args.output, f"{args.output}.data"):
         check_writable("the output", Path(path), sources_of(args))
     inputs, outputs = names_of("--inputs", args.inputs), names_of("--outputs", args.outputs)
     source = read_source(args.network, Reading(**reading_of(args), inputs=inputs, outputs=outputs))
     network, fixed_network = _with_open_dimensions(source), None
     try:
-        summary = _WRITERS[suffix](network, args)
+        summary = _write(format, network, args)
     except InterposerError:
         fixed_network = _with_fixed_dimensions(source, network)
         if fixed_network is None:
             raise
-        network, summary = fixed_network, _WRITERS[suffix](fixed_network, args)
+        network, summary = fixed_network, _write(format, fixed_network, args)
     say(f"{args.output}: {len(network)} layers as {summary}")
     if fixed_network is not None:
         shapes = ", ".join(f"{layer.name} {layer.output.known.shape}" for layer in fixed_network.graph.inputs)
@@ -98,55 +100,21 @@ def _with_fixed_dimensions(source: Network | Template, network: Network) -> Netw
     return source.network(source.usual) if is_open else None
 
 
-_FORMATS = {
-    "--opset": ("ONNX", {".onnx"}),
-    "--inexact": ("ONNX and Arm NN", {".onnx", ".armnn"}),
-    "--external-data": ("ONNX", {".onnx"}),
-    "--release": ("Arm NN", {".armnn"}),
-}
-"""The formats that each option is for, and their suffixes."""
+def _refuse_options_of_others(args: argparse.Namespace, format: Format) -> None:
+    own = {option.name for option in format.write_options}
+    for option, titles in _options().items():
+        if option.name not in own and getattr(args, option.name) not in (None, False):
+            text = f"{_flag(option.name)} is for {' and '.join(titles)}, but the output is {args.output!r}"
+            raise InvalidArgumentError(text)
 
 
-def _refuse_options_of_others(args: argparse.Namespace, suffix: str) -> None:
-    given_options = {
-        "--opset": args.opset is not None,
-        "--inexact": args.inexact,
-        "--external-data": args.external_data,
-        "--release": args.release is not None,
-    }
-    for name in (name for name, is_present in given_options.items() if is_present):
-        formats, suffixes = _FORMATS[name]
-        if suffix not in suffixes:
-            raise InvalidArgumentError(f"{name} is for {formats}, but the output is {args.output!r}")
-
-
-def _write_onnx(network: Network, args: argparse.Namespace) -> str:
-    from interposer.writers import onnx  # noqa: PLC0415 - needs the package onnx, which not everybody has
-
+def _write(format: Format, network: Network, args: argparse.Namespace) -> str:
+    """Write the network, and return what was written; errors name the options of the command line."""
+    options = {option.name: getattr(args, option.name) for option in format.write_options}
     try:
-        opset = onnx.save(
-            network, args.output, opset=args.opset, exact=not args.inexact, external_data=args.external_data or None
-        )
+        return format.write(network, args.output, options)
     except UnwritableError as error:
-        raise InterposerError(str(error).replace("exact=False", "--inexact")) from error
-    return f"ONNX, opset {opset}"
-
-
-def _write_tflite(network: Network, args: argparse.Namespace) -> str:
-    from interposer.writers import tflite  # noqa: PLC0415 - likewise
-
-    return f"TFLite, {tflite.save(network, args.output):,} bytes"
-
-
-def _write_armnn(network: Network, args: argparse.Namespace) -> str:
-    from interposer.writers import armnn  # noqa: PLC0415 - likewise
-
-    try:
-        content, release = armnn.written(network, release=args.release, exact=not args.inexact)
-    except UnwritableError as error:
-        raise InterposerError(str(error).replace("exact=False", "--inexact")) from error
-    write_file(args.output, content)
-    return f"Arm NN, {len(content):,} bytes, for release {release} and later ones"
-
-
-_WRITERS = {".onnx": _write_onnx, ".tflite": _write_tflite, ".armnn": _write_armnn}
+        text = str(error)
+        for option in format.write_options:
+            text = text.replace(option.argument, _flag(option.name)) if option.argument else text
+        raise InterposerError(text) from error

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from interposer.core.schema import Op, registered_ops
+from interposer.file_formats import process_formats
 
 __all__ = ["ForeignName", "foreign_names", "format_that_reads", "ops_named"]
 
@@ -52,14 +53,9 @@ def ops_named(name: str) -> list[ForeignName]:
 
 
 def format_that_reads(name: str) -> str:
-    """Return the format (ONNX or TFLite) whose importer converts an operator of this name; empty if none does.
+    """Return the format, such as ONNX, whose reader converts an operator of this name; empty if none does.
 
     This is for names that no operator here has as an equivalent, since several layers replace such an operator.
     """
-    from interposer.frontends.onnx import onnx_converters as onnx  # noqa: PLC0415
-    from interposer.frontends.onnx import onnx_families as _onnx_families  # noqa: F401, PLC0415 - they fill the tables
-    from interposer.frontends.tflite import tflite_converters as tflite  # noqa: PLC0415
-    from interposer.frontends.tflite import tflite_families as _tflite_families  # noqa: F401, PLC0415
-
-    tables = {"ONNX": (operator.rpartition(":")[2] for operator in onnx.operators()), "TFLite": tflite.operators()}
-    return next((format for format, names in tables.items() if name.lower() in map(str.lower, names)), "")
+    known = ((format.title, map(str.lower, format.operators())) for _, format in process_formats())
+    return next((title for title, names in known if name.lower() in names), "")

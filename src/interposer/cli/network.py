@@ -14,9 +14,10 @@ from interposer.cli.numbers import whole
 from interposer.cli.streams import printable
 from interposer.core.config import NUM_THREADS
 from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.file_formats import process_formats
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import CreationOptions, Runtime
-from interposer.session import FORMATS, Limits, Model, load
+from interposer.session import Limits, Model, load
 from interposer.session.fallback import AUTO
 from interposer.session.placement import Plan
 from interposer.session.source import files_of_weights
@@ -47,7 +48,9 @@ T = TypeVar("T")
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments that control how the network's file is read: --format, --shape, --weights and others."""
-    parser.add_argument("--format", choices=FORMATS, help="the format of the file, if its content is ambiguous")
+    parser.add_argument(
+        "--format", choices=process_formats().names, help="the format of the file, if its content is ambiguous"
+    )
     parser.add_argument("--signature", metavar="KEY", help="the signature of a TFLite file to call, such as decode")
     parser.add_argument(
         "--stand-in", action="store_true", help="use stand-in layers for unknown custom operators of a TFLite file"

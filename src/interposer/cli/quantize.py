@@ -20,11 +20,11 @@ from interposer.cli.numbers import number, numbers, positive, spreads
 from interposer.cli.outputs import check_writable
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
+from interposer.cli.writing import writer_of
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
 from interposer.core.types import DataLayout
 from interposer.ir.network import Network
-from interposer.ir.text import print_graph
 from interposer.quantization import OBSERVERS, STORAGE, LayerReport, QuantizationReport, quantize
 from interposer.quantization.files import read_samples
 from interposer.session.images import Preprocessing
@@ -148,10 +148,7 @@ def execute(args: argparse.Namespace) -> None:
 
 def _checked(args: argparse.Namespace) -> Any:
     """Check the paths that are written to, and return the function that writes the output."""
-    suffix = Path(args.output).suffix.lower()
-    if suffix not in _WRITERS:
-        suffixes = ", ".join(_WRITERS)
-        raise InvalidArgumentError(f"the output is {args.output!r}; expected a file with the suffix {suffixes}")
+    format = writer_of("the output", args.output)
     targets = {"--output": args.output, "--report": args.report}
     for option, path in targets.items():
         if path is not None:
@@ -164,7 +161,7 @@ def _checked(args: argparse.Namespace) -> Any:
             "give calibration data with --data PATH; only --algorithm armnn and schemes that store weights in fewer "
             "bits do without"
         )
-    return _WRITERS[suffix]
+    return format.write_quantized
 
 
 def _data(args: argparse.Namespace, network: Network) -> Any:
@@ -179,33 +176,6 @@ def _names(network: Network) -> set[str]:
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
-
-
-def _write_onnx(network: Network, path: str) -> None:
-    from interposer.writers import onnx  # noqa: PLC0415 - needs the package onnx, which not everybody has
-
-    onnx.save(network, path, exact=False)
-
-
-def _write_tflite(network: Network, path: str) -> None:
-    from interposer.writers import tflite  # noqa: PLC0415 - likewise
-
-    tflite.save(network, path)
-
-
-def _write_armnn(network: Network, path: str) -> None:
-    from interposer.writers import armnn  # noqa: PLC0415 - likewise
-
-    armnn.save(network, path)
-
-
-def _write_text(network: Network, path: str) -> None:
-    write_file(Path(path), print_graph(network.graph))
-
-
-_WRITERS: Final = {
-    ".onnx": _write_onnx, ".tflite": _write_tflite, ".armnn": _write_armnn, ".txt": _write_text,
-}  # fmt: skip
 
 
 _REPORTS: Final[dict[str, Callable[[QuantizationReport], str]]] = {

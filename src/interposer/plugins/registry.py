@@ -16,6 +16,7 @@ from interposer.backend.base import Backend, BackendId
 from interposer.backend.contracts import backend_problem
 from interposer.backend.events import QUARANTINED, BackendEvent
 from interposer.backend.strategies import MemoryOptimizerStrategy, chosen_strategy
+from interposer.core.entry_points import entry_points
 from interposer.core.errors import (
     BackendError,
     BackendUnavailableError,
@@ -328,7 +329,7 @@ class BackendRegistry:
 
         This package comes first, the others in alphabetical order. Invalid entries are logged and recorded.
         """
-        for package, point in _entry_points():
+        for package, point in entry_points(ENTRY_POINTS):
             source = f"entry point of {package}"
             try:
                 self._add(BackendId(point.name), _Entry(point.load, source, partial(_from_entry_point, point.value)))
@@ -339,19 +340,6 @@ class BackendRegistry:
 
 def _from_entry_point(value: str) -> object:
     return metadata.EntryPoint(name="", value=value, group=ENTRY_POINTS).load()()
-
-
-def _entry_points() -> list[tuple[str, metadata.EntryPoint]]:
-    result: dict[str, list[metadata.EntryPoint]] = {}
-    for package in metadata.distributions():
-        name = "a package without a name"
-        try:
-            name = package.name or name
-            result.setdefault(name, list(package.entry_points.select(group=ENTRY_POINTS)))
-        except Exception as error:
-            _log.warning("the entry points of %s cannot be read: %s", name, error)
-    names = sorted(result, key=lambda name: (name != "interposer", name))
-    return [(name, point) for name in names for point in sorted(result[name], key=lambda point: point.name)]
 
 
 def _made(backend_id: str, entry: _Entry) -> Backend | str:

@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from interposer.core.errors import ConfigError, did_you_mean
+from interposer.file_formats import process_formats
 from interposer.serving.triton_config import TritonConfig, read_config
 
 __all__ = ["ModelSettings", "ModelSource", "found_in", "source_of_file"]
 
 _log: Final = logging.getLogger("interposer.serving")
-SUFFIXES: Final = (".tflite", ".onnx", ".ipn", ".armnn", ".pb", ".prototxt", ".savedmodel")
-"""The files of a folder that are models; other files are ignored."""
+
+
+def _suffixes() -> set[str]:
+    """Return the suffixes of the files of a folder that are models; other files are ignored."""
+    return {suffix for _, format in process_formats() for suffix in format.served_suffixes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +94,11 @@ def found_in(folder: str, defaults: ModelSettings | None = None) -> Iterator[Mod
 def _models_of(path: Path, settings: ModelSettings) -> list[ModelSource]:
     """Return the versions of a model in a file or a folder; an empty list for files that are no models."""
     try:
-        if path.suffix in SUFFIXES:
+        if path.suffix in _suffixes():
             return [ModelSource(path.stem, "1", str(path), _with_toml(settings, path.with_suffix(".toml")))]
         return list(_versions(path, settings)) if path.is_dir() else []
     except (ConfigError, OSError) as error:
-        name = path.stem if path.suffix in SUFFIXES else path.name
+        name = path.stem if path.suffix in _suffixes() else path.name
         return [ModelSource(name, "1", str(path), settings, str(error))]
 
 
@@ -132,7 +136,7 @@ def _chosen(numbers: list[int], settings: ModelSettings) -> list[int]:
 
 
 def _model_file(folder: Path) -> Path:
-    models = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    models = [path for path in sorted(folder.iterdir()) if path.suffix in _suffixes()]
     named_model = [path for path in models if path.stem == "model"] or models
     if not named_model:
         raise ConfigError(f"the folder {folder} has no model, such as model.onnx or model.tflite")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
 from interposer.core.errors import expect, memory_to
 from interposer.frontends.template import Template, Values
@@ -13,17 +11,18 @@ from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions
 from interposer.plugins.capi.caching.recording import recording
 from interposer.runtime import Runtime
-from interposer.saved.documents import SavedFile, TrustedKeys
+from interposer.saved.documents import TrustedKeys
 from interposer.session.fallback import chosen_ids
 from interposer.session.limits import Limits
 from interposer.session.model import Model
 from interposer.session.network_cache import Keeper
+from interposer.session.pauses import collector_paused
 from interposer.session.pickled import Origin
 from interposer.session.placement.plan import Plan
 from interposer.session.request import LoadRequest
 from interposer.session.runtimes import default_runtime
 from interposer.session.shapes import Shapes
-from interposer.session.source import Reading, Source, content_of, is_saved_source, is_torch, read_source
+from interposer.session.source import Reading, Source, check_reading, content_of, format_of, read_source
 from interposer.session.variants import Blueprint, KnownBlueprint
 
 __all__ = ["load"]
@@ -101,7 +100,7 @@ def load(
     reading = Reading(
         format, shapes, values, content_of(weights), outputs, signature, inputs, stand_in, subgraph, trusted_keys
     )
-    reading.check()
+    check_reading(reading)
     origin = Origin.of(load, source, reading._asdict())
     with memory_to("load the network"):
         model = _loaded(LoadRequest(source, reading, runtime, ids, options, limits, fallback, plan))
@@ -111,17 +110,13 @@ def load(
 
 
 def _loaded(request: LoadRequest) -> Model:
-    source, reading = request.source, request.reading
-    model = _as_saved(request) if reading.is_plain and is_saved_source(source, reading.format) else None
+    format = format_of(request.source, request.reading)
+    model: Model | None = None if format is None else format.open(request)
     if model is not None:
         return model
-    if is_torch(source, reading.format):
-        from interposer.session.torch.program_model import load_program  # noqa: PLC0415 - it imports PyTorch
-
-        return load_program(request)
     if request.has_measured_placement:
-        return _model(request, read_source(source, reading))
-    with _collector_paused(), inferences_remembered():
+        return _model(request, read_source(request.source, request.reading))
+    with collector_paused(), inferences_remembered():
         return _with_cache(request)
 
 
@@ -129,20 +124,6 @@ def _model(request: LoadRequest, network: Network | Template | KnownBlueprint) -
     return Model(
         network, request.runtime, request.backends, request.options, request.limits, request.fallback, request.plan
     )
-
-
-def _as_saved(request: LoadRequest) -> Model | None:
-    """Return the model of a saved network with its compiled parts; None if the request does not fit them."""
-    from interposer.session.saved import SavedBlueprint, target_of  # noqa: PLC0415 - few models are saved networks
-
-    file = SavedFile(request.source, request.reading.trusted_keys)
-    target = target_of(file, request.runtime.registry, request.backends, request.options, request.plan)
-    if target is None:
-        return None
-    with _collector_paused(), recording(file.title):
-        blueprint = SavedBlueprint(target, request.runtime, request.limits or Limits())
-        ids = None if target.plan is not None else target.preferences
-        return Model(blueprint, request.runtime, ids, target.options, request.limits, request.fallback, target.plan)
 
 
 def _with_cache(request: LoadRequest) -> Model:
@@ -167,15 +148,3 @@ def _with_cache(request: LoadRequest) -> Model:
         model = _model(request, read_source(source, reading))
         store(model._loaded)
     return model
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Disable Python's garbage collector while many objects of a network are created, none of which is garbage yet."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()

@@ -1,26 +1,18 @@
-"""Reading a `Network` from a path, bytes, an open file or a document in any supported format."""
+"""Reading a `Network` from a path, bytes, an open file or an object in memory, in any registered format."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from io import UnsupportedOperation
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, Final, TypeAlias
 
-from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError, did_you_mean, expect, memory_to
-from interposer.core.files import check_regular, reason_of
-from interposer.formats.armnn.recognition import is_armnn
-from interposer.formats.caffe import is_caffe
-from interposer.formats.foreign import foreign
-from interposer.formats.pytorch import is_zip, kind_of_archive, not_a_program, not_an_archive
-from interposer.formats.tensorflow import is_saved_model, is_tensorflow, missing
+from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError, memory_to
+from interposer.file_formats import Content, Format, Reading, process_formats
 from interposer.frontends.template import Template, Values
-from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
-from interposer.ir.text import parse_graph
 from interposer.saved.container import is_saved
 from interposer.saved.documents import TrustedKeys
 from interposer.session.cutting import with_inputs
@@ -29,13 +21,13 @@ from interposer.session.shapes import Shapes, bound
 from interposer.session.values import with_values
 
 __all__ = [
-    "FORMATS",
     "Reading",
     "Source",
+    "check_reading",
     "content_of",
     "files_of_weights",
+    "format_of",
     "is_saved_source",
-    "is_torch",
     "read_network",
     "read_source",
 ]
@@ -48,64 +40,6 @@ ModelProto: TypeAlias = Any
 """An `onnx.ModelProto`."""
 ExportedProgram: TypeAlias = Any
 """A `torch.export.ExportedProgram`."""
-FORMATS: Final = ("armnn", "caffe", "nnapi", "onnx", "saved", "tensorflow", "text", "tflite", "torch")
-_FORMATS_BY_SUFFIX: Final = {
-    "caffemodel": "caffe",
-    "ipn": "saved",
-    "pbtxt": "tensorflow",
-    "prototxt": "caffe",
-    "pt2": "torch",
-}
-_HEAD: Final = 4096
-"""How many bytes of a file are read to recognize its format."""
-
-
-class Reading(NamedTuple):
-    """How a source is read: the arguments of `read_network` but for the source."""
-
-    format: str | None = None
-    shapes: Shapes | None = None
-    values: Values | None = None
-    weights: Any = None
-    outputs: Sequence[str] | None = None
-    signature: str | None = None
-    inputs: Sequence[str] | None = None
-    stand_in: bool = False
-    subgraph: int = 0
-    trusted_keys: Any = None
-
-    @property
-    def is_plain(self) -> bool:
-        """True if the network is the one that the source alone describes."""
-        optional_arguments = (self.weights, self.outputs, self.signature, self.inputs)
-        return not (self.shapes or self.values or self.stand_in or self.subgraph) and all(
-            argument is None for argument in optional_arguments
-        )
-
-    def check(self) -> None:
-        """Raise `InvalidArgumentError` if an argument has the wrong type, or if the format is unknown."""
-        expect(self.format, str | None, "the format must be the name of one")
-        expect(self.shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
-        expect(self.values, Mapping | None, "values must be a mapping from input's name to array")
-        expect(self.signature, str | None, "the signature must be the key of one")
-        expect(self.stand_in, bool, "stand_in must be True or False")
-        expect(self.subgraph, int, "subgraph must be the index of one")
-        expect(
-            self.trusted_keys, str | os.PathLike | Iterable | None, "trusted_keys must be the path of a file, or a list"
-        )
-        _check_names("inputs", self.inputs)
-        _check_names("outputs", self.outputs)
-        if self.format is not None and self.format not in FORMATS:
-            hint, known = did_you_mean(self.format, FORMATS), ", ".join(FORMATS)
-            raise InvalidArgumentError(f"unknown format {self.format!r}{hint} (known: {known})")
-
-
-def _check_names(argument: str, names: Sequence[str] | None) -> None:
-    if names is None:
-        return
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise InvalidArgumentError(f"{argument} must be a list of names, not {names!r}")
-
 
 AS_IS: Final = Reading()
 """Reads the network that a source describes, in the format of its content."""
@@ -134,7 +68,7 @@ def read_network(
     Args:
         source: a path, an open binary file, the bytes of a file, a network, a template of a front end, an
             `onnx.ModelProto`, or a document for `interposer.frontends.nnapi.build`.
-        format: one of `FORMATS`; None detects the format from the content.
+        format: the name of a format, such as "onnx"; None detects the format from the content.
         shapes: shapes of inputs by name, or sizes of named dimensions.
         values: values of inputs by name; these inputs become constants.
         signature: the key of a signature of a TFLite file; the network is the one that it calls.
@@ -168,9 +102,16 @@ def read_source(source: Source, reading: Reading = AS_IS) -> Network | Template:
 
     A template stands for a model whose layers depend on values or shapes of inputs that are not given.
     """
-    reading.check()
+    check_reading(reading)
     source = content_of(source)
     return _full(source, reading) if reading.inputs is None else _cut(source, reading)
+
+
+def check_reading(reading: Reading) -> None:
+    """Raise `InvalidArgumentError` if an argument has the wrong type, or if the format is unknown."""
+    reading.check()
+    if reading.format is not None:
+        process_formats().named(reading.format)
 
 
 def _full(source: Any, reading: Reading) -> Network | Template:
@@ -230,14 +171,18 @@ def _with_outputs(source: Network | Template, names: Sequence[str]) -> Network |
 def _check_has_file(source: Any, reading: Reading) -> None:
     """Raise `InvalidArgumentError` if an argument is for files, and the source is none."""
     if reading.stand_in and isinstance(source, Template | Network | Mapping):
-        raise InvalidArgumentError(f"stand_in is for TFLite files; {_kind(source)} has no unknown operators")
+        raise InvalidArgumentError(
+            f"stand_in is for {_formats_with('stand_in')}; {_kind(source)} has no unknown operators"
+        )
     if reading.trusted_keys is not None and isinstance(source, Template | Network | Mapping):
-        raise InvalidArgumentError(f"trusted_keys= is for saved networks; {_kind(source)} has no signature")
+        raise InvalidArgumentError(
+            f"trusted_keys= is for {_formats_with('trusted_keys')}; {_kind(source)} has no signature"
+        )
 
 
 def _read(source: Any, reading: Reading) -> Network | Template:
     """Return the network of a source without the values and outputs of `reading`."""
-    format, shapes, signature = reading.format, reading.shapes, reading.signature
+    shapes, signature = reading.shapes, reading.signature
     _check_has_file(source, reading)
     if signature is not None and not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         raise InvalidArgumentError(f"signature: {signature!r} names a signature of a file; {_kind(source)} has none")
@@ -247,56 +192,21 @@ def _read(source: Any, reading: Reading) -> Network | Template:
         return source
     if isinstance(source, Network):
         return bound(source, shapes) if shapes else source
-    if isinstance(source, Mapping):
-        return _built(source, format, shapes)
-    if type(source).__name__ == "ModelProto" and format in {None, "onnx"}:
-        format = "onnx"
-    elif _is_program(source) and format in {None, "torch"}:
-        format = "torch"
-    elif not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
+    name = _name_of_format(source, reading)
+    if name is None:
         raise InvalidArgumentError(
             f"a model must be a path, an open file, bytes or a Network, not {type(source).__name__}"
         )
-    source = os.fsdecode(source) if isinstance(source, os.PathLike) else source
-    return _load(format or _format_of(source), source, reading)
-
-
-def _is_program(source: Any) -> bool:
-    """Return True for an exported program of PyTorch, which is recognized without importing PyTorch."""
-    kind = type(source)
-    return kind.__name__ in {"ExportedProgram", "Program"} and kind.__module__.startswith(_PROGRAM_MODULES)
-
-
-_PROGRAM_MODULES: Final = ("torch.export", "interposer.frontends.torch")
-
-
-def is_torch(source: Any, format: str | None) -> bool:
-    """Return True if a source is an exported program of PyTorch, or a file with one.
-
-    `format` is the format that the caller has named, or None.
-    """
-    if format is not None or _is_program(source):
-        return format in {None, "torch"} and (format == "torch" or _is_program(source))
-    if not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
-        return False
-    if isinstance(source, str | os.PathLike) and not os.path.isfile(source):
-        return False
-    head = _head(source) if isinstance(source, str | os.PathLike) else bytes(source[:4])
-    return _kind_of_archive(source, head) in _PROGRAMS
-
-
-_PROGRAMS: Final = ("program", "old program")
-
-
-def _kind_of_archive(source: Any, head: bytes) -> str | None:
-    """Return the kind of an archive of PyTorch that begins with `head`, or None; see `kind_of_archive`."""
-    if not is_zip(head):
-        return None
-    return kind_of_archive(os.fsdecode(source) if isinstance(source, str | os.PathLike) else source)
+    if reading.format not in {None, name}:
+        raise InvalidArgumentError(f"{_kind(source)} is no model of format {reading.format!r}")
+    return _load(name, os.fsdecode(source) if isinstance(source, os.PathLike) else source, reading)
 
 
 def _kind(source: Any) -> str:
-    return "an NNAPI document" if isinstance(source, Mapping) else f"a {type(source).__name__}"
+    """Return what messages call a source that is no file."""
+    formats = process_formats()
+    name = formats.accepting(source)
+    return (formats.named(name).object_title if name is not None else "") or f"a {type(source).__name__}"
 
 
 def content_of(source: Any) -> Any:
@@ -324,233 +234,61 @@ def content_of(source: Any) -> Any:
     return content
 
 
-def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """Return the paths of the external weight files of an ONNX, TFLite or Caffe model; empty for other formats.
+def files_of_weights(path: str | os.PathLike[str], format: str | None = None) -> tuple[Path, ...]:
+    """Return the paths of the other files of a model, such as external weights; empty if it has none.
+
+    `format` is the name of the format; None detects it from the content.
 
     Raises:
         ParseError: the file cannot be read.
     """
-    format = _format_of(path)
-    if format == "caffe":
-        from interposer.frontends import caffe  # noqa: PLC0415 - front ends are imported when a model asks
-
-        weights = caffe.weights_of(path)
-        return () if weights is None else (weights,)
-    if format == "tflite":
-        from interposer.frontends.tflite import container  # noqa: PLC0415
-
-        return container.files_of_weights(path)
-    if format != "onnx":
-        return ()
-    from interposer.frontends.onnx import external  # noqa: PLC0415
-
-    return external.files_of_weights(path)
-
-
-def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | None) -> Network:
-    if format not in {None, "nnapi"}:
-        raise InvalidArgumentError(f"a mapping is an NNAPI document, and no model of format {format!r}")
-    from interposer.frontends import nnapi  # noqa: PLC0415 - front ends are imported when a model asks for them
-
-    return nnapi.build(document, shapes=shapes)
-
-
-_ONLY_FOR: Final = {
-    "weights": ("caffe",),
-    "signature": ("tflite", "tensorflow", "saved"),
-    "stand_in": ("tflite",),
-    "subgraph": ("tflite",),
-    "trusted_keys": ("saved",),
-}
-"""The formats that have what an argument selects."""
-
-
-def _load(format: str, source: Any, reading: Reading) -> Network | Template:
-    for argument, formats in _ONLY_FOR.items():
-        if getattr(reading, argument) not in (None, False) and format not in formats:
-            *others, last = (_TITLES[format_name] for format_name in formats)
-            names = f"{', '.join(others)} and {last}" if others else last
-            title = source if isinstance(source, str) else "this"
-            raise InvalidArgumentError(f"{argument}= is for {names}; {title} is a model of format {format!r}")
-    return _READERS[format](source, reading)
-
-
-_TITLES: Final = {
-    "saved": "saved networks",
-    "caffe": "Caffe networks",
-    "tflite": "TFLite files",
-    "tensorflow": "TensorFlow models",
-}
-
-
-def _caffe(source: Any, reading: Reading) -> Template:
-    from interposer.frontends import caffe  # noqa: PLC0415 - front ends are imported when a model asks for them
-
-    weights = content_of(reading.weights)
-    return caffe.template(source, weights=weights, shapes=reading.shapes, outputs=reading.outputs)
-
-
-def _tflite(source: Any, reading: Reading) -> Template:
-    from interposer.frontends import tflite  # noqa: PLC0415
-
-    return tflite.template(
-        source, shapes=reading.shapes, dynamic=True, signature=reading.signature, stand_in=reading.stand_in,
-        inputs=reading.inputs or (), outputs=reading.outputs, subgraph=reading.subgraph,
-    )  # fmt: skip
-
-
-def _tensorflow(source: Any, reading: Reading) -> Template:
-    from interposer.frontends import tensorflow  # noqa: PLC0415
-
-    template_with = partial(tensorflow.template, source, shapes=reading.shapes, signature=reading.signature)
-    try:
-        return template_with(outputs=reading.outputs)
-    except InvalidArgumentError:
-        template = template_with()
-        if reading.outputs is None or not template.signatures:
-            raise
-        return template  # the outputs may be values in the functions of a SavedModel, which the network has
-
-
-def _nnapi(source: Any, reading: Reading) -> Network:
-    from interposer.frontends import nnapi  # noqa: PLC0415
-
-    return nnapi.load(source, shapes=reading.shapes)
-
-
-def _armnn(source: Any, reading: Reading) -> Network:
-    from interposer.frontends import armnn  # noqa: PLC0415
-
-    network = armnn.load(source)
-    return bound(network, reading.shapes) if reading.shapes else network
-
-
-def _onnx(source: Any, reading: Reading) -> Template:
-    from interposer.frontends import onnx  # noqa: PLC0415
-
-    return onnx.template(source, shapes=reading.shapes, inputs=reading.inputs or (), outputs=reading.outputs)
-
-
-def _torch(source: Any, reading: Reading) -> Template:
-    from interposer.frontends import torch  # noqa: PLC0415
-    from interposer.frontends.torch.archive import program_of  # noqa: PLC0415
-
-    return torch.template(source if _is_program(source) else program_of(source), shapes=reading.shapes)
-
-
-def _saved(source: Any, reading: Reading) -> Network | Template:
-    from interposer.session.saved import read_saved  # noqa: PLC0415
-
-    return read_saved(source, reading.shapes, reading.signature, reading.trusted_keys)
-
-
-def _text(source: Any, reading: Reading) -> Network:
-    """Read a network in the text format from a path or from bytes, with the shapes of `reading`, and return it."""
-    path = None if isinstance(source, bytes | bytearray | memoryview) else str(source)
-    try:
-        if path is not None:
-            check_regular(path)
-        text = (Path(path).read_bytes() if path is not None else bytes(source)).decode()
-    except UnicodeDecodeError as error:
-        raise ParseError("the file is truncated or damaged, or is no text in UTF-8", path=path) from error
-    except (OSError, ValueError) as error:
-        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=path) from error
-    try:
-        graph = parse_graph(text)
-    except ParseError as error:
-        raise error.at(path) if path is not None else error from None
-    infer_graph(graph)
-    network = Network(graph.name, graph)
-    return bound(network, reading.shapes) if reading.shapes else network
-
-
-_READERS: Final[Mapping[str, Callable[[Any, Reading], Network | Template]]] = {
-    "armnn": _armnn,
-    "caffe": _caffe,
-    "nnapi": _nnapi,
-    "onnx": _onnx,
-    "saved": _saved,
-    "tensorflow": _tensorflow,
-    "text": _text,
-    "tflite": _tflite,
-    "torch": _torch,
-}
-
-
-def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> str:
-    if isinstance(source, bytes | bytearray | memoryview):
-        path, head = None, bytes(source[:_HEAD])
-    elif is_saved_model(source):
-        return "tensorflow"
-    else:
-        head = _head(source)
-        path = Path(source)
-    kind = _kind_of_archive(source, head)
-    if kind in _PROGRAMS:
-        return "torch"
-    message = not_a_program(kind) or not_an_archive(head) or foreign(head)
-    if message is not None:
-        raise ParseError(message, path=str(path) if path is not None else None)
-    format = _format_of_content(head, partial(_piece, source))
-    if format is not None:
-        return format
-    suffix = path.suffix.lower().lstrip(".") if path is not None else ""
-    suffix = _FORMATS_BY_SUFFIX.get(suffix, suffix)
-    if suffix in FORMATS or head.startswith((b"\x08", b"ir_version")):
-        return suffix if suffix in FORMATS else "onnx"
-    content = f"its content starts with {head[:8]!r}" if head else "it is empty"
-    raise ParseError(
-        f"this is no model of a known format ({', '.join(FORMATS)}): {content}; name the format if it is one",
-        path=str(path) if path is not None else None,
-    )
-
-
-def _format_of_content(head: bytes, piece: Callable[[int, int], bytes]) -> str | None:
-    """Return the format that the first bytes of a file show; None if only its name shows it.
-
-    The function `piece` returns other bytes of the file: at a position, and at most of the given number.
-    """
-    if is_saved(head):
-        return "saved"
-    if head[4:8] == b"TFL3":
-        return "tflite"
-    if is_armnn(head, piece):
-        return "armnn"
-    if is_tensorflow(head):
-        return "tensorflow"
-    if head.lstrip().startswith(b"{"):
-        return "nnapi"
-    if head.lstrip().startswith((b"graph ", b"graph{")):
-        return "text"
-    return "caffe" if is_caffe(head) and not head.startswith(b"ir_version") else None
+    formats = process_formats()
+    return formats.named(format or formats.of(path)).files_of_weights(path)
 
 
 def is_saved_source(source: Any, format: str | None) -> bool:
     """Return True if a source of this format (None: not known) is a saved network."""
     if format is not None:
         return format == "saved"
-    if isinstance(source, bytes | bytearray | memoryview):
-        return is_saved(bytes(source[:_HEAD]))
-    if not isinstance(source, str | os.PathLike) or is_saved_model(source):
-        return False
-    return is_saved(_head(source))
+    return isinstance(source, str | os.PathLike | bytes | bytearray | memoryview) and is_saved(
+        Content(os.fsdecode(source) if isinstance(source, os.PathLike) else source).head
+    )
 
 
-def _piece(source: str | os.PathLike[str] | bytes | bytearray | memoryview, start: int, size: int) -> bytes:
-    """Return at most `size` bytes of a file or of its bytes, from position `start` on."""
-    if isinstance(source, bytes | bytearray | memoryview):
-        return bytes(source[start : start + size])
-    with open(source, "rb") as file:
-        file.seek(start)
-        return file.read(size)
+def format_of(source: Any, reading: Reading) -> Format | None:
+    """Return the format of a source, by its name in `reading` or by its content; None for one that is no file.
+
+    An object in memory that a format accepts, such as a document, counts as a file.
+
+    Raises:
+        ParseError: the file cannot be read, or is of no known format.
+    """
+    name = _name_of_format(source, reading)
+    return None if name is None else process_formats().named(name)
 
 
-def _head(path: str | os.PathLike[str]) -> bytes:
-    try:
-        if os.path.isdir(path):
-            raise ParseError(missing(Path(os.fsdecode(path))), path=os.fsdecode(path))
-        check_regular(path)
-        with open(path, "rb") as file:
-            return file.read(_HEAD)
-    except (OSError, ValueError) as error:
-        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=os.fsdecode(path)) from error
+def _name_of_format(source: Any, reading: Reading) -> str | None:
+    if isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
+        return reading.format or process_formats().of(source)
+    return process_formats().accepting(source)
+
+
+def _load(name: str, source: Any, reading: Reading) -> Network | Template:
+    """Return the network of a source in this format, or a template of it, with the shapes of `reading`."""
+    format = process_formats().named(name)
+    for argument in reading.options:
+        if argument not in format.options:
+            this = source if isinstance(source, str) else "this"
+            raise InvalidArgumentError(
+                f"{argument}= is for {_formats_with(argument)}; {this} is a model of format {name!r}"
+            )
+    network = format.read(source, reading._replace(weights=content_of(reading.weights)))
+    if format.binds_shapes or not reading.shapes or isinstance(network, Template):
+        return network
+    return bound(network, reading.shapes)
+
+
+def _formats_with(argument: str) -> str:
+    """Return what the files of the formats are called that accept an argument of `load`."""
+    *others, last = sorted(format.files for _, format in process_formats() if argument in format.options)
+    return f"{', '.join(others)} and {last}" if others else last

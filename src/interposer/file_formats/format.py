@@ -1,0 +1,225 @@
+"""`Format`: what Interposer must know of a file format, and the arguments of reading and writing."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+
+from interposer.core.errors import InvalidArgumentError, ParseError, expect
+from interposer.core.files import check_regular, reason_of
+from interposer.frontends.resizing import Resizes
+from interposer.frontends.template import Template, Values
+from interposer.ir.network import Network
+
+__all__ = ["Certainty", "Content", "File", "Format", "Reading", "WriteOption"]
+
+File: TypeAlias = "str | bytes | bytearray | memoryview"
+"""A model file: its path, or its bytes."""
+
+_HEAD: Final = 4096
+"""How many bytes of a file are read to recognize its format."""
+
+
+class Certainty(IntEnum):
+    """How surely the content of a file shows its format; of several formats, the surest one reads the file."""
+
+    NO = 0
+    """The file is not of this format."""
+    GUESS = 1
+    """It may be, if the suffix names no other format."""
+    LIKELY = 2
+    """Its first bytes are possible ones of the format, but not only of this one."""
+    STRUCTURE = 3
+    """Its first bytes have the structure of the format."""
+    SIGNATURE = 4
+    """It has a signature that no file of another format has."""
+
+
+class Content:
+    """The beginning of a model file, by which formats recognize it; `path` is None for bytes."""
+
+    def __init__(self, source: File) -> None:
+        self.source = source
+        self.path = Path(source) if isinstance(source, str) else None
+
+    @property
+    def is_folder(self) -> bool:
+        """True if the source is the path of a folder."""
+        return isinstance(self.source, str) and os.path.isdir(self.source)
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes of the file, at most 4096; empty for a folder. `ParseError` if it cannot be read."""
+        if not isinstance(self.source, str):
+            return bytes(self.source[:_HEAD])
+        try:
+            if self.is_folder:
+                return b""
+            check_regular(self.source)
+            with open(self.source, "rb") as file:
+                return file.read(_HEAD)
+        except (OSError, ValueError) as error:
+            raise ParseError(f"the file cannot be read: {reason_of(error)}", path=self.source) from error
+
+    def piece(self, start: int, size: int) -> bytes:
+        """Return the bytes of the file from position `start` on, at most `size`."""
+        if not isinstance(self.source, str):
+            return bytes(self.source[start : start + size])
+        with open(self.source, "rb") as file:
+            file.seek(start)
+            return file.read(size)
+
+
+class Reading(NamedTuple):
+    """How a source is read: the arguments of `read_network` but for the source."""
+
+    format: str | None = None
+    shapes: Resizes | None = None
+    values: Values | None = None
+    weights: Any = None
+    outputs: Sequence[str] | None = None
+    signature: str | None = None
+    inputs: Sequence[str] | None = None
+    stand_in: bool = False
+    subgraph: int = 0
+    trusted_keys: Any = None
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the network is the one that the source alone describes."""
+        others = (self.weights, self.outputs, self.signature, self.inputs)
+        return not (self.shapes or self.values or self.stand_in or self.subgraph) and all(
+            argument is None for argument in others
+        )
+
+    @property
+    def options(self) -> list[str]:
+        """The names of the arguments that were given and that only some formats accept; see `Format.options`."""
+        return [name for name in _OPTIONS if getattr(self, name) not in (None, False)]
+
+    def check(self) -> None:
+        """Raise `InvalidArgumentError` if an argument has the wrong type."""
+        expect(self.format, str | None, "the format must be the name of one")
+        expect(self.shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
+        expect(self.values, Mapping | None, "values must be a mapping from input's name to array")
+        expect(self.signature, str | None, "the signature must be the key of one")
+        expect(self.stand_in, bool, "stand_in must be True or False")
+        expect(self.subgraph, int, "subgraph must be the index of one")
+        expect(
+            self.trusted_keys, str | os.PathLike | Iterable | None, "trusted_keys must be the path of a file, or a list"
+        )
+        _check_names("inputs", self.inputs)
+        _check_names("outputs", self.outputs)
+
+
+_OPTIONS: Final = ("weights", "signature", "stand_in", "subgraph", "trusted_keys")
+
+
+def _check_names(argument: str, names: Sequence[str] | None) -> None:
+    if names is None:
+        return
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError(f"{argument} must be a list of names, not {names!r}")
+
+
+class WriteOption(NamedTuple):
+    """An option of a writer, which ``interposer convert`` offers as ``--name``.
+
+    `kind` is int for a positive number, str for a text, and bool for a flag. `argument` is what messages of the writer
+    call it.
+    """
+
+    name: str
+    help: str
+    kind: type[int] | type[str] | type[bool] = bool
+    metavar: str = ""
+    argument: str = ""
+
+
+class Format(ABC):
+    """A file format of models. A format that reads overrides `read`, one that writes overrides `write`.
+
+    `title` is the name in messages, and `files` what its files are called there. `extra` is the extra of the package
+    that installs what reader and writer need, as in ``pip install interposer[onnx]``.
+    """
+
+    title: ClassVar[str]
+    files: ClassVar[str] = ""
+    extra: ClassVar[str] = ""
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    """A file with one of these suffixes is of this format, unless its content shows another one."""
+    served_suffixes: ClassVar[tuple[str, ...]] = ()
+    """The suffixes by which the server finds models of this format in a folder."""
+    written_suffix: ClassVar[str] = ""
+    """The suffix of the files that `write` is asked for; empty for a format that is only read."""
+    options: ClassVar[frozenset[str]] = frozenset()
+    """The arguments of `load` that only some formats accept, such as ``signature``, and this one does."""
+    write_options: ClassVar[tuple[WriteOption, ...]] = ()
+    """What `write` accepts beside the network and the path."""
+    binds_shapes: ClassVar[bool] = False
+    """Whether `read` applies the shapes of the caller; otherwise they are applied to the network that it returns."""
+    object_title: ClassVar[str] = ""
+    """What messages call an object that `accepts` takes, such as "an NNAPI document"."""
+
+    # --- recognition --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def recognizes(self, content: Content) -> Certainty:
+        """Return how surely a file is of this format, judged by its content."""
+
+    def explains(self, content: Content) -> str | None:
+        """Return why a file that is near to this format cannot be read, and what to do; None for any other file."""
+        return None
+
+    def accepts(self, source: object) -> bool:
+        """Return True for an object in memory that `read` takes, such as a parsed model."""
+        return False
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def reads(self) -> bool:
+        """True if the format can be read."""
+        return type(self).read is not Format.read
+
+    def read(self, source: Any, reading: Reading) -> Network | Template:
+        """Return the network of a file, given by its path or bytes, or a template from which it can be built.
+
+        Values and outputs of `reading` that are not applied are applied to what it returns.
+        """
+        raise InvalidArgumentError(f"{self.title} is a format that is only written")
+
+    def open(self, request: Any) -> Any:
+        """Return the model for a request of `load` that is more than the network of its file; None if it is not."""
+        return None
+
+    def files_of_weights(self, path: str | os.PathLike[str]) -> tuple[Path, ...]:
+        """Return the paths of the other files that a model consists of."""
+        return ()
+
+    def operators(self) -> Iterable[str]:
+        """Return the names of the operators that the reader converts."""
+        return ()
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    @property
+    def writes(self) -> bool:
+        """True if the format can be written."""
+        return bool(self.written_suffix) and type(self).write is not Format.write
+
+    def write(self, network: Network, path: str, options: Mapping[str, Any]) -> str:
+        """Write a network to a file, and return what was written, as in "ONNX, opset 20".
+
+        `options` has the values of `write_options` by name; one that is not given may be missing, or None.
+        """
+        raise InvalidArgumentError(f"{self.title} is a format that is only read")
+
+    def write_quantized(self, network: Network, path: str) -> str:
+        """Write the result of `quantize`, in the form in which other programs run it best."""
+        return self.write(network, path, {})

@@ -1,0 +1,202 @@
+"""The registry of file formats, which finds them by name, by the content of a file, and by its suffix."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
+from typing import Any, Final, NamedTuple
+
+from interposer.core.entry_points import entry_points
+from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError, did_you_mean
+from interposer.file_formats.format import Certainty, Content, File, Format
+from interposer.formats.foreign import foreign
+
+__all__ = ["ENTRY_POINTS", "FormatRecord", "Formats", "process_formats"]
+
+ENTRY_POINTS: Final = "interposer.formats"
+_log: Final = logging.getLogger("interposer.formats")
+
+
+class FormatRecord(NamedTuple):
+    """What is known of a format: whether it can be used, which package has it, and the reason if it cannot be used."""
+
+    name: str
+    available: bool
+    source: str
+    reason: str = ""
+
+
+class _Entry(NamedTuple):
+    source: str
+    load: Callable[[], object]
+
+
+class Formats:
+    """File formats by name. Those of this package come first; a name that is taken is refused, and recorded.
+
+    The class of a format is imported when the format is asked for. One that cannot be imported is logged, recorded with
+    the reason, and left out of everything.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self._made: dict[str, Format | str] = {}
+        self._refused: list[FormatRecord] = []
+
+    def register(self, name: str, load: Callable[[], object], source: str) -> None:
+        """Add the format `name`, whose class `load` returns; `source` says in messages where it comes from."""
+        reason = self._problem(name)
+        if reason:
+            self._refused.append(FormatRecord(name, False, source, reason))
+            _log.warning("format %r (%s) is skipped: %s", name, source, reason)
+        else:
+            self._entries[name] = _Entry(source, load)
+
+    def _problem(self, name: str) -> str:
+        if not name.isidentifier():
+            return f"the name of a format must be a word such as my_format, not {name!r}"
+        known = self._entries.get(name)
+        return "" if known is None else f"the name is taken ({known.source})"
+
+    def discover(self) -> None:
+        """Register the formats that installed packages name in their entry points."""
+        for package, point in entry_points(ENTRY_POINTS):
+            self.register(point.name, point.load, f"entry point of {package}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the formats that can be used, those of this package first."""
+        return tuple(name for name, _ in self)
+
+    def __iter__(self) -> Iterator[tuple[str, Format]]:
+        """Yield the formats that can be used with their names, those of this package first."""
+        return iter(self._usable)
+
+    @cached_property
+    def _usable(self) -> list[tuple[str, Format]]:
+        made = [(name, self._format(name)) for name in self._entries]
+        return [(name, format) for name, format in made if isinstance(format, Format)]
+
+    def records(self) -> list[FormatRecord]:
+        """Return one record for each format, usable or not, and for each that was refused."""
+        made = {name: self._format(name) for name in self._entries}
+        reasons = {name: format if isinstance(format, str) else "" for name, format in made.items()}
+        known = [FormatRecord(name, not why, self._entries[name].source, why) for name, why in reasons.items()]
+        return [*known, *self._refused]
+
+    def _format(self, name: str) -> Format | str:
+        """Return a format, or the reason why it cannot be used."""
+        if name not in self._made:
+            self._made[name] = made = _made(self._entries[name])
+            if isinstance(made, str):
+                _log.warning("format %r (%s) is not available: %s", name, self._entries[name].source, made)
+        return self._made[name]
+
+    # --- finding ------------------------------------------------------------------------------------------------------
+
+    def named(self, name: str) -> Format:
+        """Return the format of this name; `InvalidArgumentError` names similar ones if there is none."""
+        made = self._format(name) if name in self._entries else None
+        if isinstance(made, Format):
+            return made
+        if made is not None:
+            raise InvalidArgumentError(f"the format {name!r} cannot be used: {made}")
+        hint, known = did_you_mean(name, self.names), ", ".join(self.names)
+        raise InvalidArgumentError(f"unknown format {name!r}{hint} (known: {known})")
+
+    def accepting(self, source: object) -> str | None:
+        """Return the name of the format that takes an object in memory; None if none does."""
+        return next((name for name, format in self if format.accepts(source)), None)
+
+    def of(self, source: File | os.PathLike[str]) -> str:
+        """Return the name of the format of a file, by its content or else by its suffix.
+
+        Raises:
+            ParseError: the file cannot be read, or is of no known format; says what to do for files of known others.
+        """
+        content = Content(os.fsdecode(source) if isinstance(source, os.PathLike) else source)
+        name, certainty = self._recognized(content)
+        if certainty is Certainty.SIGNATURE:
+            return name
+        message = self._explanation(content)
+        if message is not None:
+            raise ParseError(message, path=_path_of(content))
+        if certainty > Certainty.GUESS:
+            return name
+        named = self._of_suffix(content)
+        if named is None and certainty is Certainty.NO:
+            self._refuse(content)
+        return named or name
+
+    def _recognized(self, content: Content) -> tuple[str, Certainty]:
+        best, certainty = "", Certainty.NO
+        for name, format in self:
+            claim = self._claim(name, format, content) if format.reads else Certainty.NO
+            if claim > certainty:
+                best, certainty = name, claim
+        return best, certainty
+
+    def _claim(self, name: str, format: Format, content: Content) -> Certainty:
+        """Return how surely a format recognizes a file; a failure of its code is logged, and counts as no."""
+        try:
+            return Certainty(format.recognizes(content))
+        except (InterposerError, OSError):
+            raise
+        except Exception as error:
+            _log.warning("format %r failed to recognize a file: %s: %s", name, type(error).__name__, error)
+            return Certainty.NO
+
+    def _explanation(self, content: Content) -> str | None:
+        explained = (format.explains(content) for _, format in self)
+        return next((text for text in explained if text is not None), None) or foreign(content.head)
+
+    def _of_suffix(self, content: Content) -> str | None:
+        """Return the format that the suffix of a file names: one of its suffixes, or its name, as in ``net.tflite``."""
+        suffix = content.path.suffix.lower() if content.path is not None else ""
+        return next((name for name, format in self if suffix in (*format.suffixes, f".{name}")), None)
+
+    def _refuse(self, content: Content) -> None:
+        shown = f"its content starts with {content.head[:8]!r}" if content.head else "it is empty"
+        raise ParseError(
+            f"this is no model of a known format ({', '.join(self.names)}): {shown}; name the format if it is one",
+            path=_path_of(content),
+        )
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def writers(self) -> dict[str, Format]:
+        """Return the formats that can be written, by the suffix of their files."""
+        writers: dict[str, Format] = {}
+        for _, format in self:
+            if format.writes:
+                writers.setdefault(format.written_suffix, format)
+        return writers
+
+
+def _path_of(content: Content) -> str | None:
+    return None if content.path is None else str(content.path)
+
+
+def _made(entry: _Entry) -> Format | str:
+    try:
+        kind: Any = entry.load()
+        format = kind()
+    except (Exception, SystemExit) as error:
+        return f"{type(error).__name__}: {error}"
+    if not isinstance(format, Format):
+        return f"it is {kind!r}; expected a class derived from interposer.file_formats.Format"
+    if not format.reads and not format.writes:
+        return "it has neither read nor write"
+    return format
+
+
+@cache
+def process_formats() -> Formats:
+    """Return the registry of the process, with the formats of entry points; it is created on first use."""
+    formats = Formats()
+    formats.discover()
+    if not formats.names:
+        _log.warning("the installation of interposer lists no file formats; install it again")
+    return formats

@@ -1,0 +1,132 @@
+"""The registry of file formats: what is found, what is refused and why, and how a file's format is chosen."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interposer.core.errors import InvalidArgumentError, ParseError
+from interposer.file_formats import Certainty, Content, Format, Formats, Reading, process_formats
+from interposer.ir.network import Network
+
+
+class Greek(Format):
+    title = "Greek"
+    files = "Greek files"
+    suffixes = (".greek",)
+
+    def recognizes(self, content: Content) -> Certainty:
+        return Certainty.SIGNATURE if content.head.startswith(b"alpha") else Certainty.NO
+
+    def read(self, source: Any, reading: Reading) -> Network:
+        return Network("greek")
+
+
+class Roman(Greek):
+    title = "Roman"
+    suffixes = (".roman",)
+    written_suffix = ".roman"
+
+    def recognizes(self, content: Content) -> Certainty:
+        return Certainty.LIKELY if content.head.startswith(b"a") else Certainty.NO
+
+    def write(self, network: Network, path: str, options: Mapping[str, Any]) -> str:
+        return "Roman"
+
+
+class Silent(Format):
+    title = "Silent"
+
+    def recognizes(self, content: Content) -> Certainty:
+        return Certainty.NO
+
+
+class Broken(Greek):
+    def recognizes(self, content: Content) -> Certainty:
+        raise ZeroDivisionError("no digits")
+
+
+def absent() -> type[Format]:
+    raise ModuleNotFoundError("No module named 'papyrus'")
+
+
+@pytest.fixture
+def formats() -> Formats:
+    formats = Formats()
+    formats.register("greek", lambda: Greek, "entry point of alexandria")
+    formats.register("roman", lambda: Roman, "entry point of rome")
+    return formats
+
+
+@pytest.mark.parametrize(
+    ("name", "load", "reason"),
+    [
+        ("papyrus", absent, "ModuleNotFoundError: No module named 'papyrus'"),
+        ("silent", lambda: Silent, "it has neither read nor write"),
+        ("plain", lambda: dict, "it is <class 'dict'>; expected a class derived from interposer.file_formats.Format"),
+        ("greek", lambda: Greek, "the name is taken (entry point of alexandria)"),
+        ("two words", lambda: Greek, "the name of a format must be a word such as my_format, not 'two words'"),
+    ],
+)
+def test_a_format_that_cannot_be_used_is_a_record_with_its_reason(formats, name, load, reason):
+    formats.register(name, load, "entry point of elsewhere")
+    assert (name, False, "entry point of elsewhere", reason) in formats.records()
+    assert formats.names == ("greek", "roman")
+
+
+def test_a_format_that_cannot_be_imported_says_so_where_it_is_named(formats):
+    formats.register("papyrus", absent, "entry point of elsewhere")
+    with pytest.raises(InvalidArgumentError) as error:
+        formats.named("papyrus")
+    assert str(error.value) == "the format 'papyrus' cannot be used: ModuleNotFoundError: No module named 'papyrus'"
+
+
+def test_an_unknown_name_gets_the_nearest_ones(formats):
+    with pytest.raises(InvalidArgumentError) as error:
+        formats.named("greck")
+    assert str(error.value) == "unknown format 'greck'; did you mean 'greek'? (known: greek, roman)"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format"),
+    [
+        ("a.bin", b"alpha", "greek"),
+        ("a.bin", b"ave", "roman"),
+        ("a.greek", b"ave", "roman"),
+        ("a.greek", b"?", "greek"),
+        ("a.roman", b"?", "roman"),
+    ],
+)
+def test_the_content_of_a_file_shows_its_format_before_the_suffix_does(formats, name, content, format, tmp_path: Path):
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert formats.of(path) == format
+
+
+def test_a_file_of_no_format_is_refused_with_the_formats_that_are_known(formats):
+    with pytest.raises(ParseError) as error:
+        formats.of(b"?")
+    assert str(error.value) == (
+        "this is no model of a known format (greek, roman): its content starts with b'?'; name the format if it is one"
+    )
+
+
+def test_a_format_that_fails_to_recognize_a_file_is_logged_and_passed_over(formats, caplog):
+    formats.register("broken", lambda: Broken, "entry point of elsewhere")
+    with caplog.at_level(logging.WARNING, "interposer.formats"):
+        assert formats.of(b"alpha") == "greek"
+    assert "format 'broken' failed to recognize a file: ZeroDivisionError: no digits" in caplog.messages
+
+
+def test_only_formats_that_write_are_found_by_the_suffix_of_an_output(formats):
+    assert {suffix: format.title for suffix, format in formats.writers().items()} == {".roman": "Roman"}
+
+
+def test_the_formats_of_this_package_are_ordinary_entry_points():
+    records = process_formats().records()
+    assert {record.source for record in records if record.name in {"onnx", "text", "saved", "torch"}} == {
+        "entry point of interposer"
+    }
+    assert all(record.available for record in records)
