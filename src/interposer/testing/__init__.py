@@ -9,6 +9,7 @@ from interposer.testing.outcome import Result, Status
 from interposer.testing.report import Report
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
 from interposer.testing.tolerances import Tolerance, Tolerances
+from interposer.testing.traits import trait_errors
 
 __all__ = [
     "Campaign",
@@ -32,5 +33,6 @@ __all__ = [
     "replay",
     "samples",
     "samples_of",
+    "trait_errors",
     "weights",
 ]

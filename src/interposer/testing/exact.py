@@ -13,12 +13,12 @@ from interposer.core.types import Quantization
 from interposer.ir.graph import Layer
 from interposer.testing.tolerances import Tolerances
 
-__all__ = ["suited"]
+__all__ = ["has_one_quantization", "suited"]
 
 
 def suited(tolerances: Tolerances, layer: Layer) -> Tolerances:
     """Return the tolerances for a layer's results: `tolerances`, or none if its results are exact by specification."""
-    if not _one_quantization(layer):
+    if not has_one_quantization(layer):
         return tolerances
     traits = layer.op.traits
     if Trait.MOVES in traits:
@@ -26,7 +26,8 @@ def suited(tolerances: Tolerances, layer: Layer) -> Tolerances:
     return tolerances.exact(bits=False) if traits & (Trait.CHOOSES | Trait.EXACT) else tolerances
 
 
-def _one_quantization(layer: Layer) -> bool:
+def has_one_quantization(layer: Layer) -> bool:
+    """Return True if all quantized tensors of a layer have the same quantization, so that nothing is rescaled."""
     infos = [info for info in (*layer.input_infos, *layer.output_infos) if info is not None and info.is_tensor]
     quantizations: set[Quantization | None] = {info.quantization for info in infos if info.is_quantized}
     return len(quantizations) <= 1
