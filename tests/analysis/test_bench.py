@@ -33,10 +33,10 @@ def network():
 
 
 def test_every_available_backend_is_a_candidate_and_cpuref_the_last(runtime):
-    result = candidates(runtime)
+    choices = candidates(runtime)
 
-    assert result[-1] == ("CpuRef",)
-    assert {("Sums", "CpuRef"), ("Device", "CpuRef")} <= {*result}
+    assert choices[-1] == ("CpuRef",)
+    assert {("Sums", "CpuRef"), ("Device", "CpuRef")} <= {*choices}
 
 
 def test_candidates_are_loaded_compared_and_timed(runtime, network):

@@ -136,32 +136,32 @@ class Fuses(Backend):
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
+    with Runtime() as runtime:
         for kind in (Right, WrongSums, WrongProducts, Drifting, Fuses):
-            created.registry.register(kind.id, kind)
-        yield created
+            runtime.registry.register(kind.id, kind)
+        yield runtime
 
 
 # --- what is found ----------------------------------------------------------------------------------------------------
 
 
 def test_backends_that_give_the_same_agree(runtime: Runtime) -> None:
-    result = compare(chain(SUM, PRODUCT, SUM), ["CpuRef", "Right"], runtime=runtime)
-    assert result.agrees
-    assert (result.first, result.largest, result.culprit, result.cut) == (None, None, None, None)
-    assert [str(layer.local) for layer in result.layers] == ["equal"] * 3
-    assert str(result.outputs["y"]) == "equal"
+    comparison = compare(chain(SUM, PRODUCT, SUM), ["CpuRef", "Right"], runtime=runtime)
+    assert comparison.agrees
+    assert (comparison.first, comparison.largest, comparison.culprit, comparison.cut) == (None, None, None, None)
+    assert [str(layer.local) for layer in comparison.layers] == ["equal"] * 3
+    assert str(comparison.outputs["y"]) == "equal"
 
 
 def test_the_very_layer_that_is_wrong_is_named(runtime: Runtime) -> None:
-    result = compare(chain(SUM, SUM, PRODUCT, SUM, SUM), ["CpuRef", "WrongProducts"], runtime=runtime)
-    assert result.culprit is not None
-    assert (result.culprit.kind, result.culprit.layers) == ("layer", ("2 Multiplication",))
-    assert result.first is result.largest is result.layers[2]
-    assert result.layers[2].local is not None
-    assert result.layers[2].local.relative == pytest.approx(0.01, rel=1e-3)
-    assert [layer.local.differs for layer in result.layers if layer.local] == [False, False, True, False, False]
-    assert [layer.accumulated.differs for layer in result.layers if layer.accumulated] == [
+    comparison = compare(chain(SUM, SUM, PRODUCT, SUM, SUM), ["CpuRef", "WrongProducts"], runtime=runtime)
+    assert comparison.culprit is not None
+    assert (comparison.culprit.kind, comparison.culprit.layers) == ("layer", ("2 Multiplication",))
+    assert comparison.first is comparison.largest is comparison.layers[2]
+    assert comparison.layers[2].local is not None
+    assert comparison.layers[2].local.relative == pytest.approx(0.01, rel=1e-3)
+    assert [layer.local.differs for layer in comparison.layers if layer.local] == [False, False, True, False, False]
+    assert [layer.accumulated.differs for layer in comparison.layers if layer.accumulated] == [
         False,
         False,
         True,
@@ -172,43 +172,43 @@ def test_the_very_layer_that_is_wrong_is_named(runtime: Runtime) -> None:
 
 def test_the_first_wrong_layer_and_the_worst_may_be_two(runtime: Runtime) -> None:
     network = chain(SUM, PRODUCT, PRODUCT)
-    result = compare(network, ["CpuRef", "WrongSums"], runtime=runtime)
-    assert result.culprit is not None
-    assert result.culprit.layers == ("0 Addition",)
+    comparison = compare(network, ["CpuRef", "WrongSums"], runtime=runtime)
+    assert comparison.culprit is not None
+    assert comparison.culprit.layers == ("0 Addition",)
 
 
 def test_what_is_only_wrong_when_it_is_fused_is_told_with_the_layers(runtime: Runtime) -> None:
     network = chain(PRODUCT, SUM, PRODUCT, SUM, SUM, PRODUCT, SUM, PRODUCT)
-    result = compare(network, ["CpuRef", "Fuses"], runtime=runtime)
-    assert not any(layer.local.differs for layer in result.layers if layer.local)
-    assert result.culprit is not None
-    assert (result.culprit.kind, result.culprit.backend) == ("fusion", "Fuses")
-    assert result.culprit.layers == ("3 Addition", "4 Addition", "5 Multiplication")
-    assert str(result.culprit).startswith(
+    comparison = compare(network, ["CpuRef", "Fuses"], runtime=runtime)
+    assert not any(layer.local.differs for layer in comparison.layers if layer.local)
+    assert comparison.culprit is not None
+    assert (comparison.culprit.kind, comparison.culprit.backend) == ("fusion", "Fuses")
+    assert comparison.culprit.layers == ("3 Addition", "4 Addition", "5 Multiplication")
+    assert str(comparison.culprit).startswith(
         "3 layers from '3 Addition' to '5 Multiplication', right one by one, when Fuses compiles them together: "
     )
 
 
 def test_the_backend_that_is_believed_may_be_the_one_that_is_wrong(runtime: Runtime) -> None:
-    result = compare(chain(SUM, SUM, PRODUCT), ["Fuses", "CpuRef"], runtime=runtime)
-    assert result.culprit is not None
-    assert (result.culprit.kind, result.culprit.backend) == ("fusion", "Fuses")
+    comparison = compare(chain(SUM, SUM, PRODUCT), ["Fuses", "CpuRef"], runtime=runtime)
+    assert comparison.culprit is not None
+    assert (comparison.culprit.kind, comparison.culprit.backend) == ("fusion", "Fuses")
 
 
 def test_differences_within_the_tolerance_of_each_layer_may_add_up(runtime: Runtime) -> None:
-    result = compare(chain(*[PRODUCT] * 6), ["CpuRef", "Drifting"], runtime=runtime)
-    assert result.agrees  # six layers may be off by six tolerances
-    assert result.largest is not None
+    comparison = compare(chain(*[PRODUCT] * 6), ["CpuRef", "Drifting"], runtime=runtime)
+    assert comparison.agrees  # six layers may be off by six tolerances
+    assert comparison.largest is not None
     tight = compare(chain(*[PRODUCT] * 6), ["CpuRef", "Drifting"], runtime=runtime, tolerance=Tolerance(8e-5))
     assert tight.culprit is not None
     assert tight.culprit.kind == "layer"
 
 
 def test_layers_that_one_refuses_are_taken_from_the_reference_and_told(runtime: Runtime) -> None:
-    result = compare(chain(SUM, RELU, PRODUCT), ["CpuRef", "Right"], runtime=runtime)
-    assert result.agrees
-    assert result.layers[1].local is None
-    assert dict(result.layers[1].refused) == {"Right": "no kernel for Activation"}
+    comparison = compare(chain(SUM, RELU, PRODUCT), ["CpuRef", "Right"], runtime=runtime)
+    assert comparison.agrees
+    assert comparison.layers[1].local is None
+    assert dict(comparison.layers[1].refused) == {"Right": "no kernel for Activation"}
     believed = compare(chain(SUM, RELU, PRODUCT), ["Right", "WrongProducts"], runtime=runtime)
     assert dict(believed.layers[1].refused) == {name: "no kernel for Activation" for name in ("Right", "WrongProducts")}
     assert believed.culprit is not None
@@ -217,10 +217,10 @@ def test_layers_that_one_refuses_are_taken_from_the_reference_and_told(runtime: 
 
 def test_the_part_that_is_wrong_is_wrong_again(runtime: Runtime) -> None:
     network = chain(PRODUCT, SUM, PRODUCT, SUM, SUM, PRODUCT, SUM)
-    result = compare(network, ["CpuRef", "Fuses"], runtime=runtime)
-    assert result.cut is not None
-    assert len(result.cut.network) == len(result.cut.inputs) + 3 + 1
-    again = compare(result.cut.network, ["CpuRef", "Fuses"], result.cut.inputs, runtime=runtime)
+    comparison = compare(network, ["CpuRef", "Fuses"], runtime=runtime)
+    assert comparison.cut is not None
+    assert len(comparison.cut.network) == len(comparison.cut.inputs) + 3 + 1
+    again = compare(comparison.cut.network, ["CpuRef", "Fuses"], comparison.cut.inputs, runtime=runtime)
     assert again.culprit is not None
     assert again.culprit.kind == "fusion"
 
@@ -233,8 +233,8 @@ def test_inputs_may_be_given_or_drawn(runtime: Runtime) -> None:
 
 
 def test_networks_without_layers_agree(runtime: Runtime) -> None:
-    result = compare(chain(), ["CpuRef", "WrongProducts"], runtime=runtime)
-    assert (result.agrees, result.layers, dict(result.outputs)) == (True, (), {})
+    comparison = compare(chain(), ["CpuRef", "WrongProducts"], runtime=runtime)
+    assert (comparison.agrees, comparison.layers, dict(comparison.outputs)) == (True, (), {})
 
 
 def test_inputs_have_whatever_names(runtime: Runtime) -> None:
@@ -258,25 +258,25 @@ def test_control_flow_is_run_as_one_layer(runtime: Runtime) -> None:
     network.add_output_layer(0, loop.outputs[0], name="y")
     feeds = {"count": np.int64(3), "start": np.float32(2), "step": np.float32(2)}
     assert compare(network, ["CpuRef", "Right"], feeds, runtime=runtime).agrees
-    result = compare(network, ["CpuRef", "WrongProducts"], feeds, runtime=runtime)
-    assert result.first is not None
-    assert result.first.name == "l"
+    comparison = compare(network, ["CpuRef", "WrongProducts"], feeds, runtime=runtime)
+    assert comparison.first is not None
+    assert comparison.first.name == "l"
 
 
 def test_it_is_told_as_plain_data(runtime: Runtime) -> None:
-    reported = compare(chain(SUM, PRODUCT), ["CpuRef", "WrongProducts"], runtime=runtime).to_dict()
-    assert (reported["agrees"], reported["first"], reported["largest"]) == (
+    comparison = compare(chain(SUM, PRODUCT), ["CpuRef", "WrongProducts"], runtime=runtime).to_dict()
+    assert (comparison["agrees"], comparison["first"], comparison["largest"]) == (
         False,
         "1 Multiplication",
         "1 Multiplication",
     )
-    assert reported["culprit"]["layers"] == ("1 Multiplication",)
-    assert [item["name"] for item in reported["layers"]] == ["0 Addition", "1 Multiplication"]
+    assert comparison["culprit"]["layers"] == ("1 Multiplication",)
+    assert [item["name"] for item in comparison["layers"]] == ["0 Addition", "1 Multiplication"]
 
 
 def test_every_layer_has_its_range_and_the_signal_to_noise_ratio_of_the_accumulated_result(runtime: Runtime) -> None:
-    result = compare(chain(SUM, PRODUCT, SUM), ["CpuRef", "WrongProducts"], runtime=runtime)
-    first, second, third = result.layers
+    comparison = compare(chain(SUM, PRODUCT, SUM), ["CpuRef", "WrongProducts"], runtime=runtime)
+    first, second, third = comparison.layers
     assert first.snr == math.inf
     assert first.low is not None
     assert first.high is not None
@@ -284,7 +284,7 @@ def test_every_layer_has_its_range_and_the_signal_to_noise_ratio_of_the_accumula
     assert second.snr == pytest.approx(40, abs=0.1)  # the products are wrong by a hundredth
     assert third.snr is not None
     assert 30 < third.snr < 60
-    assert [item["snr"] for item in result.to_dict()["layers"]] == [None, second.snr, third.snr]
+    assert [item["snr"] for item in comparison.to_dict()["layers"]] == [None, second.snr, third.snr]
 
 
 def test_ranges_and_ratios_of_quantized_tensors_are_those_of_their_float_values(runtime: Runtime) -> None:
@@ -323,9 +323,9 @@ def test_backends_that_nobody_knows_are_told() -> None:
 @pytest.mark.parametrize("name", ["ad01_int8", "kws_ref_model", "ad01_fp32", "vww_96_int8"])
 def test_real_networks_agree_on_cpuacc(name: str, cpuacc: None) -> None:
     pytest.importorskip("flatbuffers", reason="the package flatbuffers is not installed")
-    result = compare(ip.session.read_network(MODELS / f"{name}.tflite"), ["CpuRef", "CpuAcc"])
-    assert result.agrees, result.culprit
-    assert not any(layer.refused for layer in result.layers)
+    comparison = compare(ip.session.read_network(MODELS / f"{name}.tflite"), ["CpuRef", "CpuAcc"])
+    assert comparison.agrees, comparison.culprit
+    assert not any(layer.refused for layer in comparison.layers)
 
 
 # --- divergences ------------------------------------------------------------------------------------------------------

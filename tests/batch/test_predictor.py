@@ -43,10 +43,10 @@ ROWS = np.arange(21, dtype=np.float32).reshape(7, 3) - 5
 @pytest.mark.parametrize("batch", [None, 1, 2, 7, 16])
 @pytest.mark.parametrize("size", [None, 1, 4])
 def test_rows_are_divided_into_runs_of_the_batch_size_and_put_together_in_order(saved, batch, size):
-    result = Predictor(saved(affine(batch)), batch_size=size)({"x": ROWS})
-    assert list(result) == ["y", "z"]
-    np.testing.assert_array_equal(result["y"], 2 * ROWS)
-    np.testing.assert_array_equal(result["z"], np.maximum(ROWS, 0))
+    columns = Predictor(saved(affine(batch)), batch_size=size)({"x": ROWS})
+    assert list(columns) == ["y", "z"]
+    np.testing.assert_array_equal(columns["y"], 2 * ROWS)
+    np.testing.assert_array_equal(columns["z"], np.maximum(ROWS, 0))
 
 
 @pytest.mark.parametrize(
@@ -73,18 +73,18 @@ def test_read_only_columns_are_accepted_and_not_changed(saved):
 
 @pytest.mark.parametrize("batch", [None, 4])
 def test_a_batch_without_rows_gives_columns_without_rows(saved, batch):
-    result = Predictor(saved(affine(batch)), keep=["id"])({"x": [], "id": []})
-    assert result["y"].shape == (0, 3)
-    assert result["id"] == []
+    columns = Predictor(saved(affine(batch)), keep=["id"])({"x": [], "id": []})
+    assert columns["y"].shape == (0, 3)
+    assert columns["id"] == []
 
 
 def test_columns_and_outputs_are_renamed_and_other_columns_kept(saved):
     predict = Predictor(saved(affine(None)), inputs={"x": "pixels"}, outputs={"twice": "y", "again": "y"}, keep=["id"])
-    result = predict({"pixels": ROWS, "id": list("abcdefg"), "unused": np.zeros(7)})
-    assert list(result) == ["id", "twice", "again"]
-    assert result["id"] == list("abcdefg")
-    np.testing.assert_array_equal(result["twice"], 2 * ROWS)
-    np.testing.assert_array_equal(result["again"], 2 * ROWS)
+    columns = predict({"pixels": ROWS, "id": list("abcdefg"), "unused": np.zeros(7)})
+    assert list(columns) == ["id", "twice", "again"]
+    assert columns["id"] == list("abcdefg")
+    np.testing.assert_array_equal(columns["twice"], 2 * ROWS)
+    np.testing.assert_array_equal(columns["again"], 2 * ROWS)
 
 
 def test_inner_values_can_be_outputs(saved):
@@ -205,19 +205,19 @@ def failing(batch: int) -> ip.Network:
 @pytest.mark.parametrize("batch", [1, 2, 4])
 def test_rows_that_fail_get_a_message_and_the_others_their_results(saved, batch):
     rows = [0, 1, 99, 2, 1, 77, 0]
-    result = Predictor(saved(failing(batch)), on_error="row")({"index": rows})
+    columns = Predictor(saved(failing(batch)), on_error="row")({"index": rows})
     expected = np.float32([[0, 1], [2, 3], [np.nan] * 2, [4, 5], [2, 3], [np.nan] * 2, [0, 1]])
-    np.testing.assert_array_equal(result["y"], expected)
-    assert [bool(message) for message in result["error"]] == [row > 2 for row in rows]
-    assert "99" in result["error"][2]
+    np.testing.assert_array_equal(columns["y"], expected)
+    assert [bool(message) for message in columns["error"]] == [row > 2 for row in rows]
+    assert "99" in columns["error"][2]
 
 
 def test_rows_of_another_shape_fail_alone(saved):
     rows = [ROWS[0], ROWS[1, :2], None, ROWS[3]]
-    result = Predictor(saved(affine(None)), on_error="row", error_column="why")({"x": rows})
-    np.testing.assert_array_equal(result["y"][[0, 3]], 2 * ROWS[[0, 3]])
-    assert np.isnan(result["y"][[1, 2]]).all()
-    assert result["why"].tolist() == [
+    columns = Predictor(saved(affine(None)), on_error="row", error_column="why")({"x": rows})
+    np.testing.assert_array_equal(columns["y"][[0, 3]], 2 * ROWS[[0, 3]])
+    assert np.isnan(columns["y"][[1, 2]]).all()
+    assert columns["why"].tolist() == [
         "",
         "the rows for the input 'x' have the shape (2,); expected (3,)",
         "the column for the input 'x' has no value (None) in a row",
@@ -333,9 +333,9 @@ def test_objects_that_are_numbers_and_buffers_are_converted(saved, column):
 def test_a_batch_may_be_a_data_frame(saved, batch):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"x": list(ROWS), "id": list("abcdefg")}, index=range(10, 17))
-    result = Predictor(saved(affine(batch)), keep=["id"])(frame)
-    np.testing.assert_array_equal(result["y"], 2 * ROWS)
-    assert list(result["id"]) == list("abcdefg")
+    columns = Predictor(saved(affine(batch)), keep=["id"])(frame)
+    np.testing.assert_array_equal(columns["y"], 2 * ROWS)
+    assert list(columns["id"]) == list("abcdefg")
 
 
 def test_a_batch_may_be_a_table_of_arrow(saved):
@@ -360,9 +360,9 @@ def test_tensors_of_arrow_keep_their_shape(saved):
 def test_rows_of_arrow_without_a_value_fail_alone(saved):
     arrow = pytest.importorskip("pyarrow")
     column = arrow.array([[1.0, 2.0, 3.0], None])
-    result = Predictor(saved(affine(2)), on_error="row")({"x": column})
-    np.testing.assert_array_equal(result["y"][0], [2, 4, 6])
-    assert result["error"].tolist() == ["", "the column for the input 'x' has no value (None) in a row"]
+    columns = Predictor(saved(affine(2)), on_error="row")({"x": column})
+    np.testing.assert_array_equal(columns["y"][0], [2, 4, 6])
+    assert columns["error"].tolist() == ["", "the column for the input 'x' has no value (None) in a row"]
 
 
 def test_masked_elements_are_refused(saved):
@@ -370,17 +370,17 @@ def test_masked_elements_are_refused(saved):
     predict = Predictor(saved(affine(4)))
     message = "the column for the input 'x' has masked elements; give them values first, such as with filled()"
     assert refused(BindingError, predict, {"x": column}) == message
-    result = Predictor(saved(affine(4)), on_error="row")({"x": column})
-    assert [bool(error) for error in result["error"]] == [row == 1 for row in range(7)]
-    np.testing.assert_array_equal(result["y"][2:], 2 * ROWS[2:])
+    columns = Predictor(saved(affine(4)), on_error="row")({"x": column})
+    assert [bool(error) for error in columns["error"]] == [row == 1 for row in range(7)]
+    np.testing.assert_array_equal(columns["y"][2:], 2 * ROWS[2:])
 
 
 def test_rows_that_are_no_arrays_fail_alone(saved):
     rows = [[1, 2, 3], [1, 2, [3, 4]], [1, None, 3], ["a", "b", "c"], {"a": 1}, object(), [4, 5, 6]]
-    result = Predictor(saved(affine(None)), on_error="row")({"x": rows})
-    assert [bool(error) for error in result["error"]] == [False, True, True, True, True, True, False]
-    assert result["error"][1].startswith("the column for the input 'x' has a row that is no array: ")
-    np.testing.assert_array_equal(result["y"][[0, 6]], [[2, 4, 6], [8, 10, 12]])
+    columns = Predictor(saved(affine(None)), on_error="row")({"x": rows})
+    assert [bool(error) for error in columns["error"]] == [False, True, True, True, True, True, False]
+    assert columns["error"][1].startswith("the column for the input 'x' has a row that is no array: ")
+    np.testing.assert_array_equal(columns["y"][[0, 6]], [[2, 4, 6], [8, 10, 12]])
 
 
 def test_rows_whose_results_have_another_shape_fail_alone(saved):
@@ -388,10 +388,10 @@ def test_rows_whose_results_have_another_shape_fail_alone(saved):
     x = network.add_input_layer(0, ip.TensorInfo((None, None)), name="x")
     network.add_output_layer(0, network.add_addition_layer(x, x), name="y")
     rows = [np.ones(2), np.ones(3), np.ones(2)]
-    result = Predictor(saved(network), on_error="row")({"x": rows})
-    assert result["y"].shape == (3, 2)
+    columns = Predictor(saved(network), on_error="row")({"x": rows})
+    assert columns["y"].shape == (3, 2)
     message = "the output 'y' of this row has the shape (3,); that of the first row has (2,)"
-    assert result["error"].tolist() == ["", message, ""]
+    assert columns["error"].tolist() == ["", message, ""]
 
 
 def test_columns_of_the_result_have_different_names(saved):
@@ -507,5 +507,5 @@ def test_a_container_that_is_no_array_is_read_row_by_row(saved):
         def __array__(self, dtype=None, copy=None):
             raise ValueError("rows of different shapes")
 
-    result = Predictor(saved(affine(2)), on_error="row")({"x": Ragged([ROWS[0], None])})
-    assert [bool(error) for error in result["error"]] == [False, True]
+    columns = Predictor(saved(affine(2)), on_error="row")({"x": Ragged([ROWS[0], None])})
+    assert [bool(error) for error in columns["error"]] == [False, True]

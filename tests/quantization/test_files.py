@@ -15,10 +15,10 @@ from tests.quantization.networks import image_network
 
 
 def network(*names: str, shape: tuple[int, ...] = (1, 2), dtype: str = "float32") -> Network:
-    result = Network("inputs")
+    network = Network("inputs")
     for number, name in enumerate(names):
-        result.add_input_layer(number, TensorInfo(shape, dtype), name=name)
-    return result
+        network.add_input_layer(number, TensorInfo(shape, dtype), name=name)
+    return network
 
 
 def values(samples: list[dict[str, np.ndarray]]) -> list[dict[str, list[object]]]:

@@ -39,28 +39,28 @@ def quantizations(network: Network) -> dict[str, ip.Quantization | None]:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_layer_of_an_image_classifier_is_quantized_and_its_results_stay_close(scheme, layout):
     network, data = image_network(layout=layout), images(layout=layout)
-    result = quantize(network, data, scheme=scheme)
-    assert result.report.left == ()
-    [output] = result.report.outputs
+    quantized = quantize(network, data, scheme=scheme)
+    assert quantized.report.left == ()
+    [output] = quantized.report.outputs
     assert output.name == "classes"
     assert output.snr > 20
     expected = ip.load(network, ["CpuRef"]).run([data[:1]])
-    assert np.abs(ip.load(result, ["CpuRef"]).run([data[:1]])[0] - expected[0]).max() < 0.05
+    assert np.abs(ip.load(quantized, ["CpuRef"]).run([data[:1]])[0] - expected[0]).max() < 0.05
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_native_backend_gives_the_same_integers_as_the_reference(scheme, cpuacc):
     data = images()
-    result = quantize(image_network(), data, scheme=scheme)
-    models = [ip.load(result, ids) for ids in (["CpuRef"], ["CpuAcc", "CpuRef"])]
+    quantized = quantize(image_network(), data, scheme=scheme)
+    models = [ip.load(quantized, ids) for ids in (["CpuRef"], ["CpuAcc", "CpuRef"])]
     for image in data:
         first, second = (model.run([image[None]])[0] for model in models)
         np.testing.assert_array_equal(first, second)
 
 
 def test_the_native_backend_runs_all_layers_of_an_int8_network(cpuacc):
-    result = quantize(image_network(), images())
-    with ip.load(result, ["CpuAcc"], fallback=False) as model:
+    quantized = quantize(image_network(), images())
+    with ip.load(quantized, ["CpuAcc"], fallback=False) as model:
         assert {str(item.backend) for item in model.optimized.placements} == {"CpuAcc"}
 
 
@@ -79,8 +79,8 @@ def test_an_index_that_a_quantized_layer_gives_keeps_its_type_as_an_output():
     network = image_network()
     [output] = network.graph.outputs
     network.add_output_layer(1, network.add_layer(ArgMinMax(axis=1), output.values[0], name="best"), name="class")
-    result = quantize(network, images(), keep_types=False)
-    assert [layer.values[0].known.dtype.name for layer in result.graph.outputs] == ["INT8", "INT32"]
+    quantized = quantize(network, images(), keep_types=False)
+    assert [layer.values[0].known.dtype.name for layer in quantized.graph.outputs] == ["INT8", "INT32"]
 
 
 @pytest.mark.parametrize("has_bias", [False, True])
@@ -92,9 +92,9 @@ def test_a_transposed_convolution_with_groups_has_one_scale_for_its_weights(has_
     constants = [network.add_constant_layer(array.astype(np.float32)) for array in arrays]
     op = TransposeConvolution2d(groups=2, data_layout=DataLayout.NHWC, stride_x=2, stride_y=2)
     network.add_output_layer(0, network.add_layer(op, x, *constants, name="wide"), name="y")
-    result = quantize(network, draw.normal(size=(4, 4, 4, 4)).astype(np.float32))
-    assert result.report.left == ()
-    assert result.report.outputs[0].snr > 30
+    quantized = quantize(network, draw.normal(size=(4, 4, 4, 4)).astype(np.float32))
+    assert quantized.report.left == ()
+    assert quantized.report.outputs[0].snr > 30
 
 
 def test_the_network_that_is_quantized_does_not_change():
@@ -105,17 +105,22 @@ def test_the_network_that_is_quantized_does_not_change():
 
 
 def test_fused_layers_concatenations_and_moves_share_one_scale():
-    found = quantizations(quantize(image_network(), images()))
-    assert found["first"] == found["activation"]
-    assert found["deep"] == found["activation_1"]
-    assert found["narrow"] == found["total"] == found["both"] == found["halved"]
-    assert found["mean"] == found["flat"]
-    assert found["probabilities"] == ip.Quantization(1 / 256, -128)
+    quantizations_by_name = quantizations(quantize(image_network(), images()))
+    assert quantizations_by_name["first"] == quantizations_by_name["activation"]
+    assert quantizations_by_name["deep"] == quantizations_by_name["activation_1"]
+    assert (
+        quantizations_by_name["narrow"]
+        == quantizations_by_name["total"]
+        == quantizations_by_name["both"]
+        == quantizations_by_name["halved"]
+    )
+    assert quantizations_by_name["mean"] == quantizations_by_name["flat"]
+    assert quantizations_by_name["probabilities"] == ip.Quantization(1 / 256, -128)
 
 
 def test_weights_have_a_scale_for_each_channel_and_the_bias_has_steps_of_the_products():
-    result = quantize(image_network(), images())
-    deep = result.graph.layer("deep")
+    quantized = quantize(image_network(), images())
+    deep = quantized.graph.layer("deep")
     image, weights, bias = deep.values
     assert weights.known.quantization.axis == 3
     assert set(weights.known.quantization.zero_points) == {0}
@@ -138,9 +143,9 @@ def test_a_layer_without_a_form_in_integers_stays_in_float_with_a_reason():
     x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
     root = network.add_elementwise_unary_layer(x, operation=ip.ops.UnaryOperation.SQRT, name="root")
     network.add_output_layer(0, network.add_layer(Addition(), root, x, name="sum"))
-    result = quantize(network, np.ones((2, 4), np.float32))
-    assert kinds(result) == ["ElementwiseUnary", "Quantize", "Quantize", "Addition", "Dequantize"]
-    [left] = result.report.left
+    quantized = quantize(network, np.ones((2, 4), np.float32))
+    assert kinds(quantized) == ["ElementwiseUnary", "Quantize", "Quantize", "Addition", "Dequantize"]
+    [left] = quantized.report.left
     assert left.reason == "SQRT loses too much precision in integers"
 
 
@@ -148,9 +153,9 @@ def test_layers_that_only_move_values_stay_in_float_beside_float_layers():
     network = Network("moves")
     x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
     network.add_output_layer(0, network.add_layer(ip.ops.Reshape((4, 1)), x, name="column"))
-    result = quantize(network, np.ones((2, 4), np.float32))
-    assert kinds(result) == ["Reshape"]
-    assert result.report.left[0].reason == "no layer beside it computes in integers"
+    quantized = quantize(network, np.ones((2, 4), np.float32))
+    assert kinds(quantized) == ["Reshape"]
+    assert quantized.report.left[0].reason == "no layer beside it computes in integers"
 
 
 def test_a_value_with_a_prescribed_scale_is_requantized_for_a_concatenation():
@@ -159,11 +164,11 @@ def test_a_value_with_a_prescribed_scale_is_requantized_for_a_concatenation():
     chances = network.add_layer(Softmax(), x, name="chances")
     wide = network.add_layer(Addition(), x, x, name="wide")
     network.add_output_layer(0, network.add_layer(Concat(1), chances, wide, name="all"))
-    result = quantize(network, np.float32([[1, 2, 3, 40]]))
-    found = quantizations(result)
-    assert found["chances"] == ip.Quantization(1 / 256, -128)
-    assert found["wide"] == found["all"] == found["chances:requantized"]
-    assert result.report.outputs[0].snr > 30
+    quantized = quantize(network, np.float32([[1, 2, 3, 40]]))
+    quantizations_by_name = quantizations(quantized)
+    assert quantizations_by_name["chances"] == ip.Quantization(1 / 256, -128)
+    assert quantizations_by_name["wide"] == quantizations_by_name["all"] == quantizations_by_name["chances:requantized"]
+    assert quantized.report.outputs[0].snr > 30
 
 
 def test_a_tensor_with_infinite_values_is_not_quantized():
@@ -180,31 +185,31 @@ def test_a_result_that_is_always_zero_can_be_quantized():
     x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
     negative = network.add_layer(Activation(ActivationFunction.RELU), x, name="relu")
     network.add_output_layer(0, network.add_layer(Addition(), negative, negative, name="sum"))
-    result = quantize(network, -np.ones((1, 4), np.float32))
-    assert ip.load(result, ["CpuRef"]).run([-np.ones((1, 4))])[0].tolist() == [[0.0] * 4]
+    quantized = quantize(network, -np.ones((1, 4), np.float32))
+    assert ip.load(quantized, ["CpuRef"]).run([-np.ones((1, 4))])[0].tolist() == [[0.0] * 4]
 
 
 def test_arm_nns_algorithm_needs_no_data_and_uses_ranges_by_the_kind_of_layer():
-    result = quantize(image_network(), algorithm="armnn", scheme="QAsymmU8")
-    found = quantizations(result)
-    assert found["first"] == ip.Quantization(float(np.float32(30 / 255)), 128)
-    assert found["activation"] == ip.Quantization(float(np.float32(15 / 255)), 0)
-    assert found["activation_1"] == ip.Quantization(float(np.float32(6 / 255)), 0)
-    assert found["total"] == ip.Quantization(float(np.float32(40 / 255)), 128)
-    assert found["probabilities"] == ip.Quantization(1 / 256, 0)
-    assert result.report.outputs == ()
+    quantized = quantize(image_network(), algorithm="armnn", scheme="QAsymmU8")
+    quantizations_by_name = quantizations(quantized)
+    assert quantizations_by_name["first"] == ip.Quantization(float(np.float32(30 / 255)), 128)
+    assert quantizations_by_name["activation"] == ip.Quantization(float(np.float32(15 / 255)), 0)
+    assert quantizations_by_name["activation_1"] == ip.Quantization(float(np.float32(6 / 255)), 0)
+    assert quantizations_by_name["total"] == ip.Quantization(float(np.float32(40 / 255)), 128)
+    assert quantizations_by_name["probabilities"] == ip.Quantization(1 / 256, 0)
+    assert quantized.report.outputs == ()
 
 
 def test_networks_that_arm_nns_algorithm_makes_are_written_for_arm_nn_with_every_scheme():
     for scheme in SCHEMES:
-        result = quantize(image_network(), images(), algorithm="armnn", scheme=scheme)
-        again = ip.load(armnn.write(result), ["CpuRef"])
-        np.testing.assert_array_equal(*(model.run([images(1)])[0] for model in (again, ip.load(result, ["CpuRef"]))))
+        quantized = quantize(image_network(), images(), algorithm="armnn", scheme=scheme)
+        again = ip.load(armnn.write(quantized), ["CpuRef"])
+        np.testing.assert_array_equal(*(model.run([images(1)])[0] for model in (again, ip.load(quantized, ["CpuRef"]))))
 
 
 def test_signed_weights_are_symmetric_also_by_arm_nns_algorithm():
-    result = quantize(image_network(), images(), algorithm="armnn", scheme="int8")
-    constants = [layer.output.known.quantization for layer in result.graph if layer.kind == "Constant"]
+    quantized = quantize(image_network(), images(), algorithm="armnn", scheme="int8")
+    constants = [layer.output.known.quantization for layer in quantized.graph if layer.kind == "Constant"]
     assert {q.zero_point for q in constants if q is not None} == {0}
 
 
@@ -233,10 +238,10 @@ def test_bias_correction_keeps_the_mean_of_each_channel():
 
 def test_layers_with_the_largest_errors_stay_in_float_until_a_target_is_reached():
     plain = quantize(image_network(), images()).report
-    result = quantize(image_network(), images(), target=plain.outputs[0].snr + 6).report
-    assert result.outputs[0].snr > plain.outputs[0].snr
-    assert 0 < len(result.left) < len(result.layers)
-    assert {layer.reason for layer in result.left} & {
+    quantized = quantize(image_network(), images(), target=plain.outputs[0].snr + 6).report
+    assert quantized.outputs[0].snr > plain.outputs[0].snr
+    assert 0 < len(quantized.left) < len(quantized.layers)
+    assert {layer.reason for layer in quantized.left} & {
         f"left in float for the target of {plain.outputs[0].snr + 6:g} dB"
     }
     assert quantize(image_network(), images(), target=5).report.left == ()
@@ -283,32 +288,32 @@ def product_network(depth: int = 70) -> Network:
 def test_constants_are_stored_in_fewer_bits_without_data(scheme, least):
     network = product_network()
     x = np.random.default_rng(0).standard_normal((1, 4, 4, 70)).astype(np.float32)
-    result = quantize(network, scheme=scheme, block_size=16)
-    assert [layer.name for layer in result.report.left] == ["rows"]
+    quantized = quantize(network, scheme=scheme, block_size=16)
+    assert [layer.name for layer in quantized.report.left] == ["rows"]
     assert not any(
         layer.op.value.dtype == np.float32 and layer.op.value.size >= 1000
-        for layer in result
+        for layer in quantized
         if isinstance(layer.op, ip.ops.Constant)
     )
     assert quantize(network, x, scheme=scheme).report.outputs[0].snr > least
-    expected, found = (ip.load(item, ["CpuRef"]).run([x])[0] for item in (network, result))
+    expected, found = (ip.load(item, ["CpuRef"]).run([x])[0] for item in (network, quantized))
     assert np.abs(found - expected).max() < 0.5
 
 
 def test_the_native_backend_agrees_on_networks_with_constants_of_fewer_bits(cpuacc):
     x = np.random.default_rng(0).standard_normal((1, 4, 4, 70)).astype(np.float32)
     for scheme in STORAGE:
-        result = quantize(product_network(), scheme=scheme, block_size=16)
-        first, second = (ip.load(result, [backend]).run([x])[0] for backend in ("CpuRef", "CpuAcc"))
+        quantized = quantize(product_network(), scheme=scheme, block_size=16)
+        first, second = (ip.load(quantized, [backend]).run([x])[0] for backend in ("CpuRef", "CpuAcc"))
         np.testing.assert_allclose(first, second, atol=1e-4)
 
 
 def test_weights_of_four_bits_have_a_scale_for_each_block_and_the_last_block_may_be_shorter():
-    result = quantize(product_network(), scheme="weights-int4", block_size=16)
-    block = next(layer for layer in result if layer.kind == "BlockDequantize")
+    quantized = quantize(product_network(), scheme="weights-int4", block_size=16)
+    block = next(layer for layer in quantized if layer.kind == "BlockDequantize")
     weights, scales = block.values
     assert (str(weights.known), str(scales.known)) == ("int4[50, 40]", "float32[50, 3]")
-    assert {layer.kind for layer in result if layer.outputs and layer.outputs[0].name.endswith(":dequantized")} == {
+    assert {layer.kind for layer in quantized if layer.outputs and layer.outputs[0].name.endswith(":dequantized")} == {
         "BlockDequantize", "Dequantize",
     }  # fmt: skip
 
@@ -324,9 +329,9 @@ def test_constants_that_float16_cannot_hold_stay_in_float32():
 
 
 def test_a_quantized_network_can_be_loaded_copied_and_printed():
-    result = quantize(image_network(), images(2))
-    again = Network.parse(result.text())
-    first, second = (ip.load(item, ["CpuRef"]).run([images(1)]) for item in (result, again))
+    quantized = quantize(image_network(), images(2))
+    again = Network.parse(quantized.text())
+    first, second = (ip.load(item, ["CpuRef"]).run([images(1)]) for item in (quantized, again))
     np.testing.assert_array_equal(first[0], second[0])
     assert any(isinstance(layer.op, Quantize) for layer in again)
     assert any(isinstance(layer.op, Dequantize) for layer in again)

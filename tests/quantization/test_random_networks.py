@@ -20,15 +20,15 @@ def test_a_random_network_is_quantized_or_left_in_float_with_a_reason(number, sc
     random = random_network(1, number, kind="float")
     inputs = {layer.name: random.feeds[number_of_input] for number_of_input, layer in random.network.inputs.items()}
     try:
-        result = quantize(random.network, [inputs], scheme=scheme)
+        quantized = quantize(random.network, [inputs], scheme=scheme)
     except InvalidArgumentError as error:
         assert "calibration data must be finite" in str(error)
         return
-    result.validate()
-    layers = {layer.name for layer in result.report.layers}
-    assert layers <= {layer.name for layer in result}
-    assert all(layer.reason != "" or layer.is_quantized for layer in result.report.layers)
-    first, second = (ip.load(result, ids).run(inputs) for ids in (["CpuRef"], ["CpuAcc", "CpuRef"]))
+    quantized.validate()
+    layers = {layer.name for layer in quantized.report.layers}
+    assert layers <= {layer.name for layer in quantized}
+    assert all(layer.reason != "" or layer.is_quantized for layer in quantized.report.layers)
+    first, second = (ip.load(quantized, ids).run(inputs) for ids in (["CpuRef"], ["CpuAcc", "CpuRef"]))
     for a, b in zip(first, second, strict=True):
         if isinstance(a, np.ndarray) and a.dtype.kind == "f":
             finite = np.isfinite(a)

@@ -52,17 +52,19 @@ def report(*layers: LayerReport, **fields: object) -> QuantizationReport:
 
 @pytest.mark.needs_cpuref
 def test_the_page_has_a_row_and_a_histogram_for_each_layer_and_the_reasons():
-    result = quantize(image_network(), images(), float_layers=["Softmax"], backends=["CpuRef"]).report
-    page = Elements(result.to_html())
+    quantized = quantize(image_network(), images(), float_layers=["Softmax"], backends=["CpuRef"]).report
+    page = Elements(quantized.to_html())
     assert page.counts["script"] == 0
     rows = {row[0]: row for row in page.rows}
-    assert [layer.name for layer in result.layers if layer.name not in rows] == []
+    assert [layer.name for layer in quantized.layers if layer.name not in rows] == []
     assert rows["left in float as requested"] == ["left in float as requested", "1", "probabilities (Softmax)"]
     assert rows["probabilities"][-1] == "left in float as requested"
-    assert rows["classes"][1] == f"{result.outputs[0].snr:.1f} dB"
-    total = next(layer for layer in result.layers if layer.name == "total")
+    assert rows["classes"][1] == f"{quantized.outputs[0].snr:.1f} dB"
+    total = next(layer for layer in quantized.layers if layer.name == "total")
     assert rows["total"][2] == f"{total.low:.4g} to {total.high:.4g}"
-    assert result.to_html().count('class="histogram"') == len([layer for layer in result.layers if layer.histogram])
+    assert quantized.to_html().count('class="histogram"') == len(
+        [layer for layer in quantized.layers if layer.histogram]
+    )
 
 
 def test_columns_without_content_are_left_out():
@@ -97,14 +99,14 @@ def test_a_report_without_layers_is_a_page():
 
 
 def test_texts_of_the_network_cannot_become_markup():
-    result = QuantizationReport(
+    report = QuantizationReport(
         HOSTILE,
         "int8",
         {HOSTILE: HOSTILE},
         layers=(LayerReport(HOSTILE, HOSTILE, HOSTILE),),
         outputs=(OutputReport(HOSTILE, 1.0, 1.0),),
     )
-    page = Elements(result.to_html())
+    page = Elements(report.to_html())
     assert page.counts["script"] == page.counts["img"] == 0
     assert page.rows[-1] == [HOSTILE.replace("\u2028", "?")] * 3
 

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.needs_cpuref
 
 
 def network() -> ip.Network:
-    created = ip.Network("sum")
-    x = created.add_input_layer(0, ip.TensorInfo((2,)), name="x")
-    created.add_output_layer(0, created.add_addition_layer(x, x, name="twice"), name="y")
-    return created
+    network = ip.Network("sum")
+    x = network.add_input_layer(0, ip.TensorInfo((2,)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x, name="twice"), name="y")
+    return network
 
 
 def exclude(ids: Any) -> ip.OptimizerOptions:
@@ -137,9 +137,9 @@ def test_comparing_takes_two_ids() -> None:
 
 
 def test_an_empty_list_is_refused_on_load_although_a_dimension_is_open():
-    created = ip.Network("open")
-    x = created.add_input_layer(0, ip.TensorInfo((None,)), name="x")
-    created.add_output_layer(0, created.add_addition_layer(x, x, name="twice"), name="y")
+    network = ip.Network("open")
+    x = network.add_input_layer(0, ip.TensorInfo((None,)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x, name="twice"), name="y")
     with pytest.raises(InvalidArgumentError) as caught:
-        ip.load(created, [])
+        ip.load(network, [])
     assert str(caught.value) == "no backends were given; name some, or give None for all that are available"

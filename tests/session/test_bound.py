@@ -55,10 +55,10 @@ class Host(Sums):
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
     runs.clear()
-    with Runtime() as created:
+    with Runtime() as runtime:
         for backend in (Sums, Device, Tired):
-            created.registry.register(backend.id, backend)
-        yield created
+            runtime.registry.register(backend.id, backend)
+        yield runtime
 
 
 def calculation(*shape: int | str) -> Network:

@@ -42,8 +42,8 @@ def test_a_network_begins_at_the_named_values_in_their_order():
         ("halves:1", "float32[n, 2]"),
         ("halves:0", "float32[n, 2]"),
     ]
-    [result] = model.run([X[:, :2], X[:, 2:]])
-    assert result.tolist() == [[3, 8]]
+    [output] = model.run([X[:, :2], X[:, 2:]])
+    assert output.tolist() == [[3, 8]]
 
 
 def test_every_cut_of_a_network_computes_what_the_whole_network_does():
@@ -57,8 +57,8 @@ def test_every_cut_of_a_network_computes_what_the_whole_network_does():
             except BindingError:
                 continue  # the cut is after the output
             assert (list(model.inputs), list(model.outputs)) == (starts, [end])
-            [result] = model.run({name: values[name] for name in starts})
-            assert np.array_equal(result, values[end])
+            [output] = model.run({name: values[name] for name in starts})
+            assert np.array_equal(output, values[end])
 
 
 def test_an_input_has_its_name_even_if_an_output_has_it_too():
@@ -184,8 +184,8 @@ def unknown_around_a_relu(**more: Any) -> bytes:
 
 def test_tflite_operators_outside_of_the_cut_need_not_be_supported():
     data = unknown_around_a_relu()
-    [result] = ip.load(data, ["CpuRef"], inputs=["x"], outputs=["relu"]).run([X])
-    assert result.tolist() == [[1, 0, 3, 0]]
+    [output] = ip.load(data, ["CpuRef"], inputs=["x"], outputs=["relu"]).run([X])
+    assert output.tolist() == [[1, 0, 3, 0]]
     with pytest.raises(UnsupportedOperatorError, match="1 x CUSTOM"):
         read_network(data, inputs=["x"])
 

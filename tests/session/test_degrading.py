@@ -58,18 +58,18 @@ def inner(request: pytest.FixtureRequest) -> Callable[[], Backend]:
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
-        yield created
+    with Runtime() as runtime:
+        yield runtime
 
 
 def network() -> Network:
-    created = Network("small")
-    x = created.add_input_layer(0, TensorInfo((2, 64)), name="x")
-    weights = created.add_constant_layer(np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32), name="w")
-    dense = created.add_fully_connected_layer(x, weights, name="dense")
-    relu = created.add_activation_layer(dense, function=RELU, name="relu")
-    created.add_output_layer(0, created.add_softmax_layer(relu, name="soft"), name="y")
-    return created
+    network = Network("small")
+    x = network.add_input_layer(0, TensorInfo((2, 64)), name="x")
+    weights = network.add_constant_layer(np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32), name="w")
+    dense = network.add_fully_connected_layer(x, weights, name="dense")
+    relu = network.add_activation_layer(dense, function=RELU, name="relu")
+    network.add_output_layer(0, network.add_softmax_layer(relu, name="soft"), name="y")
+    return network
 
 
 def wanted(x: Any = X) -> Any:
@@ -83,9 +83,9 @@ def near(found: Any, expected: Any = None) -> None:
 
 
 def failing(runtime: Runtime, name: str, inner: Callable[[], Backend] = ReferenceBackend, **how: Any) -> Failing:
-    created = Failing(inner, name, **how)
-    runtime.registry.register(name, lambda: created)
-    return created
+    backend = Failing(inner, name, **how)
+    runtime.registry.register(name, lambda: backend)
+    return backend
 
 
 def happened(model: ip.Model) -> list[tuple[str, str]]:
@@ -247,11 +247,11 @@ def test_a_working_memory_whose_run_failed_runs_again(inner: Callable[[], Backen
 
 
 def test_shapes_that_differ_from_call_to_call(inner: Callable[[], Backend], runtime: Runtime) -> None:
-    created = Network("open")
-    x = created.add_input_layer(0, TensorInfo((None, 64)), name="x")
-    created.add_output_layer(0, created.add_softmax_layer(x, name="soft"))
+    network = Network("open")
+    x = network.add_input_layer(0, TensorInfo((None, 64)), name="x")
+    network.add_output_layer(0, network.add_softmax_layer(x, name="soft"))
     failing(runtime, "F", inner, at=5)
-    model = ip.load(created, ["F", "CpuRef"], runtime=runtime)
+    model = ip.load(network, ["F", "CpuRef"], runtime=runtime)
     for number in range(9):
         rows = np.concatenate([X, X])[: 1 + number % 3]
         near(model.run([rows])[0], np.exp(rows) / np.exp(rows).sum(axis=-1, keepdims=True))
@@ -260,13 +260,13 @@ def test_shapes_that_differ_from_call_to_call(inner: Callable[[], Backend], runt
 
 @pytest.mark.parametrize("at", ["workload", 3, 7])
 def test_shapes_that_are_only_known_while_running(at: int | str, runtime: Runtime) -> None:
-    created = Network("late")
-    x = created.add_input_layer(0, TensorInfo((6,)), name="x")
-    places = created.add_non_zero_layer(created.add_activation_layer(x, function=RELU, name="relu"), name="places")
-    numbers = created.add_cast_layer(places, dtype=ip.DataType.FLOAT32, name="numbers")
-    created.add_output_layer(0, created.add_activation_layer(numbers, function=RELU, name="late"))
+    network = Network("late")
+    x = network.add_input_layer(0, TensorInfo((6,)), name="x")
+    places = network.add_non_zero_layer(network.add_activation_layer(x, function=RELU, name="relu"), name="places")
+    numbers = network.add_cast_layer(places, dtype=ip.DataType.FLOAT32, name="numbers")
+    network.add_output_layer(0, network.add_activation_layer(numbers, function=RELU, name="late"))
     backend = failing(runtime, "F")
-    model = ip.load(created, ["F", "CpuRef"], runtime=runtime)
+    model = ip.load(network, ["F", "CpuRef"], runtime=runtime)
     backend.at = at
     for _ in range(5):
         assert model.run([[1, 0, 2, -3, 0, 5]])[0].tolist() == [[0, 2, 5]]
@@ -274,16 +274,16 @@ def test_shapes_that_are_only_known_while_running(at: int | str, runtime: Runtim
 
 
 def test_of_two_branches_the_one_that_hangs_is_blamed() -> None:
-    created = Network("branches")
-    x = created.add_input_layer(0, TensorInfo((4,)), name="x")
-    left, right = created.add_activation_layer(x, function=RELU, name="left"), x
+    network = Network("branches")
+    x = network.add_input_layer(0, TensorInfo((4,)), name="x")
+    left, right = network.add_activation_layer(x, function=RELU, name="left"), x
     for number in range(6):
-        right = created.add_addition_layer(right, right, name=f"right {number}")
-    created.add_output_layer(0, created.add_addition_layer(left, right, name="sum"))
+        right = network.add_addition_layer(right, right, name=f"right {number}")
+    network.add_output_layer(0, network.add_addition_layer(left, right, name="sum"))
     let_go = threading.Event()
     with Runtime(ip.CreationOptions(num_threads=2)) as runtime:
         failing(runtime, "F", at=1, how=let_go.wait, only=(Activation,))
-        model = ip.load(created, ["F", "CpuRef"], runtime=runtime, fallback=True)
+        model = ip.load(network, ["F", "CpuRef"], runtime=runtime, fallback=True)
         assert model.run([[1, 2, 3, 4]], deadline=4.0)[0].tolist() == [65, 130, 195, 260]
         let_go.set()
         assert happened(model) == [("F", REPLACED)]
@@ -374,12 +374,12 @@ def test_where_the_last_one_takes_no_layers_the_error_has_the_reason_of_each(run
 
 
 def test_inputs_on_which_all_fail_are_not_the_fault_of_any(runtime: Runtime) -> None:
-    created = Network("gather")
-    table = created.add_constant_layer(np.arange(6, dtype=np.float32).reshape(3, 2))
-    index = created.add_input_layer(0, TensorInfo((2,), "int32"), name="i")
-    created.add_output_layer(0, created.add_gather_layer(table, index, axis=0, name="gather"))
+    network = Network("gather")
+    table = network.add_constant_layer(np.arange(6, dtype=np.float32).reshape(3, 2))
+    index = network.add_input_layer(0, TensorInfo((2,), "int32"), name="i")
+    network.add_output_layer(0, network.add_gather_layer(table, index, axis=0, name="gather"))
     failing(runtime, "F")
-    model = ip.load(created, ["F", "CpuRef"], runtime=runtime)
+    model = ip.load(network, ["F", "CpuRef"], runtime=runtime)
     with pytest.raises(ExecutionError, match="index 9 is out of range for an axis of size 3"):
         model.run([np.int32([0, 9])])
     assert model.run([np.int32([0, 2])])[0].tolist() == [[0, 1], [4, 5]]

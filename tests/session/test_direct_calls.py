@@ -161,8 +161,8 @@ def test_new_outputs_are_arrays_of_their_own(sums: Sums, direct: bool) -> None:
 def test_given_outputs_are_returned_themselves(sums: Sums, direct: bool) -> None:
     model = sums()
     given = [np.empty_like(A), np.empty_like(A)]
-    result = model.run([A, B], given)
-    assert result[0] is given[0] and result[1] is given[1]
+    outputs = model.run([A, B], given)
+    assert outputs[0] is given[0] and outputs[1] is given[1]
     assert lists(given) == [SUM, TWICE]
 
 

@@ -55,17 +55,17 @@ def by_name(explanation: Explanation) -> dict[str, dict]:
 
 
 def test_a_part_is_told_with_its_layers_and_what_crosses_its_border(runtime):
-    reported = loaded(runtime).explain().to_dict()
-    assert [(item["part"], item["backend"], item["layers"]) for item in reported["parts"]] == [
+    explanation = loaded(runtime).explain().to_dict()
+    assert [(item["part"], item["backend"], item["layers"]) for item in explanation["parts"]] == [
         (1, "Sums", ["sum"]), (2, "Device", ["relu"]), (3, "CpuRef", ["tanh"]), (4, "Sums", ["product"]),
     ]  # fmt: skip
     borders = [
-        [[(reported["crossings"][item]["value"], reported["crossings"][item]["how"]) for item in part[way]]
-         for way in ("incoming", "outgoing")] for part in reported["parts"]
+        [[(explanation["crossings"][item]["value"], explanation["crossings"][item]["how"]) for item in part[way]]
+         for way in ("incoming", "outgoing")] for part in explanation["parts"]
     ]  # fmt: skip
     into, out, on = [("sum", "copy")], [("relu", "copy")], [("tanh", "direct")]
     assert borders == [[[], into], [into, out], [out, on], [on, []]]
-    assert [item["bytes"] for item in reported["crossings"]] == [64, 64, 64]
+    assert [item["bytes"] for item in explanation["crossings"]] == [64, 64, 64]
 
 
 def test_a_layer_is_told_with_its_tensors_attributes_and_how_they_came(runtime):
@@ -94,29 +94,29 @@ def test_quantization_and_small_constants_are_told(runtime):
 
 
 def test_without_measuring_only_shares_of_the_work_are_told(runtime):
-    reported = loaded(runtime).explain().to_dict()
-    assert reported["times"] == {
+    explanation = loaded(runtime).explain().to_dict()
+    assert explanation["times"] == {
         "whole_ms": None, "source": "", "runs": 0, "estimated_by": "bytes read and written, 8 operations as one",
         "candidates_ms": {},
     }  # fmt: skip
-    assert {(item["time"]["ms"], item["time"]["how"]) for item in reported["layers"]} == {(None, "estimated")}
-    assert np.isclose(sum(item["time"]["share"] for item in reported["layers"]), 1)
-    assert np.isclose(sum(item["time"]["share"] for item in reported["parts"]), 1)
+    assert {(item["time"]["ms"], item["time"]["how"]) for item in explanation["layers"]} == {(None, "estimated")}
+    assert np.isclose(sum(item["time"]["share"] for item in explanation["layers"]), 1)
+    assert np.isclose(sum(item["time"]["share"] for item in explanation["parts"]), 1)
 
 
 def test_what_is_measured_says_so_copies_too(runtime):
-    reported = loaded(runtime).explain(measure=True, budget_seconds=0.01).to_dict()
-    assert reported["times"]["source"] == "measured"
-    assert reported["times"]["runs"] >= 5
-    assert reported["times"]["whole_ms"] > 0
-    assert {item["time"]["how"] for item in (*reported["layers"], *reported["parts"])} == {"measured"}
-    assert all(item["time"]["ms"] > 0 for item in reported["layers"])
-    assert [item["ms"] is not None for item in reported["crossings"]] == [
+    explanation = loaded(runtime).explain(measure=True, budget_seconds=0.01).to_dict()
+    assert explanation["times"]["source"] == "measured"
+    assert explanation["times"]["runs"] >= 5
+    assert explanation["times"]["whole_ms"] > 0
+    assert {item["time"]["how"] for item in (*explanation["layers"], *explanation["parts"])} == {"measured"}
+    assert all(item["time"]["ms"] > 0 for item in explanation["layers"])
+    assert [item["ms"] is not None for item in explanation["crossings"]] == [
         True,
         True,
         False,
     ]  # nothing is done for the last
-    json.loads(json.dumps(reported, allow_nan=False))
+    json.loads(json.dumps(explanation, allow_nan=False))
 
 
 def test_the_time_of_a_part_is_that_of_all_that_runs_in_its_place(runtime):
@@ -129,10 +129,10 @@ def test_the_time_of_a_part_is_that_of_all_that_runs_in_its_place(runtime):
     network.add_output_layer(0, values[-1])
     optimized = ip.load(network, backends=["Whole"], runtime=runtime).optimized
     units = [layer.name for layer in optimized.graph if layer.kind == "PreCompiled"]
-    reported = optimized.explain(Times(9.0, dict(zip(units, (1.0, 2.0, 3.0), strict=True)), "measured", 1)).to_dict()
-    assert [item["time"] for item in reported["layers"]][1] == {"ms": 2.0, "share": 2 / 6, "how": "measured"}
-    assert reported["parts"][0]["runs_as"] == units
-    assert reported["parts"][0]["time"]["ms"] == 6.0
+    explanation = optimized.explain(Times(9.0, dict(zip(units, (1.0, 2.0, 3.0), strict=True)), "measured", 1)).to_dict()
+    assert [item["time"] for item in explanation["layers"]][1] == {"ms": 2.0, "share": 2 / 6, "how": "measured"}
+    assert explanation["parts"][0]["runs_as"] == units
+    assert explanation["parts"][0]["time"]["ms"] == 6.0
 
 
 def test_layers_that_run_in_one_share_its_time_by_their_work(runtime):
@@ -147,11 +147,11 @@ def test_layers_that_run_in_one_share_its_time_by_their_work(runtime):
     item = network.add_addition_layer(x, x, name="one")
     network.add_output_layer(0, network.add_multiplication_layer(item, x, name="two"))
     model = ip.load(network, backends=["Fuses"], runtime=runtime)
-    reported = model.explain(measure=True, budget_seconds=0.01).to_dict()
-    [part] = reported["parts"]
+    explanation = model.explain(measure=True, budget_seconds=0.01).to_dict()
+    [part] = explanation["parts"]
     assert part["runs_as"] == ["PreCompiled:one"]
     assert part["time"]["how"] == "measured"
-    times = [element["time"] for element in reported["layers"]]
+    times = [element["time"] for element in explanation["layers"]]
     assert [time["how"] for time in times] == ["estimated", "estimated"]
     assert np.isclose(sum(time["ms"] for time in times), part["time"]["ms"])
     assert times[1]["ms"] > times[0]["ms"]  # it reads two tensors
@@ -161,11 +161,11 @@ def test_what_a_plan_measured_of_the_whole_is_divided_by_work(runtime):
     plan = Plan("mixed", ("Sums", "CpuRef"), {}, measured={"Sums": 8.0, "mix": 4.0}, chosen="mix")
     explanation = ip.load(mixed(), runtime=runtime, plan=plan).explain()
     assert "  measured for the plan: mix 4 ms, Sums 8 ms\n" in str(explanation)
-    reported = explanation.to_dict()
-    assert (reported["times"]["whole_ms"], reported["times"]["source"]) == (4.0, "plan 'mix'")
-    assert reported["times"]["candidates_ms"] == {"Sums": 8.0, "mix": 4.0}
-    assert np.isclose(sum(item["time"]["ms"] for item in reported["layers"]), 4.0)
-    assert {item["time"]["how"] for item in reported["layers"]} == {"estimated"}
+    facts = explanation.to_dict()
+    assert (facts["times"]["whole_ms"], facts["times"]["source"]) == (4.0, "plan 'mix'")
+    assert facts["times"]["candidates_ms"] == {"Sums": 8.0, "mix": 4.0}
+    assert np.isclose(sum(item["time"]["ms"] for item in facts["layers"]), 4.0)
+    assert {item["time"]["how"] for item in facts["layers"]} == {"estimated"}
 
 
 def test_branches_are_told_and_one_that_is_not_taken_takes_nothing(runtime):
@@ -182,13 +182,13 @@ def test_branches_are_told_and_one_that_is_not_taken_takes_nothing(runtime):
     network.add_output_layer(0, network.add_if_layer(condition, x, regions=regions, name="if"), name="y")
     inputs = {"c": False, "x": np.ones((1, 16), np.float32)}
     model = ip.load(network, backends=["CpuRef"], runtime=runtime)
-    reported = model.explain(measure=True, inputs=inputs, budget_seconds=0.01).to_dict()
-    [hosted] = reported["run by the runtime"]
-    layers = {item["layer"]: item for item in reported["layers"]}
+    explanation = model.explain(measure=True, inputs=inputs, budget_seconds=0.01).to_dict()
+    [hosted] = explanation["run by the runtime"]
+    layers = {item["layer"]: item for item in explanation["layers"]}
     assert layers["if/then/in then"]["time"] == {"ms": 0.0, "share": 0.0, "how": "measured"}
     assert 0 < layers["if/else/in else"]["time"]["ms"] <= hosted["ms"]
     assert layers["if/else/in else"]["inputs"][0]["layer"] == "if"
-    assert reported["outputs"][0]["layer"] == "if"
+    assert explanation["outputs"][0]["layer"] == "if"
 
 
 def test_the_text_has_a_row_for_every_part(runtime):
@@ -209,8 +209,8 @@ def test_measuring_follows_the_shapes_of_given_inputs(runtime):
     with pytest.raises(InvalidArgumentError, match="are not known yet"):
         model.explain(measure=True)
     inputs = [np.ones((3, 16), np.float32)]
-    reported = model.explain(measure=True, inputs=inputs, budget_seconds=0.01).to_dict()
-    assert reported["inputs"][0]["shape"] == "[3, 16]"
+    explanation = model.explain(measure=True, inputs=inputs, budget_seconds=0.01).to_dict()
+    assert explanation["inputs"][0]["shape"] == "[3, 16]"
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf")])
@@ -226,33 +226,33 @@ def test_whatever_the_network_every_layer_has_its_part_its_share_and_known_tenso
     with Runtime() as runtime:
         runtime.registry.register("Sums", Sums)
         explanation = ip.load(network, backends=["Sums", "CpuRef"], runtime=runtime).explain()
-    reported = explanation.to_dict()
-    names = [item["layer"] for item in reported["layers"]]
-    assert sorted(name for part in reported["parts"] for name in part["layers"]) == sorted(names)
-    assert not names or np.isclose(sum(item["time"]["share"] for item in reported["layers"]), 1)
-    known = {*names, "", *(item["layer"] for item in reported["inputs"])}
-    taken = [*reported["outputs"], *(tensor for item in reported["layers"] for tensor in item["inputs"])]
+    facts = explanation.to_dict()
+    names = [item["layer"] for item in facts["layers"]]
+    assert sorted(name for part in facts["parts"] for name in part["layers"]) == sorted(names)
+    assert not names or np.isclose(sum(item["time"]["share"] for item in facts["layers"]), 1)
+    known = {*names, "", *(item["layer"] for item in facts["inputs"])}
+    taken = [*facts["outputs"], *(tensor for item in facts["layers"] for tensor in item["inputs"])]
     assert {tensor["layer"] for tensor in taken} <= known
-    crossed = {number for part in reported["parts"] for way in ("incoming", "outgoing") for number in part[way]}
-    assert crossed <= set(range(len(reported["crossings"])))
-    assert json.loads(explanation.to_json()) == reported
+    crossed = {number for part in facts["parts"] for way in ("incoming", "outgoing") for number in part[way]}
+    assert crossed <= set(range(len(facts["crossings"])))
+    assert json.loads(explanation.to_json()) == facts
 
 
 def test_debug_layers_are_looked_through(runtime):
-    reported = loaded(runtime, options=OptimizerOptions(debug=True)).explain().to_dict()
-    assert [item["layers"] for item in reported["parts"]] == [["sum"], ["relu"], ["tanh"], ["product"]]
-    assert [item["inputs"][0]["layer"] for item in reported["layers"]] == ["x", "sum", "relu", "tanh"]
-    into = [reported["crossings"][item["inputs"][0]["crossing"]]["value"] for item in reported["layers"]]
+    explanation = loaded(runtime, options=OptimizerOptions(debug=True)).explain().to_dict()
+    assert [item["layers"] for item in explanation["parts"]] == [["sum"], ["relu"], ["tanh"], ["product"]]
+    assert [item["inputs"][0]["layer"] for item in explanation["layers"]] == ["x", "sum", "relu", "tanh"]
+    into = [explanation["crossings"][item["inputs"][0]["crossing"]]["value"] for item in explanation["layers"]]
     assert into == [f"DebugLayerAfter{name}" for name in ("x", "sum", "relu", "tanh")]
 
 
 def test_layers_of_conversion_have_their_part_too(runtime):
     options = OptimizerOptions(reduce_fp32_to_fp16=True)
-    reported = loaded(runtime, options=options).explain().to_dict()
-    assert {"sum", "relu", "tanh", "product"} <= {item["layer"] for item in reported["layers"]}
-    known = {item["layer"] for item in reported["layers"]} | {"x", ""}
-    assert {tensor["layer"] for item in reported["layers"] for tensor in item["inputs"]} <= known
-    assert all(item["part"] is not None for item in reported["layers"])
+    explanation = loaded(runtime, options=options).explain().to_dict()
+    assert {"sum", "relu", "tanh", "product"} <= {item["layer"] for item in explanation["layers"]}
+    known = {item["layer"] for item in explanation["layers"]} | {"x", ""}
+    assert {tensor["layer"] for item in explanation["layers"] for tensor in item["inputs"]} <= known
+    assert all(item["part"] is not None for item in explanation["layers"])
 
 
 # --- times of layers inside of units ----------------------------------------------------------------------------------
@@ -276,11 +276,11 @@ def test_layers_that_a_backend_measures_inside_of_a_unit_have_measured_times(
         request.getfixturevalue("cpuacc")
     if ip.default_runtime().registry.reason_absent(backend) is not None:
         pytest.skip(f"needs {backend}")
-    result = ip.load(dense(), [backend]).explain(measure=True, budget_seconds=0.01).to_dict()
-    times = {layer["layer"]: layer["time"] for layer in result["layers"]}
+    explanation = ip.load(dense(), [backend]).explain(measure=True, budget_seconds=0.01).to_dict()
+    times = {layer["layer"]: layer["time"] for layer in explanation["layers"]}
     assert times["product"]["how"] == times["share"]["how"] == "measured"
     assert times["product"]["ms"] > 0
-    [part] = result["parts"]
+    [part] = explanation["parts"]
     assert part["time"]["how"] == "measured"
     assert sum(time["ms"] for time in times.values()) <= 1.5 * part["time"]["ms"]
 

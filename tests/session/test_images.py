@@ -143,24 +143,24 @@ def test_an_input_that_no_picture_fits_is_named(picture, info, text):
 
 
 def test_a_layout_that_does_not_fit_the_channels_is_refused(picture):
-    result = refusal(picture, TensorInfo((1, 8, 8, 3)), Preprocessing(DataLayout.NCHW))
-    assert result == "input 'x' float32[1, 8, 8, 3] has 8 channels as NCHW; an image has 1, 3 or 4"
+    message = refusal(picture, TensorInfo((1, 8, 8, 3)), Preprocessing(DataLayout.NCHW))
+    assert message == "input 'x' float32[1, 8, 8, 3] has 8 channels as NCHW; an image has 1, 3 or 4"
 
 
 def test_a_mean_for_too_few_channels_is_refused(picture):
-    result = refusal(picture, TensorInfo((1, 5, 2, 3)), Preprocessing(mean=(1.0, 2.0)))
-    assert result == "mean has 2 numbers; input 'x' float32[1, 5, 2, 3] takes 1 or 3"
+    message = refusal(picture, TensorInfo((1, 5, 2, 3)), Preprocessing(mean=(1.0, 2.0)))
+    assert message == "mean has 2 numbers; input 'x' float32[1, 5, 2, 3] takes 1 or 3"
 
 
 def test_a_mean_for_too_many_channels_is_refused(picture):
-    result = refusal(picture, TensorInfo((1, 5, 2, 1)), Preprocessing(mean=(1.0, 2.0)))
-    assert result == "mean has 2 numbers; input 'x' float32[1, 5, 2, 1] takes 1"
+    message = refusal(picture, TensorInfo((1, 5, 2, 1)), Preprocessing(mean=(1.0, 2.0)))
+    assert message == "mean has 2 numbers; input 'x' float32[1, 5, 2, 1] takes 1"
 
 
 def test_mean_and_std_mean_nothing_for_bare_integers(picture):
-    result = refusal(picture, TensorInfo((1, 5, 2, 3), "uint8"), Preprocessing(std=(2.0,)))
+    message = refusal(picture, TensorInfo((1, 5, 2, 3), "uint8"), Preprocessing(std=(2.0,)))
     expected = "input 'x' uint8[1, 5, 2, 3] takes bare integers; mean and std are for real and quantized numbers"
-    assert result == expected
+    assert message == expected
 
 
 # --- files that are no good pictures ----------------------------------------------------------------------------------

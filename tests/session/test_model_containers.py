@@ -179,10 +179,10 @@ class Other(Backend):
 
 @pytest.fixture
 def runtime():
-    with ip.Runtime() as created:
-        created.registry.register("Adder", Adder)
-        created.registry.register("Other", Other)
-        yield created
+    with ip.Runtime() as runtime:
+        runtime.registry.register("Adder", Adder)
+        runtime.registry.register("Other", Other)
+        yield runtime
 
 
 def test_a_backend_without_the_capability_is_not_asked_and_says_why(runtime):

@@ -24,10 +24,10 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
+    with Runtime() as runtime:
         for backend in (Sums, Device):
-            created.registry.register(backend.id, backend)
-        yield created
+            runtime.registry.register(backend.id, backend)
+        yield runtime
 
 
 def calculation(*shape: Any) -> Network:
@@ -69,8 +69,8 @@ def test_each_side_may_be_imported_alone(model: Model) -> None:
 
 def test_outputs_go_where_they_are_wanted(model: Model) -> None:
     total, y = np.zeros_like(X), bytearray(24)
-    result = model.run([X, X], {"sum": total, "y": memoryview(y).cast("f", (2, 3))})
-    assert result[0] is total
+    outputs = model.run([X, X], {"sum": total, "y": memoryview(y).cast("f", (2, 3))})
+    assert outputs[0] is total
     np.testing.assert_array_equal(np.frombuffer(y, np.float32).reshape(2, 3), 2 * X * X)
 
 

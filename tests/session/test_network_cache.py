@@ -266,8 +266,8 @@ def test_a_file_that_is_written_to_before_it_is_kept_is_not_taken_for_what_it_wa
     for weight in (2, 1):
         file = tmp_path / f"{weight}.tflite"
         file.write_bytes(large_network(weight))
-        result = load(file).run([np.ones((1, 512), np.float32)])[0]
-        assert sorted(set(result[0].tolist())) == sorted({512, 511 + weight})
+        output = load(file).run([np.ones((1, 512), np.float32)])[0]
+        assert sorted(set(output[0].tolist())) == sorted({512, 511 + weight})
 
 
 def test_it_is_kept_for_one_file_and_one_setting(load, tmp_path):

@@ -171,10 +171,10 @@ def runtime(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
     for module in ("placement.measured", "placement.loaded", "timing"):
         monkeypatch.setattr(f"interposer.session.{module}.time", Clock())
-    with Runtime() as created:
-        created.registry.register("Adds", Adds)
-        created.registry.register("Multiplies", Multiplies)
-        yield created
+    with Runtime() as runtime:
+        runtime.registry.register("Adds", Adds)
+        runtime.registry.register("Multiplies", Multiplies)
+        yield runtime
 
 
 def sums_and_products() -> Network:
@@ -206,12 +206,12 @@ def test_the_parts_of_the_chosen_plan_are_measured_in_it(runtime: Runtime) -> No
     options = OptimizerOptions(rewrite=False)
     plan = place(sums_and_products(), runtime, BACKENDS, options, GENEROUS)
     model = ip.load(sums_and_products(), plan=plan, options=options, runtime=runtime)
-    reported = model.explain().to_dict()
+    explanation = model.explain().to_dict()
     assert {placement.runs_in for placement in model.optimized.placements} <= plan.units.keys()
-    assert [part["time"]["how"] for part in reported["parts"]] == ["measured", "measured"]
+    assert [part["time"]["how"] for part in explanation["parts"]] == ["measured", "measured"]
     other = replace(plan, units={"another layer": 1.0})
-    reported = ip.load(sums_and_products(), plan=other, options=options, runtime=runtime).explain().to_dict()
-    assert [part["time"]["how"] for part in reported["parts"]] == ["estimated", "estimated"]
+    explanation = ip.load(sums_and_products(), plan=other, options=options, runtime=runtime).explain().to_dict()
+    assert [part["time"]["how"] for part in explanation["parts"]] == ["estimated", "estimated"]
 
 
 def test_parts_that_cannot_be_timed_are_no_fault_of_the_plan(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,14 +61,14 @@ def backends(request: pytest.FixtureRequest) -> list[str]:
 def test_every_value_of_a_network_can_be_asked_for(backends: list[str]) -> None:
     model = ip.load(chain(), backends)
     for name, value in expected().items():
-        [result] = model.run([X], outputs=[name])
-        np.testing.assert_allclose(result, value, rtol=1e-6, err_msg=name)
+        [output] = model.run([X], outputs=[name])
+        np.testing.assert_allclose(output, value, rtol=1e-6, err_msg=name)
 
 
 def test_several_values_come_in_the_order_of_their_names(backends: list[str]) -> None:
     model, names = ip.load(chain(), backends), ["right", "halves:0", "x", "w", "shifted", "y"]
-    result = model.run([X], outputs=names)
-    for name, array in zip(names, result, strict=True):
+    outputs = model.run([X], outputs=names)
+    for name, array in zip(names, outputs, strict=True):
         np.testing.assert_allclose(array, expected()[name], rtol=1e-6, err_msg=name)
 
 
@@ -76,8 +76,8 @@ def test_values_lists_every_name_that_a_run_can_be_asked_for() -> None:
     model = ip.load(chain(), ["CpuRef"])
     assert list(model.values) == ["x", "w", "product", "b", "shifted", "relu", "halves:0", "halves:1", "y", "right"]
     assert model.values["product"] == TensorInfo((1, 2))
-    result = model.run([X], outputs=list(model.values))
-    assert [array.shape for array in result] == [tuple(info.shape) for info in model.values.values()]
+    outputs = model.run([X], outputs=list(model.values))
+    assert [array.shape for array in outputs] == [tuple(info.shape) for info in model.values.values()]
 
 
 def test_a_call_gives_a_mapping_for_a_list_of_names_and_an_array_for_one() -> None:
@@ -89,8 +89,8 @@ def test_a_call_gives_a_mapping_for_a_list_of_names_and_an_array_for_one() -> No
 
 
 def test_one_text_stands_for_a_list_of_one_name() -> None:
-    [result] = ip.load(chain(), ["CpuRef"]).run([X], "shifted")
-    np.testing.assert_allclose(result, expected()["shifted"])
+    [output] = ip.load(chain(), ["CpuRef"]).run([X], "shifted")
+    np.testing.assert_allclose(output, expected()["shifted"])
 
 
 def test_the_models_own_plan_is_not_changed(backends: list[str]) -> None:
@@ -153,8 +153,8 @@ def test_a_call_refuses_arrays_as_outputs() -> None:
 
 
 def test_a_layer_with_one_result_may_be_numbered() -> None:
-    [result] = ip.load(chain(), ["CpuRef"]).run([X], ["product:0"])
-    np.testing.assert_array_equal(result, X @ W)
+    [output] = ip.load(chain(), ["CpuRef"]).run([X], ["product:0"])
+    np.testing.assert_array_equal(output, X @ W)
 
 
 def test_shapes_that_differ_by_call_give_values_of_their_shapes(backends: list[str]) -> None:

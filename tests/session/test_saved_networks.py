@@ -327,9 +327,9 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(Saving, "log", [])
     monkeypatch.setattr(Saving, "build", "1")
     monkeypatch.setattr(Saving, "damaged", False)
-    with ip.Runtime() as created:
-        created.registry.register("Saving", Saving)
-        yield created
+    with ip.Runtime() as runtime:
+        runtime.registry.register("Saving", Saving)
+        yield runtime
 
 
 V = np.float32([4, -9, 16])

@@ -66,8 +66,8 @@ def test_what_is_computed_from_inputs_is_followed_back_to_them() -> None:
     with pytest.raises(UnboundInputError) as caught:
         ip.frontends.onnx.load(value)
     assert (caught.value.inputs, caught.value.shapes) == (("factor",), True)
-    result = loaded(value.SerializeToString()).run([np.zeros((2, 1), np.float32), [3], np.ones((1, 1, 1))])
-    assert result[0].shape == (6, 3, 1)
+    outputs = loaded(value.SerializeToString()).run([np.zeros((2, 1), np.float32), [3], np.ones((1, 1, 1))])
+    assert outputs[0].shape == (6, 3, 1)
 
 
 def test_shapes_that_an_operator_must_know_are_taken_from_the_call_as_well() -> None:
