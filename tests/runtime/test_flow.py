@@ -192,6 +192,6 @@ def test_an_interrupt_just_before_a_layer_begins_ends_the_run(monkeypatch: pytes
     def interrupted(passage: object, number: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("interposer.runtime.flow._Passage._do", interrupted)
+    monkeypatch.setattr("interposer.runtime.flow._FlowRun._do", interrupted)
     with pytest.raises(KeyboardInterrupt):
         Flow([set(), {0}], 1).run(lambda number: None, lambda help: None)

@@ -53,13 +53,13 @@ def load_dynamic_backends(
         ConfigError: a setting is invalid, or the list of allowed backends cannot be read.
     """
     folders = folders_to_search(None if path is None else os.fsdecode(path))
-    result = None
+    dynamic = None
     if folders or not own_files().keys() <= set(disabled):
-        result = _load(registry, folders, allow_list, probe_seconds, unload, disabled, backend_options or {})
-    for name in OWN_BACKENDS:
-        if name not in registry:
-            registry.register_absent(name, reason_not_built(), source=f"shared object {own_file(name)}")
-    return result
+        dynamic = _load(registry, folders, allow_list, probe_seconds, unload, disabled, backend_options or {})
+    for backend_id in OWN_BACKENDS:
+        if backend_id not in registry:
+            registry.register_absent(backend_id, reason_not_built(), source=f"shared object {own_file(backend_id)}")
+    return dynamic
 
 
 def _load(
@@ -74,13 +74,13 @@ def _load(
     from interposer.plugins.capi.loading.allow_list import allowed_digests  # noqa: PLC0415 - only where it is needed
     from interposer.plugins.capi.loading.loader import LoadingOptions, load_backends  # noqa: PLC0415
 
-    known = settings()
-    listed = known["backend_allow_list"].read(allow_list)
-    seconds = known["probe_seconds"].read(probe_seconds)
+    known_settings = settings()
+    allowed = known_settings["backend_allow_list"].read(allow_list)
+    seconds = known_settings["probe_seconds"].read(probe_seconds)
     options = LoadingOptions(
-        allowed=None if listed is None else allowed_digests(listed),
+        allowed=None if allowed is None else allowed_digests(allowed),
         probe_seconds=LoadingOptions.probe_seconds if seconds is None else seconds,
-        unload=bool(known["unload_libraries"].read(unload)),
+        unload=bool(known_settings["unload_libraries"].read(unload)),
         disabled=disabled,
         backend_options=backend_options,
     )

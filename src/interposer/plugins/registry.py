@@ -90,11 +90,11 @@ class BackendRegistry:
     ) -> None:
         self._parent = parent
         self._disabled = frozenset(disabled)
-        self._only: tuple[frozenset[str], str] | None = None
+        self._allowed_only: tuple[frozenset[str], str] | None = None
         self._isolate = dict(isolate or {})
         self.events: deque[BackendEvent] = deque(maxlen=EVENTS)
         self._entries: dict[str, _Entry] = {}
-        self._known: dict[_Entry, Backend | str] = {}  # the backend, or the reason why it cannot be used
+        self._instances: dict[_Entry, Backend | str] = {}  # the backend, or the reason why it cannot be used
         self._refused: list[BackendRecord] = []
         self._in_place: set[str] = set()
         self._strategies: dict[str, MemoryOptimizerStrategy] = {}
@@ -135,10 +135,10 @@ class BackendRegistry:
 
     def _add(self, backend_id: BackendId, entry: _Entry) -> None:
         with self._lock:
-            taken = self._taken(backend_id)
-            if taken is not None:
+            existing_entry = self._entry_of_taken_id(backend_id)
+            if existing_entry is not None:
                 raise DuplicateBackendError(
-                    f"backend {backend_id!r} ({entry.source}) is refused: the id is taken ({taken.source})",
+                    f"backend {backend_id!r} ({entry.source}) is refused: the id is taken ({existing_entry.source})",
                     backend=backend_id,
                 )
             self._entries[backend_id] = entry
@@ -148,30 +148,30 @@ class BackendRegistry:
         with self._lock:
             if backend_id not in self._entries:
                 raise UnknownBackendError(backend_id, self._entries)
-            known = self._known.pop(self._entries.pop(backend_id), None)
+            instance = self._instances.pop(self._entries.pop(backend_id), None)
             self._in_place.discard(backend_id)
-        if isinstance(known, Backend):
-            end_process(known)
+        if isinstance(instance, Backend):
+            end_process(instance)
 
     def _entry(self, backend_id: str) -> _Entry | None:
-        own = self._entries.get(backend_id)
-        return own if own is not None or self._parent is None else self._parent._entry(backend_id)
+        entry = self._entries.get(backend_id)
+        return entry if entry is not None or self._parent is None else self._parent._entry(backend_id)
 
-    def _taken(self, backend_id: str) -> _Entry | None:
+    def _entry_of_taken_id(self, backend_id: str) -> _Entry | None:
         if backend_id in self._entries or not self._is_disabled(backend_id):
             return self._entry(backend_id)
         return None
 
     def taken_by(self, backend_id: str) -> str | None:
         """Return the source of the backend that has this id, or None if the id is free for registration."""
-        taken = self._taken(backend_id)
-        return None if taken is None else taken.source
+        entry = self._entry_of_taken_id(backend_id)
+        return None if entry is None else entry.source
 
     @property
     def ids(self) -> tuple[str, ...]:
         """All ids, available or not: those of the parent first, then in order of registration."""
-        above = self._parent.ids if self._parent is not None else ()
-        return tuple(dict.fromkeys((*above, *self._entries)))
+        parent_ids = self._parent.ids if self._parent is not None else ()
+        return tuple(dict.fromkeys((*parent_ids, *self._entries)))
 
     def is_registered(self, backend_id: str) -> bool:
         """Return True if the id is known, available or not."""
@@ -213,14 +213,14 @@ class BackendRegistry:
                 raise UnknownBackendError(backend_id, self.ids)
             if self._is_disabled(backend_id):
                 raise BackendUnavailableError(backend_id, "it is disabled")
-            if self._only is not None and backend_id not in self._only[0]:
-                raise BackendUnavailableError(backend_id, self._only[1])
-            if entry not in self._known:
-                self._known[entry] = _made(backend_id, self._placed(backend_id, entry))
-            result = self._known[entry]
-            if isinstance(result, str):
-                raise BackendUnavailableError(backend_id, result)
-            return result
+            if self._allowed_only is not None and backend_id not in self._allowed_only[0]:
+                raise BackendUnavailableError(backend_id, self._allowed_only[1])
+            if entry not in self._instances:
+                self._instances[entry] = _create(backend_id, self._isolated_entry(backend_id, entry))
+            backend_or_reason = self._instances[entry]
+            if isinstance(backend_or_reason, str):
+                raise BackendUnavailableError(backend_id, backend_or_reason)
+            return backend_or_reason
 
     def register_memory_strategy(self, backend_id: str, strategy: MemoryOptimizerStrategy | str) -> None:
         """Let a strategy pack the tensors of a backend in all networks that are loaded from now on.
@@ -244,48 +244,48 @@ class BackendRegistry:
     @property
     def memory_strategies(self) -> dict[str, MemoryOptimizerStrategy]:
         """The memory strategies by backend id, those of the parent registry included."""
-        above = self._parent.memory_strategies if self._parent is not None else {}
-        return {**above, **self._strategies}
+        inherited = self._parent.memory_strategies if self._parent is not None else {}
+        return {**inherited, **self._strategies}
 
     def restrict(self, backends: Collection[str], reason: str) -> None:
         """Disable all other backends, including those registered later; `reason` is the message for them."""
-        self._only = frozenset(backends), reason
+        self._allowed_only = frozenset(backends), reason
 
     def _is_disabled(self, backend_id: str) -> bool:
-        above = self._parent is not None and self._parent.is_registered(backend_id)
-        if backend_id in self._in_place or (above and backend_id in self._entries):
+        in_parent = self._parent is not None and self._parent.is_registered(backend_id)
+        if backend_id in self._in_place or (in_parent and backend_id in self._entries):
             return False  # it replaces the disabled backend
         return backend_id in self._disabled or (self._parent is not None and self._parent._is_disabled(backend_id))
 
     def isolation(self, backend_id: str) -> Isolation | None:
         """Return how a backend is isolated, or None if it runs in this process."""
-        above = self._parent.isolation(backend_id) if self._parent is not None else None
-        return self._isolate.get(backend_id, above)
+        inherited = self._parent.isolation(backend_id) if self._parent is not None else None
+        return self._isolate.get(backend_id, inherited)
 
     @property
     def isolates_any(self) -> bool:
         """True if some backends run in child processes."""
         return bool(self._isolate) or (self._parent is not None and self._parent.isolates_any)
 
-    def _placed(self, backend_id: str, entry: _Entry) -> _Entry:
-        how = self.isolation(backend_id)
-        if how is None or entry.recipe is None:
+    def _isolated_entry(self, backend_id: str, entry: _Entry) -> _Entry:
+        isolation = self.isolation(backend_id)
+        if isolation is None or entry.recipe is None:
             return entry
-        factory = partial(isolated_backend, backend_id, entry.recipe, how, partial(self._note, entry))
+        factory = partial(isolated_backend, backend_id, entry.recipe, isolation, partial(self._record_event, entry))
         return _Entry(lambda: factory, entry.source)
 
     def record(self, event: BackendEvent) -> None:
         """Record an event of a backend; `events` keeps the last thousand."""
         self.events.append(event)
 
-    def _note(self, entry: _Entry, event: BackendEvent) -> None:
+    def _record_event(self, entry: _Entry, event: BackendEvent) -> None:
         self.record(event)
         if event.kind == QUARANTINED:
-            self._known[entry] = event.text
+            self._instances[entry] = event.text
 
     def close(self) -> None:
         """End the child processes of the backends of this registry; a backend that is used later starts again."""
-        for entry, backend in tuple(self._known.items()):
+        for entry, backend in tuple(self._instances.items()):
             if isinstance(backend, Backend) and entry.recipe is not None:
                 end_process(backend)
 
@@ -310,8 +310,8 @@ class BackendRegistry:
         return [*(self._record(backend_id) for backend_id in self.ids), *self._all_refused()]
 
     def _all_refused(self) -> list[BackendRecord]:
-        above = self._parent._all_refused() if self._parent is not None else []
-        return [*above, *self._refused]
+        inherited = self._parent._all_refused() if self._parent is not None else []
+        return [*inherited, *self._refused]
 
     def _record(self, backend_id: str) -> BackendRecord:
         entry = self._entry(backend_id)
@@ -342,7 +342,7 @@ def _from_entry_point(value: str) -> object:
     return metadata.EntryPoint(name="", value=value, group=ENTRY_POINTS).load()()
 
 
-def _made(backend_id: str, entry: _Entry) -> Backend | str:
+def _create(backend_id: str, entry: _Entry) -> Backend | str:
     level = logging.WARNING
     try:
         backend = entry.load()()

@@ -50,21 +50,21 @@ class Bindings:
     def __init__(self, optimized: OptimizedNetwork, *, states: bool = False) -> None:
         graph = optimized.graph
         inputs, outputs = (graph.sources, direct_sinks(graph)) if states else (graph.inputs, graph.outputs)
-        self.inputs = {item.id: item for item in map(_binding, inputs)}
-        self.outputs = {output.id: output for output in map(_binding, outputs)}
-        self._titles = {key: f"output {key} ({item.name})" for key, item in self.outputs.items()}
+        self.inputs = {binding.id: binding for binding in map(_binding, inputs)}
+        self.outputs = {binding.id: binding for binding in map(_binding, outputs)}
+        self._output_titles = {key: f"output {key} ({binding.name})" for key, binding in self.outputs.items()}
         self.constants = Constants(())
-        self._only_tensors = all(output.info.is_tensor for output in self.outputs.values())
+        self._only_tensors = all(binding.info.is_tensor for binding in self.outputs.values())
 
-    def fitting(self, numbers: Sequence[int], values: Sequence[Any]) -> Fitting | None:
+    def fitting(self, binding_ids: Sequence[int], inputs: Sequence[Any]) -> Fitting | None:
         """Return the inputs by binding id if all of them are arrays that need no conversion, else None.
 
-        `numbers` are the binding ids of `values`. None only means that `checked_inputs` has to check the inputs.
+        `binding_ids` are the binding ids of `inputs`. None only means that `checked_inputs` has to check the inputs.
         """
-        feeds = Fitting(zip(numbers, values, strict=True))
+        feeds = Fitting(zip(binding_ids, inputs, strict=True))
         return feeds if _fits(self.inputs, feeds) else None
 
-    def checked_inputs(self, value: Mapping[int, Any]) -> dict[int, Array]:
+    def checked_inputs(self, inputs: Mapping[int, Any]) -> dict[int, Array]:
         """Check the inputs that a caller passes, by binding id, and return them as the runtime stores them.
 
         Tensors must be arrays, or objects that share memory as arrays, of the declared type and shape. Lists for
@@ -73,16 +73,20 @@ class Bindings:
         Raises:
             BindingError: some inputs do not fit; the message lists all of them.
         """
-        if type(value) is Fitting:
-            return value
-        if type(value) is dict and _fits(self.inputs, value):
-            return dict(value)
-        errors = _id_problems("input", self.inputs, value)
-        arrays = {key: _stored(item, value[key], errors) for key, item in self.inputs.items() if key in value}
-        _raise(errors)
+        if type(inputs) is Fitting:
+            return inputs
+        if type(inputs) is dict and _fits(self.inputs, inputs):
+            return dict(inputs)
+        errors = _id_errors("input", self.inputs, inputs)
+        arrays = {
+            input_id: _checked_input(binding, inputs[input_id], errors)
+            for input_id, binding in self.inputs.items()
+            if input_id in inputs
+        }
+        _raise_errors(errors)
         return arrays
 
-    def checked_outputs(self, value: Mapping[int, Any]) -> dict[int, Array]:
+    def checked_outputs(self, outputs: Mapping[int, Any]) -> dict[int, Array]:
         """Check what a caller passes to write outputs to, by binding id, and return it as writable arrays.
 
         Outputs of unknown shape may be absent. Sequences and optionals must be absent.
@@ -92,16 +96,20 @@ class Bindings:
                 another one or with a constant of the network.
         """
         if (
-            type(value) is dict
-            and _fits(self.outputs, value)
-            and all(array.flags.writeable for array in value.values())
+            type(outputs) is dict
+            and _fits(self.outputs, outputs)
+            and all(array.flags.writeable for array in outputs.values())
         ):
-            arrays = dict(value)
+            arrays = dict(outputs)
         else:
-            errors = _id_problems("output", self.outputs, value)
-            arrays = {key: _target(item, value[key], errors) for key, item in self.outputs.items() if key in value}
-            _raise(errors)
-        named = [(title, arrays[key]) for key, title in self._titles.items() if key in arrays]
+            errors = _id_errors("output", self.outputs, outputs)
+            arrays = {
+                output_id: _checked_target(binding, outputs[output_id], errors)
+                for output_id, binding in self.outputs.items()
+                if output_id in outputs
+            }
+            _raise_errors(errors)
+        named = [(title, arrays[output_id]) for output_id, title in self._output_titles.items() if output_id in arrays]
         refuse_overlaps(named)
         self.constants.refuse(named)
         return arrays
@@ -114,14 +122,16 @@ class Bindings:
         """
         try:
             return {
-                key: np.empty(item.shape, item.dtype) for key, item in self.outputs.items() if item.shape is not None
+                output_id: np.empty(binding.shape, binding.dtype)
+                for output_id, binding in self.outputs.items()
+                if binding.shape is not None
             }
         except (MemoryError, ValueError) as error:
-            large = max(self.outputs.values(), key=_bytes_of)
+            largest = max(self.outputs.values(), key=_bytes_of)
             raise ExecutionError(
-                f"there is not enough memory for the outputs; the largest is {large.id} ({large.name}): {large.info}, "
-                f"{_bytes_of(large):,} bytes",
-                layer=large.name,
+                f"there is not enough memory for the outputs; the largest is {largest.id} ({largest.name}): "
+                f"{largest.info}, {_bytes_of(largest):,} bytes",
+                layer=largest.name,
             ) from error
 
     def given_out(self, outputs: Mapping[int, Array]) -> dict[int, Any]:
@@ -131,15 +141,15 @@ class Bindings:
         """
         if self._only_tensors:
             return dict(outputs)
-        return {key: as_given(self.outputs[key].info, array) for key, array in outputs.items()}
+        return {output_id: as_given(self.outputs[output_id].info, array) for output_id, array in outputs.items()}
 
     def info(self, kind: str, binding_id: int) -> TensorInfo:
         """Return the info of an input or output, as `kind` says; raise `BindingError` if no binding has this id."""
-        known = self.inputs if kind == "input" else self.outputs
+        bindings = self.inputs if kind == "input" else self.outputs
         try:
-            return known[binding_id].info
+            return bindings[binding_id].info
         except (KeyError, TypeError):
-            raise BindingError(f"no {kind} has the binding id {binding_id!r}; there are {_listed(known)}") from None
+            raise BindingError(f"no {kind} has the binding id {binding_id!r}; there are {_listed(bindings)}") from None
 
 
 def _bytes_of(binding: Binding) -> int:
@@ -153,32 +163,43 @@ def _binding(layer: Layer) -> Binding:
     return Binding(binding_id(layer), layer.name, info, shape, info.dtype.numpy)
 
 
-def _fits(known: Mapping[int, Binding], value: dict[Any, Any]) -> bool:
+def _fits(bindings: Mapping[int, Binding], arrays: dict[Any, Any]) -> bool:
     """Return True if all arrays have the shape and type of the binding with their id, so that nothing is converted.
 
     False only means that a full check is needed.
     """
-    if len(value) != len(known):
+    if len(arrays) != len(bindings):
         return False
-    for key, array in value.items():
-        item = known.get(key)
-        if item is None or type(array) is not np.ndarray or array.shape != item.shape or array.dtype != item.dtype:
+    for key, array in arrays.items():
+        binding = bindings.get(key)
+        if (
+            binding is None
+            or type(array) is not np.ndarray
+            or array.shape != binding.shape
+            or array.dtype != binding.dtype
+        ):
             return False
         if array.dtype.hasobject:  # every element must be a text
             return False
     return True
 
 
-def _listed(known: Mapping[int, Binding]) -> str:
-    return ", ".join(f"{item.id} ({item.name})" for item in known.values()) or "none"
+def _listed(bindings: Mapping[int, Binding]) -> str:
+    return ", ".join(f"{binding.id} ({binding.name})" for binding in bindings.values()) or "none"
 
 
-def _id_problems(kind: str, known: Mapping[int, Binding], value: object) -> list[str]:
-    if not isinstance(value, Mapping):
-        raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(value).__name__}")
-    absent = [item for item in known.values() if item.id not in value and (kind == "input" or _is_fixed(item.info))]
-    missing = [f"no tensor was given for {kind} {item.id} ({item.name})" for item in absent]
-    extra = [f"no {kind} has the binding id {key!r}; there are {_listed(known)}" for key in value if key not in known]
+def _id_errors(kind: str, bindings: Mapping[int, Binding], arrays: object) -> list[str]:
+    if not isinstance(arrays, Mapping):
+        raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(arrays).__name__}")
+    absent = [
+        binding
+        for binding in bindings.values()
+        if binding.id not in arrays and (kind == "input" or _is_fixed(binding.info))
+    ]
+    missing = [f"no tensor was given for {kind} {binding.id} ({binding.name})" for binding in absent]
+    extra = [
+        f"no {kind} has the binding id {key!r}; there are {_listed(bindings)}" for key in arrays if key not in bindings
+    ]
     return missing + extra
 
 
@@ -187,19 +208,19 @@ def _is_fixed(info: TensorInfo) -> bool:
     return info.is_tensor and info.is_concrete
 
 
-def _stored(binding: Binding, value: object, errors: list[str]) -> Array:
+def _checked_input(binding: Binding, caller_input: object, errors: list[str]) -> Array:
     """Return an input of the caller as the runtime stores it: an array, or an object array for a sequence or optional.
 
     Error messages about its shape, type or elements are appended to `errors`.
     """
 
-    def to_tensor(title: str, info: TensorInfo, arguments: object) -> Array:
-        array = as_array(arguments, title)
-        result = list(array_problems(title, info, array))
-        errors.extend(result or _text_problems(title, info, array))
+    def to_tensor(title: str, info: TensorInfo, element: object) -> Array:
+        array = as_array(element, title)
+        problems = list(array_problems(title, info, array))
+        errors.extend(problems or _text_problems(title, info, array))
         return array
 
-    return as_stored(f"input {binding.id} ({binding.name})", binding.info, value, to_tensor)
+    return as_stored(f"input {binding.id} ({binding.name})", binding.info, caller_input, to_tensor)
 
 
 def array_problems(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
@@ -217,9 +238,9 @@ def _text_problems(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
     """
     if info.dtype is not DataType.STRING:
         return
-    bad = next((item for item in array.flat if not isinstance(item, str)), None)
-    if bad is not None:
-        yield f"{title} holds {bad!r}; expected {DataType.STRING}, texts"
+    not_text = next((element for element in array.flat if not isinstance(element, str)), None)
+    if not_text is not None:
+        yield f"{title} holds {not_text!r}; expected {DataType.STRING}, texts"
 
 
 def _type_name(dtype: np.dtype[Any]) -> str:
@@ -227,7 +248,7 @@ def _type_name(dtype: np.dtype[Any]) -> str:
     return f"{dtype.newbyteorder('=')} with its bytes the other way round" if swapped else str(dtype)
 
 
-def _target(binding: Binding, value: Any, errors: list[str]) -> Array:
+def _checked_target(binding: Binding, memory: Any, errors: list[str]) -> Array:
     """Return an array that shares the memory that a caller gives for an output.
 
     Error messages are appended to `errors`, such as for read-only memory or a wrong shape.
@@ -237,7 +258,7 @@ def _target(binding: Binding, value: Any, errors: list[str]) -> Array:
         errors.append(f"{title} is {binding.info}, and no tensor that an array could hold; give none")
         return np.empty(0)
     try:
-        array = np.asarray(shared_array(value, title))
+        array = np.asarray(shared_array(memory, title))
     except BindingError as error:
         errors.append(str(error))
         return np.empty(0)
@@ -247,6 +268,6 @@ def _target(binding: Binding, value: Any, errors: list[str]) -> Array:
     return array
 
 
-def _raise(errors: list[str]) -> None:
+def _raise_errors(errors: list[str]) -> None:
     if errors:
         raise BindingError(errors[0] if len(errors) == 1 else "\n  - ".join([f"{len(errors)} errors:", *errors]))

@@ -57,9 +57,9 @@ class ControlWorkload(Workload):
         with ExitStack() as stack:
             stack.callback(self._leave)
             arrays = [None if handle is None else stack.enter_context(handle.mapped()) for handle in inputs]
-            result = self.compute(*self.op.arguments(arrays))
-            for index, (handle, array) in enumerate(zip(outputs, result, strict=True)):
-                _give(index, handle, array)
+            results = self.compute(*self.op.arguments(arrays))
+            for index, (handle, array) in enumerate(zip(outputs, results, strict=True)):
+                _write_output(index, handle, array)
 
     def watch(self, control: RunControl | None) -> None:
         """Let `control` stop the following runs; None removes the control."""
@@ -93,19 +93,19 @@ class _IfWorkload(ControlWorkload):
 class _LoopWorkload(ControlWorkload):
     def compute(self, trip_count: Array | None, condition: Array | None, inputs: Sequence[Array]) -> list[Array]:
         op, [body] = self.op, self.regions
-        count = None if trip_count is None else int(_single(trip_count, "the trip count"))
-        going = condition is None or bool(_single(condition, "the condition"))
+        trips = None if trip_count is None else int(_single(trip_count, "the trip count"))
+        continues = condition is None or bool(_single(condition, "the condition"))
         carried = list(inputs[: op.num_carried])
         collected: list[list[Array]] = [[] for _ in range(op.num_scan_outputs)]
         body.enter(dict(enumerate(inputs[op.num_carried :], 2 + op.num_carried)))
-        number = 0
-        while going and (count is None or number < count):
-            with _inside(body, number):
-                again, *value = body.run([np.array(number, np.int64), np.array(True), *carried])
-                going = bool(_single(again, "the condition"))
-            carried = value[: op.num_carried]
-            _collect(collected, value[op.num_carried :])
-            number += 1
+        iteration = 0
+        while continues and (trips is None or iteration < trips):
+            with _inside(body, iteration):
+                condition_after, *region_outputs = body.run([np.array(iteration, np.int64), np.array(True), *carried])
+                continues = bool(_single(condition_after, "the condition"))
+            carried = region_outputs[: op.num_carried]
+            _collect(collected, region_outputs[op.num_carried :])
+            iteration += 1
         infos = [layer.values[0].known for layer in body.outputs[1 + op.num_carried :]]
         return carried + [_stacked(*pair, 0) for pair in zip(collected, infos, strict=True)]
 
@@ -113,23 +113,23 @@ class _LoopWorkload(ControlWorkload):
 class _ScanWorkload(ControlWorkload):
     def compute(self, inputs: Sequence[Array]) -> list[Array]:
         op, [body] = self.op, self.regions
-        consumers = op.num_states + op.num_scan_inputs
-        carried, scanned = list(inputs[: op.num_states]), inputs[op.num_states : consumers]
+        first_captured = op.num_states + op.num_scan_inputs
+        carried, scanned = list(inputs[: op.num_states]), inputs[op.num_states : first_captured]
         slices = [np.moveaxis(array, op.axis(index, array.ndim), 0) for index, array in enumerate(scanned)]
         backwards = op.reverse_inputs or (False,) * len(slices)
-        slices = [array[::-1] if back else array for array, back in zip(slices, backwards, strict=True)]
+        slices = [array[::-1] if reversed_ else array for array, reversed_ in zip(slices, backwards, strict=True)]
         collected: list[list[Array]] = [[] for _ in range(op.num_scan_outputs)]
-        body.enter(dict(enumerate(inputs[consumers:], consumers)))
-        for number in range(_length(slices)):
-            with _inside(body, number):
-                value = body.run([*carried, *(np.ascontiguousarray(array[number]) for array in slices)])
-            carried = value[: op.num_states]
-            _collect(collected, value[op.num_states :])
+        body.enter(dict(enumerate(inputs[first_captured:], first_captured)))
+        for iteration in range(_length(slices)):
+            with _inside(body, iteration):
+                region_outputs = body.run([*carried, *(np.ascontiguousarray(array[iteration]) for array in slices)])
+            carried = region_outputs[: op.num_states]
+            _collect(collected, region_outputs[op.num_states :])
         infos = [layer.values[0].known for layer in body.outputs[op.num_states :]]
         return carried + [self._gathered(*pair) for pair in enumerate(zip(collected, infos, strict=True))]
 
-    def _gathered(self, index: int, result: tuple[list[Array], TensorInfo]) -> Array:
-        arrays, info = result
+    def _gathered(self, index: int, slices_and_info: tuple[list[Array], TensorInfo]) -> Array:
+        arrays, info = slices_and_info
         axis = self.op.output_axes[index] if self.op.output_axes else 0
         backwards = bool(self.op.reverse_outputs) and self.op.reverse_outputs[index]
         return _stacked(arrays[::-1] if backwards else arrays, info, axis)
@@ -138,19 +138,19 @@ class _ScanWorkload(ControlWorkload):
 class _WhileWorkload(ControlWorkload):
     def compute(self, inputs: Sequence[Array]) -> list[Array]:
         op, [condition, body] = self.op, self.regions
-        carried, number = list(inputs[: op.num_carried]), 0
+        carried, iteration = list(inputs[: op.num_carried]), 0
         for region in self.regions:
             region.enter(dict(enumerate(inputs[op.num_carried :], op.num_carried)))
-        while self._holds(condition, carried, number):
-            with _inside(body, number):
+        while self._holds(condition, carried, iteration):
+            with _inside(body, iteration):
                 carried = body.run(carried)
-            number += 1
+            iteration += 1
         return carried
 
-    def _holds(self, region: Region, carried: Sequence[Array], number: int) -> bool:
-        with _inside(region, number):
-            [result] = region.run(carried)
-            return bool(_single(result, "the condition"))
+    def _holds(self, region: Region, carried: Sequence[Array], iteration: int) -> bool:
+        with _inside(region, iteration):
+            [condition] = region.run(carried)
+            return bool(_single(condition, "the condition"))
 
 
 _WORKLOADS: dict[type[ControlFlow], type[ControlWorkload]] = {
@@ -168,8 +168,8 @@ def _single(array: Array, title: str) -> Any:
 
 
 @contextmanager
-def _inside(region: Region, number: int | None = None) -> Iterator[None]:
-    """Return a context in which an `ExecutionError` gets the region, and the iteration `number` if any, added to it.
+def _inside(region: Region, iteration: int | None = None) -> Iterator[None]:
+    """Return a context in which an `ExecutionError` gets the names of the region and the iteration, if any.
 
     Both the message and the error's `layer` name them. Errors of stopped runs are unchanged.
     """
@@ -178,7 +178,7 @@ def _inside(region: Region, number: int | None = None) -> Iterator[None]:
     except (RunCancelledError, DeadlineExceededError):
         raise
     except ExecutionError as error:
-        place = f"region {region.title!r}" if number is None else f"iteration {number} of region {region.title!r}"
+        place = f"region {region.title!r}" if iteration is None else f"iteration {iteration} of region {region.title!r}"
         layer = f"{region.title}/{error.layer}" if error.layer else region.title
         raise ExecutionError(f"in {place}: {error}", layer=layer, backend=error.backend) from error
 
@@ -191,11 +191,11 @@ def _length(slices: Sequence[Array]) -> int:
 
 
 def _collect(collected: Sequence[list[Array]], arrays: Sequence[Array]) -> None:
-    for index, (before, array) in enumerate(zip(collected, arrays, strict=True)):
-        if before and before[0].shape != array.shape:
-            shapes = f"{list(array.shape)} in iteration {len(before)} and {list(before[0].shape)} before"
+    for index, (earlier, array) in enumerate(zip(collected, arrays, strict=True)):
+        if earlier and earlier[0].shape != array.shape:
+            shapes = f"{list(array.shape)} in iteration {len(earlier)} and {list(earlier[0].shape)} before"
             raise ExecutionError(f"collected output {index} has the shape {shapes}")
-        before.append(array)
+        earlier.append(array)
 
 
 def _stacked(arrays: Sequence[Array], info: TensorInfo, axis: int) -> Array:
@@ -205,12 +205,12 @@ def _stacked(arrays: Sequence[Array], info: TensorInfo, axis: int) -> Array:
     """
     if arrays:
         return np.stack(arrays, axis)
-    known = [0 if isinstance(dim, Dim) else int(dim) for dim in info.shape] if info.is_ranked else []
-    known.insert(axis % (len(known) + 1), 0)
-    return empty(info.with_shape(known))
+    shape = [0 if isinstance(dim, Dim) else int(dim) for dim in info.shape] if info.is_ranked else []
+    shape.insert(axis % (len(shape) + 1), 0)
+    return empty(info.with_shape(shape))
 
 
-def _give(index: int, handle: TensorHandle, array: Array) -> None:
+def _write_output(index: int, handle: TensorHandle, array: Array) -> None:
     if not handle.info.is_concrete:
         handle.resize(array.shape)
     elif tuple(handle.info.shape) != array.shape:

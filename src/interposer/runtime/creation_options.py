@@ -72,8 +72,8 @@ class CreationOptions:
             self, "disabled_backends", listed_ids(self.disabled_backends, "disabled_backends: backends", ordered=False)
         )
         expect(self.backend_options, Mapping, "backend_options must be a mapping from backend's id to its options")
-        for backend, value in self.backend_options.items():
-            expect(value, Mapping, f"the options of backend {backend!r} must be a mapping")
+        for backend, options in self.backend_options.items():
+            expect(options, Mapping, f"the options of backend {backend!r} must be a mapping")
         if self.isolate is not None:
             requested_isolations(self.isolate)
         expect(self.num_threads, int | None, "num_threads must be a whole number")
@@ -84,7 +84,7 @@ class CreationOptions:
             expect(allocator, CustomAllocator, f"the custom allocator of backend {backend!r} must be a CustomAllocator")
         strategies = self.memory_strategies
         expect(strategies, Mapping, "memory_strategies must be a mapping from backend's id to a strategy")
-        chosen = {backend: chosen_strategy(backend, item) for backend, item in strategies.items()}
+        chosen = {backend: chosen_strategy(backend, strategy) for backend, strategy in strategies.items()}
         object.__setattr__(self, "memory_strategies", chosen)
         expect(self.protected_mode, bool, "protected_mode must be True or False")
         expect(self.all_contexts, bool, "all_contexts must be True or False")

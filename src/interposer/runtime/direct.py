@@ -46,33 +46,35 @@ def direct_call(
     from interposer.plugins.capi.running import direct  # noqa: PLC0415 - only where there are plug-ins
 
     outputs = sorted(bindings.outputs)
-    arguments, results = ({number: place for place, number in enumerate(ids)} for ids in (inputs, outputs))
-    read = {layer.output: arguments[binding_id(layer)] for layer in steps.inputs}
-    written = {
-        layer.values[0]: results[binding_id(layer)]
+    input_positions, output_positions = (
+        {binding: position for position, binding in enumerate(ids)} for ids in (inputs, outputs)
+    )
+    position_of_input = {layer.output: input_positions[binding_id(layer)] for layer in steps.inputs}
+    position_of_output = {
+        layer.values[0]: output_positions[binding_id(layer)]
         for layer in direct_sinks(steps.program.graph)
         if binding_id(layer) in bindings.outputs
     }
     workload: Any = step.workload
-    values = [step.layer.inputs[operand] for operand in workload.operands]
-    around = direct.Surroundings(
-        inputs=[(bindings.inputs[number].name, bindings.inputs[number].info) for number in inputs],
-        outputs=[(bindings.outputs[number].name, bindings.outputs[number].info) for number in outputs],
-        operands=tuple(read[value] for value in values if value is not None),
-        results=tuple(written[value] for value in step.layer.outputs),
+    operands = [step.layer.inputs[index] for index in workload.operands]
+    facts = direct.NetworkFacts(
+        inputs=[(bindings.inputs[binding].name, bindings.inputs[binding].info) for binding in inputs],
+        outputs=[(bindings.outputs[binding].name, bindings.outputs[binding].info) for binding in outputs],
+        operands=tuple(position_of_input[operand] for operand in operands if operand is not None),
+        results=tuple(position_of_output[output] for output in step.layer.outputs),
         constants=bindings.constants.ranges,
         runs=runs,
         failed=partial(failure, step.layer, "failed"),
         left=left,
     )
-    return direct.direct_call(workload, around)
+    return direct.direct_call(workload, facts)
 
 
 def recorded(call: DirectRun, steps: Steps) -> DirectRun:
     """Return a function that makes the direct calls of `direct_call`, and records them."""
     sites = steps.program.sites
-    together = partial(_sites_of_runs, steps)
-    return recorded_runs(call, together, sites.network, sites.inferences)
+    sites_of_runs = partial(_sites_of_runs, steps)
+    return recorded_runs(call, sites_of_runs, sites.network, sites.inferences)
 
 
 def _sites_of_runs(steps: Steps) -> Together:
@@ -89,12 +91,12 @@ class StatefulCall:
 
     def __init__(self, call: DirectCall, bindings: Bindings, inputs: Sequence[int], states: Sequence[State]) -> None:
         self._call, self._states = call, states
-        self._names = [bindings.inputs[number].name for number in inputs if number >= 0]
-        self._order = [number for number in inputs if number < 0]
-        self._targets = sorted(number for number in bindings.outputs if number < 0)
-        self._output_names = [bindings.outputs[number].name for number in sorted(bindings.outputs) if number >= 0]
+        self._names = [bindings.inputs[binding].name for binding in inputs if binding >= 0]
+        self._order = [binding for binding in inputs if binding < 0]
+        self._targets = sorted(binding for binding in bindings.outputs if binding < 0)
+        self._output_names = [bindings.outputs[binding].name for binding in sorted(bindings.outputs) if binding >= 0]
         self._copies = _copies(states, bindings)
-        self._infos = [bindings.outputs[number].info for number in sorted(bindings.outputs) if number >= 0]
+        self._infos = [bindings.outputs[binding].info for binding in sorted(bindings.outputs) if binding >= 0]
 
     def run(self, memory: StateMemory, inputs: Any, outputs: Any) -> list[Array] | None:
         """Run the network once with the states in `memory`; return None without running as `Runtime.direct_call` does.
@@ -106,46 +108,48 @@ class StatefulCall:
         if type(inputs) not in (list, tuple) or len(inputs) != len(names) or not _are_arrays(outputs, self._infos):
             return None
         with memory.turn(self._states) as turn:
-            values, targets = turn
+            state_arrays, targets = turn
             written = [empty(info) for info in self._infos] if outputs is None else outputs
-            result = self._call.run(
-                [*inputs, *[values[number] for number in self._order]],
-                [*[targets[number] for number in self._targets], *written],
+            all_outputs = self._call.run(
+                [*inputs, *[state_arrays[state_id] for state_id in self._order]],
+                [*[targets[state_id] for state_id in self._targets], *written],
             )
-            if result is None:
-                targets.update(values)
+            if all_outputs is None:
+                targets.update(state_arrays)
                 return None
-            outcome = result[len(self._targets) :]
-            for number, position in self._copies:
-                np.copyto(targets[number], outcome[position])
-            return outcome
+            caller_outputs = all_outputs[len(self._targets) :]
+            for state_id, position in self._copies:
+                np.copyto(targets[state_id], caller_outputs[position])
+            return caller_outputs
 
 
 def _copies(states: Sequence[State], bindings: Bindings) -> list[tuple[int, int]]:
     """Return the states whose next value is an output to the caller as well: binding ids and numbers of the outputs."""
-    outputs = sorted(number for number in bindings.outputs if number >= 0)
-    result = []
+    outputs = sorted(binding for binding in bindings.outputs if binding >= 0)
+    copies = []
     for state in states:
-        number = binding_id(state.source)
-        if state.target is not None and number not in bindings.outputs:
+        state_id = binding_id(state.source)
+        if state.target is not None and state_id not in bindings.outputs:
             sinks = (use.layer for use in state.target.values[0].uses if isinstance(use.layer.op, Output))
-            result.append(
-                (number, next(outputs.index(binding_id(sink)) for sink in sinks if binding_id(sink) in outputs))
+            copies.append(
+                (state_id, next(outputs.index(binding_id(sink)) for sink in sinks if binding_id(sink) in outputs))
             )
-    return result
+    return copies
 
 
-def _in_order(values: Any, names: Sequence[str]) -> Any:
+def _in_order(by_name: Any, names: Sequence[str]) -> Any:
     """Return the values of a dict that has exactly these names, in their order; return anything else unchanged."""
-    if type(values) is not dict or len(values) != len(names) or not all(name in values for name in names):
-        return values
-    return [values[name] for name in names]
+    if type(by_name) is not dict or len(by_name) != len(names) or not all(name in by_name for name in names):
+        return by_name
+    return [by_name[name] for name in names]
 
 
 def _are_arrays(outputs: Any, infos: Sequence[TensorInfo]) -> bool:
     if outputs is None:
         return True
-    return type(outputs) is list and len(outputs) == len(infos) and all(type(item) is np.ndarray for item in outputs)
+    return (
+        type(outputs) is list and len(outputs) == len(infos) and all(type(output) is np.ndarray for output in outputs)
+    )
 
 
 def _runs_a_part(workload: Workload) -> bool:
@@ -153,6 +157,7 @@ def _runs_a_part(workload: Workload) -> bool:
 
     False if its method `execute` is overridden, such as by a wrapper.
     """
-    dynamic = sys.modules.get("interposer.plugins.capi.running.workload")  # only imported where there are plug-ins
+    # only imported where there are plug-ins
+    plugin_workloads = sys.modules.get("interposer.plugins.capi.running.workload")
     execute = getattr(workload.execute, "__func__", None)  # an instance may override it
-    return dynamic is not None and execute is dynamic.DynamicWorkload.execute
+    return plugin_workloads is not None and execute is plugin_workloads.DynamicWorkload.execute

@@ -10,7 +10,7 @@ import numpy as np
 from interposer.core.errors import BindingError
 from interposer.core.types import Array, TensorShape
 from interposer.runtime.imports import ImportedRun
-from interposer.runtime.loaded import LoadedNetwork, look_at
+from interposer.runtime.loaded import LoadedNetwork, check_imports
 from interposer.runtime.overlaps import share_memory
 from interposer.runtime.runs import RunControl, run_within
 from interposer.runtime.working import WorkingMemHandle, check_shape
@@ -63,16 +63,16 @@ def _run_apart(
     harm.
     """
     targets = {} if outputs is None else loaded.bindings.checked_outputs(outputs)
-    result: dict[int, Any] = run_within(control, lambda: run(loaded, inputs, None, None, control), loaded.give_up)
-    for key, target in targets.items():
-        check_shape(key, loaded.bindings.outputs[key].name, TensorShape(result[key].shape), target)
-        np.copyto(target, result[key])
-    return {**result, **targets}
+    computed: dict[int, Any] = run_within(control, lambda: run(loaded, inputs, None, None, control), loaded.give_up)
+    for output_id, target in targets.items():
+        check_shape(output_id, loaded.bindings.outputs[output_id].name, TensorShape(computed[output_id].shape), target)
+        np.copyto(target, computed[output_id])
+    return {**computed, **targets}
 
 
 def run_imported(
     loaded: LoadedNetwork,
-    numbers: tuple[Sequence[int], Sequence[int]],
+    import_ids: tuple[Sequence[int], Sequence[int]],
     inputs: Mapping[int, Any] | None,
     outputs: Mapping[int, Any] | None,
     working: WorkingMemHandle | None = None,
@@ -80,13 +80,13 @@ def run_imported(
 ) -> dict[int, Any]:
     """Run once on imported tensors, and on arrays for the other inputs and outputs; return the outputs by binding id.
 
-    `numbers` are the import ids of inputs and of outputs. The other arguments are those of `run`.
+    `import_ids` are the import ids of inputs and of outputs. The other arguments are those of `run`.
     """
-    imported = loaded.imports.run_of(*numbers)
+    imported = loaded.imports.run_of(*import_ids)
     if imported.complete and not inputs and not outputs and control is None and loaded.run_imported(imported, working):
         return dict(imported.outputs)
-    look_at(imported, control)
-    arrays = loaded.bindings.checked_inputs(_together("input", imported.inputs, inputs))
+    check_imports(imported, control)
+    arrays = loaded.bindings.checked_inputs(_with_imported("input", imported.inputs, inputs))
     targets = None
     if outputs is not None or imported.outputs:
         targets = loaded.bindings.checked_outputs(_targets(loaded, imported, outputs))
@@ -102,17 +102,17 @@ def _targets(loaded: LoadedNetwork, imported: ImportedRun, outputs: Mapping[int,
     These are the imported outputs, and for the others the caller's `outputs`, or new arrays if `outputs` is None.
     """
     if outputs is not None:
-        return _together("output", imported.outputs, outputs)
+        return _with_imported("output", imported.outputs, outputs)
     return loaded.bindings.new_outputs() | dict(imported.outputs)
 
 
-def _together(kind: str, imported: Mapping[int, Array], value: Mapping[int, Any] | None) -> dict[int, Any]:
-    if value is not None and not isinstance(value, Mapping):
-        raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(value).__name__}")
-    for key in value or {}:
-        if key in imported:
-            raise BindingError(f"{kind} {key} is given twice: as it was imported, and as an array")
-    return {**(value or {}), **imported}
+def _with_imported(kind: str, imported: Mapping[int, Array], arrays: Mapping[int, Any] | None) -> dict[int, Any]:
+    if arrays is not None and not isinstance(arrays, Mapping):
+        raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(arrays).__name__}")
+    for binding in arrays or {}:
+        if binding in imported:
+            raise BindingError(f"{kind} {binding} is given twice: as it was imported, and as an array")
+    return {**(arrays or {}), **imported}
 
 
 def _refuse_overlaps(
@@ -122,10 +122,14 @@ def _refuse_overlaps(
 
     `arrays` and `targets` are the inputs and outputs of the run by binding id, imported ones included.
     """
-    others = [("input", key, item) for key, item in arrays.items() if key not in imported.inputs]
-    others += [("output", key, item) for key, item in (targets or {}).items() if key not in imported.outputs]
-    for key, target in imported.outputs.items():
-        for kind, other, array in others:
+    not_imported = [("input", binding, array_) for binding, array_ in arrays.items() if binding not in imported.inputs]
+    not_imported += [
+        ("output", binding, array_) for binding, array_ in (targets or {}).items() if binding not in imported.outputs
+    ]
+    for binding, target in imported.outputs.items():
+        for kind, other_binding, array in not_imported:
             if share_memory(target, array):
-                name = loaded.bindings.outputs[key].name
-                raise BindingError(f"output {key} ({name}) overlaps {kind} {other} in memory; one run cannot use both")
+                name = loaded.bindings.outputs[binding].name
+                raise BindingError(
+                    f"output {binding} ({name}) overlaps {kind} {other_binding} in memory; one run cannot use both"
+                )

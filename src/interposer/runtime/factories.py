@@ -48,7 +48,7 @@ from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.tracing import NetworkSites
 from interposer.runtime.workloads import CopyWorkload, DebugWorkload, DeviceCopyWorkload, ImportWorkload, TransferCounts
 
-__all__ = ["Factories", "constant_of", "guarded", "said"]
+__all__ = ["Factories", "constant_of", "error_text", "guarded"]
 
 _T = TypeVar("_T")
 _HOST: Final = "the host"
@@ -59,7 +59,7 @@ class Factories:
     """Creates the workloads, tensor handles and arenas of a network and its regions, for one run at a time.
 
     Constants are shared with `first`, the factories that created the network's workloads; None if these are the first.
-    Backends whose tensors are plain arrays share one arena if `together` is True; otherwise they have one arena each,
+    Backends whose tensors are plain arrays share one arena if `sequential` is True; otherwise they have one arena each,
     because they may run concurrently, or because a custom allocator or a memory strategy is for one of them. `layers`
     are those of the network and its regions, and `allocators` and `strategies` the custom allocators and memory
     strategies by backend id.
@@ -72,7 +72,7 @@ class Factories:
         self,
         optimized: OptimizedNetwork,
         layers: Iterable[Layer],
-        together: bool,
+        sequential: bool,
         first: Factories | None = None,
         allocators: Mapping[str, CustomAllocator] | None = None,
         sites: NetworkSites | None = None,
@@ -82,9 +82,9 @@ class Factories:
         self._sites: NetworkSites | None = sites if first is None else first._sites
         self._first = first or self
         self._strategies: Mapping[str, MemoryOptimizerStrategy] = first._strategies if first else strategies or {}
-        self.together = together
-        value = allocators if first is None else first.registry.custom_allocators
-        self.registry: TensorHandleFactoryRegistry = TensorHandleFactoryRegistry(value)
+        self.sequential = sequential
+        custom_allocators = allocators if first is None else first.registry.custom_allocators
+        self.registry: TensorHandleFactoryRegistry = TensorHandleFactoryRegistry(custom_allocators)
         self._arenas: dict[str, ArrayHandleFactory] = {}
         self.managers: dict[str, MemoryManager] = {}
         self._factories: dict[str, WorkloadFactory] = {}
@@ -97,27 +97,27 @@ class Factories:
         if first is None:
             weakref.finalize(self, self.constant_handles.destroy).atexit = False  # at exit, the network destroys them
         for backend in optimized.backends.values():
-            self._register(backend)
+            self._register_handle_factories(backend)
         for backend_id in dict.fromkeys(layer.backend for layer in layers if layer.backend is not None):
-            self._add(backend_id)
+            self._create_factory(backend_id)
         self._name_shared_arena()
 
     def _name_shared_arena(self) -> None:
         """Name the arena that several backends share after all of them."""
-        sharing = [factory for factory in self._factories if self._shares(factory)]
+        sharing = [backend for backend in self._factories if self._has_plain_arrays(backend)]
         if self._shares_arena and len(sharing) > 1:
             self.managers["+".join(sharing)] = self.managers.pop(sharing[0])
 
     @property
     def _shares_arena(self) -> bool:
-        """True if all backends with plain arrays have one arena together."""
-        return self.together and not self.registry.custom_allocators and not self._strategies
+        """True if all backends with plain arrays have one arena sequential."""
+        return self.sequential and not self.registry.custom_allocators and not self._strategies
 
-    def _shares(self, backend: str) -> bool:
-        make = self._optimized.backends[backend].create_memory_manager  # an instance may override it
-        return getattr(make, "__func__", None) is Backend.create_memory_manager
+    def _has_plain_arrays(self, backend: str) -> bool:
+        create_manager = self._optimized.backends[backend].create_memory_manager  # an instance may override it
+        return getattr(create_manager, "__func__", None) is Backend.create_memory_manager
 
-    def _add(self, backend_id: str) -> None:
+    def _create_factory(self, backend_id: str) -> None:
         backend: Backend = self._optimized.backends[backend_id]
         options = self._optimized.model_options.get(backend_id, {})
         try:
@@ -126,22 +126,22 @@ class Factories:
             self._factories[backend_id] = checked(factory, WorkloadFactory, "create_workload_factory", backend_id)
             self.registry.register_factory(_OwnHandles(backend_id, factory))
         except Exception as error:
-            text = f"backend {backend_id} could not make its workload factory: {said(error)}"
+            text = f"backend {backend_id} could not make its workload factory: {error_text(error)}"
             raise LoadError(text, backend=backend_id) from error
 
-    def _register(self, backend: Backend) -> None:
-        known = len(self.registry.memory_managers)
+    def _register_handle_factories(self, backend: Backend) -> None:
+        already_registered = len(self.registry.memory_managers)
         try:
             backend.register_tensor_handle_factories(self.registry, self._optimized.model_options.get(backend.id, {}))
         except Exception as error:
-            text = f"backend {backend.id} could not register its tensor handle factories: {said(error)}"
+            text = f"backend {backend.id} could not register its tensor handle factories: {error_text(error)}"
             raise LoadError(text, backend=backend.id) from error
-        for number, manager in enumerate(self.registry.memory_managers[known:]):
+        for number, manager in enumerate(self.registry.memory_managers[already_registered:]):
             self.managers[f"{backend.id}/{number}" if number else f"{backend.id}'s own"] = manager
 
     def _memory_manager(self, backend: Backend) -> MemoryManager | None:
         """Return the memory manager of a backend; backends without a custom one get the arena that they share."""
-        if self._shares(backend.id):
+        if self._has_plain_arrays(backend.id):
             return self._arena(backend.id).memory_manager
         manager = backend.create_memory_manager()
         if manager is not None:
@@ -151,12 +151,12 @@ class Factories:
     def _arena(self, backend: str) -> ArrayHandleFactory:
         """Return the factory of plain arrays for a backend, whose arena may be shared with other backends."""
         allocator = self.registry.custom_allocators.get(backend)
-        shared = next(iter(self._arenas), backend) if self._shares_arena else backend
-        if shared not in self._arenas:
+        owner = next(iter(self._arenas), backend) if self._shares_arena else backend
+        if owner not in self._arenas:
             manager = _arena(allocator, self._strategies.get(backend), backend)
-            name = f"{shared}'s arrays" if shared in self.managers else shared  # the backend also has its own manager
-            self._arenas[shared], self.managers[name] = ArrayHandleFactory(manager), manager
-        return self._arenas[shared]
+            name = f"{owner}'s arrays" if owner in self.managers else owner  # the backend also has its own manager
+            self._arenas[owner], self.managers[name] = ArrayHandleFactory(manager), manager
+        return self._arenas[owner]
 
     def _handle_factory(self, layer: Layer, factory_id: str | None) -> TensorHandleFactory:
         """Return the tensor handle factory that creates the outputs of a layer.
@@ -195,7 +195,7 @@ class Factories:
             parent: the handle of `whole`.
             origin: the index in `whole` of the first element.
             info: the info of the contained tensor.
-            owned: the handles to destroy together.
+            owned: the handles to destroy sequential.
 
         Returns:
             The handle, or None if the backend cannot create it.
@@ -204,7 +204,7 @@ class Factories:
         owned.add(sub_tensor)
         return sub_tensor
 
-    def hosts(self, layer: Layer, counts: TransferCounts) -> Workload | None:
+    def host_workload(self, layer: Layer, counts: TransferCounts) -> Workload | None:
         """Return the workload of a layer that copies, imports or prints a tensor, which the runtime executes itself.
 
         None for all other layers. `counts` counts the copies and imports.
@@ -215,16 +215,24 @@ class Factories:
 
     def _transfer(self, layer: Layer, counts: TransferCounts) -> Workload:
         [source] = layer.values
-        giving, taking = (self._handle_factory(value.producer, value.factory) for value in (source, layer.output))
+        source_factory, target_factory = (
+            self._handle_factory(value.producer, value.factory) for value in (source, layer.output)
+        )
         if isinstance(layer.op, MemImport):
-            common = [item for item in MemorySource if item and item in giving.export_sources & taking.import_sources]
-            return ImportWorkload(common[0], counts) if common else CopyWorkload(counts)
-        pairs = (taking, giving), (giving, taking)
-        device = next((item for item, other in pairs if item.supports_device_copy and other.supports_map), None)
-        if device is None:
+            common_sources = [
+                factory
+                for factory in MemorySource
+                if factory and factory in source_factory.export_sources & target_factory.import_sources
+            ]
+            return ImportWorkload(common_sources[0], counts) if common_sources else CopyWorkload(counts)
+        pairs = (target_factory, source_factory), (source_factory, target_factory)
+        device_factory = next(
+            (factory for factory, other in pairs if factory.supports_device_copy and other.supports_map), None
+        )
+        if device_factory is None:
             return CopyWorkload(counts)
-        created = checked(device.create_device_copy(), Workload, "create_device_copy", str(layer.backend))
-        return DeviceCopyWorkload(created, counts)
+        device_copy = checked(device_factory.create_device_copy(), Workload, "create_device_copy", str(layer.backend))
+        return DeviceCopyWorkload(device_copy, counts)
 
     def of(self, layer: Layer) -> WorkloadFactory:
         """Return the workload factory of the layer's backend."""
@@ -254,13 +262,13 @@ class Factories:
                 f"the tensor {value.name!r} of shape {info.shape} has unknown dimensions; give the inputs' shapes"
             )
         plain = info.with_constant(None)
-        place = self._handle_factory(layer, value.factory) if info.is_tensor else None
-        keeper, layout = self.handles if owned is None else owned, _layout_of(value)
+        factory = self._handle_factory(layer, value.factory) if info.is_tensor else None
+        owner, layout = self.handles if owned is None else owned, _layout_of(value)
 
         def create() -> TensorHandle:
-            created = ArrayHandle(plain) if place is None else place.new_handle(plain, layout, managed)
-            keeper.add(created)
-            return _checked(created, plain, "create_tensor_handle", layer)
+            handle = ArrayHandle(plain) if factory is None else factory.new_handle(plain, layout, managed)
+            owner.add(handle)
+            return _checked(handle, plain, "create_tensor_handle", layer)
 
         return guarded(layer, "got no tensor handle", create)
 
@@ -271,27 +279,33 @@ class Factories:
         the array itself.
         """
         array, info = constant_of(value), value.known
-        key, known = (id(array), info, _HOST if _is_hosts(layer) else str(layer.backend)), self._first._constants
-        if key not in known:
-            make, memory = self._first._constant_maker(layer), aligned(array)
+        key, cached_constants = (
+            (id(array), info, _HOST if _runs_on_host(layer) else str(layer.backend)),
+            self._first._constants,
+        )
+        if key not in cached_constants:
+            create_handle, memory = self._first._constant_maker(layer), aligned(array)
             memory = array if memory is array else share(memory, array.dtype.alignment)
 
             def create() -> TensorHandle:
-                created = make(info, memory)
-                self.constant_handles.add(created)
-                return _checked(created, info, "create_constant_handle", layer)
+                handle = create_handle(info, memory)
+                self.constant_handles.add(handle)
+                return _checked(handle, info, "create_constant_handle", layer)
 
-            known[key] = array, memory, guarded(layer, "got no constant", create)
-        return known[key][2]
+            cached_constants[key] = array, memory, guarded(layer, "got no constant", create)
+        return cached_constants[key][2]
 
     def _constant_maker(self, layer: Layer) -> Callable[[TensorInfo, Array], TensorHandle]:
-        if _is_hosts(layer):
+        if _runs_on_host(layer):
             return ArrayHandle
-        named = self._optimized.backends[str(layer.backend)].handle_factory_preferences
-        best = next((item for item in named if item in self.registry or item == DEFAULT_FACTORY), None)
-        if best is None:
+        preferred_ids = self._optimized.backends[str(layer.backend)].handle_factory_preferences
+        factory_id = next(
+            (preferred for preferred in preferred_ids if preferred in self.registry or preferred == DEFAULT_FACTORY),
+            None,
+        )
+        if factory_id is None:
             return self.of(layer).create_constant_handle
-        return ArrayHandle if best == DEFAULT_FACTORY else self.registry.factory(best).create_constant
+        return ArrayHandle if factory_id == DEFAULT_FACTORY else self.registry.factory(factory_id).create_constant
 
     @property
     def planned_bytes(self) -> int:
@@ -324,7 +338,7 @@ class Factories:
                 try:
                     manager.plan  # noqa: B018 - computed now, and cached
                 except Exception as error:
-                    text = f"the memory of backend {backend} could not be planned: {said(error)}"
+                    text = f"the memory of backend {backend} could not be planned: {error_text(error)}"
                     raise LoadError(text, backend=backend) from error
 
     def acquire(self) -> None:
@@ -341,7 +355,9 @@ class Factories:
             try:
                 manager.acquire()
             except Exception as error:
-                raise ExecutionError(f"backend {backend} got no memory: {said(error)}", backend=backend) from error
+                raise ExecutionError(
+                    f"backend {backend} got no memory: {error_text(error)}", backend=backend
+                ) from error
             self._acquired.add(backend)
             self._record(backend, 1)
 
@@ -359,13 +375,13 @@ class Factories:
             return None
         if not isinstance(manager, ArenaMemoryManager):
             return []
-        result: dict[int, HeldTensor] = {}
+        held_by_number: dict[int, HeldTensor] = {}
         for layer, name, handle in tensors:
             number = manager.number_of(handle) if isinstance(handle, ArrayHandle) else None
-            if number is not None and number not in result:  # others share its memory
-                life, offset = manager.lifetimes[number], manager.plan.offsets[number]
-                result[number] = HeldTensor(name, layer, life.size, offset, life.begins, life.ends)
-        return list(result.values())
+            if number is not None and number not in held_by_number:  # others share its memory
+                lifetime, offset = manager.lifetimes[number], manager.plan.offsets[number]
+                held_by_number[number] = HeldTensor(name, layer, lifetime.size, offset, lifetime.begins, lifetime.ends)
+        return list(held_by_number.values())
 
     def release(self) -> None:
         """Let the backends release their memory; failures are only logged."""
@@ -375,7 +391,7 @@ class Factories:
             try:
                 self.managers[backend].release()
             except Exception as error:
-                _log.warning("backend %s could not release its memory: %s", backend, said(error))
+                _log.warning("backend %s could not release its memory: %s", backend, error_text(error))
 
     def destroy(self) -> None:
         """Release the memory, and destroy all handles except those of constants; failures are only logged."""
@@ -412,11 +428,11 @@ def _arena(
 def _memory_problem(memory: object, size: int) -> str | None:
     """Return what is wrong with memory that a custom allocator returned for `size` bytes, or None if it is valid."""
     if not isinstance(memory, np.ndarray) or memory.dtype != np.uint8 or memory.shape != (size,):
-        reported = f"{memory.dtype}{list(memory.shape)}" if isinstance(memory, np.ndarray) else type(memory).__name__
-        return f"{reported}; expected an array of {size} times uint8"
+        description = f"{memory.dtype}{list(memory.shape)}" if isinstance(memory, np.ndarray) else type(memory).__name__
+        return f"{description}; expected an array of {size} times uint8"
     if memory.ctypes.data % ALIGNMENT or not (memory.flags.c_contiguous and memory.flags.writeable):
-        requested = f"contiguous memory that can be written to, at a multiple of {ALIGNMENT}"
-        return f"memory at {memory.ctypes.data:#x}; expected {requested}"
+        requirement = f"contiguous memory that can be written to, at a multiple of {ALIGNMENT}"
+        return f"memory at {memory.ctypes.data:#x}; expected {requirement}"
     return None
 
 
@@ -446,15 +462,15 @@ def _layout_of(value: Value) -> DataLayout | None:
     return layout if isinstance(layout, DataLayout) else None
 
 
-def _is_hosts(layer: Layer) -> bool:
+def _runs_on_host(layer: Layer) -> bool:
     return isinstance(layer.op, ControlFlow | Debug | MemCopy | MemImport)
 
 
-def _checked(value: object, info: TensorInfo, what: str, layer: Layer) -> TensorHandle:
+def _checked(created: object, info: TensorInfo, method_name: str, layer: Layer) -> TensorHandle:
     backend = str(layer.backend)
-    handle = checked(value, TensorHandle, what, backend)
+    handle = checked(created, TensorHandle, method_name, backend)
     if handle.info != info:
-        raise BackendContractError(f"{what} gave a handle of {handle.info}; expected {info}", backend=backend)
+        raise BackendContractError(f"{method_name} gave a handle of {handle.info}; expected {info}", backend=backend)
     return handle
 
 
@@ -465,7 +481,7 @@ def constant_of(value: Value) -> Array:
     return op.value
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the message of an exception for use in another message.
 
     The name of its type is put before it, unless it is an `InterposerError`.
@@ -473,14 +489,14 @@ def said(error: BaseException) -> str:
     return str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
 
 
-def guarded(layer: Layer, what: str, call: Callable[[], _T]) -> _T:
-    """Return the result of `call`, which calls a method of the layer's backend.
+def guarded(layer: Layer, what: str, create: Callable[[], _T]) -> _T:
+    """Return the result of `create`, which calls a method of the layer's backend.
 
     An exception becomes a `LoadError` that names the layer and the backend. `what` says what failed, such as "got no
     workload".
     """
     try:
-        return call()
+        return create()
     except Exception as error:
-        text = f"layer {layer} {what} on backend {layer.backend}: {said(error)}"
+        text = f"layer {layer} {what} on backend {layer.backend}: {error_text(error)}"
         raise LoadError(text, backend=str(layer.backend)) from error

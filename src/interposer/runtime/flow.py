@@ -32,9 +32,9 @@ class Flow:
     def __init__(self, before: Sequence[set[int]], width: int) -> None:
         self.before, self.width = tuple(before), width
         self.after: list[list[int]] = [[] for _ in before]
-        for number, needed in enumerate(before):
-            for other in needed:
-                self.after[other].append(number)
+        for index, predecessors in enumerate(before):
+            for predecessor in predecessors:
+                self.after[predecessor].append(index)
 
     def run(self, work: Work, help_with: Helpers) -> None:
         """Run every layer once, as soon as the layers before it are finished, on this thread and on others.
@@ -48,28 +48,28 @@ class Flow:
         Raises:
             BaseException: the first exception that `work` raised.
         """
-        passage = _Passage(self, work)
+        flow_run = _FlowRun(self, work)
         for _ in range(self.width - 1):
-            help_with(passage.help)
-        passage.lead()
+            help_with(flow_run.help)
+        flow_run.lead()
 
 
-class _Passage:
+class _FlowRun:
     """The state of one run through a flow, which several threads share: which layers are ready, running and left."""
 
     def __init__(self, flow: Flow, work: Work) -> None:
         self._flow, self._work = flow, work
-        self._waiting = [len(needed) for needed in flow.before]
-        self._ready = deque(number for number, count in enumerate(self._waiting) if not count)
-        self._left = len(flow.before)
+        self._waiting = [len(predecessors) for predecessors in flow.before]
+        self._ready = deque(index for index, waiting in enumerate(self._waiting) if not waiting)
+        self._unfinished = len(flow.before)
         self._active: set[int] = set()  # ids of threads that run a layer
         self._error: BaseException | None = None
         self._changed = threading.Condition()
 
     def help(self) -> None:
         """Run layers that are ready, until there are none or one has failed."""
-        while (number := self._next()) is not None:
-            self._do(number)
+        while (index := self._next()) is not None:
+            self._do(index)
 
     def lead(self) -> None:
         """Run layers that are ready, wait until all threads have finished, and raise the first error."""
@@ -87,29 +87,29 @@ class _Passage:
 
     def _next(self) -> int | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._ready or not self._left or self._error is not None)
+            self._changed.wait_for(lambda: self._ready or not self._unfinished or self._error is not None)
             if self._error is not None or not self._ready:
                 return None
             self._active.add(get_ident())
             return self._ready.popleft()
 
-    def _do(self, number: int) -> None:
+    def _do(self, index: int) -> None:
         try:
-            self._work(number)
+            self._work(index)
         except BaseException as error:
             self._finish(error=error)
         else:
-            self._finish(number)
+            self._finish(index)
 
-    def _finish(self, number: int = -1, error: BaseException | None = None) -> None:
+    def _finish(self, index: int = -1, error: BaseException | None = None) -> None:
         with self._changed:
             self._active.discard(get_ident())
-            self._left -= 1
+            self._unfinished -= 1
             self._error = self._error or error
-            for following in self._flow.after[number] if error is None else ():
-                self._waiting[following] -= 1
-                if not self._waiting[following]:
-                    self._ready.append(following)
+            for successor in self._flow.after[index] if error is None else ():
+                self._waiting[successor] -= 1
+                if not self._waiting[successor]:
+                    self._ready.append(successor)
             self._changed.notify_all()
 
     def _fail(self, error: BaseException) -> None:
@@ -129,12 +129,12 @@ def flow_of(running: Sequence[Layer], root: Callable[[Value], Value] = lambda va
     backends = dict.fromkeys(layer.backend for layer in running)
     if len(backends) < 2:
         return None
-    number = {layer: index for index, layer in enumerate(running)}
+    position = {layer: index for index, layer in enumerate(running)}
     before: list[set[int]] = [set() for _ in running]
     latest: dict[str | None, int] = {}
     touched: dict[Hashable, set[int]] = {}
     for index, layer in enumerate(running):
-        before[index] |= {number[producer] for producer in _producers(layer, number)}
+        before[index] |= {position[producer] for producer in _producers(layer, position)}
         if layer.backend in latest:
             before[index].add(latest[layer.backend])
         latest[layer.backend] = index
@@ -156,15 +156,15 @@ def _arena(value: Value) -> Hashable:
     return (value.factory, value.producer.backend) if value.factory in (None, DEFAULT_FACTORY) else value.factory
 
 
-def _producers(layer: Layer, number: dict[Layer, int]) -> set[Layer]:
-    result, pending = set[Layer](), [value.producer for value in layer.values]
+def _producers(layer: Layer, position: dict[Layer, int]) -> set[Layer]:
+    producers, pending = set[Layer](), [value.producer for value in layer.values]
     while pending:
         producer = pending.pop()
-        if producer in number:
-            result.add(producer)
+        if producer in position:
+            producers.add(producer)
         elif not isinstance(producer.op, Input):
             pending += [value.producer for value in producer.values]
-    return result
+    return producers
 
 
 def _is_parallel(running: Sequence[Layer], before: Sequence[set[int]]) -> bool:
@@ -172,17 +172,17 @@ def _is_parallel(running: Sequence[Layer], before: Sequence[set[int]]) -> bool:
 
     `before` has for each layer the positions of the layers that must be finished first.
     """
-    below: list[int] = []
+    ancestors_of: list[int] = []
     computing: dict[str | None, int] = {}
     for index, layer in enumerate(running):
-        bits = 0
-        for other in before[index]:
-            bits |= below[other] | (1 << other)
-        below.append(bits)
+        ancestors = 0
+        for predecessor in before[index]:
+            ancestors |= ancestors_of[predecessor] | (1 << predecessor)
+        ancestors_of.append(ancestors)
         if isinstance(layer.op, MemCopy | MemImport):
             continue
-        others = sum(mask for backend, mask in computing.items() if backend != layer.backend)
-        if others & ~bits:
+        computed_elsewhere = sum(mask for backend, mask in computing.items() if backend != layer.backend)
+        if computed_elsewhere & ~ancestors:
             return True
         computing[layer.backend] = computing.get(layer.backend, 0) | (1 << index)
     return False

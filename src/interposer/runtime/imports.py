@@ -48,8 +48,8 @@ class ImportedRun:
     """The imports that runs use together, prepared once for all of these runs.
 
     `inputs` and `outputs` are arrays by binding id. `watched` has the memory of descriptors, with the tensors' names,
-    to check before each run. `complete` is True if the imports cover all inputs and outputs. `gone` is True once one of
-    the imports was cleared. `ids` are the import ids.
+    to check before each run. `complete` is True if the imports cover all inputs and outputs. `cleared` is True once
+    one of the imports was cleared. `ids` are the import ids.
     """
 
     inputs: Mapping[int, Array]
@@ -57,7 +57,7 @@ class ImportedRun:
     watched: tuple[tuple[str, ExternalMemory], ...]
     complete: bool
     ids: frozenset[int]
-    gone: bool = False
+    cleared: bool = False
 
 
 class Imports:
@@ -73,15 +73,15 @@ class Imports:
         self, bindings: Bindings, name: str, accepts: Accepts, aliases: Callable[[], Mapping[int, int]]
     ) -> None:
         self._bindings, self._name, self._accepts, self._aliases = bindings, name, accepts, aliases
-        self._known: dict[int, Import] = {}
-        self._numbers = itertools.count(1)
+        self._imports: dict[int, Import] = {}
+        self._new_ids = itertools.count(1)
         self._runs: dict[tuple[Sequence[int], Sequence[int]], ImportedRun] = {}
         self._lock = threading.Lock()
 
-    def add(self, kind: str, value: Mapping[int, Any], source: MemorySource) -> list[int]:
-        """Import memory for inputs or outputs; return their import ids in the order of `value`.
+    def add(self, kind: str, memories: Mapping[int, Any], source: MemorySource) -> list[int]:
+        """Import memory for inputs or outputs; return their import ids in the order of `memories`.
 
-        `kind` is "input" or "output", `value` has the memory by binding id, and `source` is the kind that all of it
+        `kind` is "input" or "output", `memories` has the memory by binding id, and `source` is the kind that all of it
         must have (UNDEFINED for any).
 
         Raises:
@@ -89,47 +89,47 @@ class Imports:
                 then.
             BindingError: the network has no such binding id.
         """
-        created, refusals = self._tried(kind, value, source)
+        imports, refusals = self._try_imports(kind, memories, source)
         if refusals:
-            for item in created:
-                _drop(item, undone=True)
-            raise MemoryImportError(_said(kind, refusals, self._known_bindings(kind)), refusals)
+            for import_ in imports:
+                _drop(import_, undone=True)
+            raise MemoryImportError(_refusals_text(kind, refusals, self._known_bindings(kind)), refusals)
         with self._lock:
-            numbers = [next(self._numbers) for _ in created]
-            self._known.update(zip(numbers, created, strict=True))
-        return numbers
+            import_ids = [next(self._new_ids) for _ in imports]
+            self._imports.update(zip(import_ids, imports, strict=True))
+        return import_ids
 
-    def refusals(self, kind: str, value: Mapping[int, Any]) -> dict[tuple[str, int], str]:
+    def refusals(self, kind: str, memories: Mapping[int, Any]) -> dict[tuple[str, int], str]:
         """Return why tensors could not be imported, by kind and binding id; tensors that could be are left out.
 
-        `kind` is "input" or "output", and `value` has the tensors by binding id. Nothing stays imported.
+        `kind` is "input" or "output", and `memories` has the tensors by binding id. Nothing stays imported.
         """
-        created, refusals = self._tried(kind, value, MemorySource.UNDEFINED)
-        for item in created:
-            _drop(item, undone=True)
+        imports, refusals = self._try_imports(kind, memories, MemorySource.UNDEFINED)
+        for import_ in imports:
+            _drop(import_, undone=True)
         return refusals
 
     def _known_bindings(self, kind: str) -> Mapping[int, Binding]:
         return self._bindings.inputs if kind == "input" else self._bindings.outputs
 
-    def _tried(
-        self, kind: str, value: Mapping[int, Any], source: MemorySource
+    def _try_imports(
+        self, kind: str, memories: Mapping[int, Any], source: MemorySource
     ) -> tuple[list[Import], dict[tuple[str, int], str]]:
-        expect(value, Mapping, f"{kind}s must be a mapping from binding id to tensor")
+        expect(memories, Mapping, f"{kind}s must be a mapping from binding id to tensor")
         expect(source, MemorySource, "the memory source must be a MemorySource")
-        created, refusals = [], {}
-        for key, item in value.items():
-            self._bindings.info(kind, key)
+        imports, refusals = [], {}
+        for binding, memory in memories.items():
+            self._bindings.info(kind, binding)
             try:
-                created.append(self._import(kind, self._known_bindings(kind)[key], item, source))
+                imports.append(self._import(kind, self._known_bindings(kind)[binding], memory, source))
             except ValueError as error:
-                refusals[kind, key] = str(error)
+                refusals[kind, binding] = str(error)
             except BindingError as error:
-                refusals[kind, key] = str(error.__cause__ or error)
-        return created, refusals
+                refusals[kind, binding] = str(error.__cause__ or error)
+        return imports, refusals
 
-    def _import(self, kind: str, binding: Binding, value: Any, source: MemorySource) -> Import:
-        """Check and map the memory `value` for one input or output, and return the import.
+    def _import(self, kind: str, binding: Binding, caller_memory: Any, source: MemorySource) -> Import:
+        """Check and map the memory `caller_memory` for one input or output, and return the import.
 
         Raises ValueError with the reason if it cannot be imported, for example if it is not of the kind `source`.
         """
@@ -137,13 +137,13 @@ class Imports:
         if binding.shape is None:
             raise ValueError(f"it is {binding.info}, which is not known before running; give it to each run")
         memory = None
-        if isinstance(value, MemoryDescriptor):
-            memory = ExternalMemory(value, binding.info, writable=writable)
+        if isinstance(caller_memory, MemoryDescriptor):
+            memory = ExternalMemory(caller_memory, binding.info, writable=writable)
             assert memory.array is not None
             array = memory.array
         else:
-            array = np.asarray(shared_array(value))
-        error = _source_problem(value, source) or _problem(binding, array, writable)
+            array = np.asarray(shared_array(caller_memory))
+        error = _source_problem(caller_memory, source) or _problem(binding, array, writable)
         error = error or self._accepts(kind, binding.id, array)
         if error:
             if memory is not None:
@@ -151,50 +151,50 @@ class Imports:
             raise ValueError(error)
         return Import(kind, binding, array, memory)
 
-    def arrays(self, kind: str, numbers: Iterable[int]) -> dict[int, tuple[str, Array]]:
+    def arrays(self, kind: str, import_ids: Iterable[int]) -> dict[int, tuple[str, Array]]:
         """Return the imports with these ids by binding id, as pairs of the tensor's layer name and its array.
 
         `kind` is "input" or "output". Raises `BindingError` for an unknown import id.
         """
-        result = [self._checked(kind, number) for number in _numbers(numbers)]
-        return {item.binding.id: (item.binding.name, item.array) for item in result}
+        imports = [self._checked(kind, import_id) for import_id in _checked_ids(import_ids)]
+        return {import_.binding.id: (import_.binding.name, import_.array) for import_ in imports}
 
-    def clear(self, kind: str, numbers: Iterable[int]) -> list[ImportedRun]:
+    def clear(self, kind: str, import_ids: Iterable[int]) -> list[ImportedRun]:
         """Clear the inputs or outputs (as `kind` says) with these import ids; return the prepared runs that used them.
 
         Raises:
             BindingError: an import id is unknown; nothing is cleared then.
         """
-        requested = tuple(dict.fromkeys(_numbers(numbers)))
+        unique_ids = tuple(dict.fromkeys(_checked_ids(import_ids)))
         with self._lock:
-            for number in requested:
-                self._checked(kind, number)
-            gone = {number: self._known.pop(number) for number in requested}
-            keys = [key for key, run in self._runs.items() if not run.ids.isdisjoint(gone)]
-            over = [self._runs.pop(key) for key in keys]
-            for run in over:
-                run.gone = True
-        for item in gone.values():
-            _drop(item)
-        return over
+            for import_id in unique_ids:
+                self._checked(kind, import_id)
+            cleared = {import_id: self._imports.pop(import_id) for import_id in unique_ids}
+            keys = [key for key, run in self._runs.items() if not run.ids.isdisjoint(cleared)]
+            affected_runs = [self._runs.pop(key) for key in keys]
+            for run in affected_runs:
+                run.cleared = True
+        for import_ in cleared.values():
+            _drop(import_)
+        return affected_runs
 
-    def _checked(self, kind: str, number: int) -> Import:
-        result = self._known.get(number)
-        if result is None or result.kind != kind:
-            raise BindingError(f"no {kind} of {self._name!r} was imported as number {number!r}")
-        return result
+    def _checked(self, kind: str, import_id: int) -> Import:
+        import_ = self._imports.get(import_id)
+        if import_ is None or import_.kind != kind:
+            raise BindingError(f"no {kind} of {self._name!r} was imported as number {import_id!r}")
+        return import_
 
     def clear_all(self) -> list[ImportedRun]:
         """Clear all imports, as when the network is unloaded; return the prepared runs that used them."""
         with self._lock:
-            gone, over = list(self._known.values()), list(self._runs.values())
-            self._known.clear()
+            cleared, affected_runs = list(self._imports.values()), list(self._runs.values())
+            self._imports.clear()
             self._runs.clear()
-            for run in over:
-                run.gone = True
-        for item in gone:
-            _drop(item)
-        return over
+            for run in affected_runs:
+                run.cleared = True
+        for import_ in cleared:
+            _drop(import_)
+        return affected_runs
 
     def run_of(self, inputs: Sequence[int], outputs: Sequence[int]) -> ImportedRun:
         """Return what runs on these imported inputs and outputs need; it is created once, and cached by the import ids.
@@ -205,62 +205,71 @@ class Imports:
         try:
             return self._runs[inputs, outputs]
         except (KeyError, TypeError):
-            key = _numbers(inputs), _numbers(outputs)
+            ids = _checked_ids(inputs), _checked_ids(outputs)
         with self._lock:
-            result = self._runs.get(key)
-            if result is None:
-                result = self._runs[key] = self._new_run(*key)
-            return result
+            run = self._runs.get(ids)
+            if run is None:
+                run = self._runs[ids] = self._new_run(*ids)
+            return run
 
     def _new_run(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> ImportedRun:
-        read = self._by_binding("input", inputs)
-        written = self._by_binding("output", outputs)
-        _refuse_overlaps(read, written, self._aliases())
-        every = (*read.values(), *written.values())
-        complete = len(read) == len(self._bindings.inputs) and len(written) == len(self._bindings.outputs)
+        inputs_read = self._by_binding("input", inputs)
+        outputs_written = self._by_binding("output", outputs)
+        _refuse_overlaps(inputs_read, outputs_written, self._aliases())
+        all_imports = (*inputs_read.values(), *outputs_written.values())
+        complete = len(inputs_read) == len(self._bindings.inputs) and len(outputs_written) == len(
+            self._bindings.outputs
+        )
         return ImportedRun(
-            {key: item.array for key, item in read.items()},
-            {key: item.array for key, item in written.items()},
-            tuple((item.title, item.memory) for item in every if item.memory is not None and not item.memory.settled),
+            {binding: import_.array for binding, import_ in inputs_read.items()},
+            {binding: import_.array for binding, import_ in outputs_written.items()},
+            tuple(
+                (import_.title, import_.memory)
+                for import_ in all_imports
+                if import_.memory is not None and not import_.memory.settled
+            ),
             complete,
             frozenset((*inputs, *outputs)),
         )
 
-    def _by_binding(self, kind: str, numbers: Sequence[int]) -> dict[int, Import]:
-        result: dict[int, Import] = {}
-        for number in numbers:
-            item = self._checked(kind, number)
-            if item.binding.id in result:
-                raise BindingError(f"{item.title} was imported twice; a run takes one of them")
-            result[item.binding.id] = item
-        return result
+    def _by_binding(self, kind: str, import_ids: Sequence[int]) -> dict[int, Import]:
+        by_binding: dict[int, Import] = {}
+        for import_id in import_ids:
+            import_ = self._checked(kind, import_id)
+            if import_.binding.id in by_binding:
+                raise BindingError(f"{import_.title} was imported twice; a run takes one of them")
+            by_binding[import_.binding.id] = import_
+        return by_binding
 
 
-def _numbers(value: Any) -> tuple[int, ...]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise BindingError(f"what was imported is given by its numbers, not by {value!r}")
-    values: tuple[Any, ...] = tuple(value)
-    for number in values:
-        if not isinstance(number, int):
-            raise BindingError(f"what was imported is given by its numbers, not by {number!r}")
-    return values
+def _checked_ids(import_ids: Any) -> tuple[int, ...]:
+    if isinstance(import_ids, str) or not isinstance(import_ids, Iterable):
+        raise BindingError(f"what was imported is given by its numbers, not by {import_ids!r}")
+    ids: tuple[Any, ...] = tuple(import_ids)
+    for import_id in ids:
+        if not isinstance(import_id, int):
+            raise BindingError(f"what was imported is given by its numbers, not by {import_id!r}")
+    return ids
 
 
-def _drop(item: Import, *, undone: bool = False) -> None:
-    if item.memory is not None:
-        item.memory.release(undone=undone)
+def _drop(import_: Import, *, undone: bool = False) -> None:
+    if import_.memory is not None:
+        import_.memory.release(undone=undone)
 
 
-def _said(kind: str, refusals: Mapping[tuple[str, int], str], known: Mapping[int, Binding]) -> str:
-    lines = [f"{kind} {key} ({known[key].name}) cannot be imported: {why}" for (_, key), why in refusals.items()]
+def _refusals_text(kind: str, refusals: Mapping[tuple[str, int], str], bindings: Mapping[int, Binding]) -> str:
+    lines = [
+        f"{kind} {binding} ({bindings[binding].name}) cannot be imported: {reason}"
+        for (_, binding), reason in refusals.items()
+    ]
     return lines[0] if len(lines) == 1 else "\n  - ".join([f"{len(lines)} errors:", *lines])
 
 
-def _source_problem(value: Any, requested: MemorySource) -> str | None:
-    has = value.source if isinstance(value, MemoryDescriptor) else MemorySource.MALLOC
-    if requested in (MemorySource.UNDEFINED, has):
+def _source_problem(memory: Any, requested: MemorySource) -> str | None:
+    source = memory.source if isinstance(memory, MemoryDescriptor) else MemorySource.MALLOC
+    if requested in (MemorySource.UNDEFINED, source):
         return None
-    return f"it is memory of the source {has.name}; {requested.name} was asked for"
+    return f"it is memory of the source {source.name}; {requested.name} was asked for"
 
 
 def _problem(binding: Binding, array: Array, writable: bool) -> str | None:
@@ -268,12 +277,12 @@ def _problem(binding: Binding, array: Array, writable: bool) -> str | None:
 
     `writable` is True for outputs, whose memory must not be read-only.
     """
-    result = next(array_problems("it", binding.info, array), None)
-    if result is not None:
-        return result
+    mismatch = next(array_problems("it", binding.info, array), None)
+    if mismatch is not None:
+        return mismatch
     if not array.flags.c_contiguous:
-        steps = [step // array.itemsize for step in array.strides]
-        return f"its elements are not contiguous (strides of {steps} elements); import a contiguous copy"
+        element_strides = [step // array.itemsize for step in array.strides]
+        return f"its elements are not contiguous (strides of {element_strides} elements); import a contiguous copy"
     if not array.flags.aligned:
         return f"its address is not a multiple of {array.dtype.alignment} bytes"
     return "it is read-only; give memory that can be written to" if writable and not array.flags.writeable else None
@@ -290,9 +299,9 @@ def _refuse_overlaps(read: Mapping[int, Import], written: Mapping[int, Import], 
 
     `aliases` has the binding ids of these inputs by those of the outputs.
     """
-    for number, (binding, target) in enumerate(written.items()):
+    for index, (binding, target) in enumerate(written.items()):
         source = read.get(aliases[binding]) if binding in aliases else None
-        shared = source if source is not None and is_same_memory(target.array, source.array) else None
-        for other in (*read.values(), *list(written.values())[:number]):
-            if other is not shared and _overlap(target, other):
+        aliased_input = source if source is not None and is_same_memory(target.array, source.array) else None
+        for other in (*read.values(), *list(written.values())[:index]):
+            if other is not aliased_input and _overlap(target, other):
                 raise BindingError(f"{target.title} overlaps {other.title} in memory; one run cannot use both")

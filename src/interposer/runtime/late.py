@@ -34,7 +34,7 @@ class LateStep:
         self.layer = layer
         self.workload = workload
         self._factory = factory
-        self._made: tuple[WorkloadInfo, Step] | None = None
+        self._last: tuple[WorkloadInfo, Step] | None = None
 
     def execute(self, fixed: Mapping[Value, TensorHandle], late: LateHandles) -> None:
         """Infer the actual shapes of the outputs, run the layer, and add the handles of its outputs to `late`.
@@ -48,25 +48,27 @@ class LateStep:
         """
         infos = tuple(None if value is None else _info(value, late) for value in self.layer.inputs)
         info = WorkloadInfo(infos, tuple(infos_for(self.layer, infos)))
-        pairs = zip(self.layer.outputs, info.outputs, strict=True)
-        result = {value: _new_handle(item) for value, item in pairs if value not in fixed}
-        late.update(result)
-        handles = {**fixed, **{value: late[value] for value in (*self.layer.values, *result) if value in late}}
+        outputs_with_infos = zip(self.layer.outputs, info.outputs, strict=True)
+        new_handles = {
+            value: _new_handle(output_info) for value, output_info in outputs_with_infos if value not in fixed
+        }
+        late.update(new_handles)
+        handles = {**fixed, **{value: late[value] for value in (*self.layer.values, *new_handles) if value in late}}
         inputs = [None if value is None else handles[value] for value in self.layer.inputs]
         self._step(info).execute(inputs, [handles[value] for value in self.layer.outputs])
-        for value, handle in result.items():
+        for value, handle in new_handles.items():
             if not handle.info.is_concrete:
                 raise BackendContractError(f"the workload left the shape of {value.name!r}, {handle.info}, unknown")
 
     def _step(self, info: WorkloadInfo) -> Step:
-        created = self._made
-        if created is None or not (self.workload is not None or _same(created[0], info)):
-            created = self._made = info, Step.of(self.layer, self.workload or self._new_workload(info))
-        return created[1]
+        infos_and_step = self._last
+        if infos_and_step is None or not (self.workload is not None or _same(infos_and_step[0], info)):
+            infos_and_step = self._last = info, Step.of(self.layer, self.workload or self._new_workload(info))
+        return infos_and_step[1]
 
     def _new_workload(self, info: WorkloadInfo) -> Workload:
-        created = self._factory.create_workload(self.layer, info)
-        workload = checked(created, Workload, "create_workload", str(self.layer.backend))
+        returned = self._factory.create_workload(self.layer, info)
+        workload = checked(returned, Workload, "create_workload", str(self.layer.backend))
         workload.post_allocation_configure()
         return workload
 

@@ -60,44 +60,49 @@ class Layout:
         return value
 
     @property
-    def joined(self) -> set[Layer]:
+    def workless_layers(self) -> set[Layer]:
         """The Concat and Splitter layers that have no work to do, because their parts are stored inside the whole."""
-        result = set()
+        layers = set()
         for value, piece in self.pieces.items():
             splits = isinstance(value.producer.op, Splitter) and piece.whole in value.producer.values
-            result.add(value.producer if splits else piece.whole.producer)
-        return result
+            layers.add(value.producer if splits else piece.whole.producer)
+        return layers
 
 
 def layout_of(
-    graph: Graph, order: Sequence[Layer], cached: set[Value], may_join: Allows, may_overwrite: Allows, may_hold: Holds
+    graph: Graph,
+    order: Sequence[Layer],
+    not_planned: set[Value],
+    may_use_pieces: Allows,
+    may_overwrite: Allows,
+    supports_pieces: Holds,
 ) -> Layout:
     """Propose where the tensors of a graph are stored.
 
     Args:
         order: the order in which the layers run.
-        cached: values that are not planned, such as those of unknown shape.
-        may_join: whether a layer may read and write tensors that are pieces of others, with gaps between rows.
+        not_planned: values that are not planned, such as those of unknown shape.
+        may_use_pieces: whether a layer may read and write tensors that are pieces of others, with gaps between rows.
         may_overwrite: whether a layer may write its output over an input, if its operator allows that.
-        may_hold: whether the memory of a layer's output supports sub-tensors.
+        supports_pieces: whether the memory of a layer's output supports sub-tensors.
     """
     layout = Layout(border=set(_border(graph)))
     layout.guests = {
         layer.output: layer.values[0]
         for layer in order
-        if isinstance(layer.op, MemImport) and layer.output not in cached and not layer.values[0].is_constant
+        if isinstance(layer.op, MemImport) and layer.output not in not_planned and not layer.values[0].is_constant
     }
     layout.lenders = set(layout.guests.values())
     layout.border -= layout.guests.keys()
     for layer in order:
-        result = _pieces(layer, layout, cached, may_join, may_hold)
-        layout.pieces.update(result)
-        layout.wholes.update(piece.whole for piece in result.values())
+        pieces = _pieces(layer, layout, not_planned, may_use_pieces, supports_pieces)
+        layout.pieces.update(pieces)
+        layout.wholes.update(piece.whole for piece in pieces.values())
     for layer in order:
-        source = _overwritten(layer, layout, cached) if may_overwrite(layer) else None
+        source = _overwritten(layer, layout, not_planned) if may_overwrite(layer) else None
         if source is not None:
             layout.in_place[layer.output] = source
-    _set_lives(layout, graph, order, cached)
+    _set_lifetimes(layout, graph, order, not_planned)
     return layout
 
 
@@ -118,7 +123,7 @@ def _border(graph: Graph) -> Iterator[Value]:
 
 
 def _pieces(
-    layer: Layer, layout: Layout, cached: set[Value], may_join: Allows, may_hold: Holds
+    layer: Layer, layout: Layout, not_planned: set[Value], may_use_pieces: Allows, supports_pieces: Holds
 ) -> Mapping[Value, Piece]:
     """Return the inputs of a Concat as pieces of its output, or the outputs of a Splitter as pieces of its input.
 
@@ -131,25 +136,29 @@ def _pieces(
         whole, parts, axis = layer.values[0], layer.outputs, layer.op.axis
     else:
         return {}
-    homeless = whole in cached or whole.is_constant or whole in layout.guests or len(set(parts)) != len(parts)
+    is_unsuitable = whole in not_planned or whole.is_constant or whole in layout.guests or len(set(parts)) != len(parts)
     if (
-        homeless
-        or not may_hold(whole.producer, whole)
-        or not all(_can_lie_in(part, whole, layout, cached) for part in parts)
+        is_unsuitable
+        or not supports_pieces(whole.producer, whole)
+        or not all(_can_be_piece(part, whole, layout, not_planned) for part in parts)
     ):
         return {}
     axis %= whole.known.rank
-    users = [part.producer for part in parts] + [user for part in parts for user in part.consumers]
-    if not all(may_join(user) for user in dict.fromkeys([*users, whole.producer, *whole.consumers])):
+    affected_layers = [part.producer for part in parts] + [consumer for part in parts for consumer in part.consumers]
+    if not all(
+        may_use_pieces(consumer) for consumer in dict.fromkeys([*affected_layers, whole.producer, *whole.consumers])
+    ):
         return {}
     starts = accumulate((int(part.known.shape[axis]) for part in parts), initial=0)
-    before, consumers = (0,) * axis, (0,) * (whole.known.rank - axis - 1)
-    return {part: Piece(whole, (*before, start, *consumers)) for part, start in zip(parts, starts, strict=False)}
+    leading_zeros, trailing_zeros = (0,) * axis, (0,) * (whole.known.rank - axis - 1)
+    return {
+        part: Piece(whole, (*leading_zeros, start, *trailing_zeros)) for part, start in zip(parts, starts, strict=False)
+    }
 
 
-def _can_lie_in(part: Value, whole: Value, layout: Layout, cached: set[Value]) -> bool:
-    placed = (cached, layout.border, layout.pieces, layout.guests)
-    if part.is_constant or any(part in others for others in placed):
+def _can_be_piece(part: Value, whole: Value, layout: Layout, not_planned: set[Value]) -> bool:
+    placed_otherwise = (not_planned, layout.border, layout.pieces, layout.guests)
+    if part.is_constant or any(part in group for group in placed_otherwise):
         return False
     return part.factory == whole.factory and (part.known.dtype, part.known.quantization) == (
         whole.known.dtype,
@@ -160,38 +169,38 @@ def _can_lie_in(part: Value, whole: Value, layout: Layout, cached: set[Value]) -
 # --- in place ---------------------------------------------------------------------------------------------------------
 
 
-def _overwritten(layer: Layer, layout: Layout, cached: set[Value]) -> Value | None:
+def _overwritten(layer: Layer, layout: Layout, not_planned: set[Value]) -> Value | None:
     """Return an input of the layer whose memory its output may use, because no layer reads the input afterwards.
 
-    None if there is none. `layout` has what was decided for earlier layers, and `cached` the values that are not
+    None if there is none. `layout` has what was decided for earlier layers, and `not_planned` the values that are not
     planned.
     """
-    if len(layer.outputs) != 1 or not _is_plain(layer.output, layout, cached):
+    if len(layer.outputs) != 1 or not _is_plain(layer.output, layout, not_planned):
         return None
     operands = [layer.operand(name) for name in layer.op.in_place]
     return next(
-        (operand for operand in operands if operand is not None and _is_free(operand, layer, layout, cached)), None
+        (operand for operand in operands if operand is not None and _is_free(operand, layer, layout, not_planned)), None
     )
 
 
-def _is_free(value: Value, layer: Layer, layout: Layout, cached: set[Value]) -> bool:
-    same_home = value.factory == layer.output.factory and _same_room(value.known, layer.output.known)
-    return len(value.uses) == 1 and same_home and _is_plain(value, layout, cached)
+def _is_free(value: Value, layer: Layer, layout: Layout, not_planned: set[Value]) -> bool:
+    same_memory_kind = value.factory == layer.output.factory and _same_size(value.known, layer.output.known)
+    return len(value.uses) == 1 and same_memory_kind and _is_plain(value, layout, not_planned)
 
 
-def _is_plain(value: Value, layout: Layout, cached: set[Value]) -> bool:
-    taken = (cached, layout.border, layout.pieces, layout.wholes, layout.guests, layout.lenders)
-    return not value.is_constant and not any(value in others for others in taken)
+def _is_plain(value: Value, layout: Layout, not_planned: set[Value]) -> bool:
+    placed_otherwise = (not_planned, layout.border, layout.pieces, layout.wholes, layout.guests, layout.lenders)
+    return not value.is_constant and not any(value in group for group in placed_otherwise)
 
 
-def _same_room(a: TensorInfo, b: TensorInfo) -> bool:
+def _same_size(a: TensorInfo, b: TensorInfo) -> bool:
     return a.dtype.itemsize == b.dtype.itemsize and math.prod(a.shape) == math.prod(b.shape)
 
 
 # --- lives ------------------------------------------------------------------------------------------------------------
 
 
-def _set_lives(layout: Layout, graph: Graph, order: Sequence[Layer], cached: set[Value]) -> None:
+def _set_lifetimes(layout: Layout, graph: Graph, order: Sequence[Layer], not_planned: set[Value]) -> None:
     moment = {layer: number for number, layer in enumerate(order, 1)}
     last = len(order) + 1
     layout.begins = [[] for _ in range(last + 1)]
@@ -199,12 +208,12 @@ def _set_lives(layout: Layout, graph: Graph, order: Sequence[Layer], cached: set
     spans: dict[Value, tuple[int, int]] = {}
     for layer in order:
         for value in layer.outputs if not isinstance(layer.op, Constant) else ():
-            if value in cached:
+            if value in not_planned:
                 continue
-            created = 0 if isinstance(layer.op, Input) else moment[layer]
+            begin = 0 if isinstance(layer.op, Input) else moment[layer]
             reads = (last if isinstance(use.layer.op, Output) else moment[use.layer] for use in value.uses)
-            begins, ends = spans.get(layout.root(value), (created, created))
-            spans[layout.root(value)] = min(begins, created), max(ends, created, *reads)
+            begins, ends = spans.get(layout.root(value), (begin, begin))
+            spans[layout.root(value)] = min(begins, begin), max(ends, begin, *reads)
     for value, (begins, ends) in spans.items():
         layout.begins[begins].append(value)
         if graph.owner is None or not isinstance(value.producer.op, Input):

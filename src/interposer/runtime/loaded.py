@@ -24,7 +24,7 @@ from interposer.profiling.profiler import Profiler
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.direct import DirectRun, StatefulCall, direct_call, recorded
-from interposer.runtime.factories import Factories, said
+from interposer.runtime.factories import Factories, error_text
 from interposer.runtime.flow import flow_of
 from interposer.runtime.imports import ImportedRun, Imports
 from interposer.runtime.memory import MemoryReport
@@ -39,7 +39,7 @@ from interposer.runtime.workloads import DebugCallback, TransferCounts, Transfer
 if TYPE_CHECKING:
     from interposer.plugins.capi.running._direct import DirectCall
 
-__all__ = ["DirectRun", "LoadedNetwork", "look_at", "said"]
+__all__ = ["DirectRun", "LoadedNetwork", "check_imports", "error_text"]
 
 LEAST_IN_PLACE: Final = 1 << 16
 """The least number of bytes of states that are updated in place."""
@@ -76,9 +76,9 @@ class LoadedNetwork:
         self.state_memory = StateMemory() if memory is None else memory
         self._workers, self.bindings = workers, Bindings(optimized)
         self._layers = tuple(place.layer for place in places(optimized.graph))
-        self._together = flow_of([item for item in optimized.graph.topological() if runs(item)]) is None
-        chosen = allocators, self._sites, strategies
-        self._factories = Factories(optimized, self._layers, self._together, None, *chosen)
+        self._sequential = flow_of([layer for layer in optimized.graph.topological() if runs(layer)]) is None
+        shared_settings = allocators, self._sites, strategies
+        self._factories = Factories(optimized, self._layers, self._sequential, None, *shared_settings)
         self._counts = TransferCounts()
         self._runs: dict[int, RunControl | None] = {}
         self._lock, self._released = threading.RLock(), False
@@ -99,8 +99,8 @@ class LoadedNetwork:
         self.bindings.constants = Constants(self._constant_arrays())
         self._steps, self._aliases = first.steps, first.aliases
         self._record_memory()
-        self._ways = self._ways_of_states()
-        self._stays_whole = len(self._program.running) == 1
+        self._in_place_by_state = self._states_in_place()
+        self._is_single_layer = len(self._program.running) == 1
         _loaded.add(self)
 
     def _record_memory(self) -> None:
@@ -111,23 +111,27 @@ class LoadedNetwork:
             held = partial(_workspaces_of, weakref.ref(self._program), backend)
             self._sites.watch_memory(f"workspaces of {backend}", "workspaces", backend, held)
 
-    def _ways_of_states(self) -> dict[str, bool]:
+    def _states_in_place(self) -> dict[str, bool]:
         """Return how states are written, by name, for `StateMemory.turn`.
 
         True means in place, and False that a run allocates the next value. Small states are not updated in place, so
         that a run that fails leaves them as they were.
         """
         late = self._program.late
-        ways = {item.name: False for item in self.states if item.target and item.target.values[0] in late}
-        large = (item for item in self.states if item.info.num_bytes >= LEAST_IN_PLACE)
-        numbers = {binding_id(item.source): item.name for item in large}
-        return ways | {numbers[key]: True for key, source in self._aliases.items() if key == source and key in numbers}
+        ways = {state.name: False for state in self.states if state.target and state.target.values[0] in late}
+        large = (state for state in self.states if state.info.num_bytes >= LEAST_IN_PLACE)
+        name_of = {binding_id(state.source): state.name for state in large}
+        return ways | {
+            name_of[output_id]: True
+            for output_id, input_id in self._aliases.items()
+            if output_id == input_id and output_id in name_of
+        }
 
-    def _ways_of(self, control: RunControl | None) -> Mapping[str, bool]:
+    def _states_in_place_under(self, control: RunControl | None) -> Mapping[str, bool]:
         """Return how a run writes states, which must stay as they are if `control` can stop it half-way."""
-        if control is None or (control.deadline is None and self._stays_whole):
-            return self._ways
-        return {name: way for name, way in self._ways.items() if not way}
+        if control is None or (control.deadline is None and self._is_single_layer):
+            return self._in_place_by_state
+        return {name: way for name, way in self._in_place_by_state.items() if not way}
 
     def _constant_arrays(self) -> list[Array]:
         """Return all constants of the network, including those of which only backends have a copy."""
@@ -137,10 +141,14 @@ class LoadedNetwork:
     @property
     def constants_read(self) -> list[Array]:
         """The arrays of constants that workloads read directly; copies that backends made are left out."""
-        compiled = [layer.op.object for layer in self._layers if isinstance(layer.op, PreCompiled)]
+        compiled_objects = [layer.op.object for layer in self._layers if isinstance(layer.op, PreCompiled)]
         return [
             *self._factories.constant_arrays,
-            *(item for part in compiled for item in getattr(part, "constants", ())),
+            *(
+                constant
+                for compiled_object in compiled_objects
+                for constant in getattr(compiled_object, "constants", ())
+            ),
         ]
 
     def _used_constants(self) -> Users:
@@ -177,14 +185,14 @@ class LoadedNetwork:
         """Return how much memory the network uses now, without the working memories of runs in progress."""
         idle = self.idle_memories
         managers = idle[0].managers if idle else {}
-        arenas = {backend: item for backend, item in managers.items() if isinstance(item, ArenaMemoryManager)}
+        arenas = {backend: manager for backend, manager in managers.items() if isinstance(manager, ArenaMemoryManager)}
         parts = list(self._program.memory_of_parts())
         held_by: Counter[str] = Counter()
         for name, held, _ in parts:
             held_by[name] += held or 0
         return MemoryReport(
-            arenas={backend: item.planned_bytes for backend, item in arenas.items()},
-            lower_bounds={backend: item.plan.lower_bound for backend, item in arenas.items()},
+            arenas={backend: manager.planned_bytes for backend, manager in arenas.items()},
+            lower_bounds={backend: manager.plan.lower_bound for backend, manager in arenas.items()},
             working_memories=len(idle),
             constants=self._constants.total,
             mapped_constants=self._constants.mapped,
@@ -212,7 +220,7 @@ class LoadedNetwork:
         Raises:
             LoadError: a backend could not create them.
         """
-        factories = Factories(self.optimized, self._layers, self._together, self._factories)
+        factories = Factories(self.optimized, self._layers, self._sequential, self._factories)
         try:
             working_mem_handle = WorkingMemHandle(self._program, factories, self._workers)
         except BaseException:
@@ -233,23 +241,23 @@ class LoadedNetwork:
             except BindingError as error:
                 return str(error)
         with self._lock:
-            some = next(iter(self._memories), None)
-        return (some or self.new_working_memory()).import_problem(kind, binding, array)
+            working = next(iter(self._memories), None)
+        return (working or self.new_working_memory()).import_problem(kind, binding, array)
 
-    def clear_imported(self, kind: str, numbers: Iterable[int]) -> None:
+    def clear_imported(self, kind: str, import_ids: Iterable[int]) -> None:
         """Clear the imported inputs or outputs (as `kind` says) with these ids; runs in progress keep using them.
 
         Raises:
             BindingError: an import id is unknown.
         """
-        self._forget(self.imports.clear(kind, numbers))
+        self._forget(self.imports.clear(kind, import_ids))
 
-    def _forget(self, over: Iterable[ImportedRun]) -> None:
+    def _forget(self, imported_runs: Iterable[ImportedRun]) -> None:
         with self._lock:
             memories = list(self._memories)
-        for run in over:
+        for imported in imported_runs:
             for memory in memories:
-                memory.forget(run)
+                memory.forget(imported)
 
     def check_own(self, working: WorkingMemHandle) -> None:
         """Raise `InvalidArgumentError` if a working memory was not created for this network."""
@@ -290,14 +298,14 @@ class LoadedNetwork:
         control: RunControl | None,
     ) -> None:
         memory = self.state_memory if working is None else working.state_memory
-        with memory.turn(self.states, control, self._ways_of(control)) as turn:
+        with memory.turn(self.states, control, self._states_in_place_under(control)) as turn:
             feeds, targets = {**inputs, **turn.values}, {**outputs, **turn.targets}
             if working is not None:
                 working.run(feeds, targets, control)
             else:
                 self._run_in_any(feeds, targets, control)
             turn.targets.update(targets)
-        outputs.update({key: array for key, array in targets.items() if key not in turn.values})
+        outputs.update({output_id: array for output_id, array in targets.items() if output_id not in turn.values})
 
     def direct_call(self, inputs: Sequence[int]) -> DirectRun | None:
         """Return a function that runs the network with minimal overhead, or None: see `Runtime.direct_call`.
@@ -325,7 +333,7 @@ class LoadedNetwork:
 
     def _stateful_call(self, inputs: tuple[int, ...]) -> DirectRun | None:
         """Return the function of `direct_call` for a network with states; None if a state is updated in place."""
-        if self._steps is None or True in self._ways.values():
+        if self._steps is None or True in self._in_place_by_state.values():
             return None
         bindings = Bindings(self.optimized, states=True)
         bindings.constants = self.bindings.constants
@@ -339,11 +347,15 @@ class LoadedNetwork:
         return partial(stateful.run, self.state_memory)
 
     def _check_order(self, inputs: object) -> None:
-        known = self.bindings.inputs
-        numbers = inputs if isinstance(inputs, list | tuple) and all(isinstance(item, int) for item in inputs) else ()
-        if len(numbers) != len(known) or set(numbers) != set(known):
-            ids = ", ".join(map(str, known)) or "none"
-            raise BindingError(f"a direct call takes each input once, by its binding id ({ids}), not {inputs!r}")
+        input_bindings = self.bindings.inputs
+        ids = (
+            inputs if isinstance(inputs, list | tuple) and all(isinstance(input_id, int) for input_id in inputs) else ()
+        )
+        if len(ids) != len(input_bindings) or set(ids) != set(input_bindings):
+            expected_ids = ", ".join(map(str, input_bindings)) or "none"
+            raise BindingError(
+                f"a direct call takes each input once, by its binding id ({expected_ids}), not {inputs!r}"
+            )
 
     def run_imported(self, imported: ImportedRun, working: WorkingMemHandle | None = None) -> bool:
         """Run once on imported memory for all inputs and outputs, in `working` or in an idle or new working memory.
@@ -354,17 +366,17 @@ class LoadedNetwork:
             ExecutionError: any reason of `run`; or an import was cleared, or the memory of a descriptor is gone.
         """
         if self.states:
-            look_at(imported, None)
+            check_imports(imported, None)
             self.run(imported.inputs, dict(imported.outputs), working)
             return True
-        me = get_ident()
-        if me in self._runs:
+        thread = get_ident()
+        if thread in self._runs:
             self.refuse_in_own_run("run again")
-        self._runs[me] = None  # inlined `_enter` and `_leave`, as the calls are too slow here
+        self._runs[thread] = None  # inlined `_enter` and `_leave`, as the calls are too slow here
         try:
-            if self._released or imported.gone or imported.watched:
+            if self._released or imported.cleared or imported.watched:
                 self._check_open()
-                look_at(imported, None)
+                check_imports(imported, None)
             if working is not None:
                 return working.run_imported(imported)
             try:
@@ -376,9 +388,9 @@ class LoadedNetwork:
             finally:
                 self._idle.append(working)
         finally:
-            del self._runs[me]
+            del self._runs[thread]
             if self._released:
-                self._say_left()
+                self._announce_end()
 
     def _run_in_any(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
         try:
@@ -398,10 +410,10 @@ class LoadedNetwork:
         Raises:
             ExecutionError: the network is released, or this thread is inside a run of it already.
         """
-        me = get_ident()
-        if me in self._runs:
+        thread = get_ident()
+        if thread in self._runs:
             self.refuse_in_own_run("run again")
-        self._runs[me] = control
+        self._runs[thread] = control
         try:
             self._check_open()
         except ExecutionError:
@@ -415,9 +427,9 @@ class LoadedNetwork:
     def _leave(self) -> None:
         del self._runs[get_ident()]
         if self._released:
-            self._say_left()
+            self._announce_end()
 
-    def _say_left(self) -> None:
+    def _announce_end(self) -> None:
         with self._changed:
             self._changed.notify_all()
             self._free()
@@ -432,13 +444,13 @@ class LoadedNetwork:
             self._changed.notify_all()
         self.state_memory.give_up(control)
 
-    def refuse_in_own_run(self, what: str) -> None:
+    def refuse_in_own_run(self, action: str) -> None:
         """Raise `ExecutionError` if this thread is inside a run of the network, such as in a callback.
 
-        `what` is what cannot be done with the network then, such as "unloaded".
+        `action` is what cannot be done with the network then, such as "unloaded".
         """
         if get_ident() in self._runs:
-            raise ExecutionError(f"the network {self.optimized.name!r} cannot be {what} from within its own run")
+            raise ExecutionError(f"the network {self.optimized.name!r} cannot be {action} from within its own run")
 
     def release(self) -> None:
         """Release the memory when no run uses it; the network cannot run any more. Failures are only logged.
@@ -456,11 +468,11 @@ class LoadedNetwork:
         A network without such handles can run until the interpreter has ended: a plug-in destroys its tensors itself.
         """
         memories = list(self._memories)
-        cached = self._factories.constant_handles.need_interpreter or any(
+        need_interpreter = self._factories.constant_handles.need_interpreter or any(
             memory.needs_interpreter for memory in memories
         )
         with self._changed:
-            if cached and not self._runs and not self._released:
+            if need_interpreter and not self._runs and not self._released:
                 self._forbid_runs()
                 self._free()
 
@@ -487,14 +499,14 @@ class LoadedNetwork:
 
 def _constants_held(layers: Sequence[Layer]) -> list[HeldTensor]:
     """Return the constants of a network, each array once, and those that compiled partitions read."""
-    result: dict[int, HeldTensor] = {}
+    held_by_array: dict[int, HeldTensor] = {}
     for layer in layers:
         arrays = [layer.op.value] if isinstance(layer.op, Constant) else []
         if isinstance(layer.op, PreCompiled):
             arrays = list(getattr(layer.op.object, "constants", ()))
         for array in arrays:
-            result.setdefault(id(array), HeldTensor(layer.name, layer.name, array.nbytes))
-    return list(result.values())
+            held_by_array.setdefault(id(array), HeldTensor(layer.name, layer.name, array.nbytes))
+    return list(held_by_array.values())
 
 
 def _workspaces_of(reference: weakref.ref[Program], backend: str) -> list[HeldTensor] | None:
@@ -511,7 +523,7 @@ def _notify(changed: threading.Condition) -> None:
         changed.notify_all()
 
 
-def look_at(imported: ImportedRun, control: RunControl | None) -> None:
+def check_imports(imported: ImportedRun, control: RunControl | None) -> None:
     """Check before a run that its imports are not cleared, and that the memory of descriptors is ready and complete.
 
     This waits for pending fences; `control` can end the wait.
@@ -519,17 +531,17 @@ def look_at(imported: ImportedRun, control: RunControl | None) -> None:
     Raises:
         ExecutionError: the memory is not ready and never will be, or was cleared, or `control` stopped the run.
     """
-    if imported.gone:
+    if imported.cleared:
         raise ExecutionError("the imported tensors of this run are closed; import it again")
     for title, memory in imported.watched:
-        check = partial(control.check_waiting, f"the fence of {title}") if control is not None else _go_on
+        check = partial(control.check_waiting, f"the fence of {title}") if control is not None else _never_stop
         try:
             memory.ready(check)
         except ValueError as error:
             raise ExecutionError(f"{title}: {error}") from error
 
 
-def _go_on() -> None:
+def _never_stop() -> None:
     """Do nothing; used as the check of runs without a control, which cannot be stopped."""
 
 

@@ -63,12 +63,12 @@ def _near_pairs(outputs: Sequence[Named]) -> Iterable[tuple[Named, Named]]:
         yield from itertools.combinations(outputs, 2)
         return
     bounds = sorted(((*_bounds(output[1]), index) for index, output in enumerate(outputs)))
-    open_until: list[tuple[int, int]] = []
+    open_ranges: list[tuple[int, int]] = []
     for low, high, index in bounds:
-        open_until = [(end, other) for end, other in open_until if end > low]
-        for _, other in open_until:
-            yield outputs[min(index, other)], outputs[max(index, other)]
-        open_until.append((high, index))
+        open_ranges = [(end, other_index) for end, other_index in open_ranges if end > low]
+        for _, other_index in open_ranges:
+            yield outputs[min(index, other_index)], outputs[max(index, other_index)]
+        open_ranges.append((high, index))
 
 
 def _bounds(array: Array) -> tuple[int, int]:
@@ -82,12 +82,14 @@ def _bounds(array: Array) -> tuple[int, int]:
 
 
 def _has_an_element_twice(array: Array) -> bool:
-    sizes = [(abs(stride), size) for stride, size in zip(array.strides, array.shape, strict=True) if size > 1]
-    reach = array.itemsize
-    for stride, size in sorted(sizes):
-        if stride < reach:
+    strides_and_sizes = [
+        (abs(stride), size) for stride, size in zip(array.strides, array.shape, strict=True) if size > 1
+    ]
+    occupied = array.itemsize
+    for stride, size in sorted(strides_and_sizes):
+        if stride < occupied:
             return _counted_twice(array)
-        reach = stride * (size - 1) + reach
+        occupied = stride * (size - 1) + occupied
     return False
 
 
@@ -109,10 +111,10 @@ class Constants:
     """The addresses of a network's constants, to check that no output of a caller overlaps them."""
 
     def __init__(self, arrays: Iterable[Array]) -> None:
-        result = {id(array): array for array in arrays if array.nbytes}
-        self._arrays = [weakref.ref(item) for item in result.values()]
+        distinct = {id(array): array for array in arrays if array.nbytes}
+        self._arrays = [weakref.ref(array) for array in distinct.values()]
         merged: list[list[int]] = []
-        for low, high in sorted(map(_bounds, result.values())):
+        for low, high in sorted(map(_bounds, distinct.values())):
             if merged and low <= merged[-1][1]:
                 merged[-1][1] = max(merged[-1][1], high)
             else:
@@ -129,7 +131,7 @@ class Constants:
         if not self._lows:
             return
         for title, array in outputs:
-            if self._is_near(array) and any(share_memory(array, item) for item in self._living()):
+            if self._is_near(array) and any(share_memory(array, constant) for constant in self._alive()):
                 raise BindingError(f"{title} shares memory with a constant of the network; give another array")
 
     def _is_near(self, array: Array) -> bool:
@@ -137,5 +139,5 @@ class Constants:
         index = bisect.bisect_left(self._lows, high) - 1
         return index >= 0 and self._highs[index] > low
 
-    def _living(self) -> Iterable[Array]:
-        return (item for item in (reference() for reference in self._arrays) if item is not None)
+    def _alive(self) -> Iterable[Array]:
+        return (array for array in (reference() for reference in self._arrays) if array is not None)

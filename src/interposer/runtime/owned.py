@@ -50,6 +50,8 @@ class OwnedHandles:
 
 
 def _destroyed_by_python(handle: TensorHandle) -> bool:
-    dynamic = sys.modules.get("interposer.plugins.capi.running.handles")  # only imported where there are plug-ins
-    is_native = dynamic is not None and isinstance(handle, dynamic.NativeHandle)
+    plugin_handles = sys.modules.get(
+        "interposer.plugins.capi.running.handles"
+    )  # only imported where there are plug-ins
+    is_native = plugin_handles is not None and isinstance(handle, plugin_handles.NativeHandle)
     return type(handle).destroy is not TensorHandle.destroy and not is_native

@@ -53,12 +53,12 @@ class Program:
         }
         running = [layer for layer in self.order if runs(layer)]
         self._steps = {layer: self._step(layer, factories) for layer in running if layer not in self.regions}
-        cached = self.late | set(filter(self.is_idle, (layer.output for layer in graph.inputs)))
-        may_join, holds = self._may_join, factories.supports_sub_tensors
-        self.layout = layout_of(graph, self.order, cached, may_join, self._may_overwrite, holds)
-        self.running = [layer for layer in running if layer not in self.layout.joined]
+        not_planned = self.late | set(filter(self.is_idle, (layer.output for layer in graph.inputs)))
+        may_use_pieces, supports_pieces = self._may_use_pieces, factories.supports_sub_tensors
+        self.layout = layout_of(graph, self.order, not_planned, may_use_pieces, self._may_overwrite, supports_pieces)
+        self.running = [layer for layer in running if layer not in self.layout.workless_layers]
         simple = graph.owner is None and not self.late and not self.regions
-        self.flow = flow_of(self.running, self.layout.root) if simple and not factories.together else None
+        self.flow = flow_of(self.running, self.layout.root) if simple and not factories.sequential else None
 
     def is_idle(self, value: Value) -> bool:
         """Return True for an input of a region that no layer reads, so that it needs no memory."""
@@ -89,14 +89,16 @@ class Program:
         return self._steps[layer]
 
     def _step(self, layer: Layer, factories: Factories) -> Step | LateStep:
-        own = guarded(layer, "got no workload", lambda: factories.hosts(layer, self._counts))
+        host_workload = guarded(layer, "got no workload", lambda: factories.host_workload(layer, self._counts))
         if self.is_late(layer):
-            return LateStep(layer, factories.of(layer), own)
+            return LateStep(layer, factories.of(layer), host_workload)
         info, network, backend = WorkloadInfo.of(layer), self.sites.network, str(layer.backend)
         with interval(Category.LOAD, "create workload", network=network, layer=layer.name, backend=backend):
-            return Step.of(layer, own or guarded(layer, "got no workload", lambda: factories.workload(layer, info)))
+            return Step.of(
+                layer, host_workload or guarded(layer, "got no workload", lambda: factories.workload(layer, info))
+            )
 
-    def _may_join(self, layer: Layer) -> bool:
+    def _may_use_pieces(self, layer: Layer) -> bool:
         step = self._steps.get(layer)
         return isinstance(layer.op, Input | Output) or (isinstance(step, Step) and step.workload.strided)
 

@@ -67,10 +67,10 @@ def _outline(loaded: LoadedNetwork) -> NetworkOutline:
     from interposer.profiling.external.structure import LayerOutline, NetworkOutline  # noqa: PLC0415
 
     layers = [layer for layer in loaded.optimized.graph.topological() if _is_shown(layer)]
-    places = {layer: place for place, layer in enumerate(layers)}
+    positions = {layer: position for position, layer in enumerate(layers)}
     outlines = []
     for layer in layers:
-        sources = dict.fromkeys(places[value.producer] for value in layer.values if value.producer in places)
+        sources = dict.fromkeys(positions[value.producer] for value in layer.values if value.producer in positions)
         backend = "" if isinstance(layer.op, Input | Output) else str(layer.backend or "")
         outlines.append(LayerOutline(layer.name, tuple(sources), backend, layer.kind))
     return NetworkOutline(loaded.traced.number, tuple(outlines))

@@ -35,9 +35,9 @@ class RunControl:
         if deadline is not None and not deadline > 0:
             raise InvalidArgumentError(f"a deadline must be a number of seconds above 0, not {deadline!r}")
         self.deadline = deadline
-        self._stops = None if deadline is None else time.monotonic() + deadline
+        self._deadline_time = None if deadline is None else time.monotonic() + deadline
         self._cancelled = threading.Event()
-        self._at: dict[int, tuple[Layer, str]] = {}
+        self._running_at: dict[int, tuple[Layer, str]] = {}
         self.given_up = False
         self.is_watched = False
         self.abandon: Callable[[RunControl], None] | None = None
@@ -46,7 +46,7 @@ class RunControl:
     @property
     def remaining(self) -> float | None:
         """Seconds until the deadline, 0 or less once it has passed; None if there is no deadline."""
-        return None if self._stops is None else self._stops - time.monotonic()
+        return None if self._deadline_time is None else self._deadline_time - time.monotonic()
 
     def cancel(self) -> None:
         """Stop the run before its next layer."""
@@ -61,10 +61,10 @@ class RunControl:
             RunCancelledError: the run was cancelled.
             DeadlineExceededError: the deadline has passed.
         """
-        self._at[threading.get_ident()] = layer, place
+        self._running_at[threading.get_ident()] = layer, place
         if self._cancelled.is_set():
             raise RunCancelledError(f"the run was cancelled before layer {place!r} ({layer.kind})", layer=place)
-        if self._stops is not None and time.monotonic() > self._stops:
+        if self._deadline_time is not None and time.monotonic() > self._deadline_time:
             raise self.late()
 
     def ran(self, place: str, seconds: float) -> None:
@@ -78,30 +78,30 @@ class RunControl:
 
         The error for a missed deadline (see `late`) then names a layer that is running.
         """
-        if len(self._at) > 1:
-            self._at.pop(threading.get_ident(), None)
+        if len(self._running_at) > 1:
+            self._running_at.pop(threading.get_ident(), None)
 
-    def check_waiting(self, what: str) -> None:
-        """Check the run while it waits before it begins; `what` describes what it waits for.
+    def check_waiting(self, awaited: str) -> None:
+        """Check the run while it waits before it begins; `awaited` describes what it waits for.
 
         Raises:
             RunCancelledError: the run was cancelled.
             DeadlineExceededError: the deadline has passed.
         """
         if self._cancelled.is_set():
-            raise RunCancelledError(f"the run was cancelled while it waited for {what}")
-        if self._stops is not None and time.monotonic() > self._stops:
-            raise DeadlineExceededError(f"the run took longer than {self.deadline:g} seconds; it waited for {what}")
+            raise RunCancelledError(f"the run was cancelled while it waited for {awaited}")
+        if self._deadline_time is not None and time.monotonic() > self._deadline_time:
+            raise DeadlineExceededError(f"the run took longer than {self.deadline:g} seconds; it waited for {awaited}")
 
     def late(self) -> DeadlineExceededError:
         """Return the error for a run beyond its deadline, with the layer that it was running."""
         text = f"the run took longer than {self.deadline:g} seconds"
-        at = list(self._at.values())
-        if not at:
+        places = list(self._running_at.values())
+        if not places:
             return DeadlineExceededError(text)
-        layer, place = at[0]
-        where = f"{text}; it was at layer {place!r} ({layer.kind}) on backend {layer.backend}"
-        return DeadlineExceededError(where, layer=place, backend=str(layer.backend))
+        layer, place = places[0]
+        message = f"{text}; it was at layer {place!r} ({layer.kind}) on backend {layer.backend}"
+        return DeadlineExceededError(message, layer=place, backend=str(layer.backend))
 
 
 class PendingRun(Future[Any]):
@@ -118,13 +118,13 @@ class PendingRun(Future[Any]):
         self._control = control
         self._attempts = 0
         self.began: float | None = None
-        self._is_unwanted = False
+        self._was_cancelled = False
 
     def cancel(self) -> bool:
         """Cancel the run; return True if it had not begun, or False if it stops before its next layer."""
         if super().cancel():
             return True
-        self._is_unwanted = True
+        self._was_cancelled = True
         self._control.cancel()
         return False
 
@@ -139,7 +139,7 @@ class PendingRun(Future[Any]):
             is_watched = self._control.is_watched
             self._control = RunControl(self._control.deadline)
             self._control.is_watched = is_watched
-            if self._is_unwanted or self.done():  # `cancel` or `end_late` may have stopped the attempt before
+            if self._was_cancelled or self.done():  # `cancel` or `end_late` may have stopped the attempt before
                 self._control.cancel()
         return self._control
 
@@ -191,8 +191,8 @@ class Workers:
         self._watched: set[PendingRun] = set()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._earlier = threading.Condition(self._lock)
-        self._wakes: float | None = None
+        self._wake_time_changed = threading.Condition(self._lock)
+        self._wake_time: float | None = None
         self._threads = self._idle = 0
         self._closed = False
 
@@ -239,11 +239,11 @@ class Workers:
 
     def _wake_by(self, stops: float) -> None:
         """Let the thread that ends late tasks look at the queue at `stops`, or earlier. The lock must be held."""
-        if self._wakes is None:
+        if self._wake_time is None:
             threading.Thread(target=self._end_late_tasks, name="interposer-deadlines", daemon=True).start()
-        if self._wakes is None or stops < self._wakes:
-            self._wakes = stops
-            self._earlier.notify()
+        if self._wake_time is None or stops < self._wake_time:
+            self._wake_time = stops
+            self._wake_time_changed.notify()
 
     def _end_late_tasks(self) -> None:
         while True:
@@ -251,23 +251,23 @@ class Workers:
                 if self._closed and not self._tasks:
                     return
                 now = time.monotonic()
-                late = [task for task in self._tasks if task[0].stops <= now]
-                for task in late:
+                late_tasks = [task for task in self._tasks if task[0].stops <= now]
+                for task in late_tasks:
                     self._tasks.remove(task)
-                hanging = [run for run in self._watched if run.stops <= now]
-                self._watched.difference_update(hanging)
-                waiting = [*(run for run, _ in self._tasks), *self._watched]
-                self._wakes = min((run.stops for run in waiting), default=math.inf)
-                if not (late or hanging):
-                    del waiting  # not to keep their results while waiting
-                    self._earlier.wait(min(self._wakes - now, threading.TIMEOUT_MAX))
+                hanging_runs = [run for run in self._watched if run.stops <= now]
+                self._watched.difference_update(hanging_runs)
+                watched_runs = [*(run for run, _ in self._tasks), *self._watched]
+                self._wake_time = min((run.stops for run in watched_runs), default=math.inf)
+                if not (late_tasks or hanging_runs):
+                    del watched_runs  # not to keep their results while waiting
+                    self._wake_time_changed.wait(min(self._wake_time - now, threading.TIMEOUT_MAX))
                     continue
-            for run, _ in late:
+            for run, _ in late_tasks:
                 run.expire()
-            for run in hanging:
+            for run in hanging_runs:
                 if run.end_late():
                     self._replace_thread()
-            late, hanging, waiting = [], [], []
+            late_tasks, hanging_runs, watched_runs = [], [], []
 
     def _replace_thread(self) -> None:
         """Start a thread in place of one that hangs, which ends when its run returns."""
@@ -306,7 +306,7 @@ class Workers:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            self._earlier.notify_all()
+            self._wake_time_changed.notify_all()
 
 
 def _settle(run: Future[Any], work: Callable[[], Any]) -> None:

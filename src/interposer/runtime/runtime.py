@@ -40,7 +40,7 @@ from interposer.runtime.bindings import Bindings
 from interposer.runtime.creation_options import CreationOptions
 from interposer.runtime.enqueue import run, run_imported, run_watched
 from interposer.runtime.imports import ImportedInputId, ImportedOutputId
-from interposer.runtime.loaded import DirectRun, LoadedNetwork, said
+from interposer.runtime.loaded import DirectRun, LoadedNetwork, error_text
 from interposer.runtime.memory import MemoryReport
 from interposer.runtime.reporting import Reporting
 from interposer.runtime.runs import PendingRun, RunControl, Workers
@@ -77,11 +77,11 @@ class Runtime:
             disabled=disabled,
             backend_options=self.options.backend_options,
         )
-        for name in isolated:
-            if name not in self.registry:
-                near = did_you_mean(name, self.registry.ids)
-                level = logging.WARNING if near else logging.INFO  # it may be registered later
-                _log.log(level, "backend %r is to be isolated, but nobody knows it yet%s", name, near)
+        for backend_id in isolated:
+            if backend_id not in self.registry:
+                hint = did_you_mean(backend_id, self.registry.ids)
+                level = logging.WARNING if hint else logging.INFO  # it may be registered later
+                _log.log(level, "backend %r is to be isolated, but nobody knows it yet%s", backend_id, hint)
         self._check_backend_options()
         use_allocators(self.registry, self.options.custom_allocators, self.options.protected_mode)
         for backend_id, strategy in self.options.memory_strategies.items():
@@ -89,8 +89,8 @@ class Runtime:
         self._contexts: dict[str, BackendContext | None] = {}
         self.profiling = ProfilingService()
         self._networks: dict[NetworkId, LoadedNetwork] = {}
-        self._reported: dict[NetworkId, dict[str, BackendContext]] = {}
-        self._forgotten: deque[NetworkId] = deque()
+        self._notified_contexts: dict[NetworkId, dict[str, BackendContext]] = {}
+        self._to_unload: deque[NetworkId] = deque()
         self._ids = itertools.count()
         self._lock = threading.RLock()
         self._reporting = Reporting.of(self.options.profiling, self.registry, self.profiling)
@@ -104,13 +104,13 @@ class Runtime:
 
         An isolated backend checks its options when it starts.
         """
-        for name in self.options.backend_options:
-            if name not in self.registry:
-                near = did_you_mean(name, self.registry.ids)
-                level = logging.WARNING if near else logging.INFO  # it may be registered later
-                _log.log(level, "there are options for backend %r, but nobody knows it yet%s", name, near)
-            elif self.registry.isolation(name) is not None:
-                self.registry.reason_absent(name)
+        for backend_id in self.options.backend_options:
+            if backend_id not in self.registry:
+                hint = did_you_mean(backend_id, self.registry.ids)
+                level = logging.WARNING if hint else logging.INFO  # it may be registered later
+                _log.log(level, "there are options for backend %r, but nobody knows it yet%s", backend_id, hint)
+            elif self.registry.isolation(backend_id) is not None:
+                self.registry.reason_absent(backend_id)
 
     @property
     def device_spec(self) -> DeviceSpec:
@@ -157,11 +157,11 @@ class Runtime:
                     allocators, strategies = self.options.custom_allocators, self.registry.memory_strategies
                     loaded = LoadedNetwork(optimized, self.workers, allocators, states, network_id, strategies)
             except BaseException:
-                self._tell("after_unload_network", network_id, agreed)
+                self._notify("after_unload_network", network_id, agreed)
                 raise
-            self._networks[network_id], self._reported[network_id] = loaded, agreed
+            self._networks[network_id], self._notified_contexts[network_id] = loaded, agreed
             self._reporting.network_loaded(loaded)
-            self._tell("after_load_network", network_id, agreed)
+            self._notify("after_load_network", network_id, agreed)
             return network_id
 
     def _create_all_contexts(self) -> None:
@@ -184,8 +184,8 @@ class Runtime:
             if backend_id not in self._contexts:
                 self._add_contexts(backend_id, backend)
         notified = self._contexts if self.options.all_contexts else optimized.backends
-        result = {backend_id: self._contexts[backend_id] for backend_id in notified}
-        return {backend_id: context for backend_id, context in result.items() if context is not None}
+        contexts = {backend_id: self._contexts[backend_id] for backend_id in notified}
+        return {backend_id: context for backend_id, context in contexts.items() if context is not None}
 
     def _add_contexts(self, backend_id: str, backend: Any) -> None:
         self._contexts[backend_id] = self._new_context(backend_id, backend)
@@ -200,7 +200,7 @@ class Runtime:
         except OptionError:  # the caller's mistake: no other backend takes over for it
             raise
         except Exception as error:
-            text = f"backend {backend_id} could not make its context: {said(error)}"
+            text = f"backend {backend_id} could not make its context: {error_text(error)}"
             raise LoadError(text, backend=backend_id) from error
 
     def _ask_before_loading(
@@ -210,17 +210,19 @@ class Runtime:
         for backend, context in contexts.items():
             refusal = _refusal(context.before_load_network, network_id)
             if refusal is not None:
-                self._tell("after_unload_network", network_id, agreed)
+                self._notify("after_unload_network", network_id, agreed)
                 text = f"network {network_id} is not loaded: the context of backend {backend} {refusal}"
                 raise LoadError(text, backend=backend)
             agreed[backend] = context
         return agreed
 
-    def _tell(self, what: str, network_id: NetworkId, contexts: Mapping[str, BackendContext]) -> None:
+    def _notify(self, method_name: str, network_id: NetworkId, contexts: Mapping[str, BackendContext]) -> None:
         for backend, context in contexts.items():
-            refusal = _refusal(getattr(context, what), network_id)
+            refusal = _refusal(getattr(context, method_name), network_id)
             if refusal is not None:
-                _log.warning("network %d: the context of backend %s %s in %s", network_id, backend, refusal, what)
+                _log.warning(
+                    "network %d: the context of backend %s %s in %s", network_id, backend, refusal, method_name
+                )
 
     def unload_network(self, network_id: NetworkId) -> None:
         """Unload a network and release its memory; the contexts of its backends are notified before and after.
@@ -235,11 +237,11 @@ class Runtime:
         with self._lock:
             loaded = self._loaded(network_id)
             loaded.refuse_in_own_run("unloaded")
-            for backend, context in self._reported[network_id].items():
+            for backend, context in self._notified_contexts[network_id].items():
                 refusal = _refusal(context.before_unload_network, network_id)
                 if refusal is not None:
                     raise LoadError(f"network {network_id} stays loaded: the context of backend {backend} {refusal}")
-            contexts = self._taken_out(network_id)
+            contexts = self._remove(network_id)
         self._drop(network_id, loaded, contexts)
 
     def unload_later(self, network_id: NetworkId) -> None:
@@ -247,27 +249,27 @@ class Runtime:
 
         Unlike `unload_network` this never waits, so it is safe to call from the garbage collector.
         """
-        self._forgotten.append(network_id)
+        self._to_unload.append(network_id)
 
     def _unload_forgotten(self) -> None:
-        while self._forgotten:
+        while self._to_unload:
             try:
-                self.unload_network(self._forgotten.popleft())
+                self.unload_network(self._to_unload.popleft())
             except UnknownNetworkError:
                 pass  # another thread has unloaded it already
             except LoadError as error:
                 _log.warning("%s, though nobody runs it any more", error)
 
-    def _taken_out(self, network_id: NetworkId) -> dict[str, BackendContext]:
+    def _remove(self, network_id: NetworkId) -> dict[str, BackendContext]:
         del self._networks[network_id]
-        return self._reported.pop(network_id)
+        return self._notified_contexts.pop(network_id)
 
     def _drop(self, network_id: NetworkId, loaded: LoadedNetwork, contexts: Mapping[str, BackendContext]) -> None:
         with interval(Category.LOAD, f"unload {loaded.optimized.name}"):
             loaded.release()
         loaded.profiler.enable_profiling(False)
         self._reporting.network_unloaded(loaded)
-        self._tell("after_unload_network", network_id, contexts)
+        self._notify("after_unload_network", network_id, contexts)
 
     def enqueue_workload(
         self,
@@ -311,7 +313,7 @@ class Runtime:
         loaded = self._loaded(network_id)
         if deadline is not None or control is not None:
             control = _control(deadline, control)
-        if _given(imported_inputs) or _given(imported_outputs):
+        if _has_imports(imported_inputs) or _has_imports(imported_outputs):
             return run_imported(loaded, (imported_inputs, imported_outputs), inputs, outputs, None, control)
         return run_watched(loaded, {} if inputs is None else inputs, outputs, control)
 
@@ -335,10 +337,10 @@ class Runtime:
             InvalidArgumentError: the runtime is closed, or the deadline is not a number of seconds above 0.
         """
         loaded = self._loaded(network_id)
-        numbers = imported_inputs, imported_outputs
-        if _given(imported_inputs) or _given(imported_outputs):
+        import_ids = imported_inputs, imported_outputs
+        if _has_imports(imported_inputs) or _has_imports(imported_outputs):
             return self.workers.submit(
-                lambda controls: run_imported(loaded, numbers, inputs, outputs, None, controls()), deadline
+                lambda controls: run_imported(loaded, import_ids, inputs, outputs, None, controls()), deadline
             )
         return self.workers.submit(
             lambda controls: run_watched(loaded, {} if inputs is None else inputs, outputs, controls()), deadline
@@ -371,7 +373,7 @@ class Runtime:
         """
         loaded = self._loaded(network_id)
         loaded.check_own(working_mem_handle)
-        if _given(imported_inputs) or _given(imported_outputs):
+        if _has_imports(imported_inputs) or _has_imports(imported_outputs):
             return run_imported(loaded, (imported_inputs, imported_outputs), inputs, outputs, working_mem_handle)
         return run(loaded, {} if inputs is None else inputs, outputs, working_mem_handle)
 
@@ -400,7 +402,10 @@ class Runtime:
                 then.
             BindingError: the network has no such binding id.
         """
-        return [ImportedInputId(item) for item in self._loaded(network_id).imports.add("input", inputs, memory_source)]
+        return [
+            ImportedInputId(import_id)
+            for import_id in self._loaded(network_id).imports.add("input", inputs, memory_source)
+        ]
 
     def import_outputs(
         self,
@@ -414,7 +419,8 @@ class Runtime:
             InterposerError: any error that `import_inputs` raises; read-only memory is refused too.
         """
         return [
-            ImportedOutputId(item) for item in self._loaded(network_id).imports.add("output", outputs, memory_source)
+            ImportedOutputId(import_id)
+            for import_id in self._loaded(network_id).imports.add("output", outputs, memory_source)
         ]
 
     def imported_arrays(self, network_id: NetworkId, kind: str, ids: Iterable[int]) -> dict[int, tuple[str, Array]]:
@@ -454,8 +460,8 @@ class Runtime:
             BindingError: the network has no such binding id.
         """
         imports = self._loaded(network_id).imports
-        result = imports.refusals("input", {} if inputs is None else inputs)
-        return result | imports.refusals("output", {} if outputs is None else outputs)
+        reasons = imports.refusals("input", {} if inputs is None else inputs)
+        return reasons | imports.refusals("output", {} if outputs is None else outputs)
 
     def prepare_run(
         self, network_id: NetworkId, imported_inputs: Sequence[int], imported_outputs: Sequence[int]
@@ -568,9 +574,9 @@ class Runtime:
         The array is valid only during the call. The callback must not run or unload the same network. None restores
         printing.
         """
-        value: object = callback
-        if not (value is None or callable(value)):
-            raise InvalidArgumentError(f"a debug callback must be a function or None, not {value!r}")
+        debug_callback: object = callback
+        if not (debug_callback is None or callable(debug_callback)):
+            raise InvalidArgumentError(f"a debug callback must be a function or None, not {debug_callback!r}")
         self._loaded(network_id).set_debug_callback(callback)
 
     def close(self) -> None:
@@ -585,7 +591,7 @@ class Runtime:
                 except LoadError as error:
                     _log.warning("%s; closing the runtime anyway", error)
                     loaded = self._networks[network_id]
-                    self._drop(network_id, loaded, self._taken_out(network_id))
+                    self._drop(network_id, loaded, self._remove(network_id))
             self.profiling.close()
             self._contexts.clear()
             self.workers.close()
@@ -603,12 +609,12 @@ class Runtime:
         self.close()
 
 
-def _given(numbers: object) -> bool:
+def _has_imports(import_ids: object) -> bool:
     """Return True unless the argument, a sequence of import ids, is None or empty.
 
     An argument of the wrong type counts as given: it is checked later.
     """
-    return numbers is not None and not (isinstance(numbers, Sequence) and not numbers)
+    return import_ids is not None and not (isinstance(import_ids, Sequence) and not import_ids)
 
 
 def _control(deadline: float | None, control: RunControl | None) -> RunControl:

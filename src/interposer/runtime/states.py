@@ -59,18 +59,21 @@ class StateMemory:
         Raises:
             ExecutionError: this thread is inside a run that uses the states, or `control` stopped the run.
         """
-        with self._held(control) as is_held:
-            ways = {} if in_place is None else in_place
-            values = {binding_id(state.source): self._value(state) for state in states}
-            written = [state for state in states if state.target is not None]
-            fixed = [state for state in written if ways.get(state.name, True)]
-            turn = Turn(values, {binding_id(state.source): self._target(state, state.name in ways) for state in fixed})
+        with self._locked(control) as is_held:
+            write_in_place = {} if in_place is None else in_place
+            arrays = {binding_id(state.source): self._value(state) for state in states}
+            updated = [state for state in states if state.target is not None]
+            preallocated = [state for state in updated if write_in_place.get(state.name, True)]
+            turn = Turn(
+                arrays,
+                {binding_id(state.source): self._target(state, state.name in write_in_place) for state in preallocated},
+            )
             yield turn
             if is_held():
-                self._keep(written, turn)
+                self._keep(updated, turn)
 
     @contextmanager
-    def _held(self, control: RunControl | None = None) -> Iterator[Callable[[], bool]]:
+    def _locked(self, control: RunControl | None = None) -> Iterator[Callable[[], bool]]:
         """Lock the states; yield a function that returns False once `give_up` has taken the lock away."""
         lock = self._acquire(control)
         try:
@@ -102,10 +105,10 @@ class StateMemory:
             self._lock = threading.Lock()
 
     def _value(self, state: State) -> Array:
-        value = self._values.get(state.name)
-        if value is None or not _fits(state, value):
-            value = self._values[state.name] = state.initial
-        return value
+        array = self._values.get(state.name)
+        if array is None or not _fits(state, array):
+            array = self._values[state.name] = state.initial
+        return array
 
     def _target(self, state: State, in_place: bool) -> Array:
         if in_place:
@@ -122,13 +125,13 @@ class StateMemory:
                     layer=state.source.name,
                 )
         for state, target in targets:
-            value = self._values[state.name]
-            if target is not value:
-                self._spares[state.name], self._values[state.name] = value, target
+            previous = self._values[state.name]
+            if target is not previous:
+                self._spares[state.name], self._values[state.name] = previous, target
 
     def snapshot(self, states: Sequence[State]) -> dict[str, Array]:
         """Return copies of the values of these states by name; wait for a run that uses them."""
-        with self._held():
+        with self._locked():
             return {state.name: np.array(self._value(state)) for state in states}
 
     def assign(self, states: Sequence[State], values: Mapping[str, Any]) -> None:
@@ -137,23 +140,23 @@ class StateMemory:
         Raises:
             BindingError: there is no such state, or a value has another shape or type; no state is changed then.
         """
-        known = {state.name: state for state in states}
-        unknown = next((name for name in values if name not in known), None)
+        states_by_name = {state.name: state for state in states}
+        unknown = next((name for name in values if name not in states_by_name), None)
         if unknown is not None:
-            raise BindingError(f"the model has no state {unknown!r}{did_you_mean(str(unknown), known)}")
-        arrays = {name: _given(known[name], value) for name, value in values.items()}
-        with self._held():
+            raise BindingError(f"the model has no state {unknown!r}{did_you_mean(str(unknown), states_by_name)}")
+        arrays = {name: _checked_value(states_by_name[name], value) for name, value in values.items()}
+        with self._locked():
             self._values.update(arrays)
 
     @contextmanager
     def preserved(self) -> Iterator[None]:
         """Restore the values at the end of a ``with`` block, so that runs in the block have no effect on the states."""
-        with self._held():
+        with self._locked():
             values = {name: np.array(array) for name, array in self._values.items()}
         try:
             yield
         finally:
-            with self._held():
+            with self._locked():
                 self._values = values
 
     def exchange(self, values: dict[str, Array]) -> dict[str, Array]:
@@ -161,13 +164,13 @@ class StateMemory:
 
         States without a value get their initial ones.
         """
-        with self._held():
-            before, self._values = self._values, values
-            return before
+        with self._locked():
+            earlier, self._values = self._values, values
+            return earlier
 
     def reset(self) -> None:
         """Give all states their initial values; wait for a run that uses them."""
-        with self._held():
+        with self._locked():
             self._values = {}
 
 
@@ -175,10 +178,10 @@ def _fits(state: State, array: Array) -> bool:
     return array.shape == tuple(state.info.shape) and array.dtype == state.info.dtype.numpy
 
 
-def _given(state: State, value: Any) -> Array:
+def _checked_value(state: State, array_like: Any) -> Array:
     title = f"the value of the state {state.name!r}"
     try:
-        array = as_array(value, title) if hasattr(value, "__dlpack__") else value
+        array = as_array(array_like, title) if hasattr(array_like, "__dlpack__") else array_like
         return np.array(initial_array(title, state.info, array))
     except (InvalidArgumentError, ValueError, TypeError) as error:
         raise BindingError(str(error)) from error

@@ -20,7 +20,7 @@ from interposer.profiling.events import Site
 from interposer.profiling.marks import active_marks, call_marked
 from interposer.profiling.recorder import Chain, RunTrace, on_this_thread
 from interposer.runtime.control import ControlWorkload, control_workload
-from interposer.runtime.factories import Factories, constant_of, guarded, said
+from interposer.runtime.factories import Factories, constant_of, error_text, guarded
 from interposer.runtime.late import LateHandles, LateStep
 from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.program import Program
@@ -56,10 +56,10 @@ class Steps:
     """
 
     def __init__(
-        self, program: Program, factories: Factories, workers: Workers | None = None, around: str = ""
+        self, program: Program, factories: Factories, workers: Workers | None = None, owner_path: str = ""
     ) -> None:
         self.program, self._factories, self._workers = program, factories, workers
-        self._around, self._prefix = around, f"{around}/{self.title}/" if around else ""
+        self._owner_path, self._prefix = owner_path, f"{owner_path}/{self.title}/" if owner_path else ""
         self._control: RunControl | None = None
         self.trace: RunTrace | None = None
         self._sites: list[Site] = []
@@ -91,12 +91,12 @@ class Steps:
         if len(program.running) != 1 or program.late or self._regions or program.layout.pieces:
             return None
         [layer] = program.running
-        step, read = program.step(layer), [item.output for item in self.inputs]
-        written = [output.values[0] for output in direct_sinks(program.graph)]
-        own = sorted(map(id, written)) == sorted(map(id, layer.outputs))
+        step, inputs_read = program.step(layer), [layer_.output for layer_ in self.inputs]
+        outputs_written = [output.values[0] for output in direct_sinks(program.graph)]
+        writes_only_outputs = sorted(map(id, outputs_written)) == sorted(map(id, layer.outputs))
         used = {value for value in layer.inputs if value is not None}
-        borrowed = self.imported.issuperset((*read, *written)) and used.issubset(read)
-        return step if isinstance(step, Step) and own and borrowed and not step.takes_turns else None
+        is_borrowed = self.imported.issuperset((*inputs_read, *outputs_written)) and used.issubset(inputs_read)
+        return step if isinstance(step, Step) and writes_only_outputs and is_borrowed and not step.takes_turns else None
 
     # --- making -------------------------------------------------------------------------------------------------------
 
@@ -110,8 +110,8 @@ class Steps:
         for value in pieces:
             self._make_piece(value)
         if self.program.graph.owner is None:
-            here = (value for value in self.program.layout.border if value in self.handles)
-            self.imported = {value for value in here if self.handles[value].imports and self._may_borrow(value)}
+            at_border = (value for value in self.program.layout.border if value in self.handles)
+            self.imported = {value for value in at_border if self.handles[value].imports and self._may_borrow(value)}
             guests = (value for value in self.program.layout.guests if value in self.handles)
             borrowing = self.imported | {guest for guest in guests if self.program.layout.root(guest) in self.imported}
             self._borrowing = [self.handles[value] for value in borrowing]
@@ -139,11 +139,11 @@ class Steps:
         piece = self.program.layout.pieces[value]
         whole = self._make_piece(piece.whole, owned)
         info = value.known.with_constant(None)
-        created = self._factories.sub_tensor(piece.whole, whole, piece.origin, info, owned or self._factories.handles)
-        if created is None:
+        handle = self._factories.sub_tensor(piece.whole, whole, piece.origin, info, owned or self._factories.handles)
+        if handle is None:
             raise LoadError(f"backend {value.producer.backend} makes no sub-tensor of {whole.info} for {value.name!r}")
-        self.handles[value] = created
-        return created
+        self.handles[value] = handle
+        return handle
 
     def _is_fixed(self, value: Value) -> bool:
         return value not in self.program.late
@@ -157,8 +157,8 @@ class Steps:
         inputs = tuple(None if value is None else self._input(layer, value) for value in layer.inputs)
         return step.execute, inputs, tuple(self.handles[value] for value in layer.outputs)
 
-    def bound(self, moved: Mapping[Value, TensorHandle], owned: OwnedHandles) -> BoundSteps | None:
-        """Return functions that run all layers once, with the handles in `moved` and new handles for their pieces.
+    def bound(self, imported_handles: Mapping[Value, TensorHandle], owned: OwnedHandles) -> BoundSteps | None:
+        """Return functions that run all layers once, with `imported_handles` and new handles for their pieces.
 
         The new handles are added to `owned`. The functions may be called repeatedly while all memory stays in place,
         and raise `ExecutionError` if a layer fails. The result is None if a shape depends on data, a layer has regions,
@@ -167,16 +167,18 @@ class Steps:
         program = self.program
         if program.late or self._regions or program.layout.guests:
             return None
-        own = self.handles
-        homes = {value: program.layout.root(value) for value in program.layout.pieces}
-        self.handles = {value: handle for value, handle in own.items() if homes.get(value) not in moved} | {**moved}
+        own_handles = self.handles
+        roots = {value: program.layout.root(value) for value in program.layout.pieces}
+        self.handles = {
+            value: handle for value, handle in own_handles.items() if roots.get(value) not in imported_handles
+        } | {**imported_handles}
         try:
-            for value, home in homes.items():
-                if home in moved:
+            for value, root in roots.items():
+                if root in imported_handles:
                     self._make_piece(value, owned)
             calls = [self._bound(layer) for layer in program.running]
         finally:
-            self.handles = own
+            self.handles = own_handles
         if program.flow is None or self._workers is None:
             traced = partial(self._call_all_traced, calls)
             return BoundSteps(partial(self._call_all, calls), traced, lambda: self.bound_chain)
@@ -184,16 +186,16 @@ class Steps:
         return BoundSteps(run, partial(self._call_flow_traced, calls), None)
 
     def _call_all_traced(self, calls: Sequence[Callable[[], None]], trace: RunTrace) -> None:
-        now, times = perf_counter_ns, trace.times
-        note = times.append
+        clock, times = perf_counter_ns, trace.times
+        append_time = times.append
         try:
             for call in self._marked(calls) if active_marks else calls:
                 call()
-                note(now())
+                append_time(clock())
         except Exception as error:
-            done = len(times) - 1
-            note(now())
-            raise failure(self.program.running[done], "failed", error) from error
+            finished = len(times) - 1
+            append_time(clock())
+            raise failure(self.program.running[finished], "failed", error) from error
 
     def _call_flow_traced(self, calls: Sequence[Callable[[], None]], trace: RunTrace) -> None:
         assert self.program.flow is not None
@@ -279,8 +281,8 @@ class Steps:
     def _step(self, layer: Layer) -> Step | LateStep:
         if layer not in self.program.regions:
             return self.program.step(layer)
-        around = f"{self._prefix}{layer.name}"
-        regions = [Steps(region, self._factories, around=around) for region in self.program.regions[layer]]
+        owner_path = f"{self._prefix}{layer.name}"
+        regions = [Steps(region, self._factories, owner_path=owner_path) for region in self.program.regions[layer]]
         workload = control_workload(layer.op, regions)  # type: ignore[arg-type]
         self._regions[layer] = workload, regions
         late = self.program.is_late(layer)
@@ -372,20 +374,20 @@ class Steps:
             self._execute_traced(self.trace, late, control)
             return
         if self.program.flow is not None and self._workers is not None:
-            item = self._execute_one if control is None else partial(self._execute_watched, control)
-            self.program.flow.run(lambda number: item(number, late), self._workers.help)
+            execute_layer = self._execute_one if control is None else partial(self._execute_watched, control)
+            self.program.flow.run(lambda number: execute_layer(number, late), self._workers.help)
             return
         if control is not None:
             for number in range(len(self._calls)):
                 self._execute_watched(control, number, late)
             return
-        done = 0
+        finished = 0
         try:
-            for execute, value, created in self._marked_calls() if active_marks else self._calls:
-                execute(value, late if created is None else created)
-                done += 1
+            for call, inputs, outputs in self._marked_calls() if active_marks else self._calls:
+                call(inputs, late if outputs is None else outputs)
+                finished += 1
         except Exception as error:
-            raise failure(self.program.running[done], "failed", error) from error
+            raise failure(self.program.running[finished], "failed", error) from error
 
     def _watch_regions(self, control: RunControl | None) -> None:
         for workload, regions in self._regions.values():
@@ -396,8 +398,8 @@ class Steps:
     def _execute_traced(self, trace: RunTrace, late: LateHandles, control: RunControl | None) -> None:
         """Run all layers once, and add their times to a trace."""
         if self.program.flow is not None and self._workers is not None:
-            item = self._execute_one if control is None else partial(self._execute_watched, control)
-            self.program.flow.run(lambda number: self._time(trace, number, item, late), self._workers.help)
+            execute_layer = self._execute_one if control is None else partial(self._execute_watched, control)
+            self.program.flow.run(lambda number: self._time(trace, number, execute_layer, late), self._workers.help)
         elif control is not None:
             for number in range(len(self._calls)):
                 self._time(trace, number, partial(self._execute_watched, control), late)
@@ -429,15 +431,15 @@ class Steps:
 
         The last one of the times is the begin of the first layer.
         """
-        now, note, before = perf_counter_ns, times.append, len(times)
+        clock, append_time, earlier_times = perf_counter_ns, times.append, len(times)
         try:
-            for execute, value, created in self._marked_calls() if active_marks else self._calls:
-                execute(value, late if created is None else created)
-                note(now())
+            for execute, inputs, outputs in self._marked_calls() if active_marks else self._calls:
+                execute(inputs, late if outputs is None else outputs)
+                append_time(clock())
         except Exception as error:
-            done = len(times) - before
-            note(now())
-            raise failure(self.program.running[done], "failed", error) from error
+            finished = len(times) - earlier_times
+            append_time(clock())
+            raise failure(self.program.running[finished], "failed", error) from error
 
     def _execute_watched(self, control: RunControl, number: int, late: LateHandles) -> None:
         layer = self.program.running[number]
@@ -449,11 +451,11 @@ class Steps:
         control.leave()
 
     def _execute_one(self, number: int, late: LateHandles) -> None:
-        layer, (execute, value, created) = self.program.running[number], self._calls[number]
+        layer, (execute, inputs, outputs) = self.program.running[number], self._calls[number]
         if active_marks:
             execute = partial(call_marked, self._mark_of(layer), execute)
         try:
-            execute(value, late if created is None else created)
+            execute(inputs, late if outputs is None else outputs)
         except (RunCancelledError, DeadlineExceededError):
             raise
         except Exception as error:
@@ -490,23 +492,23 @@ class Steps:
         """
         owner = self.program.graph.owner
         if self._control is not None and owner is not None:
-            self._control.check(owner, self._around)
+            self._control.check(owner, self._owner_path)
         late = dict(self._captured)
         for index, array in enumerate(arrays, first):
             self._fill_checked(index, array, late)
         self.execute(late, self._control)
-        return [self._given(layer, late) for layer in self.outputs]
+        return [self._output_array(layer, late) for layer in self.outputs]
 
     def _fill_checked(self, index: int, array: Array, late: LateHandles) -> None:
         layer = self.inputs[index]
-        requested = layer.output.known
-        if not requested.shape.accepts(TensorInfo(array.shape).shape):
+        expected = layer.output.known
+        if not expected.shape.accepts(TensorInfo(array.shape).shape):
             raise ExecutionError(
-                f"layer {layer} takes {requested}, but gets a tensor of shape {list(array.shape)}", layer=layer.name
+                f"layer {layer} takes {expected}, but gets a tensor of shape {list(array.shape)}", layer=layer.name
             )
         self.fill(layer, array, late)
 
-    def _given(self, layer: Layer, late: LateHandles) -> Array:
+    def _output_array(self, layer: Layer, late: LateHandles) -> Array:
         [value] = layer.values
         if value.is_constant:
             return constant_of(value)
@@ -541,7 +543,7 @@ def failure(layer: Layer, what: str, error: Exception) -> ExecutionError:
     """
     inside = isinstance(error, ExecutionError) and error.layer
     return ExecutionError(
-        f"layer {layer} {what} on backend {layer.backend}: {said(error)}",
+        f"layer {layer} {what} on backend {layer.backend}: {error_text(error)}",
         layer=f"{layer.name}/{inside}" if inside else layer.name,
         backend=error.backend if isinstance(error, ExecutionError) and inside else str(layer.backend),
     )

@@ -73,7 +73,7 @@ class NetworkSites:
 
     def watch_memory(self, owner: str, kind: str, backend: str, tensors: HeldTensors) -> None:
         """Let recorders ask how many bytes the network holds for an owner: those of `tensors` together."""
-        gauge = self._gauge(owner, kind, backend, tensors, lambda: sum(item.bytes for item in tensors() or ()))
+        gauge = self._gauge(owner, kind, backend, tensors, lambda: sum(tensor.bytes for tensor in tensors() or ()))
         if active:
             gauge.refresh()
 
@@ -97,7 +97,7 @@ class NetworkSites:
             gauge.end()
 
     @cached_property
-    def _work(self) -> Mapping[str, int]:
+    def _operations(self) -> Mapping[str, int]:
         """The numbers of operations of the layers, by name, as they were before backends fused them."""
         divided = places(self._optimized.divided())
         return {place.name: operations(place.layer) for place in (*places(self._optimized.graph), *divided)}
@@ -105,7 +105,7 @@ class NetworkSites:
     @cached_property
     def _partitions(self) -> Mapping[tuple[Layer, str], str]:
         """The names of the partitions of the layers: the backend and a number, such as "CpuAcc 1"."""
-        result: dict[tuple[Layer, str], str] = {}
+        partitions: dict[tuple[Layer, str], str] = {}
         number, previous = 0, None
         for place in places(self._optimized.graph):
             layer = place.layer
@@ -113,8 +113,8 @@ class NetworkSites:
                 continue
             number += (place.graph, layer.backend) != previous
             previous = place.graph, layer.backend
-            result[layer, place.name] = f"{layer.backend} {number}"
-        return result
+            partitions[layer, place.name] = f"{layer.backend} {number}"
+        return partitions
 
     def layer(self, layer: Layer, name: str) -> Site:
         """Return the site of a layer that runs; `name` is its name with the names of regions around it."""
@@ -125,10 +125,10 @@ class NetworkSites:
 
     def _new_layer(self, layer: Layer, name: str) -> Site:
         prefix = name.removesuffix(layer.name)
-        inside = tuple(f"{prefix}{item}" for item in layer.replaced)
-        transfer = isinstance(layer.op, MemCopy | MemImport)
+        replaced_names = tuple(f"{prefix}{name_}" for name_ in layer.replaced)
+        is_transfer = isinstance(layer.op, MemCopy | MemImport)
         return Site(
-            Category.COPY if transfer else Category.LAYER,
+            Category.COPY if is_transfer else Category.LAYER,
             name,
             layer.kind,
             self.network,
@@ -136,20 +136,20 @@ class NetworkSites:
             self._partitions.get((layer, name), ""),
             str(layer.backend),
             "",
-            inside,
-            tuple(f"{prefix}{item.name}" for item in _producers(layer)),
+            replaced_names,
+            tuple(f"{prefix}{name_.name}" for name_ in _producers(layer)),
             sum(_bytes(value) for value in {*layer.values, *layer.outputs}),
-            sum(self._work.get(item, 0) for item in inside or (name,)) or None,
+            sum(self._operations.get(name_, 0) for name_ in replaced_names or (name,)) or None,
         )
 
 
 def _held(network: TracedNetwork, kind: str, backend: str, tensors: HeldTensors, counter: Counter) -> Holding | None:
-    items = tensors()
-    if items is None:
+    held = tensors()
+    if held is None:
         return None
-    size = max((item.offset + item.bytes for item in items), default=0)
-    total = size if kind == "arena" else sum(item.bytes for item in items)
-    return Holding(counter, network, kind, backend, total, tuple(items))
+    size = max((tensor.offset + tensor.bytes for tensor in held), default=0)
+    total = size if kind == "arena" else sum(tensor.bytes for tensor in held)
+    return Holding(counter, network, kind, backend, total, tuple(held))
 
 
 def _bytes(value: Value) -> int:
@@ -161,4 +161,4 @@ def _bytes(value: Value) -> int:
 def _producers(layer: Layer) -> Sequence[Layer]:
     """Return the layers that computed the inputs of a layer, without constants."""
     producers = dict.fromkeys(value.producer for value in layer.values)
-    return [item for item in producers if not isinstance(item.op, Constant)]
+    return [producer for producer in producers if not isinstance(producer.op, Constant)]

@@ -58,8 +58,8 @@ class WorkingMemHandle:
         self._closed = False
         self._prepared: dict[ImportedRun, _Prepared] = {}
         self._cleared: deque[OwnedHandles] = deque()
-        unused = self._busy, factories.handles, self._prepared, self._cleared
-        weakref.finalize(self, _destroy_unused, *unused).atexit = False  # at exit, the network destroys them
+        resources = self._busy, factories.handles, self._prepared, self._cleared
+        weakref.finalize(self, _destroy_unused, *resources).atexit = False  # at exit, the network destroys them
         self._steps = Steps(program, factories, workers)
         self._steps.plan_memory()
         self._is_chain = self._steps.is_chain
@@ -69,28 +69,28 @@ class WorkingMemHandle:
         outputs = sorted(self._steps.outputs, key=lambda layer: binding_id(layer) < 0)
         self._inputs = [(binding_id(layer), layer) for layer in self._steps.inputs]
         self._outputs = [(binding_id(layer), layer) for layer in outputs]
-        self._directly = self._direct_outputs()
+        self._direct = self._direct_outputs()
         self.aliases = self._aliases()
-        self._indirectly = [(binding, layer) for binding, layer in self._outputs if binding not in self._directly]
+        self._copied_outputs = [(binding, layer) for binding, layer in self._outputs if binding not in self._direct]
 
     def _direct_outputs(self) -> dict[int, tuple[Layer, TensorHandle]]:
         """Return the outputs, by binding id, that can be written directly to the caller's memory."""
-        result: dict[Value, Layer] = {}
+        output_of: dict[Value, Layer] = {}
         for _, layer in self._outputs:
             [value] = layer.values
             if value in self._steps.imported and not isinstance(value.producer.op, Input):
-                result.setdefault(value, layer)
-        return {binding_id(layer): (layer, self._steps.handles[value]) for value, layer in result.items()}
+                output_of.setdefault(value, layer)
+        return {binding_id(layer): (layer, self._steps.handles[value]) for value, layer in output_of.items()}
 
     def _aliases(self) -> dict[int, int]:
         """Return the outputs that may have the memory of an input which no other layer reads, as binding ids."""
-        numbers = {layer.output: binding for binding, layer in self._inputs if layer.output in self._steps.imported}
-        result: dict[int, int] = {}
-        for binding, (layer, _) in self._directly.items():
+        input_of = {layer.output: binding for binding, layer in self._inputs if layer.output in self._steps.imported}
+        aliases: dict[int, int] = {}
+        for binding, (layer, _) in self._direct.items():
             source = self._steps.program.alias(layer.values[0])
-            if source in numbers and numbers[source] not in result.values():
-                result[binding] = numbers[source]
-        return result
+            if source in input_of and input_of[source] not in aliases.values():
+                aliases[binding] = input_of[source]
+        return aliases
 
     def run(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None = None) -> None:
         """Run once, from checked inputs to checked outputs; arrays for outputs of data-dependent shape are added.
@@ -120,8 +120,8 @@ class WorkingMemHandle:
             self._run(inputs, outputs, control)
             return
         chain = None if control is not None or not self._is_chain or self._factories.lacks_memory else steps.chain
-        steps.trace, me = trace, trace.thread
-        outer, current[me] = current.get(me), trace
+        steps.trace, thread = trace, trace.thread
+        outer, current[thread] = current.get(thread), trace
         try:
             if chain is None:
                 self._run_in_phases(trace, inputs, outputs, control)
@@ -133,9 +133,9 @@ class WorkingMemHandle:
         finally:
             steps.trace = None
             if outer is None:
-                del current[me]
+                del current[thread]
             else:
-                current[me] = outer
+                current[thread] = outer
             if chain is None:
                 trace.add(sites.run, trace.begin)
                 trace.finish()
@@ -145,11 +145,11 @@ class WorkingMemHandle:
     def _run_in_chain(self, trace: RunTrace, inputs: Mapping[int, Array], outputs: dict[int, Array]) -> None:
         """Run all layers on this thread, and add only times to the trace, which is fast: those of `Steps.chain`."""
         late: LateHandles = {}
-        note = trace.times.append
+        append_time = trace.times.append
         try:
             copied = self._take_in(inputs, outputs, late)
         finally:
-            note(perf_counter_ns())
+            append_time(perf_counter_ns())
         try:
             self._steps.execute_chain(trace, late)
         except ExecutionError as error:
@@ -159,7 +159,7 @@ class WorkingMemHandle:
             try:
                 self._give_all_out(copied, inputs, outputs, late)
             finally:
-                note(perf_counter_ns())
+                append_time(perf_counter_ns())
 
     def _run_in_phases(
         self, trace: RunTrace, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None
@@ -254,20 +254,20 @@ class WorkingMemHandle:
             owned.destroy()
             raise
         self._prepared[imported] = _Prepared(call, owned)
-        if imported.gone:
+        if imported.cleared:
             self.forget(imported)
         return call
 
     def _bound(self, imported: ImportedRun, owned: OwnedHandles) -> BoundSteps | None:
-        moved: dict[Value, TensorHandle] = {}
+        imported_handles: dict[Value, TensorHandle] = {}
         for kind, arrays in (("input", imported.inputs), ("output", imported.outputs)):
             for binding, array in arrays.items():
-                result = self._moved(kind, binding, array, owned)
-                if not isinstance(result, str):
-                    moved[result[0]] = result[1]
-        if len(moved) < len(self._steps.inputs) + len(self._steps.outputs):
+                moved_or_reason = self._import(kind, binding, array, owned)
+                if not isinstance(moved_or_reason, str):
+                    imported_handles[moved_or_reason[0]] = moved_or_reason[1]
+        if len(imported_handles) < len(self._steps.inputs) + len(self._steps.outputs):
             return None
-        return self._steps.bound(moved, owned)
+        return self._steps.bound(imported_handles, owned)
 
     def forget(self, imported: ImportedRun) -> None:
         """Drop what was prepared for runs on these imports; the handles are destroyed as soon as no run uses them."""
@@ -294,12 +294,12 @@ class WorkingMemHandle:
         """
         owned = OwnedHandles()
         try:
-            result = self._moved(kind, binding, array, owned)
+            moved_or_reason = self._import(kind, binding, array, owned)
         finally:
             owned.destroy()
-        return result if isinstance(result, str) else None
+        return moved_or_reason if isinstance(moved_or_reason, str) else None
 
-    def _moved(self, kind: str, binding: int, array: Array, owned: OwnedHandles) -> tuple[Value, TensorHandle] | str:
+    def _import(self, kind: str, binding: int, array: Array, owned: OwnedHandles) -> tuple[Value, TensorHandle] | str:
         """Create a handle for an input or output that uses the memory of `array`.
 
         Returns the value and the handle, which is added to `owned`, or the reason why its backend cannot use the array.
@@ -314,9 +314,9 @@ class WorkingMemHandle:
             return error
         handle = self._factories.handle(value.producer, value, owned, managed=False)
         if not handle.import_memory(guarded_view(array) if kind == "input" else array):
-            requested = getattr(handle, "alignment", 1)
-            need = f"; the address must be a multiple of {requested} bytes" if requested > 1 else ""
-            return f"backend {value.producer.backend} cannot use it without a copy{need}"
+            alignment = getattr(handle, "alignment", 1)
+            requirement = f"; the address must be a multiple of {alignment} bytes" if alignment > 1 else ""
+            return f"backend {value.producer.backend} cannot use it without a copy{requirement}"
         return value, handle
 
     def _output_problem(self, binding: int, value: Value) -> str | None:
@@ -324,7 +324,7 @@ class WorkingMemHandle:
             return "it is a constant, which is always copied"
         if isinstance(value.producer.op, Input):
             return f"it is the input {value.producer.name!r}, which is always copied"
-        first = next(number for number, layer in self._outputs if layer.values[0] is value)
+        first = next(output_id for output_id, layer in self._outputs if layer.values[0] is value)
         return None if first == binding else f"it is the same tensor as output {first}, and copied from there"
 
     def _run(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
@@ -342,11 +342,11 @@ class WorkingMemHandle:
         """
         for binding, layer in self._inputs:
             self._steps.fill(layer, inputs[binding], late)
-        copied = self._indirectly
-        for binding, (layer, handle) in self._directly.items():
+        copied = self._copied_outputs
+        for binding, (layer, handle) in self._direct.items():
             target = outputs.get(binding)
-            others = inputs if target is None else self._apart(binding, target, inputs)
-            if target is None or _overlaps(target, others) or not handle.import_memory(target):
+            other_inputs = inputs if target is None else self._other_inputs(binding, target, inputs)
+            if target is None or _overlaps(target, other_inputs) or not handle.import_memory(target):
                 handle.allocate()
                 copied = [*copied, (binding, layer)]
         return copied
@@ -364,12 +364,12 @@ class WorkingMemHandle:
             error.overwrites = self._overwrites(inputs, outputs)
             raise
 
-    def _apart(self, binding: int, target: Array, inputs: Mapping[int, Array]) -> Mapping[int, Array]:
+    def _other_inputs(self, binding: int, target: Array, inputs: Mapping[int, Array]) -> Mapping[int, Array]:
         """Return the inputs that the array for an output must not overlap: all but the one whose memory it may be."""
         source = self.aliases.get(binding)
         if source is None or not is_same_memory(target, inputs[source]):
             return inputs
-        return {key: array for key, array in inputs.items() if key != source}
+        return {input_id: array for input_id, array in inputs.items() if input_id != source}
 
     def _overwrites(self, inputs: Mapping[int, Array], outputs: Mapping[int, Array]) -> bool:
         """Return True if a run writes an output to the memory of an input, such as that of a state."""
@@ -391,17 +391,22 @@ class WorkingMemHandle:
         self._begin_maps(copied, late)
         overlapping = set()
         if len(copied) > 1:
-            overlapping = {key for key, _ in copied if key in outputs and _overlaps(outputs[key], inputs)}
+            overlapping = {
+                output_id for output_id, _ in copied if output_id in outputs and _overlaps(outputs[output_id], inputs)
+            }
         if not overlapping:
             for binding, layer in copied:
                 self._give_out(binding, layer, outputs, late)
             return
-        apart = {key: np.empty_like(item, subok=False) if key in overlapping else item for key, item in outputs.items()}
+        separate = {
+            output_id: np.empty_like(array, subok=False) if output_id in overlapping else array
+            for output_id, array in outputs.items()
+        }
         for binding, layer in copied:
-            self._give_out(binding, layer, apart, late)
+            self._give_out(binding, layer, separate, late)
         for binding in overlapping:
-            np.copyto(outputs[binding], apart[binding])
-        outputs.update({key: item for key, item in apart.items() if key not in overlapping})
+            np.copyto(outputs[binding], separate[binding])
+        outputs.update({output_id: array for output_id, array in separate.items() if output_id not in overlapping})
 
     def _begin_maps(self, copied: Sequence[tuple[int, Layer]], late: LateHandles) -> None:
         """Let devices begin to transfer the outputs in `copied`, before the first of them is waited for."""
@@ -501,7 +506,7 @@ class WorkingMemHandle:
     @property
     def needs_interpreter(self) -> bool:
         """True if Python code destroys one of the handles; see `OwnedHandles.need_interpreter`."""
-        groups = [self._factories.handles, *(item.handles for item in tuple(self._prepared.values()))]
+        groups = [self._factories.handles, *(prepared.handles for prepared in tuple(self._prepared.values()))]
         return any(group.need_interpreter for group in groups)
 
     @property
@@ -566,15 +571,17 @@ def check_shape(binding: int, name: str, tensor_shape: TensorShape, target: Arra
     `binding` and `name` are the binding id and the name of the output.
     """
     if target.shape != tuple(tensor_shape):
-        title, value = f"output {binding} ({name})", list(target.shape)
-        raise BindingError(f"{title} turned out to have shape {tensor_shape}, but the array for it {value}; give none")
+        title, given_shape = f"output {binding} ({name})", list(target.shape)
+        raise BindingError(
+            f"{title} turned out to have shape {tensor_shape}, but the array for it {given_shape}; give none"
+        )
 
 
 def _overlaps(target: Array, inputs: Mapping[int, Array]) -> bool:
     """Return True if an output's array may overlap one of the inputs, and False if it certainly does not."""
     owns = target.flags.owndata
     for array in inputs.values():
-        apart = owns and array is not target and array.flags.owndata
-        if not apart and np.may_share_memory(target, array):
+        distinct = owns and array is not target and array.flags.owndata
+        if not distinct and np.may_share_memory(target, array):
             return True
     return False

@@ -38,10 +38,10 @@ class TransferCounts:
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(TransferReport.__slots__, 0)
 
-    def add(self, **more: int) -> None:
+    def add(self, **increments: int) -> None:
         """Add to counters, by the field names of `TransferReport`."""
         with self._lock:
-            for name, count in more.items():
+            for name, count in increments.items():
                 self._counts[name] += count
 
     @property
@@ -153,15 +153,19 @@ class DebugWorkload(Workload):
 
 def _described(op: Debug, array: Array) -> dict[str, object]:
     numbers = array.astype(np.float64) if array.dtype.kind not in "biufO" else array
-    sized = array.size > 0 and array.dtype.kind != "O"
-    if any(isinstance(item, np.ndarray) for item in array.flat):
-        return {"layerName": op.watched, "outputSlot": op.slot, "elements": [_described(op, item) for item in array]}
+    has_range = array.size > 0 and array.dtype.kind != "O"
+    if any(isinstance(element, np.ndarray) for element in array.flat):
+        return {
+            "layerName": op.watched,
+            "outputSlot": op.slot,
+            "elements": [_described(op, element) for element in array],
+        }
     return {
         "layerName": op.watched,
         "outputSlot": op.slot,
         "shape": list(array.shape),
-        "min": _plain(np.asarray(numbers.min())) if sized else None,
-        "max": _plain(np.asarray(numbers.max())) if sized else None,
+        "min": _plain(np.asarray(numbers.min())) if has_range else None,
+        "max": _plain(np.asarray(numbers.max())) if has_range else None,
         "data": _plain(numbers),
     }
 

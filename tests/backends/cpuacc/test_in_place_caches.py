@@ -186,7 +186,7 @@ def test_a_large_state_is_updated_in_place_and_a_small_one_is_not() -> None:
         network.set_state("past", new)
         network.add_output_layer(0, network.add_reduce_layer(new, axis=(0, 1, 2)), name="y")
         with ip.load(network, ["CpuAcc"]) as model:
-            assert model.runtime._loaded(next(iter(model._loaded.by_key.values()))[0])._ways == expected
+            assert model.runtime._loaded(next(iter(model._loaded.by_key.values()))[0])._in_place_by_state == expected
             assert [float(model.run([np.ones(UPDATE, np.float32)])[0].sum()) for _ in range(2)] == [8, 8]
 
 

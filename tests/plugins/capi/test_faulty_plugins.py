@@ -219,7 +219,7 @@ def test_a_larger_struct_size_is_loaded(install, runtime_of):
 def test_an_older_minor_is_loaded_and_never_shown_what_is_newer(install, runtime_of, monkeypatch):
     """The host as it will be: at version 1.1, with a larger table and a layer that is newer."""
     monkeypatch.setitem(abi.TABLE_SIZES, 1, abi.TABLE_SIZES[0] + 8)
-    monkeypatch.setattr(library, "version_problem", partial(library.version_problem, here=(1, 1)))
+    monkeypatch.setattr(library, "version_problem", partial(library.version_problem, supported=(1, 1)))
     monkeypatch.setattr(attributes, "_shown", {})
     monkeypatch.setitem(attributes.LAYERS, "Activation", (1, {"input": 1}, {}))
     look = 'for (n = 0; n < graph->layer_count; ++n) if (ipr_equal(ipr_layer_at(graph, n)->type, "Activation")) CRASH'

@@ -31,8 +31,8 @@ class Kind(NamedTuple):
             abi.KIND_ENUM: "enum", abi.KIND_DTYPE: "dtype", abi.KIND_INTS: "ints", abi.KIND_FLOATS: "floats",
             abi.KIND_ENUMS: "enums",
         }  # fmt: skip
-        of = f" {self.choices.__name__}" if self.choices else f" {self.columns}" if self.columns else ""
-        return f"{names[self.number]}{of}{'?' if self.optional else ''}"
+        detail = f" {self.choices.__name__}" if self.choices else f" {self.columns}" if self.columns else ""
+        return f"{names[self.number]}{detail}{'?' if self.optional else ''}"
 
 
 _PLAIN = {bool: abi.KIND_BOOL, int: abi.KIND_INT, float: abi.KIND_FLOAT, str: abi.KIND_TEXT, DataType: abi.KIND_DTYPE}
@@ -46,22 +46,22 @@ def kind_of(hint: Any) -> Kind | None:
         return Kind(abi.KIND_ENUM, choices=hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        inner = [kind_of(argument) for argument in arguments if argument is not type(None)]
-        return inner[0]._replace(optional=True) if len(inner) == 1 and inner[0] else None
+        inner_kinds = [kind_of(argument) for argument in arguments if argument is not type(None)]
+        return inner_kinds[0]._replace(optional=True) if len(inner_kinds) == 1 and inner_kinds[0] else None
     if origin is tuple:
-        items = {argument for argument in arguments if argument is not Ellipsis}
-        return _list_of(items.pop()) if len(items) == 1 else None
+        element_types = {argument for argument in arguments if argument is not Ellipsis}
+        return _list_of(element_types.pop()) if len(element_types) == 1 else None
     return None
 
 
-def _list_of(item: Any) -> Kind | None:
-    if item in (int, bool):
+def _list_of(element_type: Any) -> Kind | None:
+    if element_type in (int, bool):
         return Kind(abi.KIND_INTS)
-    if item is float:
+    if element_type is float:
         return Kind(abi.KIND_FLOATS)
-    if isinstance(item, type) and issubclass(item, Enum) and item is not DataType:
-        return Kind(abi.KIND_ENUMS, choices=item)
-    row = typing.get_args(item) if typing.get_origin(item) is tuple else ()
+    if isinstance(element_type, type) and issubclass(element_type, Enum) and element_type is not DataType:
+        return Kind(abi.KIND_ENUMS, choices=element_type)
+    row = typing.get_args(element_type) if typing.get_origin(element_type) is tuple else ()
     if row and set(row) == {int}:
         return Kind(abi.KIND_INTS, columns=len(row))
     return None

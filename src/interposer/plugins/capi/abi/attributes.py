@@ -44,9 +44,9 @@ class _Text:
 @cache
 def text_of(text: str) -> abi.String:
     """Return an ``ipr_string`` that is never freed: for names of types, attributes and choices."""
-    cached = _Text(text)
-    _retained_texts.append(cached)
-    return cached.struct
+    buffer = _Text(text)
+    _retained_texts.append(buffer)
+    return buffer.struct
 
 
 _retained_texts: list[_Text] = []
@@ -79,8 +79,8 @@ class Shown:
             return f"layers of type {self.op.op_name()} are not shown to plug-ins"
         if since > self.revision:
             return f"layer type {self._newer_than()}"
-        strange = [name for name, kind in kinds.items() if kind is None]
-        return f"the attribute {strange[0]!r} cannot be shown to plug-ins" if strange else None
+        unrepresentable = [name for name, kind in kinds.items() if kind is None]
+        return f"the attribute {unrepresentable[0]!r} cannot be shown to plug-ins" if unrepresentable else None
 
     def _plan(self, kinds: dict[str, Kind], operands: dict[str, int], attributes: dict[str, tuple[str, int]]) -> None:
         newer = [index for index, name in enumerate(operands) if operands[name] > self.revision]
@@ -89,9 +89,9 @@ class Shown:
         self._kinds = {name: kind for name, kind in kinds.items() if name not in self._hidden}
         for name, kind in self._kinds.items():
             texts = CHOICES.get(kind.choices.__name__, {}) if kind.choices and _is_ours(kind.choices) else {}
-            late = frozenset(text for text, since in texts.items() if since > self.revision)
-            if late:
-                self._newer.append((name, late))
+            newer_choices = frozenset(text for text, since in texts.items() if since > self.revision)
+            if newer_choices:
+                self._newer.append((name, newer_choices))
         self._values = _getter(tuple(self._kinds))
         self._floats = [index for index, kind in enumerate(self._kinds.values()) if kind.number in _FLOATS]
         codecs = self.op.codecs()
@@ -100,11 +100,11 @@ class Shown:
             for name in self._kinds
         ]
         self._template = (abi.Attribute * len(self._kinds))()
-        for item, (name, kind), default in zip(self._template, self._kinds.items(), self._defaults, strict=True):
-            item.name, item.kind = text_of(name), kind.number
+        for attribute, (name, kind), default in zip(self._template, self._kinds.items(), self._defaults, strict=True):
+            attribute.name, attribute.kind = text_of(name), kind.number
             if not self.op.attributes[name].required:
-                item.flags = abi.ATTRIBUTE_IS_DEFAULT
-                _fill(item, kind, default, _retained_values)
+                attribute.flags = abi.ATTRIBUTE_IS_DEFAULT
+                _fill(attribute, kind, default, _retained_values)
 
     def fault(self, op: Op, operands: int) -> str | None:
         """Return why a layer of this operator must not be passed to plug-ins of this revision, or None if it may be.
@@ -118,10 +118,10 @@ class Shown:
         for name in self._hidden:
             if name in op.changed_attributes():
                 return f"attribute {name} {self._newer_than()}"
-        for name, late in self._newer:
-            result = next((text for text in _choices(getattr(op, name)) if text in late), None)
-            if result is not None:
-                return f"{name} {result} {self._newer_than()}"
+        for name, newer_choices in self._newer:
+            newer_choice = next((text for text in _choices(getattr(op, name)) if text in newer_choices), None)
+            if newer_choice is not None:
+                return f"{name} {newer_choice} {self._newer_than()}"
         return None
 
     def _newer_than(self) -> str:
@@ -138,23 +138,23 @@ class Shown:
         key: Hashable = values
         if self._floats:  # 0.0 and -0.0 are equal, but not the same
             key = values, repr([values[index] for index in self._floats])
-        result = self._table.get(key)
-        if result is None:
+        table = self._table.get(key)
+        if table is None:
             if len(self._table) >= MOST_CACHED:
                 self._table.clear()
-            result = self._table[key] = self._made(values)
-        return result
+            table = self._table[key] = self._new_table(values)
+        return table
 
-    def _made(self, values: tuple[Any, ...]) -> AttributeTable:
-        items = type(self._template).from_buffer_copy(self._template)
-        cached: list[Any] = [items]
+    def _new_table(self, values: tuple[Any, ...]) -> AttributeTable:
+        attributes = type(self._template).from_buffer_copy(self._template)
+        memory: list[Any] = [attributes]
         for index, (kind, value) in enumerate(zip(self._kinds.values(), values, strict=True)):
             default = self._defaults[index]
-            if items[index].flags and (value is default or repr(value) == repr(default)):
+            if attributes[index].flags and (value is default or repr(value) == repr(default)):
                 continue
-            items[index].flags = 0
-            _fill(items[index], kind, value, cached)
-        return AttributeTable(ctypes.addressof(items), len(items), cached)
+            attributes[index].flags = 0
+            _fill(attributes[index], kind, value, memory)
+        return AttributeTable(ctypes.addressof(attributes), len(attributes), memory)
 
 
 _retained_values: list[Any] = []
@@ -168,9 +168,9 @@ def _getter(names: tuple[str, ...]) -> Callable[[Op], tuple[Any, ...]]:
 
 
 def _choices(value: Any) -> Iterator[str]:
-    for item in value if isinstance(value, tuple) else (value,):
-        if isinstance(item, Enum):
-            yield item.name
+    for choice in value if isinstance(value, tuple) else (value,):
+        if isinstance(choice, Enum):
+            yield choice.name
 
 
 def _is_ours(kind: type) -> bool:
@@ -188,45 +188,45 @@ def _versions(op: type[Op]) -> tuple[int, dict[str, int], dict[str, tuple[str, i
     return 0, {operand.name: 0 for operand in op.operands}, {name: ("", 0) for name in op.attributes}
 
 
-def _fill(item: abi.Attribute, kind: Kind, value: Any, cached: list[Any]) -> None:
+def _fill(attribute: abi.Attribute, kind: Kind, value: Any, memory: list[Any]) -> None:
     if value is None:
-        item.kind = abi.KIND_NONE
+        attribute.kind = abi.KIND_NONE
         return
-    item.kind = kind.number
+    attribute.kind = kind.number
     if kind.number in (abi.KIND_BOOL, abi.KIND_INT):
-        item.i = _fitting(value)
+        attribute.i = _checked_int64(value)
     elif kind.number == abi.KIND_FLOAT:
-        item.f = value
+        attribute.f = value
     elif kind.number == abi.KIND_DTYPE:
-        item.i = abi.DTYPES.get(value, 0)
+        attribute.i = abi.DTYPES.get(value, 0)
     elif kind.number in (abi.KIND_TEXT, abi.KIND_ENUM):
         text = _Text(value) if isinstance(value, str) else None
-        cached.append(text)
-        item.text = text.struct if text else text_of(value.name)
+        memory.append(text)
+        attribute.text = text.struct if text else text_of(value.name)
     else:
-        _fill_list(item, kind, value, cached)
+        _fill_list(attribute, kind, value, memory)
 
 
-def _fitting(number: int) -> int:
+def _checked_int64(number: int) -> int:
     if not -(1 << 63) <= number < 1 << 63:
         raise InvalidArgumentError(f"{number} does not fit into the 64 bits that an attribute has for plug-ins")
     return number
 
 
-def _fill_list(item: abi.Attribute, kind: Kind, value: Any, cached: list[Any]) -> None:
-    flat = [number for row in value for number in row] if kind.columns else list(value)
-    item.count, item.columns = len(flat), kind.columns
+def _fill_list(attribute: abi.Attribute, kind: Kind, value: Any, memory: list[Any]) -> None:
+    elements = [number for row in value for number in row] if kind.columns else list(value)
+    attribute.count, attribute.columns = len(elements), kind.columns
     array: Any
     if kind.number == abi.KIND_INTS:
-        array = (ctypes.c_int64 * len(flat))(*map(_fitting, flat))
-        item.ints = ctypes.addressof(array)
+        array = (ctypes.c_int64 * len(elements))(*map(_checked_int64, elements))
+        attribute.ints = ctypes.addressof(array)
     elif kind.number == abi.KIND_FLOATS:
-        array = (ctypes.c_double * len(flat))(*flat)
-        item.floats = ctypes.addressof(array)
+        array = (ctypes.c_double * len(elements))(*elements)
+        attribute.floats = ctypes.addressof(array)
     else:
-        array = (abi.String * len(flat))(*(text_of(item.name) for item in flat))
-        item.texts = ctypes.addressof(array)
-    cached.append(array)
+        array = (abi.String * len(elements))(*(text_of(attribute.name) for attribute in elements))
+        attribute.texts = ctypes.addressof(array)
+    memory.append(array)
 
 
 _shown: dict[tuple[type[Op], int], Shown] = {}
@@ -234,7 +234,7 @@ _shown: dict[tuple[type[Op], int], Shown] = {}
 
 def shown(op: type[Op], revision: int) -> Shown:
     """Return the description of an operator for plug-ins of this revision of the vocabulary."""
-    result = _shown.get((op, revision))
-    if result is None:
-        result = _shown.setdefault((op, revision), Shown(op, revision))
-    return result
+    description = _shown.get((op, revision))
+    if description is None:
+        description = _shown.setdefault((op, revision), Shown(op, revision))
+    return description

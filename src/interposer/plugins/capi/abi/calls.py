@@ -92,8 +92,8 @@ class ErrorBuffer:
         """Return the message, truncated to the size of the buffer."""
         length = int(self.error.length)
         raw = self.memory.raw[: min(length, CAPACITY)]
-        cut = f"... ({length:,} bytes)" if length > CAPACITY else ""
-        return raw.decode("utf-8", "replace").strip("\0 \n") + cut
+        ellipsis = f"... ({length:,} bytes)" if length > CAPACITY else ""
+        return raw.decode("utf-8", "replace").strip("\0 \n") + ellipsis
 
 
 class ErrorBuffers:
@@ -131,16 +131,16 @@ class ErrorBuffers:
         It is not thread-safe.
         """
         buffer = ErrorBuffer()
-        passed, words = (*arguments, buffer.address), buffer.words
+        all_arguments, words = (*arguments, buffer.address), buffer.words
 
         def call() -> None:
-            nonlocal buffer, passed, words
+            nonlocal buffer, all_arguments, words
             if watchers:
                 announce(name)
-            status = function(*passed)
+            status = function(*all_arguments)
             if status or words[_KIND] or words[_LENGTH]:
                 used, buffer = buffer, ErrorBuffer()
-                passed, words = (*arguments, buffer.address), buffer.words
+                all_arguments, words = (*arguments, buffer.address), buffer.words
                 if status:
                     self.fail(name, status, used)
 

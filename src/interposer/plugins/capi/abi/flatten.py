@@ -45,12 +45,12 @@ class Withholding:
 
     def problems(self, layers: Iterable[Layer]) -> dict[Layer, str]:
         """Return those of the layers that must not be passed to the plug-ins, each with the reason."""
-        result: dict[Layer, str] = {}
+        problems: dict[Layer, str] = {}
         always, dtypes = self._always, self._dtypes
         for layer in layers:
             error = None
-            kind = type(layer.op)
-            if kind not in always:
+            op_type = type(layer.op)
+            if op_type not in always:
                 error = self._op_problem(layer)
             if error is None:
                 for value in chain(layer.inputs, layer.outputs):
@@ -60,17 +60,17 @@ class Withholding:
                         error = self._value_problem(value)
                         break
             if error is not None:
-                result[layer] = error
-        return result
+                problems[layer] = error
+        return problems
 
     def _op_problem(self, layer: Layer) -> str | None:
-        what = shown(type(layer.op), self.revision)
+        description = shown(type(layer.op), self.revision)
         if layer.regions:
             return "layers with regions are not shown to plug-ins"
-        if what.always:
+        if description.always:
             self._always.add(type(layer.op))
             return None
-        return what.fault(layer.op, len(layer.inputs))
+        return description.fault(layer.op, len(layer.inputs))
 
     def _value_problem(self, value: Value) -> str:
         info = value.info
@@ -115,10 +115,10 @@ class FlatGraph:
         """
         self.layers = tuple(layers)
         self.blocks: list[Array] = []
-        self._cached: list[Any] = []
+        self._retained: list[Any] = []
         self.constants: list[Array] = []
         self._number(layers)
-        self._known = list(map(_info, self.values)) if infos is None else [infos.get(v, v.info) for v in self.values]
+        self._infos = list(map(_info, self.values)) if infos is None else [infos.get(v, v.info) for v in self.values]
         self._write_texts(name)
         self._write_constants(alignment, unaligned)
         self._write_tensors()
@@ -126,9 +126,9 @@ class FlatGraph:
         self._write_graph(inputs, outputs)
 
     @classmethod
-    def of(cls, view: SubgraphView, **how: Any) -> FlatGraph:
-        """Return the tables of a view; `how` has the revision, alignment and infos that the constructor takes."""
-        return cls(view.layers, view.inputs, view.outputs, name=view.graph.name, **how)
+    def of(cls, view: SubgraphView, **options: Any) -> FlatGraph:
+        """Return the tables of a view; `options` has the revision, alignment and infos that the constructor takes."""
+        return cls(view.layers, view.inputs, view.outputs, name=view.graph.name, **options)
 
     def index(self, value: Value) -> int:
         """Return the index of a tensor in the tables."""
@@ -144,9 +144,9 @@ class FlatGraph:
         self._entering: list[int] = []
         index, values, producers, operands = self._index, self.values, self._producers, self._operands
         entering = self._entering
-        for number, layer in enumerate(layers):
-            taken = layer.inputs
-            for value in taken:
+        for layer_index, layer in enumerate(layers):
+            operand_values = layer.inputs
+            for value in operand_values:
                 if value is None:
                     operands.append(-1)
                     continue
@@ -157,12 +157,12 @@ class FlatGraph:
                     producers.append(-1)
                     entering.append(position)
                 operands.append(position)
-            self._operand_counts.append(len(taken))
+            self._operand_counts.append(len(operand_values))
             self._first_results.append(len(values))
             for value in layer.outputs:
                 index[value] = len(values)
                 values.append(value)
-                producers.append(number)
+                producers.append(layer_index)
 
     def _write_texts(self, name: str) -> None:
         """Write the names of the graph, of the layers, and of the producers of all tensors to one block of memory."""
@@ -172,15 +172,15 @@ class FlatGraph:
         if len(blob) != sum(sizes) + len(sizes):
             sizes = [len(text.encode("utf-8", "replace")) for text in texts]
         start = self._address(np.frombuffer(blob, np.uint8))
-        self._sizes = np.array(sizes, np.uint64)
-        self._places = np.cumsum(self._sizes + 1) - (self._sizes + 1) + start
+        self._text_sizes = np.array(sizes, np.uint64)
+        self._text_addresses = np.cumsum(self._text_sizes + 1) - (self._text_sizes + 1) + start
 
     def _write_constants(self, alignment: int, unaligned: bool) -> None:
-        entering = [self.values[position].producer.op for position in self._entering]
-        check_unchanged(op.value for op in entering if isinstance(op, Constant))
+        producers = [self.values[position].producer.op for position in self._entering]
+        check_unchanged(op.value for op in producers if isinstance(op, Constant))
         numbers = [-1] * len(self.values)
         rows: list[tuple[int, int, int, int]] = []
-        for position, op in zip(self._entering, entering, strict=True):
+        for position, op in zip(self._entering, producers, strict=True):
             if isinstance(op, Constant):
                 numbers[position] = len(rows)
                 rows.append(self._constant(op.value, alignment, unaligned))
@@ -197,23 +197,25 @@ class FlatGraph:
         """
         misplaced = address_of(array) % max(alignment, 16) and not (unaligned and place_of(array) is not None)
         if misplaced or not array.flags.c_contiguous:
-            result = aligned(array, alignment)
-            array = result if result is array else share(result, max(alignment, array.dtype.alignment))
+            aligned_array = aligned(array, alignment)
+            array = (
+                aligned_array if aligned_array is array else share(aligned_array, max(alignment, array.dtype.alignment))
+            )
         self.constants.append(array)
         return address_of(array), array.nbytes, *(place_of(array) or (-1, 0))
 
     def hash_constants(self) -> None:
         """Compute the SHA-256 of constants, which ``compile`` and ``restore`` may need."""
-        self.constant_table["sha256"] = [self._keep(_digest(array)) for array in self.constants]
+        self.constant_table["sha256"] = [self._retain(_digest(array)) for array in self.constants]
 
     def _write_tensors(self) -> None:
-        infos, count = self._known, len(self.values)
+        infos, count = self._infos, len(self.values)
         shapes = list(map(_shape, infos))
         ranks = np.fromiter(map(len, shapes), np.int64, count)
         sizes = np.fromiter(chain.from_iterable(shapes), np.int64)
         table = np.zeros(count, _TENSOR)
         first = len(self.layers) + 1
-        table["name"]["data"], table["name"]["size"] = self._places[first:], self._sizes[first:]
+        table["name"]["data"], table["name"]["size"] = self._text_addresses[first:], self._text_sizes[first:]
         table["dtype"] = list(map(_NUMBERS.__getitem__, map(id, map(_dtype, infos))))
         table["rank"] = ranks
         table["shape"] = self._address(sizes) + 8 * (np.cumsum(ranks) - ranks)
@@ -223,19 +225,19 @@ class FlatGraph:
         self._write_quantization(table, list(map(_quantization, infos)))
         self.tensor_table = table
 
-    def _write_quantization(self, table: Any, all_of_them: list[Any]) -> None:
-        where = [index for index, item in enumerate(all_of_them) if item is not None]
-        if not where:
+    def _write_quantization(self, table: Any, quantizations: list[Any]) -> None:
+        quantized = [index for index, quantization in enumerate(quantizations) if quantization is not None]
+        if not quantized:
             return
-        result = [all_of_them[index] for index in where]
-        scales = list(map(_scales, result))
-        counts = np.fromiter(map(len, scales), np.int64, len(where))
+        present = [quantizations[index] for index in quantized]
+        scales = list(map(_scales, present))
+        counts = np.fromiter(map(len, scales), np.int64, len(quantized))
         begins = 8 * (np.cumsum(counts) - counts)
-        table["scale_count"][where] = counts
-        table["scales"][where] = self._address(np.fromiter(chain.from_iterable(scales), np.float64)) + begins
-        points = np.fromiter(chain.from_iterable(map(_points, result)), np.int64)
-        table["zero_points"][where] = self._address(points) + begins
-        table["axis"][where] = [-1 if item.axis is None else item.axis for item in result]
+        table["scale_count"][quantized] = counts
+        table["scales"][quantized] = self._address(np.fromiter(chain.from_iterable(scales), np.float64)) + begins
+        points = np.fromiter(chain.from_iterable(map(_points, present)), np.int64)
+        table["zero_points"][quantized] = self._address(points) + begins
+        table["axis"][quantized] = [-1 if quantization.axis is None else quantization.axis for quantization in present]
 
     def _write_layers(self, revision: int) -> None:
         count = len(self.layers)
@@ -246,33 +248,38 @@ class FlatGraph:
         types = [kinds[type(op)].type for op in ops]
         table["type"]["data"] = [text.data for text in types]
         table["type"]["size"] = [text.size for text in types]
-        table["name"]["data"], table["name"]["size"] = self._places[1 : count + 1], self._sizes[1 : count + 1]
+        table["name"]["data"], table["name"]["size"] = (
+            self._text_addresses[1 : count + 1],
+            self._text_sizes[1 : count + 1],
+        )
         operands = np.array(self._operands, np.int64)
         starts = np.array([0, *accumulate(self._operand_counts)][:count], np.uint64)
         table["inputs"] = self._address(operands) + 8 * starts
         table["input_count"] = self._operand_counts
-        everything = np.arange(len(self.values), dtype=np.int64)
-        table["outputs"] = self._address(everything) + 8 * np.array(self._first_results, np.uint64)
+        value_indices = np.arange(len(self.values), dtype=np.int64)
+        table["outputs"] = self._address(value_indices) + 8 * np.array(self._first_results, np.uint64)
         table["output_count"] = [len(layer.outputs) for layer in self.layers]
         table["attributes"] = [attribute.address for attribute in attributes]
         table["attribute_count"] = [attribute.length for attribute in attributes]
-        self._cached.append(attributes)
+        self._retained.append(attributes)
         self.layer_table = table
 
     def _write_graph(self, inputs: Iterable[Value], outputs: Iterable[Value]) -> None:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
-        border = [np.array([self._index[item] for item in ones], np.int64) for ones in (self.inputs, self.outputs)]
+        indices = [
+            np.array([self._index[value] for value in values], np.int64) for values in (self.inputs, self.outputs)
+        ]
         self.struct = abi.Graph(
             struct_size=ctypes.sizeof(abi.Graph),
-            name=abi.String(int(self._places[0]), int(self._sizes[0])),
+            name=abi.String(int(self._text_addresses[0]), int(self._text_sizes[0])),
             layer_count=len(self.layer_table), layer_stride=_LAYER.itemsize,
             layers=address_of(self.layer_table), attribute_stride=ctypes.sizeof(abi.Attribute),
             tensor_count=len(self.tensor_table), tensor_stride=_TENSOR.itemsize,
             tensors=address_of(self.tensor_table),
             constant_count=len(self.constant_table), constant_stride=_CONSTANT.itemsize,
             constants=address_of(self.constant_table),
-            input_count=len(border[0]), inputs=self._address(border[0]),
-            output_count=len(border[1]), outputs=self._address(border[1]),
+            input_count=len(indices[0]), inputs=self._address(indices[0]),
+            output_count=len(indices[1]), outputs=self._address(indices[1]),
         )  # fmt: skip
         self.address = ctypes.addressof(self.struct)
 
@@ -280,8 +287,8 @@ class FlatGraph:
         self.blocks.append(array)
         return address_of(array)
 
-    def _keep(self, buffer: Any) -> int:
-        self._cached.append(buffer)
+    def _retain(self, buffer: Any) -> int:
+        self._retained.append(buffer)
         return ctypes.addressof(buffer)
 
 

@@ -75,10 +75,10 @@ class Image:
     @cached_property
     def digest(self) -> str:
         """A digest in hexadecimal digits: of `identity` if there is one, else of the constants."""
-        result = hashlib.sha256(self._identity.encode() or self._sum)
+        digest = hashlib.sha256(self._identity.encode() or self._sum)
         for piece in (self.data, self.places, self.apart):
-            result.update(piece)
-        return result.hexdigest()
+            digest.update(piece)
+        return digest.hexdigest()
 
     @cached_property
     def _sum(self) -> bytes:
@@ -156,31 +156,31 @@ class _Writer:
         self.constants: list[memoryview] = []
         self._file = (0, 0) if file is None else (address_of(file), file.nbytes)
         self._places: list[Array] = []
-        self._single: list[int] = []
-        self._known: dict[tuple[int, int], int] = {}
+        self._single_places: list[int] = []
+        self._copied_offsets: dict[tuple[int, int], int] = {}
         self._begins = self._offsets = np.empty(0, np.uint64)
 
     @property
     def places(self) -> Array:
         """The offsets of all pointers."""
-        return np.concatenate([*self._places, np.array(self._single, np.uint64)])
+        return np.concatenate([*self._places, np.array(self._single_places, np.uint64)])
 
     def graph(self, flat: FlatGraph) -> None:
         self.data += bytes(flat.struct)
         self._copy_blocks(flat.blocks)
         layers, tensors, constants = flat.layer_table.copy(), flat.tensor_table.copy(), flat.constant_table.copy()
-        self._move(layers["name"]["data"], layers["inputs"], layers["outputs"])
-        self._move(tensors["name"]["data"], tensors["shape"], tensors["scales"], tensors["zero_points"])
+        self._relocate(layers["name"]["data"], layers["inputs"], layers["outputs"])
+        self._relocate(tensors["name"]["data"], tensors["shape"], tensors["scales"], tensors["zero_points"])
         _replace(layers["type"]["data"], layers["type"]["size"] + 1, self._copy)
         _replace(layers["attributes"], layers["attribute_count"], self._attributes)
         self._small_constants(constants)
         self._table(abi.Graph.layers.offset, layers, [("type", 0), ("name", 0), "inputs", "outputs", "attributes"])
         self._table(abi.Graph.tensors.offset, tensors, [("name", 0), "shape", "scales", "zero_points"])
-        at = self._table(abi.Graph.constants.offset, constants, ["data", "sha256"])
-        self._large_constants(at, flat)
+        constants_at = self._table(abi.Graph.constants.offset, constants, ["data", "sha256"])
+        self._large_constants(constants_at, flat)
         for field, address in (("inputs", flat.struct.inputs), ("outputs", flat.struct.outputs)):
-            self._set(getattr(abi.Graph, field).offset, self._moved(np.array([address], np.uint64))[0])
-        self._set(abi.Graph.name.offset, self._moved(np.array([flat.struct.name.data], np.uint64))[0])
+            self._set(getattr(abi.Graph, field).offset, self._offsets_of(np.array([address], np.uint64))[0])
+        self._set(abi.Graph.name.offset, self._offsets_of(np.array([flat.struct.name.data], np.uint64))[0])
         self.data += bytes(-len(self.data) % 8)
 
     def _copy_blocks(self, blocks: Sequence[Array]) -> None:
@@ -188,25 +188,25 @@ class _Writer:
         places = sorted((address_of(block), self._append(block.view(np.uint8).data)) for block in blocks)
         self._begins, self._offsets = np.array(places, np.uint64).T
 
-    def _moved(self, addresses: Array) -> Array:
+    def _offsets_of(self, addresses: Array) -> Array:
         """Return the offsets of addresses in the blocks; 0 remains 0."""
-        number = np.maximum(np.searchsorted(self._begins, addresses, "right") - 1, 0)
-        return np.where(addresses == 0, np.uint64(0), addresses - self._begins[number] + self._offsets[number])
+        block = np.maximum(np.searchsorted(self._begins, addresses, "right") - 1, 0)
+        return np.where(addresses == 0, np.uint64(0), addresses - self._begins[block] + self._offsets[block])
 
-    def _move(self, *columns: Array) -> None:
+    def _relocate(self, *columns: Array) -> None:
         for column in columns:
-            column[:] = self._moved(column)
+            column[:] = self._offsets_of(column)
 
     def _table(self, pointer: int, table: Array, fields: Sequence[str | tuple[str, int]]) -> int:
         """Append a table and set the pointer to it; `fields` are those of its pointers that are not null."""
-        at = self._append(table.view(np.uint8).data)
-        self._set(pointer, at)
-        rows = at + np.arange(len(table), dtype=np.uint64) * np.uint64(table.itemsize)
+        offset = self._append(table.view(np.uint8).data)
+        self._set(pointer, offset)
+        rows = offset + np.arange(len(table), dtype=np.uint64) * np.uint64(table.itemsize)
         for field in fields:
             name = field if isinstance(field, str) else field[0]
             column = table[name] if isinstance(field, str) else table[name]["data"]
             self._places.append(rows[column != 0] + np.uint64(_offset(table, name)))
-        return at
+        return offset
 
     def _small_constants(self, table: Array) -> None:
         """Copy constants, except for large ones, whose pointers become 0; a copy is in no file."""
@@ -216,31 +216,31 @@ class _Writer:
         for column, sizes in ((table["data"], table["size"]), (table["sha256"], np.full(len(table), 32))):
             _replace(column, sizes, self._copy)
 
-    def _large_constants(self, at: int, flat: FlatGraph) -> None:
+    def _large_constants(self, table_offset: int, flat: FlatGraph) -> None:
         begin, size = self._file
         for number, array in enumerate(flat.constants):
             if array.nbytes < LEAST_APART:
                 continue
             offset = address_of(array) - begin
             inside = 0 <= offset <= size - array.nbytes
-            self.apart.append((at + number * _CONSTANT, offset if inside else _IN_A_PIECE))
+            self.apart.append((table_offset + number * _CONSTANT, offset if inside else _IN_A_PIECE))
             if not inside:  # the content of another mapped file is copied, as it may change before it is stored
                 self.constants.append(memoryview(array.tobytes() if place_of(array) else _bytes_of(array)))
 
     def _attributes(self, address: int, count: int) -> int:
         table = self._copy(address, count * _ATTRIBUTE)
-        for number in range(count):
-            self._attribute(table + number * _ATTRIBUTE, abi.Attribute.from_address(address + number * _ATTRIBUTE))
+        for index in range(count):
+            self._attribute(table + index * _ATTRIBUTE, abi.Attribute.from_address(address + index * _ATTRIBUTE))
         return table
 
-    def _attribute(self, at: int, value: Any) -> None:
-        self._text(at + abi.Attribute.name.offset, value.name)
-        self._text(at + abi.Attribute.text.offset, value.text)
-        self._point(at + abi.Attribute.ints.offset, value.ints, 8 * value.count)
-        self._point(at + abi.Attribute.floats.offset, value.floats, 8 * value.count)
-        texts = self._point(at + abi.Attribute.texts.offset, value.texts, _STRING * value.count)
-        for number in range(value.count if value.texts else 0):
-            self._text(texts + number * _STRING, abi.String.from_address(value.texts + number * _STRING))
+    def _attribute(self, at: int, attribute: Any) -> None:
+        self._text(at + abi.Attribute.name.offset, attribute.name)
+        self._text(at + abi.Attribute.text.offset, attribute.text)
+        self._point(at + abi.Attribute.ints.offset, attribute.ints, 8 * attribute.count)
+        self._point(at + abi.Attribute.floats.offset, attribute.floats, 8 * attribute.count)
+        texts = self._point(at + abi.Attribute.texts.offset, attribute.texts, _STRING * attribute.count)
+        for index in range(attribute.count if attribute.texts else 0):
+            self._text(texts + index * _STRING, abi.String.from_address(attribute.texts + index * _STRING))
 
     def _text(self, at: int, text: Any) -> None:
         self._point(at + abi.String.data.offset, text.data, text.size + 1)  # including the final NUL
@@ -252,19 +252,19 @@ class _Writer:
         """
         if not address:
             return 0
-        result = self._copy(address, size)
-        self._set(at, result)
-        return result
+        offset = self._copy(address, size)
+        self._set(at, offset)
+        return offset
 
     def _set(self, at: int, target: int) -> None:
         """Set the pointer at offset `at`."""
         self.data[at : at + 8] = int(target).to_bytes(8, "little")
-        self._single.append(at)
+        self._single_places.append(at)
 
     def _copy(self, address: int, size: int) -> int:
-        offset = self._known.get((address, size))
+        offset = self._copied_offsets.get((address, size))
         if offset is None:
-            offset = self._known[address, size] = self._append(ctypes.string_at(address, size))
+            offset = self._copied_offsets[address, size] = self._append(ctypes.string_at(address, size))
         return offset
 
     def _append(self, content: bytes | memoryview) -> int:
@@ -284,5 +284,5 @@ def _offset(table: Array, field: str) -> int:
 def _replace(addresses: Array, sizes: Array, copy: Any) -> None:
     """Replace addresses by what `copy` returns for each address and size; 0 remains 0."""
     pairs = list(zip(addresses.tolist(), sizes.tolist(), strict=True))
-    known = {pair: copy(*pair) for pair in dict.fromkeys(pairs) if pair[0]}
-    addresses[:] = [known.get(pair, 0) for pair in pairs]
+    offsets = {pair: copy(*pair) for pair in dict.fromkeys(pairs) if pair[0]}
+    addresses[:] = [offsets.get(pair, 0) for pair in pairs]

@@ -71,13 +71,13 @@ def read(address: int | None, size: int, what: str) -> bytes:
         return ctypes.string_at(address, size)
     buffer, done = ctypes.create_string_buffer(size), 0
     while done < size:  # the kernel copies at most 2 GiB at once
-        here, there = _Span(ctypes.addressof(buffer) + done, size - done), _Span(address + done, size - done)
-        got = copy(os.getpid(), here, 1, there, 1, 0)
-        if got <= 0 and ctypes.get_errno() in _NOT_ALLOWED:
+        local, remote = _Span(ctypes.addressof(buffer) + done, size - done), _Span(address + done, size - done)
+        copied = copy(os.getpid(), local, 1, remote, 1, 0)
+        if copied <= 0 and ctypes.get_errno() in _NOT_ALLOWED:
             return ctypes.string_at(address, size)
-        if got <= 0:
+        if copied <= 0:
             raise BackendContractError(f"{what}: {size:,} bytes at {address:#x} cannot be read")
-        done += got
+        done += copied
     return buffer.raw
 
 
@@ -101,11 +101,13 @@ def read_versioned(kind: type[_S], address: int | None, least: int, what: str) -
         BackendContractError: the struct cannot be read, or its size is less than `least` or absurdly large. The message
             begins with `what`.
     """
-    value = int.from_bytes(read(address, 8, what), "little")
-    if not least <= value <= abi.MAX_STRUCT_SIZE:
-        raise BackendContractError(f"{what} has struct_size {value:,}; expected {least} to {abi.MAX_STRUCT_SIZE:,}")
+    declared_size = int.from_bytes(read(address, 8, what), "little")
+    if not least <= declared_size <= abi.MAX_STRUCT_SIZE:
+        raise BackendContractError(
+            f"{what} has struct_size {declared_size:,}; expected {least} to {abi.MAX_STRUCT_SIZE:,}"
+        )
     size = ctypes.sizeof(kind)
-    return kind.from_buffer_copy(read(address, min(value, size), what).ljust(size, b"\0"))
+    return kind.from_buffer_copy(read(address, min(declared_size, size), what).ljust(size, b"\0"))
 
 
 def read_array(kind: type[_S], address: int | None, count: int, stride: int, what: str) -> list[_S]:
@@ -131,12 +133,12 @@ def read_table(kind: type[ctypes.Structure], address: int | None, count: int, st
     Faster for long arrays.
     """
     raw, stride = _elements(kind, address, count, stride, what)
-    known = np.dtype(kind)
-    fields: Any = known.fields or {}
+    struct_dtype = np.dtype(kind)
+    fields: Any = struct_dtype.fields or {}
     names = [*fields]
     layout: Any = {
         "names": names, "formats": [fields[name][0] for name in names],
-        "offsets": [fields[name][1] for name in names], "itemsize": stride if count else known.itemsize,
+        "offsets": [fields[name][1] for name in names], "itemsize": stride if count else struct_dtype.itemsize,
     }  # fmt: skip
     return np.frombuffer(raw, np.dtype(layout))
 
@@ -204,9 +206,9 @@ def _mapped_ranges() -> list[tuple[int, int, bool]]:
         lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
     except OSError:
         return []
-    result = []
+    ranges = []
     for line in lines:
-        place, rights = line.split(maxsplit=2)[:2]
-        start, _, stop = place.partition("-")
-        result.append((int(start, 16), int(stop, 16), "x" in rights))
-    return result
+        addresses, rights = line.split(maxsplit=2)[:2]
+        start, _, stop = addresses.partition("-")
+        ranges.append((int(start, 16), int(stop, 16), "x" in rights))
+    return ranges

@@ -28,18 +28,18 @@ Memory = Callable[[int | None, int, str], bytes | memoryview]
 _DTYPES: Final = {number: dtype for dtype, number in abi.DTYPES.items()}
 
 
-def read_graph(address: int, inputs: Sequence[TensorInfo], outputs: int, what: str) -> Graph:
+def read_graph(address: int, inputs: Sequence[TensorInfo], num_outputs: int, what: str) -> Graph:
     """Return the graph that a plug-in describes by an ``ipr_graph`` at this address, in the order of its tables.
 
-    It gets an Input layer for each info in `inputs`, and as many Output layers as `outputs` says. `what` describes the
-    graph in error messages.
+    It gets an Input layer for each info in `inputs`, and `num_outputs` Output layers. `what` describes the graph in
+    error messages.
 
     Raises:
         BackendContractError: the tables cannot be read, or have an index out of range, an unknown layer or attribute,
             another number of inputs or outputs, or inputs that differ from `inputs`.
     """
     try:
-        return _Reader(address, what).graph(inputs, outputs)
+        return _Reader(address, what).graph(inputs, num_outputs)
     except BackendContractError:
         raise
     except InterposerError as error:
@@ -72,16 +72,16 @@ class _Reader:
         self._values: dict[int, Value] = {}
 
     def _table(self, kind: type[Any], name: str) -> list[Any]:
-        value = self._given
-        count, stride = getattr(value, f"{name}_count"), getattr(value, f"{name}_stride")
+        graph = self._given
+        count, stride = getattr(graph, f"{name}_count"), getattr(graph, f"{name}_stride")
         if count > MOST:
             raise self._problem(f"it has {count:,} {name}s")
-        return read_array(kind, getattr(value, f"{name}s"), count, stride, f"{self._what}: its {name}s")
+        return read_array(kind, getattr(graph, f"{name}s"), count, stride, f"{self._what}: its {name}s")
 
     def graph(self, inputs: Sequence[TensorInfo] | None, outputs: int | None) -> Graph:
-        value = self._given
-        entering = self._indices(value.inputs, value.input_count, "inputs")
-        leaving = self._indices(value.outputs, value.output_count, "outputs")
+        graph = self._given
+        entering = self._indices(graph.inputs, graph.input_count, "inputs")
+        leaving = self._indices(graph.outputs, graph.output_count, "outputs")
         inputs = [self._info(index) for index in entering] if inputs is None else inputs
         outputs = len(leaving) if outputs is None else outputs
         if len(entering) != len(inputs) or len(leaving) != outputs:
@@ -89,9 +89,9 @@ class _Reader:
                 f"it has {len(entering)} inputs and {len(leaving)} outputs; expected {len(inputs)} and {outputs}"
             )
         for binding, (index, info) in enumerate(zip(entering, inputs, strict=True)):
-            result = self._info(index)
-            if result != info:
-                raise self._problem(f"its input {binding} is {result}, but the tensor is {info}")
+            declared_info = self._info(index)
+            if declared_info != info:
+                raise self._problem(f"its input {binding} is {declared_info}, but the tensor is {info}")
             self._values[index] = self._graph.add(Input(binding), outputs=[info]).output
         for number in range(len(self._layers)):
             self._add_layer(number)
@@ -100,13 +100,13 @@ class _Reader:
         return self._graph
 
     def _add_layer(self, number: int) -> None:
-        arguments = self._layers[number]
-        name = read_text(arguments.name, f"{self._what}: the name of layer {number}")
+        row = self._layers[number]
+        name = read_text(row.name, f"{self._what}: the name of layer {number}")
         where = f"layer {number} ({name})"
-        cls = op_class(read_text(arguments.type, f"{self._what}: the type of {where}"))
-        inputs = self._indices(arguments.inputs, arguments.input_count, f"the inputs of {where}", absent=True)
-        outputs = self._indices(arguments.outputs, arguments.output_count, f"the outputs of {where}")
-        op = cls(**self._attributes(cls, arguments, where))
+        cls = op_class(read_text(row.type, f"{self._what}: the type of {where}"))
+        inputs = self._indices(row.inputs, row.input_count, f"the inputs of {where}", absent=True)
+        outputs = self._indices(row.outputs, row.output_count, f"the outputs of {where}")
+        op = cls(**self._attributes(cls, row, where))
         if op.num_results() != len(outputs):
             raise self._problem(f"{where} has {len(outputs)} outputs; {cls.op_name()} gives {op.num_results()}")
         values = [None if index < 0 else self._value(index, where) for index in inputs]
@@ -128,47 +128,47 @@ class _Reader:
         info, number = self._info(index), self._tensors[index].constant
         if number >= len(self._constants):
             raise self._problem(f"tensor {index} is constant {number}; there are {len(self._constants)}")
-        value = self._constants[number]
-        if not info.is_concrete or value.size != info.num_bytes:
-            raise self._problem(f"constant {number} has {value.size:,} bytes, but tensor {index} is {info}")
-        raw = self._memory(value.data, value.size, f"{self._what}: constant {number}")
+        constant = self._constants[number]
+        if not info.is_concrete or constant.size != info.num_bytes:
+            raise self._problem(f"constant {number} has {constant.size:,} bytes, but tensor {index} is {info}")
+        raw = self._memory(constant.data, constant.size, f"{self._what}: constant {number}")
         array: Array = np.frombuffer(raw, info.dtype.numpy).reshape(tuple(info.shape))
         layer = self._graph.add(Constant(array, info.quantization))
         return layer.output
 
     def _info(self, index: int) -> TensorInfo:
-        value = self._tensors[index]
-        if value.dtype not in _DTYPES:
-            raise self._problem(f"tensor {index} has the type {value.dtype}")
-        if value.rank < 0:
-            raise self._problem(f"tensor {index} has the rank {value.rank}")
-        shape = read_integers(value.shape, value.rank, MAX_RANK, f"{self._what}: the shape of tensor {index}")
+        tensor = self._tensors[index]
+        if tensor.dtype not in _DTYPES:
+            raise self._problem(f"tensor {index} has the type {tensor.dtype}")
+        if tensor.rank < 0:
+            raise self._problem(f"tensor {index} has the rank {tensor.rank}")
+        shape = read_integers(tensor.shape, tensor.rank, MAX_RANK, f"{self._what}: the shape of tensor {index}")
         sizes = TensorShape(None if size < 0 else size for size in shape)
-        return TensorInfo(sizes, _DTYPES[value.dtype], self._quantization(index))
+        return TensorInfo(sizes, _DTYPES[tensor.dtype], self._quantization(index))
 
     def _quantization(self, index: int) -> Quantization | None:
-        value = self._tensors[index]
-        if not value.scale_count:
+        tensor = self._tensors[index]
+        if not tensor.scale_count:
             return None
-        if value.scale_count > MOST:
-            raise self._problem(f"tensor {index} has {value.scale_count:,} scales")
+        if tensor.scale_count > MOST:
+            raise self._problem(f"tensor {index} has {tensor.scale_count:,} scales")
         where = f"{self._what}: the quantization of tensor {index}"
-        scales = _floats(value.scales, value.scale_count, where)
-        points = read_integers(value.zero_points, value.scale_count, MOST, where)
-        return Quantization(scales, points, None if value.axis < 0 else value.axis)
+        scales = _floats(tensor.scales, tensor.scale_count, where)
+        points = read_integers(tensor.zero_points, tensor.scale_count, MOST, where)
+        return Quantization(scales, points, None if tensor.axis < 0 else tensor.axis)
 
-    def _attributes(self, cls: type[Op], value: Any, where: str) -> Mapping[str, Any]:
-        if value.attribute_count > MOST:
-            raise self._problem(f"{where} has {value.attribute_count:,} attributes")
+    def _attributes(self, cls: type[Op], layer: Any, where: str) -> Mapping[str, Any]:
+        if layer.attribute_count > MOST:
+            raise self._problem(f"{where} has {layer.attribute_count:,} attributes")
         stride, what = self._given.attribute_stride, f"{self._what}: the attributes of {where}"
-        result = {}
-        for item in read_array(abi.Attribute, value.attributes, value.attribute_count, stride, what):
-            name = read_text(item.name, what)
+        values = {}
+        for attribute in read_array(abi.Attribute, layer.attributes, layer.attribute_count, stride, what):
+            name = read_text(attribute.name, what)
             kind = kind_of(annotation(cls, name)) if name in cls.attributes else None
             if kind is None:
                 raise self._problem(f"{where}: {cls.op_name()} has no attribute {name!r}")
-            result[name] = _attribute(item, kind, f"{what}: {name}")
-        return result
+            values[name] = _attribute(attribute, kind, f"{what}: {name}")
+        return values
 
     def _indices(self, address: int | None, count: int, what: str, absent: bool = False) -> Sequence[int]:
         least, most = -1 if absent else 0, len(self._tensors)
@@ -188,23 +188,23 @@ def _floats(address: int | None, count: int, what: str) -> list[float]:
     return list(struct.unpack(f"={count}d", read(address, 8 * count, what)))
 
 
-def _attribute(item: Any, kind: Kind, what: str) -> Any:
-    if item.kind == abi.KIND_NONE:
+def _attribute(attribute: Any, kind: Kind, what: str) -> Any:
+    if attribute.kind == abi.KIND_NONE:
         return None
-    if item.kind != kind.number:
-        raise BackendContractError(f"{what} is of kind {item.kind}; expected {kind.number} ({kind})")
-    plain: dict[int, Callable[[], Any]] = {
-        abi.KIND_BOOL: lambda: bool(item.i),
-        abi.KIND_INT: lambda: item.i,
-        abi.KIND_FLOAT: lambda: item.f,
-        abi.KIND_TEXT: lambda: read_text(item.text, what),
-        abi.KIND_ENUM: lambda: _choice(kind, item.text, what),
-        abi.KIND_DTYPE: lambda: _dtype(item.i, what),
-        abi.KIND_FLOATS: lambda: _floats(item.floats, item.count, what),
-        abi.KIND_INTS: lambda: _integers(item, kind, what),
-        abi.KIND_ENUMS: lambda: _choices(item, kind, what),
+    if attribute.kind != kind.number:
+        raise BackendContractError(f"{what} is of kind {attribute.kind}; expected {kind.number} ({kind})")
+    readers: dict[int, Callable[[], Any]] = {
+        abi.KIND_BOOL: lambda: bool(attribute.i),
+        abi.KIND_INT: lambda: attribute.i,
+        abi.KIND_FLOAT: lambda: attribute.f,
+        abi.KIND_TEXT: lambda: read_text(attribute.text, what),
+        abi.KIND_ENUM: lambda: _choice(kind, attribute.text, what),
+        abi.KIND_DTYPE: lambda: _dtype(attribute.i, what),
+        abi.KIND_FLOATS: lambda: _floats(attribute.floats, attribute.count, what),
+        abi.KIND_INTS: lambda: _integers(attribute, kind, what),
+        abi.KIND_ENUMS: lambda: _choices(attribute, kind, what),
     }
-    return plain[kind.number]()
+    return readers[kind.number]()
 
 
 def _dtype(number: int, what: str) -> DataType:
@@ -221,17 +221,19 @@ def _choice(kind: Kind, text: Any, what: str) -> Enum:
     return kind.choices[name]
 
 
-def _choices(item: Any, kind: Kind, what: str) -> list[Enum]:
-    if item.count > MOST:
-        raise BackendContractError(f"{what}: {item.count:,} texts")
-    texts = read_array(abi.String, item.texts, item.count, ctypes.sizeof(abi.String), what)
+def _choices(attribute: Any, kind: Kind, what: str) -> list[Enum]:
+    if attribute.count > MOST:
+        raise BackendContractError(f"{what}: {attribute.count:,} texts")
+    texts = read_array(abi.String, attribute.texts, attribute.count, ctypes.sizeof(abi.String), what)
     return [_choice(kind, text, what) for text in texts]
 
 
-def _integers(item: Any, kind: Kind, what: str) -> Sequence[Any]:
-    flat = read_integers(item.ints, item.count, MOST, what)
+def _integers(attribute: Any, kind: Kind, what: str) -> Sequence[Any]:
+    integers = read_integers(attribute.ints, attribute.count, MOST, what)
     if not kind.columns:
-        return flat
-    if item.columns != kind.columns or item.count % kind.columns:
-        raise BackendContractError(f"{what} has {item.count} numbers in rows of {item.columns}, not of {kind.columns}")
-    return [tuple(flat[start : start + kind.columns]) for start in range(0, len(flat), kind.columns)]
+        return integers
+    if attribute.columns != kind.columns or attribute.count % kind.columns:
+        raise BackendContractError(
+            f"{what} has {attribute.count} numbers in rows of {attribute.columns}, not of {kind.columns}"
+        )
+    return [tuple(integers[start : start + kind.columns]) for start in range(0, len(integers), kind.columns)]

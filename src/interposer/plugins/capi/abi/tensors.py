@@ -39,26 +39,26 @@ class TensorTable:
         self._alignment = [max(alignment, info.dtype.numpy.alignment) for info in self.infos]
         self._copies: dict[int, Array] = {}
         self.address = ctypes.addressof(self._memory)
-        for item, info, shape in zip(self._items, self.infos, self._shapes, strict=True):
-            describe(item, info, shape, abi.TENSOR_READ_ONLY if inputs else 0)
+        for struct, info, shape in zip(self._items, self.infos, self._shapes, strict=True):
+            describe(struct, info, shape, abi.TENSOR_READ_ONLY if inputs else 0)
 
     def bind(self, index: int, array: Array) -> None:
         """Let the tensor at an index use the memory of an array, or of a copy if the plug-in cannot use this memory.
 
         That depends on the array's alignment and strides.
         """
-        place, compact = address_of(array), array.flags.c_contiguous
-        if place % self._alignment[index] or not (compact or self._accepts_strides(array)):
-            place, compact = self._bind_copy(index, array), True
+        address, compact = address_of(array), array.flags.c_contiguous
+        if address % self._alignment[index] or not (compact or self._accepts_strides(array)):
+            address, compact = self._bind_copy(index, array), True
         if not compact or self._strides:
             self._bind_strides(index, array, compact=compact)
-        self._items[index].data = place
+        self._items[index].data = address
 
     def bind_private(self, index: int, number: int) -> None:
         """Bind the tensor at an index to a tensor in the plug-in's private memory, which has this number there."""
-        item = self._items[index]
-        item.memory_kind, item.native_handle, item.data = abi.MEMORY_PRIVATE, number, None
-        item.strides = None
+        struct = self._items[index]
+        struct.memory_kind, struct.native_handle, struct.data = abi.MEMORY_PRIVATE, number, None
+        struct.strides = None
         self._strides.pop(index, None)
 
     def _accepts_strides(self, array: Array) -> bool:
@@ -73,15 +73,15 @@ class TensorTable:
         )
 
     def _bind_strides(self, index: int, array: Array, *, compact: bool) -> None:
-        item = self._items[index]
+        struct = self._items[index]
         if not compact:
-            steps = [0 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True)]
-            strides = (ctypes.c_int64 * array.ndim)(*(step // array.itemsize for step in steps))
-            self._strides[index], item.strides = strides, ctypes.addressof(strides)
-            last = sum((size - 1) * step for size, step in zip(array.shape, steps, strict=True))
-            item.size = last + array.itemsize
+            byte_strides = [0 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True)]
+            strides = (ctypes.c_int64 * array.ndim)(*(step // array.itemsize for step in byte_strides))
+            self._strides[index], struct.strides = strides, ctypes.addressof(strides)
+            last = sum((size - 1) * step for size, step in zip(array.shape, byte_strides, strict=True))
+            struct.size = last + array.itemsize
         elif self._strides.pop(index, None) is not None:
-            item.strides, item.size = None, array.nbytes
+            struct.strides, struct.size = None, array.nbytes
 
     def takes(self, arrays: Sequence[Array]) -> bool:
         """Return True if `bind` would not copy any of the arrays."""
@@ -120,25 +120,25 @@ class TensorTable:
                 self._items[index].data, self._items[index].size = None, 0
 
 
-def describe(item: Any, info: TensorInfo, shape: Any, flags: int) -> None:
+def describe(struct: Any, info: TensorInfo, shape: Any, flags: int) -> None:
     """Fill in an ``ipr_tensor`` in host memory, except for its address.
 
     Args:
-        item: the struct.
+        struct: the struct.
         info: the type and shape of the tensor.
         shape: the shape as an array of ctypes, which must stay alive as long as the struct.
         flags: ``abi.TENSOR_...``.
     """
     code, bits = dlpack_type(info.dtype)
-    item.device_type, item.ndim = 1, info.rank
-    item.dtype_code, item.dtype_bits, item.dtype_lanes = code, bits, 1
-    item.shape = ctypes.addressof(shape)
-    item.dtype = abi.DTYPES[info.dtype]
-    item.memory_kind, item.fence, item.flags = abi.MEMORY_HOST, -1, flags
-    item.size = info.num_bytes if info.is_concrete else 0
+    struct.device_type, struct.ndim = 1, info.rank
+    struct.dtype_code, struct.dtype_bits, struct.dtype_lanes = code, bits, 1
+    struct.shape = ctypes.addressof(shape)
+    struct.dtype = abi.DTYPES[info.dtype]
+    struct.memory_kind, struct.fence, struct.flags = abi.MEMORY_HOST, -1, flags
+    struct.size = info.num_bytes if info.is_concrete else 0
 
 
 def dlpack_type(dtype: DataType) -> tuple[int, int]:
     """Return the DLPack type code and the number of bits of a data type."""
-    plain = 2 if dtype in FLOATS else 0 if dtype in SIGNED_INTEGERS else 1
-    return abi.DLPACK_CODES.get(dtype, plain), dtype.bits
+    default_code = 2 if dtype in FLOATS else 0 if dtype in SIGNED_INTEGERS else 1
+    return abi.DLPACK_CODES.get(dtype, default_code), dtype.bits

@@ -93,9 +93,9 @@ class CachedPart:
     def fault(self, registry: BackendRegistry) -> str | None:
         """Return why the backends of this registry cannot restore the compiled part, or None if they probably can."""
         name = self.origin["backend"]
-        absent = registry.reason_absent(name) if registry.is_registered(name) else "nobody knows it"
-        if absent is not None:
-            return f"backend {name!r} is not available: {absent}"
+        reason = registry.reason_absent(name) if registry.is_registered(name) else "nobody knows it"
+        if reason is not None:
+            return f"backend {name!r} is not available: {reason}"
         backend: Any = registry.get(name)
         if self.origin["stamp"] != backend.identity:
             return f"backend {name!r} was changed since"
@@ -103,10 +103,10 @@ class CachedPart:
         try:
             if blobs.fingerprint(options) != self.origin["fingerprint"]:
                 return None  # of use with another number of threads, say
-            said: str | None = blobs.fault(self.blob, options)
+            problem: str | None = blobs.fault(self.blob, options)
         except InterposerError as error:
             return str(error)
-        return said
+        return problem
 
     def content(self) -> list[Piece]:
         """Return the content of the cache file, in pieces."""
@@ -131,8 +131,8 @@ def cache_directory(library: Library, options: Options) -> str:
     declared = _declared_directory(library)
     if declared is None:
         return ""
-    said = options.get(CACHE_DIRECTORY, library.setting[1].get(CACHE_DIRECTORY, declared.default))
-    return said if isinstance(said, str) else ""  # the check of options reports a value of another type
+    directory = options.get(CACHE_DIRECTORY, library.setting[1].get(CACHE_DIRECTORY, declared.default))
+    return directory if isinstance(directory, str) else ""  # the check of options reports a value of another type
 
 
 def without_directory(library: Library, options: Options) -> Options:
@@ -177,28 +177,28 @@ class PartKeeper:
             return None
         if blobs is None:
             return None
-        created = {
+        setting = {
             "backend": library.id, "stamp": stamp, "fingerprint": fingerprint,
             "setting": (library.setting[0], without_directory(library, library.setting[1])),
             "options": without_directory(library, options.options),
         }  # fmt: skip
-        return cls(blobs, options, created, image, outline, str(folder))
+        return cls(blobs, options, setting, image, outline, str(folder))
 
     def __init__(
         self, blobs: Blobs, options: OptionTable, setting: Mapping[str, Any], image: Image, outline: str, folder: str
     ) -> None:
         self._blobs, self._options, self._setting, self._folder = blobs, options, setting, folder
         self._image, self._outline = image, f".{outline}"
-        self._job = f"{folder}/{FOLDER}/*{self._outline}"  # the digest of all constants is not asked for to wait
+        self._job = f"{folder}/{FOLDER}/*{self._outline}"  # without the digest of all constants, which is slow
 
     @cached_property
-    def _made(self) -> Mapping[str, Any]:
+    def _origin(self) -> Mapping[str, Any]:
         return {**self._setting, "part": self._image.digest}
 
     @cached_property
     def name(self) -> str:
         """The name of the cache file of the part, which is a digest of everything that it was compiled from."""
-        digest = hashlib.sha256(json.dumps(self._made, sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps(self._origin, sort_keys=True).encode()).hexdigest()
         return f"{FOLDER}/{digest[:32]}{self._outline}"
 
     def restored(self, tables: FlatGraph | ImageGraph, owner: object) -> Executable | None:
@@ -217,7 +217,7 @@ class PartKeeper:
             with trial(self.name, self._folder) as allowed:
                 return self._blobs.restore_tables(blob, tables, self._options, owner) if allowed else None
         except (ValueError, KeyError, TypeError, InterposerError) as error:
-            _log.info("a part that %s compiled before is compiled again: %s", self._made["backend"], error)
+            _log.info("a part that %s compiled before is compiled again: %s", self._origin["backend"], error)
             return None
 
     def keep(self, executable: Executable, source: str) -> None:
@@ -235,11 +235,11 @@ class PartKeeper:
             with trial(self.name, self._folder, saves=True) as allowed, ExitStack() as stack:
                 blob = stack.enter_context(self._blobs.saved(executable)) if allowed else None
                 if blob is not None and len(blob.data) < LARGEST // 2:
-                    origin = {**self._made, "source": source, "time": time.time()}
+                    origin = {**self._origin, "source": source, "time": time.time()}
                     make_room(FOLDER, NAMES, MOST_CACHED, len(blob.data), self._folder)
                     write_cached(self.name, _content(origin, blob.data, blob.needs_graph), self._folder)
         except (InterposerError, MemoryError) as error:
-            _log.info("a part that %s compiled is not cached: %s", self._made["backend"], error)
+            _log.info("a part that %s compiled is not cached: %s", self._origin["backend"], error)
 
 
 class Mark(Enum):
@@ -260,13 +260,13 @@ def read_mark(name: str, folder: str = "") -> Mark:
 
     `name` is the part's file in `folder`, or in the cache folder.
     """
-    where = cache_folder(folder)
-    if where is None:
+    directory = cache_folder(folder)
+    if directory is None:
         return Mark.NONE
-    descriptor, result = _locked(where / (name + TRIAL))
+    descriptor, mark = _locked(directory / (name + TRIAL))
     if descriptor >= 0:
         os.close(descriptor)
-    return result
+    return mark
 
 
 def _locked(path: Path) -> tuple[int, Mark]:
@@ -280,10 +280,10 @@ def _locked(path: Path) -> tuple[int, Mark]:
         return -1, Mark.NONE
     with suppress(OSError):  # who has it is alive, or has deleted it
         flock(descriptor, LOCK_EX | LOCK_NB)
-        facts, said = os.fstat(descriptor), os.read(descriptor, 256)
-        if os.stat(path).st_ino == facts.st_ino and said.startswith(b"begun"):
-            lasts = said.removesuffix(_FIRST) == _begun() and abs(time.time() - facts.st_mtime) < LONGEST_TRIAL
-            return descriptor, (Mark.ONCE if said.endswith(_FIRST) else Mark.FATAL) if lasts else Mark.PAST
+        status, content = os.fstat(descriptor), os.read(descriptor, 256)
+        if os.stat(path).st_ino == status.st_ino and content.startswith(b"begun"):
+            is_recent = content.removesuffix(_FIRST) == _begun() and abs(time.time() - status.st_mtime) < LONGEST_TRIAL
+            return descriptor, (Mark.ONCE if content.endswith(_FIRST) else Mark.FATAL) if is_recent else Mark.PAST
     os.close(descriptor)
     return -1, Mark.NONE
 
@@ -292,10 +292,10 @@ def _locked(path: Path) -> tuple[int, Mark]:
 def _begun() -> bytes:
     """Return the content of a new mark file: a text with the id of this machine's present boot."""
     try:
-        started = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
     except OSError:
-        started = b"some time"
-    return b"begun on the machine that runs since " + started + b"\n"
+        boot_id = b"some time"
+    return b"begun on the machine that runs since " + boot_id + b"\n"
 
 
 @contextmanager
@@ -306,13 +306,13 @@ def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]
     cache folder. A process that ends while a part is saved (`saves`) may have been killed by a user, because saving
     takes place after `load` returns. Therefore only the second such end counts.
     """
-    where = cache_folder(folder)
-    if where is None:
+    directory = cache_folder(folder)
+    if directory is None:
         yield False
         return
-    path = where / (name + TRIAL)
-    result = _taken_away(path)
-    if result is Mark.FATAL:
+    path = directory / (name + TRIAL)
+    mark = _claimed_mark(path)
+    if mark is Mark.FATAL:
         yield False
         return
     descriptor = -1
@@ -320,7 +320,7 @@ def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         flock(descriptor, LOCK_EX | LOCK_NB)
-        os.write(descriptor, _begun() + (_FIRST if saves and result is not Mark.ONCE else b""))
+        os.write(descriptor, _begun() + (_FIRST if saves and mark is not Mark.ONCE else b""))
     try:
         yield True
     finally:
@@ -330,12 +330,12 @@ def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]
             os.close(descriptor)
 
 
-def _taken_away(path: Path) -> Mark:
+def _claimed_mark(path: Path) -> Mark:
     """Return what the mark file at `path` says, and delete it unless it forbids another attempt (`Mark.FATAL`)."""
-    descriptor, result = _locked(path)
+    descriptor, mark = _locked(path)
     if descriptor >= 0:
-        if result is not Mark.FATAL:
+        if mark is not Mark.FATAL:
             with suppress(OSError):
                 os.unlink(path)
         os.close(descriptor)
-    return result
+    return mark

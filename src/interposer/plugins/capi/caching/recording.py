@@ -45,10 +45,10 @@ def recording(
 
     Subgraphs that are cached as blobs are restored. The arguments are those of `Recording`.
     """
-    result = Recording(source, whole, file, identity)
-    token = _recording.set(result)
+    recorded = Recording(source, whole, file, identity)
+    token = _recording.set(recorded)
     try:
-        yield result
+        yield recorded
     finally:
         _recording.reset(token)
 

@@ -83,13 +83,13 @@ class _Step:
         infos = [value.info for value in (*layer.values, *layer.outputs)]
         self._late = not all(info is not None and info.is_concrete for info in infos)
         self._info = WorkloadInfo.of(layer)
-        self._workload = None if self._late else self._created(self._info)
+        self._workload = None if self._late else self._new_workload(self._info)
 
     @property
     def concurrent(self) -> bool:
         return self._workload is not None and self._workload.concurrent
 
-    def _created(self, info: WorkloadInfo) -> Workload:
+    def _new_workload(self, info: WorkloadInfo) -> Workload:
         workload = self._factory.create_workload(self.layer, info)
         workload.post_allocation_configure()
         return workload
@@ -100,7 +100,7 @@ class _Step:
         workload, infos = self._workload, self._info.outputs
         if workload is None:
             info = _late_info(self.layer, inputs)
-            workload, infos = self._created(info), info.outputs
+            workload, infos = self._new_workload(info), info.outputs
         outputs = [_handle(info, targets.get(value)) for value, info in zip(self.layer.outputs, infos, strict=True)]
         workload.execute(inputs, outputs)
         handles.update(zip(self.layer.outputs, outputs, strict=True))
@@ -108,11 +108,11 @@ class _Step:
 
 def _late_info(layer: Layer, inputs: Sequence[TensorHandle | None]) -> WorkloadInfo:
     """Return the infos of a layer's tensors for the shapes of this run, with the values of constants."""
-    known = tuple(
+    input_infos = tuple(
         None if handle is None or value is None else _known(value, handle)
         for value, handle in zip(layer.inputs, inputs, strict=True)
     )
-    return WorkloadInfo(known, tuple(infos_for(layer, known)))
+    return WorkloadInfo(input_infos, tuple(infos_for(layer, input_infos)))
 
 
 def _known(value: Value, handle: TensorHandle) -> TensorInfo:
@@ -135,12 +135,12 @@ def _array(handle: TensorHandle) -> Array:
         return array
 
 
-def _last_uses(layers: Sequence[Layer], used: Sequence[Value]) -> list[list[Value]]:
+def _last_uses(layers: Sequence[Layer], outputs: Sequence[Value]) -> list[list[Value]]:
     """Return for each layer the values that no later layer reads, so that their memory can be freed after it."""
-    last: dict[Value, int] = {}
-    for number, layer in enumerate(layers):
-        last |= dict.fromkeys((*layer.values, *layer.outputs), number)
+    last_reader: dict[Value, int] = {}
+    for position, layer in enumerate(layers):
+        last_reader |= dict.fromkeys((*layer.values, *layer.outputs), position)
     dead: list[list[Value]] = [[] for _ in layers]
-    for value in last.keys() - set(used):
-        dead[last[value]].append(value)
+    for value in last_reader.keys() - set(outputs):
+        dead[last_reader[value]].append(value)
     return dead

@@ -31,7 +31,7 @@ __all__ = ["revision", "table"]
 _LEFT_OUT: Final = ("DynamicShapes", "Sequences", "Deterministic")
 """Capabilities that are flags of the interface, or that it cannot express."""
 _DTYPES: Final = {number: dtype for dtype, number in abi.DTYPES.items()}
-_served: Final[dict[str, _Served]] = {}
+_served: Final[dict[str, _ServedBackend]] = {}
 
 
 def table(backend: str) -> int:
@@ -43,8 +43,8 @@ def table(backend: str) -> int:
     """
     if backend not in _served:
         module, _, name = backend.partition(":")
-        created = getattr(import_module(module), name)()
-        _served[backend] = served = _Served(checked(created, Backend, backend, name))
+        instance = getattr(import_module(module), name)()
+        _served[backend] = served = _ServedBackend(checked(instance, Backend, backend, name))
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(served))  # the host calls it until the interpreter has ended
     return ctypes.addressof(_served[backend].table)
 
@@ -69,12 +69,12 @@ class _Tensor(NamedTuple):
     array: Array | None
 
 
-class _Served:
+class _ServedBackend:
     """A backend with its table, and everything that the table and results of its functions point to."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._cached: list[Any] = []
+        self._callbacks: list[Any] = []
         self._held: dict[int, Any] = {}
         self._numbers = itertools.count(1)
         self._texts: dict[bytes, Any] = {}
@@ -84,7 +84,7 @@ class _Served:
         for name in abi.REQUIRED:
             method = getattr(self, f"_{name}")
             function = abi.FUNCTIONS[name](method if name == "shutdown" else _reporting(method))
-            self._cached.append(function)
+            self._callbacks.append(function)
             setattr(self.table, name, _address(function))
 
     # --- the functions of the table -----------------------------------------------------------------------------------
@@ -105,13 +105,13 @@ class _Served:
 
     def _get_info(self, _: Any, out: int) -> None:
         info, backend = abi.Info.from_address(out), self._backend
-        named = backend.capabilities
+        capabilities = backend.capabilities
         info.vendor, info.name = self._text("Interposer"), self._text(f"{backend.id} in Python")
         info.version = self._text(backend.version or __version__)
         info.description = self._text((type(backend).__doc__ or "").strip().partition("\n")[0])
         flags = abi.Cap.CONCURRENT_COMPILE
-        flags |= abi.Cap.DYNAMIC_SHAPES if named.has("DynamicShapes") else abi.Cap(0)
-        flags |= abi.Cap(0) if named.has("Deterministic", False) else abi.Cap.DETERMINISTIC
+        flags |= abi.Cap.DYNAMIC_SHAPES if capabilities.has("DynamicShapes") else abi.Cap(0)
+        flags |= abi.Cap(0) if capabilities.has("Deterministic", False) else abi.Cap.DETERMINISTIC
         info.capabilities, info.memory_kinds = int(flags), abi.MEMORY_HOST
         properties = self._properties
         info.property_count, info.property_stride = len(properties), ctypes.sizeof(abi.Property)
@@ -150,21 +150,21 @@ class _Served:
         run = abi.Run.from_address(address)
         inputs = _tensors(run.inputs, run.input_count, run.tensor_stride)
         outputs = _tensors(run.outputs, run.output_count, run.tensor_stride)
-        for item in inputs:
-            item.array.flags.writeable = False  # type: ignore[union-attr] # inputs have known shapes
+        for tensor in inputs:
+            tensor.array.flags.writeable = False  # type: ignore[union-attr] # inputs have known shapes
         part: HostedPart = self._held[handle]
-        arrays = [item.array for item in inputs if item.array is not None]
-        results = part.run(arrays, [item.array for item in outputs], lambda: _check_time(run))
-        for number, (item, array) in enumerate(zip(outputs, results, strict=True)):
-            target = _resized(run, number, item, array) if item.array is None else item.array
+        arrays = [tensor.array for tensor in inputs if tensor.array is not None]
+        results = part.run(arrays, [tensor.array for tensor in outputs], lambda: _check_time(run))
+        for number, (tensor, array) in enumerate(zip(outputs, results, strict=True)):
+            target = _resized(run, number, tensor, array) if tensor.array is None else tensor.array
             if array is not target:
                 np.copyto(target, array)
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def _hold(self, value: object) -> int:
+    def _hold(self, held: object) -> int:
         number = next(self._numbers)
-        self._held[number] = value
+        self._held[number] = held
         return number
 
     def _let_go(self, number: int | None) -> None:
@@ -179,8 +179,12 @@ class _Served:
     @cached_property
     def _properties(self) -> Any:
         """The array of the backend's capabilities."""
-        named = self._backend.capabilities
-        items = [self._property(item.name, item.value, item.doc) for item in named if item.name not in _LEFT_OUT]
+        capabilities = self._backend.capabilities
+        items = [
+            self._property(capability.name, capability.value, capability.doc)
+            for capability in capabilities
+            if capability.name not in _LEFT_OUT
+        ]
         return (abi.Property * len(items))(*items)
 
     def _property(self, name: str, value: bool | int | float | str, doc: str) -> abi.Property:
@@ -214,8 +218,8 @@ def _reporting(method: Callable[..., None]) -> Callable[..., int]:
         except MemoryError as problem:
             return _fail(error, abi.OUT_OF_MEMORY, str(problem) or "out of memory")
         except BaseException as problem:  # no exception may leave a function of the table
-            said = str(problem) if isinstance(problem, InterposerError) else f"{type(problem).__name__}: {problem}"
-            return _fail(error, abi.FAILED, said)
+            message = str(problem) if isinstance(problem, InterposerError) else f"{type(problem).__name__}: {problem}"
+            return _fail(error, abi.FAILED, message)
         return abi.OK
 
     return call
@@ -244,34 +248,34 @@ def _memory(address: int | None, size: int, what: str) -> memoryview:
 
 
 def _tensors(address: int | None, count: int, stride: int) -> list[_Tensor]:
-    structs = [abi.Tensor.from_address((address or 0) + number * stride) for number in range(count)]
-    return [_Tensor(item, _array(item)) for item in structs]
+    structs = [abi.Tensor.from_address((address or 0) + index * stride) for index in range(count)]
+    return [_Tensor(struct, _array(struct)) for struct in structs]
 
 
-def _array(item: abi.Tensor) -> Array | None:
-    shape = _shape(item)
-    return None if min(shape, default=0) < 0 else _array_of(item, shape)
+def _array(struct: abi.Tensor) -> Array | None:
+    shape = _shape(struct)
+    return None if min(shape, default=0) < 0 else _array_of(struct, shape)
 
 
-def _shape(item: abi.Tensor) -> tuple[int, ...]:
-    return tuple((ctypes.c_int64 * item.ndim).from_address(item.shape)) if item.ndim else ()
+def _shape(struct: abi.Tensor) -> tuple[int, ...]:
+    return tuple((ctypes.c_int64 * struct.ndim).from_address(struct.shape)) if struct.ndim else ()
 
 
-def _array_of(item: abi.Tensor, shape: Sequence[int]) -> Array:
-    dtype: DataType = _DTYPES[item.dtype]
-    memory = _memory(item.data, math.prod(shape) * dtype.numpy.itemsize, "a tensor")
+def _array_of(struct: abi.Tensor, shape: Sequence[int]) -> Array:
+    dtype: DataType = _DTYPES[struct.dtype]
+    memory = _memory(struct.data, math.prod(shape) * dtype.numpy.itemsize, "a tensor")
     if not memory.nbytes:
         return np.empty(shape, dtype.numpy)
     return np.frombuffer(memory, np.uint8).view(dtype.numpy).reshape(shape)
 
 
-def _resized(run: abi.Run, number: int, item: _Tensor, array: Array) -> Array:
+def _resized(run: abi.Run, output: int, tensor: _Tensor, array: Array) -> Array:
     """Report the shape of an output to the host, and return the array that it provides."""
     shape = np.array(array.shape, np.int64)
-    status = abi.FUNCTIONS["resize"](run.resize)(run.host, number, address_of(shape), array.ndim)
+    status = abi.FUNCTIONS["resize"](run.resize)(run.host, output, address_of(shape), array.ndim)
     if status != abi.OK:
-        raise _CallFailedError(status, f"the host refused the shape {list(array.shape)} of output {number}")
-    return _array_of(item.struct, array.shape)
+        raise _CallFailedError(status, f"the host refused the shape {list(array.shape)} of output {output}")
+    return _array_of(tensor.struct, array.shape)
 
 
 def _check_time(run: abi.Run) -> None:

@@ -79,16 +79,16 @@ class Executable:
 
         All are -1 if the plug-in does not have the extension ``ipr.in_place/1``, or fails.
         """
-        library, absent = self.library, (-1,) * count
+        library, no_aliases = self.library, (-1,) * count
         functions = library.extension(abi.EXT_IN_PLACE, abi.InPlaceApi, {"inputs_of_outputs": "inputs_of_outputs"})
         if functions is None or not count:
-            return absent
+            return no_aliases
         inputs = np.full(count, -1, np.int64)
         function = functions["inputs_of_outputs"]
         with library.serialized(), suppress(CallError):
             library.call("inputs_of_outputs", function, library.self, self.handle, count, inputs.ctypes.data)
             return tuple(inputs.tolist())
-        return absent
+        return no_aliases
 
     def prepared(self, run_address: int, owner: object) -> Callable[[], None]:
         """Return a function that does what `run` does with the ``ipr_run`` at this address, as often as it is called.

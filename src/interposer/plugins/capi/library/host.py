@@ -49,7 +49,7 @@ class LogRing:
         self._memory = ctypes.create_string_buffer(SLOTS * SLOT_BYTES + 64)
         self._start = -ctypes.addressof(self._memory) % 64
         self._reading = threading.Lock()
-        self._reported = 0
+        self._lost_reported = 0
         self.lines_read = 0
         self.head = abi.LogRing(
             struct_size=ctypes.sizeof(abi.LogRing), slot_count=SLOTS, slot_stride=SLOT_BYTES,
@@ -65,9 +65,9 @@ class LogRing:
         try:
             for level, text in self._lines():
                 logger.log(level, "%s", text)
-            if self.head.lost != self._reported:
-                logger.warning("%d lines found no place in the log", self.head.lost - self._reported)
-                self._reported = self.head.lost
+            if self.head.lost != self._lost_reported:
+                logger.warning("%d lines found no place in the log", self.head.lost - self._lost_reported)
+                self._lost_reported = self.head.lost
         finally:
             self._reading.release()
 
@@ -93,13 +93,13 @@ class HostServices:
     """The ``ipr_host`` that a plug-in gets in ``init``, with all the memory that it points to."""
 
     def __init__(self, path: str, settings: HostSettings, checking: bool, log: LogRing) -> None:
-        self._cached: list[Any] = []
+        self._retained: list[Any] = []
         libc = ctypes.CDLL(None)
-        words = max(settings.cpus, default=-1) // 64 + 1
-        mask = (ctypes.c_uint64 * max(words, 1))()
+        word_count = max(settings.cpus, default=-1) // 64 + 1
+        mask = (ctypes.c_uint64 * max(word_count, 1))()
         for cpu in settings.cpus:
             mask[cpu // 64] |= 1 << cpu % 64
-        self._cached.append(mask)
+        self._retained.append(mask)
         flags = abi.HOST_LASTING_BLOBS | (abi.HOST_CHECKING if checking else 0)
         self.struct = abi.Host(
             struct_size=ctypes.sizeof(abi.Host), api_major=abi.API_VERSION[0], api_minor=abi.API_VERSION[1],
@@ -107,14 +107,14 @@ class HostServices:
             cache_dir=self._text(settings.cache_dir), log=ctypes.addressof(log.head),
             aligned_alloc=_address(libc.aligned_alloc), free=_address(libc.free),
             thread_count=max(1, settings.threads), flags=flags,
-            cpu_mask_words=words, cpu_mask=ctypes.addressof(mask),
+            cpu_mask_words=word_count, cpu_mask=ctypes.addressof(mask),
             extension_stride=ctypes.sizeof(abi.HostExtension),
         )  # fmt: skip
 
     def _text(self, text: str) -> abi.String:
-        cached = ctypes.create_string_buffer(os.fsencode(text))
-        self._cached.append(cached)
-        return abi.String(ctypes.addressof(cached), len(cached) - 1)
+        buffer = ctypes.create_string_buffer(os.fsencode(text))
+        self._retained.append(buffer)
+        return abi.String(ctypes.addressof(buffer), len(buffer) - 1)
 
 
 def _address(function: Any) -> int | None:

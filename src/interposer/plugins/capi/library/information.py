@@ -63,11 +63,11 @@ class LibraryInfo:
 
         A capability that the plug-in declares by name takes precedence.
         """
-        own = {item.name: item for item in self.properties}
-        value = {name: Capability(name, True) for bit, name in _NAMED.items() if bit in self.capabilities}
+        by_name = {capability.name: capability for capability in self.properties}
+        from_flags = {name: Capability(name, True) for bit, name in _NAMED.items() if bit in self.capabilities}
         if abi.Cap.DETERMINISTIC not in self.capabilities:
-            value["Deterministic"] = Capability("Deterministic", False)
-        return Capabilities(*(value | own).values())
+            from_flags["Deterministic"] = Capability("Deterministic", False)
+        return Capabilities(*(from_flags | by_name).values())
 
 
 def read_info(out: abi.Info) -> LibraryInfo:
@@ -86,7 +86,7 @@ def read_info(out: abi.Info) -> LibraryInfo:
         abi.Cap(out.capabilities & sum(abi.Cap)),
         alignment,
         tuple(DeclaredOption(*_read_property(option), scope=_scope(option)) for option in options),
-        tuple(Capability(*_read_property(item)) for item in _properties(out, "property")),
+        tuple(Capability(*_read_property(property_)) for property_ in _properties(out, "property")),
     )
 
 
@@ -96,27 +96,27 @@ def _properties(out: abi.Info, what: str) -> list[abi.Property]:
     if count > MAX_PROPERTIES:
         raise BackendContractError(f"{count:,} {plural}; at most {MAX_PROPERTIES:,} can be meant")
     array = read_array(abi.Property, getattr(out, plural), count, stride, f"the list of {plural}")
-    names = [read_text(item.name, f"the name of one of the {plural}") for item in array]
+    names = [read_text(property_.name, f"the name of one of the {plural}") for property_ in array]
     if len(set(names)) < len(names) or "" in names:
         raise BackendContractError(f"the {plural} must have different names, not {', '.join(map(repr, names))}")
     return array
 
 
-def _read_property(item: abi.Property) -> tuple[str, OptionValue, str]:
-    name = read_text(item.name, "the name of a property")
+def _read_property(property_: abi.Property) -> tuple[str, OptionValue, str]:
+    name = read_text(property_.name, "the name of a property")
     values: dict[int, Any] = {
-        abi.KIND_BOOL: lambda: bool(item.i),
-        abi.KIND_INT: lambda: int(item.i),
-        abi.KIND_FLOAT: lambda: float(item.f),
-        abi.KIND_TEXT: lambda: read_text(item.text, f"the text of {name!r}"),
+        abi.KIND_BOOL: lambda: bool(property_.i),
+        abi.KIND_INT: lambda: int(property_.i),
+        abi.KIND_FLOAT: lambda: float(property_.f),
+        abi.KIND_TEXT: lambda: read_text(property_.text, f"the text of {name!r}"),
     }
-    if item.kind not in values:
-        raise BackendContractError(f"{name!r} is of kind {item.kind}; expected BOOL, INT, FLOAT or TEXT")
-    return name, values[item.kind](), read_text(item.doc, f"the line about {name!r}")
+    if property_.kind not in values:
+        raise BackendContractError(f"{name!r} is of kind {property_.kind}; expected BOOL, INT, FLOAT or TEXT")
+    return name, values[property_.kind](), read_text(property_.doc, f"the line about {name!r}")
 
 
-def _scope(item: abi.Property) -> int:
-    if not item.scope & _SCOPES:
-        name = read_text(item.name, "the name of an option")
-        raise BackendContractError(f"the option {name!r} has scope {item.scope}; expected IPR_SCOPE_INIT or _MODEL")
-    return int(item.scope & _SCOPES)
+def _scope(option: abi.Property) -> int:
+    if not option.scope & _SCOPES:
+        name = read_text(option.name, "the name of an option")
+        raise BackendContractError(f"the option {name!r} has scope {option.scope}; expected IPR_SCOPE_INIT or _MODEL")
+    return int(option.scope & _SCOPES)

@@ -69,15 +69,15 @@ class Identity(NamedTuple):
         return f"{self.major}.{self.minor}"
 
 
-def version_problem(version: tuple[int, int], here: tuple[int, int] | None = None) -> str | None:
-    """Return why a plug-in's version (major, minor) is not compatible with version `here`, or None if it is compatible.
+def version_problem(version: tuple[int, int], supported: tuple[int, int] | None = None) -> str | None:
+    """Return why a plug-in's version (major, minor) is not compatible with `supported`, or None if it is.
 
-    It must have the same major version, and no greater minor version. `here` is by default that of this package.
+    It must have the same major version, and no greater minor version. By default, `supported` is the version of this package.
     """
-    here = abi.API_VERSION if here is None else here
-    if version[0] == here[0] and version[1] <= here[1]:
+    supported = abi.API_VERSION if supported is None else supported
+    if version[0] == supported[0] and version[1] <= supported[1]:
         return None
-    return f"it needs version {version[0]}.{version[1]} of the backend interface; this is {here[0]}.{here[1]}"
+    return f"it needs version {version[0]}.{version[1]} of the backend interface; this is {supported[0]}.{supported[1]}"
 
 
 def identify(library: ctypes.CDLL, path: str) -> Identity:
@@ -140,10 +140,10 @@ def _c_text(address: int) -> bytes:
     raise BackendContractError(f"it is longer than {_LONGEST_ID} bytes")
 
 
-def _exported(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+def _exported(library: ctypes.CDLL, name: str, result_type: Any, *argument_types: Any) -> Callable[..., Any]:
     announce(name)
     address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-    function: Callable[..., Any] = ctypes.CFUNCTYPE(result, *arguments)(address or 0)
+    function: Callable[..., Any] = ctypes.CFUNCTYPE(result_type, *argument_types)(address or 0)
     return function
 
 
@@ -196,7 +196,7 @@ def _table(library: ctypes.CDLL, path: str, identity: Identity) -> abi.Backend:
 
 def _table_bytes(address: int, path: str, identity: Identity) -> bytes:
     head = read(address, 16, "the table")
-    magic, value = int.from_bytes(head[:8], "little"), int.from_bytes(head[8:], "little")
+    magic, declared_size = int.from_bytes(head[:8], "little"), int.from_bytes(head[8:], "little")
     if magic != abi.MAGIC:
         raise PluginError(
             path,
@@ -205,14 +205,14 @@ def _table_bytes(address: int, path: str, identity: Identity) -> bytes:
             "(a backend for Arm NN exports the same functions, and gives a C++ object)",
         )
     least = abi.TABLE_SIZES[identity.minor]
-    if not least <= value <= abi.MAX_STRUCT_SIZE:
+    if not least <= declared_size <= abi.MAX_STRUCT_SIZE:
         raise PluginError(
             path,
             "table",
-            f"its struct_size is {value:,}; version {identity.version} of the interface, which GetVersion returns, "
-            f"needs at least {least}, and {abi.MAX_STRUCT_SIZE:,} is the most",
+            f"its struct_size is {declared_size:,}; version {identity.version} of the interface, "
+            f"which GetVersion returns, needs at least {least}, and {abi.MAX_STRUCT_SIZE:,} is the most",
         )
-    return read(address, min(value, ctypes.sizeof(abi.Backend)), "the table")
+    return read(address, min(declared_size, ctypes.sizeof(abi.Backend)), "the table")
 
 
 class _Held(NamedTuple):
@@ -257,7 +257,7 @@ class Library:
         self._numbers = itertools.count()
         self._pid = os.getpid()
         self._fork_safe = self._abandoned = False
-        self._why_closed = "it is not initialised"
+        self._closed_reason = "it is not initialised"
         self.refuses = True
 
     def __repr__(self) -> str:
@@ -282,7 +282,7 @@ class Library:
             raise PluginError(self.path, "init", f"init: {error.reason}") from error
         except BackendContractError as error:
             raise PluginError(self.path, "init", str(error)) from error
-        self._why_closed, self.refuses = "", False
+        self._closed_reason, self.refuses = "", False
         _open.add(self)
         try:
             self.info = self._ask_info()
@@ -303,13 +303,13 @@ class Library:
     @property
     def closed(self) -> bool:
         """True after `close`, and before initialisation."""
-        return bool(self._why_closed)
+        return bool(self._closed_reason)
 
     @property
     def stamp(self) -> str:
         """A text that changes if the plug-in's file is replaced: its id, version, size and modification time."""
-        result = os.stat(self.path)
-        return f"{self.id} {self.info.version} {result.st_size} {result.st_mtime_ns}"
+        status = os.stat(self.path)
+        return f"{self.id} {self.info.version} {status.st_size} {status.st_mtime_ns}"
 
     @cached_property
     def build(self) -> str:
@@ -338,13 +338,13 @@ class Library:
         with self._closing:
             if self.closed:
                 return not self._abandoned
-            self._why_closed, self.refuses = "it was shut down", True
+            self._closed_reason, self.refuses = "it was shut down", True
             _open.discard(self)
             if not self._usable_here():
                 self._abandoned = True  # the plug-in belongs to the parent process
                 return False
             if not (
-                self._wait_until_left() and self._compiling.acquire(timeout=PATIENCE)
+                self._wait_until_idle() and self._compiling.acquire(timeout=PATIENCE)
             ):  # never released, to block later compilation
                 self.log.warning("backend %s is left as it is: it cannot be shut down now", self.id)
                 self._abandoned = True
@@ -362,16 +362,16 @@ class Library:
         No global names are used here. A plug-in that a thread still executes, or that belongs to the parent of this
         `process`, is not shut down.
         """
-        if self._why_closed or self.inside or not (process == self._pid or self._fork_safe):
+        if self._closed_reason or self.inside or not (process == self._pid or self._fork_safe):
             return
-        self._why_closed, self.refuses = "it was shut down", True
+        self._closed_reason, self.refuses = "it was shut down", True
         for number in sorted(self._held, reverse=True):
             release = self._held.pop(number).release
             if release is not None:
                 release()
         self.functions["shutdown"](self.self)
 
-    def _wait_until_left(self) -> bool:
+    def _wait_until_idle(self) -> bool:
         end = time.monotonic() + PATIENCE
         while self.inside and time.monotonic() < end:
             time.sleep(0.001)
@@ -426,8 +426,8 @@ class Library:
 
     def _refuse(self) -> None:
         """Raise `BackendUnavailableError` if the plug-in was closed, or was opened before the process was forked."""
-        if self._why_closed:
-            raise BackendUnavailableError(self.id, self._why_closed)
+        if self._closed_reason:
+            raise BackendUnavailableError(self.id, self._closed_reason)
         if not self._usable_here():
             raise BackendUnavailableError(self.id, "it was opened before this process was forked")
 
@@ -468,10 +468,10 @@ class Library:
             BackendContractError: the table is too small, or a member is not a function.
         """
         if name not in self._extensions:
-            self._extensions[name] = self._asked_extension(name, kind, functions, optional)
+            self._extensions[name] = self._query_extension(name, kind, functions, optional)
         return self._extensions[name]
 
-    def _asked_extension(
+    def _query_extension(
         self, name: bytes, kind: type[ctypes.Structure], functions: Mapping[str, str], optional: Mapping[str, str]
     ) -> dict[str, Any] | None:
         ask = self.functions.get("get_extension")
@@ -494,30 +494,30 @@ class Library:
 
     # --- what the plug-in gave ----------------------------------------------------------------------------------------
 
-    def hold(self, out: Any, cached: object = None) -> int:
+    def hold(self, out: Any, retained: object = None) -> int:
         """Store a struct that the plug-in filled in; `let_go` releases it when called with the returned number.
 
-        `cached` are objects that must stay alive until then.
+        `retained` are objects that must stay alive until then.
 
         Raises:
             BackendContractError: the release function of the struct is not a function.
         """
         if not out.release:
-            return self.hold_call(None, cached)
+            return self.hold_call(None, retained)
         if out.release not in self._releases:
             error = CodeMap().fault(out.release)
             if error is not None:
                 raise BackendContractError(f"the release function {error}", backend=self.id)
             self._releases.add(out.release)
-        return self.hold_call(partial(abi.FUNCTIONS["release"](out.release), out.owner), cached)
+        return self.hold_call(partial(abi.FUNCTIONS["release"](out.release), out.owner), retained)
 
-    def hold_call(self, release: Callable[[], None] | None, cached: object = None) -> int:
+    def hold_call(self, release: Callable[[], None] | None, retained: object = None) -> int:
         """Store a function, and call it when `let_go` is called with the returned number; None calls nothing.
 
-        `cached` are objects that must stay alive until then.
+        `retained` are objects that must stay alive until then.
         """
         number = next(self._numbers)
-        self._held[number] = _Held(release, cached)
+        self._held[number] = _Held(release, retained)
         return number
 
     def let_go(self, number: int) -> None:

@@ -28,16 +28,18 @@ def checked_options(backend: str, options: Options, declared: Iterable[DeclaredO
     Raises:
         OptionError: the name is unknown, the option has another scope, or the value has the wrong type.
     """
-    known = {item.name: item for item in declared}
+    declared_by_name = {option.name: option for option in declared}
     for name in options:
-        if name not in known:
-            listed = ", ".join(sorted(known)) or "none"
-            near = did_you_mean(str(name), known)
-            raise OptionError(f"backend {backend!r} has no option {name!r}{near} (it has: {listed})")
-        if not known[name].scope & scope:
-            right, wrong = _SCOPE_NAMES[known[name].scope], _SCOPE_NAMES[scope]
-            raise OptionError(f"option {name!r} of backend {backend!r} is given for {right}, not for {wrong}")
-    return {name: _value(backend, known[name], value) for name, value in options.items()}
+        if name not in declared_by_name:
+            listed = ", ".join(sorted(declared_by_name)) or "none"
+            hint = did_you_mean(str(name), declared_by_name)
+            raise OptionError(f"backend {backend!r} has no option {name!r}{hint} (it has: {listed})")
+        if not declared_by_name[name].scope & scope:
+            correct_scope, given_scope = _SCOPE_NAMES[declared_by_name[name].scope], _SCOPE_NAMES[scope]
+            raise OptionError(
+                f"option {name!r} of backend {backend!r} is given for {correct_scope}, not for {given_scope}"
+            )
+    return {name: _value(backend, declared_by_name[name], value) for name, value in options.items()}
 
 
 def _value(backend: str, declared: DeclaredOption, value: OptionValue) -> OptionValue:
@@ -59,28 +61,28 @@ class OptionTable:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._cached: list[Any] = []
-        items = (abi.Attribute * len(options))(*(self._item(name, value) for name, value in options.items()))
+        self._retained: list[Any] = []
+        attributes = (abi.Attribute * len(options))(*(self._item(name, value) for name, value in options.items()))
         self._struct = abi.Options(
             struct_size=ctypes.sizeof(abi.Options), count=len(options), stride=ctypes.sizeof(abi.Attribute),
-            items=ctypes.addressof(items) if options else None,
+            items=ctypes.addressof(attributes) if options else None,
         )  # fmt: skip
-        self._cached.append(items)
+        self._retained.append(attributes)
         self.address = ctypes.addressof(self._struct)
 
     def _item(self, name: str, value: OptionValue) -> abi.Attribute:
-        item = abi.Attribute(name=self._text(name))
+        attribute = abi.Attribute(name=self._text(name))
         if isinstance(value, bool):
-            item.kind, item.i = abi.KIND_BOOL, value
+            attribute.kind, attribute.i = abi.KIND_BOOL, value
         elif isinstance(value, int):
-            item.kind, item.i = abi.KIND_INT, value
+            attribute.kind, attribute.i = abi.KIND_INT, value
         elif isinstance(value, float):
-            item.kind, item.f = abi.KIND_FLOAT, value
+            attribute.kind, attribute.f = abi.KIND_FLOAT, value
         else:
-            item.kind, item.text = abi.KIND_TEXT, self._text(value)
-        return item
+            attribute.kind, attribute.text = abi.KIND_TEXT, self._text(value)
+        return attribute
 
     def _text(self, text: str) -> abi.String:
-        cached = ctypes.create_string_buffer(text.encode("utf-8", "surrogatepass"))
-        self._cached.append(cached)
-        return abi.String(ctypes.addressof(cached), len(cached) - 1)
+        buffer = ctypes.create_string_buffer(text.encode("utf-8", "surrogatepass"))
+        self._retained.append(buffer)
+        return abi.String(ctypes.addressof(buffer), len(buffer) - 1)

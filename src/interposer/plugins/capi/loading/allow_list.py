@@ -15,7 +15,7 @@ __all__ = ["allowed_digests"]
 _LINE: Final = re.compile(r"\\?([0-9a-fA-F]{64})(\s.*)?")
 
 
-def allowed_digests(text: str | PathLike[str] | Collection[str]) -> frozenset[str]:
+def allowed_digests(source: str | PathLike[str] | Collection[str]) -> frozenset[str]:
     """Return the allowed SHA-256 digests, from a file in the format of ``sha256sum`` or from a collection.
 
     In a file, each line begins with a digest; empty lines and lines that begin with ``#`` are ignored.
@@ -24,12 +24,12 @@ def allowed_digests(text: str | PathLike[str] | Collection[str]) -> frozenset[st
         ConfigError: the file cannot be read, or a line has no digest.
         InvalidArgumentError: an element of the collection is not a digest.
     """
-    if isinstance(text, str | PathLike):
-        return frozenset(_digests_in(Path(text)))
-    for digest in text:
+    if isinstance(source, str | PathLike):
+        return frozenset(_digests_in(Path(source)))
+    for digest in source:
         if not re.fullmatch("[0-9a-fA-F]{64}", str(digest)):
             raise InvalidArgumentError(f"a SHA-256 has 64 hexadecimal digits; {digest!r} is none")
-    return frozenset(digest.lower() for digest in text)
+    return frozenset(digest.lower() for digest in source)
 
 
 def _digests_in(path: Path) -> Iterator[str]:
@@ -41,7 +41,7 @@ def _digests_in(path: Path) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        result = _LINE.fullmatch(line.strip())
-        if result is None:
+        match = _LINE.fullmatch(line.strip())
+        if match is None:
             raise ConfigError(f"{path}, line {number}, does not begin with a SHA-256: {line[:80]!r}", source=str(path))
-        yield result[1].lower()
+        yield match[1].lower()

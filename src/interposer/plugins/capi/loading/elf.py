@@ -70,16 +70,18 @@ class Elf:
         size = os.fstat(descriptor).st_size
         start = os.pread(descriptor, 64, 0)
         if start[:4] != b"\x7fELF":
-            result = next((what for mark, what in _OTHERS.items() if start.startswith(mark)), "" if start else "empty")
-            raise ValueError(f"it is not an ELF file{f', but {result}' if result else ''}")
+            description = next(
+                (file_kind for mark, file_kind in _OTHERS.items() if start.startswith(mark)), "" if start else "empty"
+            )
+            raise ValueError(f"it is not an ELF file{f', but {description}' if description else ''}")
         if len(start) < 52 or start[4] not in (1, 2) or start[5] not in (1, 2) or start[6] != 1:
             raise ValueError("it is damaged: its ELF header makes no sense")
         wide, order = start[4] == 2, "<" if start[5] == 1 else ">"
         layout = f"{order}HHIQQQIHHH" if wide else f"{order}HHIIIIIHHH"
         if len(start) < 16 + struct.calcsize(layout):
             raise ValueError(CUT_OFF)
-        kind, machine, _, _, at, _, _, _, each, count = struct.unpack_from(layout, start, 16)
-        return cls(descriptor, size, wide, order, kind, machine, at, each, count)
+        kind, machine, _, _, segments_at, _, _, _, segment_size, segment_count = struct.unpack_from(layout, start, 16)
+        return cls(descriptor, size, wide, order, kind, machine, segments_at, segment_size, segment_count)
 
     @property
     def target(self) -> str:
@@ -89,10 +91,10 @@ class Elf:
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes of the file at an offset; raise ValueError if the file is shorter."""
-        result = os.pread(self.descriptor, size, offset) if offset >= 0 and offset + size <= self.size else b""
-        if len(result) != size:
+        content = os.pread(self.descriptor, size, offset) if offset >= 0 and offset + size <= self.size else b""
+        if len(content) != size:
             raise ValueError(CUT_OFF)
-        return result
+        return content
 
     def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
         """Return the numbers at an offset of the file, in its byte order.
@@ -133,9 +135,9 @@ def build_id(path: str | os.PathLike[str]) -> str:
 
 
 def _header_problem(elf: Elf) -> str | None:
-    here = _this_process()
-    if here is not None and elf.target != here:
-        return f"it is for {elf.target}, but this process is {here}"
+    this_target = _this_process()
+    if this_target is not None and elf.target != this_target:
+        return f"it is for {elf.target}, but this process is {this_target}"
     if elf.kind != _SHARED_OBJECT:
         return f"it is {_KINDS.get(elf.kind, f'an ELF file of kind {elf.kind}')}, not a shared object"
     return None
@@ -159,11 +161,11 @@ def _symbols_problem(elf: Elf, functions: Sequence[str]) -> str | None:
     tables = _Tables.of(elf)
     if tables.entries.get(_FLAGS_1, 0) & _PIE:
         return "it is a program, not a shared object"
-    missing = [name for name in functions if not (result := tables.find(name)) or not result.is_exported]
+    missing = [name for name in functions if not (symbol := tables.find(name)) or not symbol.is_exported]
     if missing:
         return f"it does not export {' and '.join(missing)}"
-    wrong = [name for name in functions if not tables.find(name).is_function]  # type: ignore[union-attr]
-    return f"{' and '.join(wrong)} in it is no function" if wrong else None
+    not_functions = [name for name in functions if not tables.find(name).is_function]  # type: ignore[union-attr]
+    return f"{' and '.join(not_functions)} in it is no function" if not_functions else None
 
 
 # --- the dynamic segment ----------------------------------------------------------------------------------------------
@@ -201,9 +203,9 @@ class _Tables:
     def of(cls, elf: Elf) -> _Tables:
         if elf.segment_count > MOST_SEGMENTS:
             raise ValueError(f"it is damaged: it has {elf.segment_count:,} segments")
-        result = list(_segments(elf))
-        loaded = tuple((address, offset, size) for kind, offset, address, size in result if kind == _LOAD)
-        dynamic = [(offset, size) for kind, offset, _, size in result if kind == _DYNAMIC]
+        segments = list(_segments(elf))
+        loaded = tuple((address, offset, size) for kind, offset, address, size in segments if kind == _LOAD)
+        dynamic = [(offset, size) for kind, offset, _, size in segments if kind == _DYNAMIC]
         if not dynamic:
             raise ValueError("it is not a shared object: nothing in it is for the dynamic linker")
         return cls(elf, loaded, _dynamic_entries(elf, *dynamic[0]))
@@ -223,68 +225,68 @@ class _Tables:
     def find(self, name: str) -> _Symbol | None:
         if not {_SYMBOLS, _STRINGS, _STRINGS_SIZE} <= self.entries.keys():
             return None
-        requested = name.encode()
+        encoded_name = name.encode()
         candidates: Iterator[int] = iter(())
         if _GNU_HASH in self.entries:
-            candidates = self._by_gnu_hash(requested)
+            candidates = self._by_gnu_hash(encoded_name)
         elif _HASH in self.entries:
-            candidates = self._by_hash(requested)
-        return next((self._symbol(index) for index in candidates if self._is_called(index, requested)), None)
+            candidates = self._by_hash(encoded_name)
+        return next((self._symbol(index) for index in candidates if self._is_called(index, encoded_name)), None)
 
     def _by_gnu_hash(self, name: bytes) -> Iterator[int]:
-        at, requested = self.offset(_GNU_HASH), _gnu_hash(name)
-        buckets, first, words, _ = self.elf.unpack("IIII", at)
+        offset, name_hash = self.offset(_GNU_HASH), _gnu_hash(name)
+        buckets, first_hashed, words, _ = self.elf.unpack("IIII", offset)
         if not buckets:
             return
-        at += 16 + words * (8 if self.elf.wide else 4)
-        [index] = self.elf.unpack("I", at + 4 * (requested % buckets))
-        if index < first:
+        offset += 16 + words * (8 if self.elf.wide else 4)
+        [index] = self.elf.unpack("I", offset + 4 * (name_hash % buckets))
+        if index < first_hashed:
             return
-        chain = at + 4 * buckets
+        chain = offset + 4 * buckets
         for candidate in range(index, index + LONGEST_CHAIN):
-            [result] = self.elf.unpack("I", chain + 4 * (candidate - first))
-            if result | 1 == requested | 1:
+            [chain_hash] = self.elf.unpack("I", chain + 4 * (candidate - first_hashed))
+            if chain_hash | 1 == name_hash | 1:
                 yield candidate
-            if result & 1:
+            if chain_hash & 1:
                 return
 
     def _by_hash(self, name: bytes) -> Iterator[int]:
-        at = self.offset(_HASH)
-        buckets, _ = self.elf.unpack("II", at)
+        offset = self.offset(_HASH)
+        buckets, _ = self.elf.unpack("II", offset)
         if not buckets:
             return
-        [index] = self.elf.unpack("I", at + 8 + 4 * (_system_v_hash(name) % buckets))
+        [index] = self.elf.unpack("I", offset + 8 + 4 * (_system_v_hash(name) % buckets))
         for _ in range(LONGEST_CHAIN):
             if not index:
                 return
             yield index
-            [index] = self.elf.unpack("I", at + 8 + 4 * (buckets + index))
+            [index] = self.elf.unpack("I", offset + 8 + 4 * (buckets + index))
 
     def _entry(self, index: int) -> tuple[int, _Symbol]:
-        at = self.offset(_SYMBOLS)
+        offset = self.offset(_SYMBOLS)
         if self.elf.wide:
-            name, info, other, section = self.elf.unpack("IBBH", at + 24 * index)
+            name, info, other, section = self.elf.unpack("IBBH", offset + 24 * index)
         else:
-            name, _, _, info, other, section = self.elf.unpack("IIIBBH", at + 16 * index)
+            name, _, _, info, other, section = self.elf.unpack("IIIBBH", offset + 16 * index)
         return name, _Symbol(info, other, section)
 
     def _symbol(self, index: int) -> _Symbol:
         return self._entry(index)[1]
 
     def _is_called(self, index: int, name: bytes) -> bool:
-        at = self._entry(index)[0]
-        if at + len(name) + 1 > self.entries[_STRINGS_SIZE]:
+        name_offset = self._entry(index)[0]
+        if name_offset + len(name) + 1 > self.entries[_STRINGS_SIZE]:
             return False
-        return self.elf.read(self.offset(_STRINGS) + at, len(name) + 1) == name + b"\0"
+        return self.elf.read(self.offset(_STRINGS) + name_offset, len(name) + 1) == name + b"\0"
 
 
 def _segments(elf: Elf) -> Iterator[tuple[int, int, int, int]]:
-    for number in range(elf.segment_count):
-        at = elf.segments_at + number * elf.segment_size
+    for index in range(elf.segment_count):
+        offset_of_header = elf.segments_at + index * elf.segment_size
         if elf.wide:
-            kind, _, offset, address, _, size = elf.unpack("IIQQQQ", at)
+            kind, _, offset, address, _, size = elf.unpack("IIQQQQ", offset_of_header)
         else:
-            kind, offset, address, _, size = elf.unpack("IIIII", at)
+            kind, offset, address, _, size = elf.unpack("IIIII", offset_of_header)
         yield kind, offset, address, size
 
 
@@ -293,11 +295,11 @@ def _notes(elf: Elf) -> Iterator[tuple[int, bytes, bytes]]:
     for kind, offset, _, size in _segments(elf) if elf.segment_count <= MOST_SEGMENTS else ():
         end = offset + min(size, MOST_NOTE_BYTES)
         while kind == _NOTES and offset + 12 <= end:
-            owner_size, content_size, number = elf.unpack("III", offset)
+            owner_size, content_size, note_type = elf.unpack("III", offset)
             content_at = offset + 12 + _padded(owner_size)
             if content_at + content_size > end:
                 break
-            yield number, elf.read(offset + 12, owner_size), elf.read(content_at, content_size)
+            yield note_type, elf.read(offset + 12, owner_size), elf.read(content_at, content_size)
             offset = content_at + _padded(content_size)
 
 
@@ -308,26 +310,26 @@ def _padded(size: int) -> int:
 def _dynamic_entries(elf: Elf, offset: int, size: int) -> dict[int, int]:
     content = elf.read(offset, min(size, MOST_DYNAMIC_BYTES))
     layout = elf.order + ("QQ" if elf.wide else "II")
-    whole = len(content) - len(content) % struct.calcsize(layout)
-    result: dict[int, int] = {}
-    for tag, value in struct.iter_unpack(layout, content[:whole]):
+    complete_size = len(content) - len(content) % struct.calcsize(layout)
+    entries: dict[int, int] = {}
+    for tag, value in struct.iter_unpack(layout, content[:complete_size]):
         if tag == 0:
             break
-        result[tag] = value
-    return result
+        entries[tag] = value
+    return entries
 
 
 def _gnu_hash(name: bytes) -> int:
-    value = 5381
+    hash_ = 5381
     for byte in name:
-        value = (value * 33 + byte) & 0xFFFFFFFF
-    return value
+        hash_ = (hash_ * 33 + byte) & 0xFFFFFFFF
+    return hash_
 
 
 def _system_v_hash(name: bytes) -> int:
-    value = 0
+    hash_ = 0
     for byte in name:
-        value = (value << 4) + byte
-        high = value & 0xF0000000
-        value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
-    return value
+        hash_ = (hash_ << 4) + byte
+        high_bits = hash_ & 0xF0000000
+        hash_ = (hash_ ^ (high_bits >> 24)) & ~high_bits & 0xFFFFFFFF
+    return hash_

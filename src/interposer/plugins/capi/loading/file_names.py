@@ -21,16 +21,16 @@ def name_problem(file_name: str) -> str | None:
 
 
 def _problem(file_name: str) -> str:
-    result = _PIECES.fullmatch(file_name)
-    if result is None:
+    parts = _PIECES.fullmatch(file_name)
+    if parts is None:
         return _problem_of_ending(file_name)
-    for what in ("vendor", "name"):
-        if not result[what]:
-            return f"has no {what}"
-    for what in ("vendor", "name"):
-        if not _WORD.fullmatch(result[what]):
-            return f"has a {what} with other characters than letters and digits: {result[what]!r}"
-    return f"has a version that is not made of dots and numbers: {result['version']!r}"
+    for part in ("vendor", "name"):
+        if not parts[part]:
+            return f"has no {part}"
+    for part in ("vendor", "name"):
+        if not _WORD.fullmatch(parts[part]):
+            return f"has a {part} with other characters than letters and digits: {parts[part]!r}"
+    return f"has a version that is not made of dots and numbers: {parts['version']!r}"
 
 
 def _problem_of_ending(file_name: str) -> str:

@@ -131,11 +131,11 @@ class _Search:
 
     def own(self, files: Mapping[str, str]) -> None:
         """Load the package's own shared objects; `files` maps the ids in their names to their paths."""
-        for name, path in files.items():
-            if name in self.options.disabled:
-                self.vacant.add(name)
+        for backend_id, path in files.items():
+            if backend_id in self.options.disabled:
+                self.vacant.add(backend_id)
             else:
-                self._record(_File(self, path, own_id=name).load(), ours=True)
+                self._record(_File(self, path, own_id=backend_id).load(), ours=True)
 
     def folder(self, folder: Folder) -> None:
         """Load the backends in a folder, and add a record for each file."""
@@ -158,9 +158,9 @@ class _Search:
 
     def _record(self, record: DynamicBackendRecord, *, ours: bool = False) -> None:
         self.records.append(record)
-        taken = record.state is State.SKIPPED and record.step is Step.REGISTER and record.reason != DISABLED
-        wrong = record.state is State.REFUSED or (taken and not ours)
-        _log.log(logging.WARNING if wrong else logging.INFO, "%s", record)
+        id_taken = record.state is State.SKIPPED and record.step is Step.REGISTER and record.reason != DISABLED
+        is_warning = record.state is State.REFUSED or (id_taken and not ours)
+        _log.log(logging.WARNING if is_warning else logging.INFO, "%s", record)
 
 
 def _entries(folder: str) -> list[str]:
@@ -190,19 +190,19 @@ class _File:
         try:
             self._take_steps()
         except StepError as error:
-            self._note(step=error.step, reason=error.reason, state=error.state)
+            self._update_record(step=error.step, reason=error.reason, state=error.state)
         except OptionError:  # an error of the caller, not of the file
             raise
         except Exception as error:
             reason = f"this should not have happened, it is an error of Interposer ({type(error).__name__}: {error})"
-            self._note(step=Step.REGISTER, reason=reason, state=State.REFUSED)
+            self._update_record(step=Step.REGISTER, reason=reason, state=State.REFUSED)
         return self.record
 
-    def _note(self, **facts: str | State | Step) -> None:
+    def _update_record(self, **facts: str | State | Step) -> None:
         self.record = replace(self.record, **facts)  # type: ignore[arg-type] # names of members
 
     def _take_steps(self) -> None:
-        self._note(library=_resolved(self.record.path))
+        self._update_record(library=_resolved(self.record.path))
         _check_name(self.record.file_name)
         with opened_file(self.record.library) as descriptor:
             self._check_first(descriptor)
@@ -217,19 +217,19 @@ class _File:
 
     def _check_first(self, descriptor: int) -> None:
         identity = FileIdentity.of(descriptor)
-        first = self.search.seen.setdefault((identity.device, identity.number), self.record.path)
-        if first != self.record.path:
-            raise StepError(Step.LIBRARY, f"it is the same file as {first}", State.SKIPPED)
+        first_path = self.search.seen.setdefault((identity.device, identity.number), self.record.path)
+        if first_path != self.record.path:
+            raise StepError(Step.LIBRARY, f"it is the same file as {first_path}", State.SKIPPED)
 
     def _check_allowed(self, descriptor: int) -> None:
         if self.options.allowed is None or self.ours:
             return
-        self._note(sha256=sha256_of(descriptor))
+        self._update_record(sha256=sha256_of(descriptor))
         if self.record.sha256 not in self.options.allowed:
             raise StepError(Step.ALLOW_LIST, f"its SHA-256 is not in the list of allowed ones: {self.record.sha256}")
 
     @property
-    def _exactly(self) -> bool:
+    def _needs_exact_content(self) -> bool:
         """True if the loaded content must be the one that was hashed, even if another file replaces it at the path.
 
         That is the case if the user allows only files with certain digests.
@@ -244,7 +244,7 @@ class _File:
         if self.ours or not (self.options.probe_seconds or self.search.registry.isolates_any):
             return
         verdict = self._verdict(descriptor)
-        self._note(id=verdict.id, version=verdict.version)
+        self._update_record(id=verdict.id, version=verdict.version)
         if verdict.option_problem:
             raise OptionError(verdict.option_problem)
         if verdict.error is not None and not (verdict.error.step is Step.PROBE and self._is_isolated):
@@ -259,11 +259,11 @@ class _File:
                 digest = self.record.sha256 or sha256_of(descriptor)
                 _verdicts[key] = digest, cached_verdict(digest, options) or self._probed(descriptor, digest, seconds)
             digest, verdict = _verdicts[key]
-        self._note(sha256=digest)
+        self._update_record(sha256=digest)
         return verdict
 
     def _probed(self, descriptor: int, digest: str, seconds: float) -> Verdict:
-        opened_as = f"/proc/self/fd/{descriptor}" if self._exactly else self.record.library
+        opened_as = f"/proc/self/fd/{descriptor}" if self._needs_exact_content else self.record.library
         options, only_id = self.options.backend_options, not seconds
         verdict = probe(
             self.record.library,
@@ -278,11 +278,15 @@ class _File:
         return verdict
 
     def _check_id(self) -> None:
-        name = self.record.id
-        source = self.search.registry.taken_by(name)
+        backend_id = self.record.id
+        source = self.search.registry.taken_by(backend_id)
         if source is not None:
-            raise StepError(Step.REGISTER, f"the id {name!r} is registered already ({source})", State.SKIPPED)
-        if name in self.options.disabled and name not in self.search.registry and name not in self.search.vacant:
+            raise StepError(Step.REGISTER, f"the id {backend_id!r} is registered already ({source})", State.SKIPPED)
+        if (
+            backend_id in self.options.disabled
+            and backend_id not in self.search.registry
+            and backend_id not in self.search.vacant
+        ):
             raise StepError(Step.REGISTER, DISABLED, State.SKIPPED)
 
     @property
@@ -295,20 +299,20 @@ class _File:
         in_place = self.record.id in self.search.vacant
         self.search.registry.register(self.record.id, factory, source=self.record.source, in_place=in_place)
         self.search.registered.append(self.record.id)
-        self._note(state=State.LOADED, step=Step.REGISTER)
+        self._update_record(state=State.LOADED, step=Step.REGISTER)
 
     def _factory(self, descriptor: int) -> Callable[[], Backend]:
         if not self._is_isolated:
             backend = shared_backend(
                 self.record.library, descriptor, options=self.options.backend_options,
-                unload=self.options.unload, exactly=self._exactly,
+                unload=self.options.unload, exactly=self._needs_exact_content,
             )  # fmt: skip
-            self._note(id=backend.id, version=".".join(map(str, backend.api_version)))
+            self._update_record(id=backend.id, version=".".join(map(str, backend.api_version)))
             self._check_id()
             if not self._is_isolated:
                 self.search.opened.append(weakref.ref(backend))
                 return lambda: backend
-        digest = self.record.sha256 if self._exactly else ""
+        digest = self.record.sha256 if self._needs_exact_content else ""
         return partial(backend_of_file, self.record.library, dict(self.options.backend_options), sha256=digest)
 
 

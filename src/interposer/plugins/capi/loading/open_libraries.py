@@ -53,8 +53,8 @@ class FileIdentity(NamedTuple):
     @classmethod
     def of(cls, descriptor: int) -> FileIdentity:
         """Return the identity of an open file."""
-        result = os.fstat(descriptor)
-        return cls(result.st_dev, result.st_ino, result.st_size, result.st_mtime_ns, result.st_ctime_ns)
+        status = os.fstat(descriptor)
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
     @property
     def content(self) -> tuple[int, int]:
@@ -95,7 +95,7 @@ class _Opened:
     busy: bool = False
     stuck: bool = False
 
-    def living(self) -> DynamicBackend | None:
+    def live_backend(self) -> DynamicBackend | None:
         return None if self.backend is None else self.backend()
 
 
@@ -124,19 +124,19 @@ def shared_backend(
         opened = _opened_library(path, descriptor, unload=unload, exactly=exactly)
         if opened.stuck:
             raise StepError(Step.INIT, "it could not be shut down after its last use; only a new process can use it")
-        if not _changed.wait_for(lambda: opened.living() is not None or not opened.busy, PATIENCE):
+        if not _changed.wait_for(lambda: opened.live_backend() is not None or not opened.busy, PATIENCE):
             raise StepError(Step.INIT, "its last use in this process has not come to its end")
-        living = opened.living()
-        if living is not None:
+        backend = opened.live_backend()
+        if backend is not None:
             opened.unload = opened.unload and unload
-            return _for_runtime(living, options)
+            return _for_runtime(backend, options)
         opened.unload = unload
         return _new_backend(opened, options)
 
 
-def _for_runtime(living: DynamicBackend, options: Mapping[str, Options]) -> DynamicBackend:
+def _for_runtime(backend: DynamicBackend, options: Mapping[str, Options]) -> DynamicBackend:
     try:
-        return living.for_runtime(options.get(living.id, {}))
+        return backend.for_runtime(options.get(backend.id, {}))
     except OptionError:
         raise
     except InterposerError as error:
@@ -177,29 +177,29 @@ def sha256_of(descriptor: int) -> str:
 def _opened_library(path: str, descriptor: int, *, unload: bool, exactly: bool) -> _Opened:
     identity = FileIdentity.of(descriptor)
     key = identity.device, identity.number
-    known = _opened.get(key)
-    if known is None:
+    opened = _opened.get(key)
+    if opened is None:
         if not exactly and any(other.path == path for other in _opened.values()):
             raise StepError(Step.OPEN, "this process has loaded another file of this path; only a new one can load it")
-        _opened[key] = known = _load(path, descriptor, identity, unload=unload, exactly=exactly)
-    elif known.identity.content != identity.content:
+        _opened[key] = opened = _load(path, descriptor, identity, unload=unload, exactly=exactly)
+    elif opened.identity.content != identity.content:
         raise StepError(Step.OPEN, "it was changed after this process had loaded it; only a new one can load it")
-    return known
+    return opened
 
 
 def _load(path: str, descriptor: int, identity: FileIdentity, *, unload: bool, exactly: bool) -> _Opened:
     # The dynamic linker knows libraries by their names: as long as this one is loaded, its descriptor stays open, so
     # that the name below cannot mean another file.
-    cached = os.dup(descriptor) if exactly else None
-    name = path if cached is None else f"/proc/self/fd/{cached}"
+    own_descriptor = os.dup(descriptor) if exactly else None
+    name = path if own_descriptor is None else f"/proc/self/fd/{own_descriptor}"
     try:
         with _same_arithmetic():
             library = ctypes.CDLL(name, mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
-        if cached is not None:
-            os.close(cached)
+        if own_descriptor is not None:
+            os.close(own_descriptor)
         raise StepError(Step.OPEN, f"the dynamic linker refuses it: {str(error).replace(name, path)}") from error
-    return _Opened(path, identity, library, cached, unload)
+    return _Opened(path, identity, library, own_descriptor, unload)
 
 
 @contextmanager
@@ -224,16 +224,18 @@ def _same_arithmetic() -> Iterator[None]:
 def _new_backend(opened: _Opened, options: Mapping[str, Options]) -> DynamicBackend:
     library: Library | None = None
     try:
-        own = options.get(identify(opened.library, opened.path).id, {})
-        library = open_library(opened.library, opened.path, settings=host_settings(opened.path), options=own)
+        backend_options = options.get(identify(opened.library, opened.path).id, {})
+        library = open_library(
+            opened.library, opened.path, settings=host_settings(opened.path), options=backend_options
+        )
         backend = DynamicBackend(library)
     except InterposerError as error:
-        _leave(opened, library)
+        _release(opened, library)
         if isinstance(error, OptionError):
             raise
         raise step_error(error) from error
     opened.backend, opened.busy = weakref.ref(backend), True
-    weakref.finalize(backend, _leave, opened, library).atexit = False  # libraries close themselves then
+    weakref.finalize(backend, _release, opened, library).atexit = False  # libraries close themselves then
     return backend
 
 
@@ -252,11 +254,11 @@ def host_settings(path: str) -> HostSettings:
     Raises:
         ConfigError: the setting ``num_threads`` is invalid.
     """
-    above, threads = cache_folder(), thread_budget()
-    if above is None:
+    cache_root, threads = cache_folder(), thread_budget()
+    if cache_root is None:
         return HostSettings(threads=threads)
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
-    folder = above / "backends" / f"{Path(path).name}-{digest}"
+    folder = cache_root / "backends" / f"{Path(path).name}-{digest}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
@@ -275,7 +277,7 @@ os.register_at_fork(after_in_child=_after_fork)
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-def _leave(opened: _Opened, library: Library | None) -> None:
+def _release(opened: _Opened, library: Library | None) -> None:
     closed = library is None or library.close()
     with _changed:
         opened.backend, opened.busy, opened.stuck = None, False, not closed

@@ -67,8 +67,8 @@ def folders_to_search(override: str | None = None) -> tuple[Folder, ...]:
     """
     if override is not None:
         return (_folder(override),)
-    listed = os.environ.get(BACKEND_PATH, "")
-    return tuple(_without_repetitions(map(_folder, listed.split(":")))) if listed else ()
+    search_path = os.environ.get(BACKEND_PATH, "")
+    return tuple(_without_repetitions(map(_folder, search_path.split(":")))) if search_path else ()
 
 
 def _without_repetitions(folders: Iterable[Folder]) -> Iterable[Folder]:

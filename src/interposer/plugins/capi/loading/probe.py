@@ -61,14 +61,14 @@ def probe(
         options: options by backend id.
         only_id: only read the id and the version of the backend, without initializing it.
     """
-    arguments = {
+    job = {
         "library": library,
         "opened_as": opened_as,
         "options": {key: dict(options[key]) for key in options},
         "only_id": only_id,
     }
     try:
-        with Child(TRIAL, arguments, (descriptor,)) as child:
+        with Child(TRIAL, job, (descriptor,)) as child:
             return _Watch(child, seconds).verdict()
     except OSError as error:
         return Verdict(error=StepError(Step.PROBE, f"the process that tries it out cannot be started: {error}"))
@@ -84,23 +84,23 @@ class _Watch:
     def __init__(self, child: Child, seconds: float) -> None:
         self.child, self.seconds = child, seconds
         self.doing = "before it came to the file"
-        self.found: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}
 
     def verdict(self) -> Verdict:
         try:
             ending = self._ending()
         except TimeoutError:
-            return self._bad(f"it hangs {self.doing}: nothing happened for {self.seconds:g} seconds")
+            return self._failure(f"it hangs {self.doing}: nothing happened for {self.seconds:g} seconds")
         except ValueError:
-            return self._bad(f"it disturbs the process {self.doing}")
-        if "option_problem" in self.found:
-            return Verdict(self.found["id"], self.found["version"], option_problem=str(self.found["option_problem"]))
-        if "failed" in self.found:
-            state = State(self.found.get("state", State.REFUSED.value))
-            return self._with(StepError(Step(self.found["failed"]), self.found["reason"], state))
-        if ending is not None or "done" not in self.found:
-            return self._bad(f"it {ending or 'ends its process'} {self.doing}")
-        return self._with(None)
+            return self._failure(f"it disturbs the process {self.doing}")
+        if "option_problem" in self.facts:
+            return Verdict(self.facts["id"], self.facts["version"], option_problem=str(self.facts["option_problem"]))
+        if "failed" in self.facts:
+            state = State(self.facts.get("state", State.REFUSED.value))
+            return self._verdict_with(StepError(Step(self.facts["failed"]), self.facts["reason"], state))
+        if ending is not None or "done" not in self.facts:
+            return self._failure(f"it {ending or 'ends its process'} {self.doing}")
+        return self._verdict_with(None)
 
     def _ending(self) -> str | None:
         deadline = time.monotonic() + START_SECONDS
@@ -108,16 +108,16 @@ class _Watch:
             if "ready" in message:
                 deadline = time.monotonic() + self.seconds
             self.doing = message.pop("doing", self.doing)
-            self.found |= message
+            self.facts |= message
         return self.child.ending(deadline)
 
-    def _bad(self, reason: str) -> Verdict:
+    def _failure(self, reason: str) -> Verdict:
         wrote = f"; it wrote {self.child.wrote!r}" if self.child.wrote else ""
-        return self._with(StepError(Step.PROBE, f"{reason}{wrote}"))
+        return self._verdict_with(StepError(Step.PROBE, f"{reason}{wrote}"))
 
-    def _with(self, error: StepError | None) -> Verdict:
-        files = tuple(map(str, self.found.get("files", ())))
-        return Verdict(str(self.found.get("id", "")), str(self.found.get("version", "")), error, files=files)
+    def _verdict_with(self, error: StepError | None) -> Verdict:
+        files = tuple(map(str, self.facts.get("files", ())))
+        return Verdict(str(self.facts.get("id", "")), str(self.facts.get("version", "")), error, files=files)
 
 
 # --- cached verdicts -------------------------------------------------------------------------------------------
@@ -135,12 +135,12 @@ def cached_verdict(digest: str, options: Mapping[str, Options]) -> Verdict | Non
     """
     content = read_cached(_name(digest))
     try:
-        result = json.loads(content or b"")
-        verdict = Verdict(str(result["id"]), str(result["version"]))
-        holds = result["options"] == dict(options.get(verdict.id, {})) and all(
-            _state(path) == state for path, state in result["files"].items()
+        stored = json.loads(content or b"")
+        verdict = Verdict(str(stored["id"]), str(stored["version"]))
+        is_current = stored["options"] == dict(options.get(verdict.id, {})) and all(
+            _state(path) == state for path, state in stored["files"].items()
         )
-        return verdict if holds else None
+        return verdict if is_current else None
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
@@ -150,19 +150,19 @@ def keep_verdict(digest: str, verdict: Verdict, options: Mapping[str, Options]) 
     if verdict.error is not None or verdict.option_problem:
         return
     files = {path: state for path in verdict.files if (state := _state(path)) is not None}
-    cached = {
+    record = {
         "id": verdict.id,
         "version": verdict.version,
         "options": dict(options.get(verdict.id, {})),
         "files": files,
     }
-    write_cached(_name(digest), json.dumps(cached).encode())
+    write_cached(_name(digest), json.dumps(record).encode())
 
 
 def _state(path: str) -> list[int] | None:
     """Return the size and the modification time of a file, to notice that it has changed; None if it is missing."""
     try:
-        result = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return None
-    return [result.st_size, result.st_mtime_ns]
+    return [status.st_size, status.st_mtime_ns]

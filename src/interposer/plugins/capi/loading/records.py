@@ -92,10 +92,10 @@ class DynamicBackendRecord:
         return {"file": self.file_name, **data}
 
     def __str__(self) -> str:
-        who = f" (backend {self.id})" if self.id else ""
-        why = f": {self.reason}" if self.reason else ""
+        backend = f" (backend {self.id})" if self.id else ""
+        reason = f": {self.reason}" if self.reason else ""
         path = self.path if self.path and self.path.isprintable() else repr(self.path)
-        return f"{path}{who} is {self.state.value}{why}"
+        return f"{path}{backend} is {self.state.value}{reason}"
 
 
 class StepError(Exception):

@@ -68,17 +68,17 @@ class _Reader:
 
     def answer(self, out: abi.Answer) -> Answer:
         units, replaced, failed = [], [], []
-        for number, item in enumerate(self._entries(abi.Substitution, out, "substitution")):
+        for number, substitution in enumerate(self._entries(abi.Substitution, out, "substitution")):
             what = f"substitution {number}"
-            layers = self._layers(item, what)
-            if item.replacement:
-                replaced.append((layers, self._replacement(item, what)))
+            layers = self._layers(substitution, what)
+            if substitution.replacement:
+                replaced.append((layers, self._replacement(substitution, what)))
             else:
                 units.append(layers)
-        for number, entry in enumerate(self._entries(abi.Failure, out, "failure")):
+        for number, failure in enumerate(self._entries(abi.Failure, out, "failure")):
             what = f"failure {number}"
-            reason = read_text(entry.reason, f"the reason of {what}") or "no reason was given"
-            failed.append((self._layers(entry, what), reason))
+            reason = read_text(failure.reason, f"the reason of {what}") or "no reason was given"
+            failed.append((self._layers(failure, what), reason))
         return Answer(tuple(units), tuple(replaced), tuple(failed))
 
     def _entries(self, kind: type[Any], out: abi.Answer, what: str) -> Sequence[Any]:
@@ -87,35 +87,35 @@ class _Reader:
             raise self._problem(f"{count:,} {what}s for {len(self._flat.layers):,} layers")
         return read_array(kind, getattr(out, f"{what}s"), count, stride, f"the list of {what}s")
 
-    def _layers(self, value: Any, what: str) -> tuple[Layer, ...]:
-        known = self._flat.layers
-        integers = read_integers(value.layers, value.layer_count, len(known), f"the layers of {what}")
+    def _layers(self, row: Any, what: str) -> tuple[Layer, ...]:
+        layers = self._flat.layers
+        integers = read_integers(row.layers, row.layer_count, len(layers), f"the layers of {what}")
         if not integers:
             raise self._problem(f"{what} has no layers")
         for index in integers:
-            if not 0 <= index < len(known):
-                raise self._problem(f"{what} names layer {index}; there are {len(known)}")
+            if not 0 <= index < len(layers):
+                raise self._problem(f"{what} names layer {index}; there are {len(layers)}")
             if index in self._taken:
-                raise self._problem(f"{what} names layer {index}, {known[index]}, which is named already")
+                raise self._problem(f"{what} names layer {index}, {layers[index]}, which is named already")
             self._taken.add(index)
-        return tuple(known[index] for index in sorted(integers))
+        return tuple(layers[index] for index in sorted(integers))
 
-    def _replacement(self, item: Any, what: str) -> Replacement:
-        inputs = self._values(item.inputs, item.input_count, f"the inputs of {what}")
-        outputs = self._values(item.outputs, item.output_count, f"the outputs of {what}")
+    def _replacement(self, substitution: Any, what: str) -> Replacement:
+        inputs = self._values(substitution.inputs, substitution.input_count, f"the inputs of {what}")
+        outputs = self._values(substitution.outputs, substitution.output_count, f"the outputs of {what}")
         if len(set(outputs)) < len(outputs):
             raise self._problem(f"the outputs of {what} name a tensor twice")
         infos = [value.known for value in inputs]
-        graph = read_graph(item.replacement, infos, len(outputs), f"the replacement in {what}")
+        graph = read_graph(substitution.replacement, infos, len(outputs), f"the replacement in {what}")
         return Replacement(graph, inputs, outputs)
 
     def _values(self, address: int | None, count: int, what: str) -> tuple[Value, ...]:
-        known = self._flat.values
-        integers = read_integers(address, count, len(known), what)
+        values = self._flat.values
+        integers = read_integers(address, count, len(values), what)
         for index in integers:
-            if not 0 <= index < len(known):
-                raise self._problem(f"{what} name tensor {index}; there are {len(known)}")
-        return tuple(known[index] for index in integers)
+            if not 0 <= index < len(values):
+                raise self._problem(f"{what} name tensor {index}; there are {len(values)}")
+        return tuple(values[index] for index in integers)
 
     def _problem(self, text: str) -> BackendContractError:
         return BackendContractError(f"optimize gave an answer that cannot be meant: {text}", backend=self._backend)

@@ -69,18 +69,18 @@ class DynamicBackend(Backend):
             InvalidArgumentError: the plug-in has no such option, or the value has the wrong type.
         """
         declared = {option.name: option for option in self.library.info.options}
-        requested = checked_options(self.id, options, declared.values(), abi.SCOPE_INIT)
-        known = self.library.setting[1]
-        other: dict[str, OptionValue] = {}
-        for name in {**known, **requested}:
-            value = requested.get(name, declared[name].default)
-            if value == known.get(name, declared[name].default):
+        wanted = checked_options(self.id, options, declared.values(), abi.SCOPE_INIT)
+        initial = self.library.setting[1]
+        network_options: dict[str, OptionValue] = {}
+        for name in {**initial, **wanted}:
+            value = wanted.get(name, declared[name].default)
+            if value == initial.get(name, declared[name].default):
                 continue
             if declared[name].scope & abi.SCOPE_MODEL:
-                other[name] = value
+                network_options[name] = value
             else:
                 self.library.log.warning("option %r is as another runtime has given it, not %r", name, value)
-        return DynamicBackend(self.library, other, self) if other else self
+        return DynamicBackend(self.library, network_options, self) if network_options else self
 
     @property
     def handle_factory_preferences(self) -> Sequence[str]:
@@ -100,8 +100,8 @@ class DynamicBackend(Backend):
             return allocators.refusal(allocator.memory_source)
         if self._plain_handles is not None:
             return "it has memory of its own, and no use for an allocator (the extension ipr.allocator/1)"
-        ordinary = allocator.memory_source == MemorySource.MALLOC
-        return None if ordinary else f"it works on ordinary memory, not on {allocator.memory_source.name}"
+        is_ordinary = allocator.memory_source == MemorySource.MALLOC
+        return None if is_ordinary else f"it works on ordinary memory, not on {allocator.memory_source.name}"
 
     @cached_property
     def _plain_handles(self) -> Handles | None:
@@ -153,8 +153,8 @@ class DynamicBackend(Backend):
 
         None if the part was not compiled in the current block of `recording`.
         """
-        recorded = current_recording()
-        parts = () if recorded is None else recorded.parts
+        recording = current_recording()
+        parts = () if recording is None else recording.parts
         image = next((image for executable, image in parts if executable is compiled), None)
         return None if image is None else SavedPart(image.pieces, image.digest)
 
@@ -165,8 +165,8 @@ class DynamicBackend(Backend):
             CallError: the plug-in failed.
             InvalidArgumentError: the tables are damaged, or the options are not valid.
         """
-        recorded = current_recording()
-        image = Image(saved.pieces, saved.digest, None if recorded is None else recorded.file)
+        recording = current_recording()
+        image = Image(saved.pieces, saved.digest, None if recording is None else recording.file)
         return compile_image(self.library, image, self._options(options), self)
 
     def fingerprint(self, options: Options) -> str:
@@ -202,8 +202,8 @@ class DynamicBackend(Backend):
         return Blobs.of(self.library, self)
 
     def _options(self, options: Options) -> OptionTable:
-        value = {**self._defaults, **options}
-        return OptionTable(checked_options(self.id, value, self.library.info.options, abi.SCOPE_MODEL))
+        merged = {**self._defaults, **options}
+        return OptionTable(checked_options(self.id, merged, self.library.info.options, abi.SCOPE_MODEL))
 
 
 class DynamicWorkloadFactory(WorkloadFactory):
@@ -236,20 +236,22 @@ class DynamicWorkloadFactory(WorkloadFactory):
         executable = layer.op.object
         if not isinstance(executable, Executable) or executable.library is not self.library:
             raise BackendContractError(f"layer {layer} was not compiled by {self.library.id}", backend=self.library.id)
-        inputs = [(position, item) for position, item in enumerate(info.inputs) if item is not None]
+        inputs = [
+            (position, tensor_info) for position, tensor_info in enumerate(info.inputs) if tensor_info is not None
+        ]
         return DynamicWorkload(executable, inputs, info.outputs, strided=self._strided)
 
     def _compiled(self, layer: Layer, info: WorkloadInfo) -> Workload:
         inputs: dict[int, TensorInfo] = {}
         infos = dict(zip(layer.outputs, info.outputs, strict=True))
         seen = set()
-        for position, (value, item) in enumerate(zip(layer.inputs, info.inputs, strict=True)):
-            if value is None or item is None:
+        for position, (value, input_info) in enumerate(zip(layer.inputs, info.inputs, strict=True)):
+            if value is None or input_info is None:
                 continue
-            infos[value] = item
+            infos[value] = input_info
             if not value.is_constant and value not in seen:
                 seen.add(value)
-                inputs[position] = item
+                inputs[position] = input_info
         entering = [value for value in (layer.inputs[position] for position in inputs) if value is not None]
         flat = FlatGraph([layer], entering, layer.outputs, infos=infos, **self.library.table_rules)
         executable = compile_part(self.library, flat, self._options, self._owner)

@@ -31,17 +31,17 @@ def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner:
     """
     if abi.Cap.WANTS_HASHES in library.info.capabilities:
         flat.hash_constants()
-    into = current_recording()
-    if into is None or not (into.whole or keeps_parts(library, options)):
+    recording = current_recording()
+    if recording is None or not (recording.whole or keeps_parts(library, options)):
         return _compiled(library, flat, options, owner)
-    if not into.identity and sum(array.nbytes for array in flat.constants) > MOST_BYTES:
+    if not recording.identity and sum(array.nbytes for array in flat.constants) > MOST_BYTES:
         return _compiled(library, flat, options, owner)
-    image = Image.of(flat, into.file, into.identity)
+    image = Image.of(flat, recording.file, recording.identity)
     image.digest  # noqa: B018 - computed before a file of constants may be changed
-    created = _restored_or_compiled(library, flat, image, options, owner)
-    if into.whole:
-        into.parts.append((created, image))
-    return created
+    executable = _restored_or_compiled(library, flat, image, options, owner)
+    if recording.whole:
+        recording.parts.append((executable, image))
+    return executable
 
 
 def compile_image(library: Library, image: Image, options: OptionTable, owner: object = None) -> Executable:
@@ -58,18 +58,18 @@ def _restored_or_compiled(
     library: Library, tables: FlatGraph | ImageGraph, image: Image, options: OptionTable, owner: object
 ) -> Executable:
     keeper = PartKeeper.of(library, image, outline(abi.Graph.from_address(tables.address)), options)
-    known = None if keeper is None else keeper.restored(tables, owner)
-    if known is not None:
-        return known
-    created, into = _compiled(library, tables, options, owner), current_recording()
+    restored = None if keeper is None else keeper.restored(tables, owner)
+    if restored is not None:
+        return restored
+    executable, recording = _compiled(library, tables, options, owner), current_recording()
     if keeper is None:
-        return created
-    source = "" if into is None else into.source
-    if into is not None and into.whole and into.identity:
-        into.unsaved.append(partial(keeper.keep, created, source))
+        return executable
+    source = "" if recording is None else recording.source
+    if recording is not None and recording.whole and recording.identity:
+        recording.unsaved.append(partial(keeper.keep, executable, source))
     elif image.is_unchanged():
-        keeper.keep(created, source)
-    return created
+        keeper.keep(executable, source)
+    return executable
 
 
 def _compiled(library: Library, tables: FlatGraph | ImageGraph, options: OptionTable, owner: object) -> Executable:

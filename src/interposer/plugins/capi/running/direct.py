@@ -22,14 +22,14 @@ from interposer.plugins.capi.running.workload import DynamicWorkload, RunTables
 if TYPE_CHECKING:
     from interposer.plugins.capi.running._direct import DirectCall
 
-__all__ = ["Surroundings", "direct_call", "extension"]
+__all__ = ["NetworkFacts", "direct_call", "extension"]
 
 MOST_ALIGNMENT = 16
 """The alignment in bytes that every new array has, because ``malloc`` gives it."""
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class NetworkFacts:
     """The facts about a network that a direct call needs, if a compiled part is the network's only layer.
 
     `inputs` and `outputs` are the names and infos of the network's tensors. `operands` are the indices of the inputs
@@ -57,27 +57,26 @@ def extension() -> ModuleType | None:
     except ImportError:
         return None
     probe = np.zeros((2, 3), np.int16)
-    known = probe.ctypes.data, probe.shape, probe.dtype, probe.flags.num
-    return _direct if _direct.layout(probe) == known else None
+    expected_layout = probe.ctypes.data, probe.shape, probe.dtype, probe.flags.num
+    return _direct if _direct.layout(probe) == expected_layout else None
 
 
-def direct_call(workload: DynamicWorkload, around: Surroundings) -> DirectCall | None:
+def direct_call(workload: DynamicWorkload, facts: NetworkFacts) -> DirectCall | None:
     """Return an object that runs a network directly from C; None if runs of the network need Python code.
 
-    The network must consist of one compiled part: `workload` is that part, and `around` are the facts about the
-    network.
+    The network must consist of one compiled part: `workload` is that part.
     """
     module = extension() if settings()["direct_calls"].read() is not False else None
     executable, library = workload.executable, workload.executable.library
-    if module is None or library.checking or not _is_plain(workload, around):
+    if module is None or library.checking or not _is_plain(workload, facts):
         return None
     alignment, turn = library.info.alignment, executable.turn
     call: DirectCall = module.DirectCall(
-        inputs=tuple(_described(name, info, alignment) for name, info in around.inputs),
-        outputs=tuple(_described(name, info, alignment) for name, info in around.outputs),
-        operands=around.operands,
-        results=around.results,
-        constants=around.constants,
+        inputs=tuple(_described(name, info, alignment) for name, info in facts.inputs),
+        outputs=tuple(_described(name, info, alignment) for name, info in facts.outputs),
+        operands=facts.operands,
+        results=facts.results,
+        constants=facts.constants,
         execute=ctypes.cast(library.functions["execute"], ctypes.c_void_p).value,
         backend=library.self,
         executable=executable.handle,
@@ -87,22 +86,22 @@ def direct_call(workload: DynamicWorkload, around: Surroundings) -> DirectCall |
         library=library,
         inside=library.inside,
         watchers=watchers,
-        runs=around.runs,
+        runs=facts.runs,
         pop=workload.free.pop,
         create=workload.new_tables,
         append=workload.free.append,
-        failed=partial(_fail, around.failed),
+        failed=partial(_fail, facts.failed),
         read_log=library.read_log,
-        left=around.left,
+        left=facts.left,
         acquire=None if turn is None else turn.acquire,
         release=None if turn is None else turn.release,
     )
     return call
 
 
-def _is_plain(workload: DynamicWorkload, around: Surroundings) -> bool:
+def _is_plain(workload: DynamicWorkload, facts: NetworkFacts) -> bool:
     """Return True if all tensors are numeric, of known shape, and as aligned as every new NumPy array."""
-    infos = [info for _, info in (*around.inputs, *around.outputs)]
+    infos = [info for _, info in (*facts.inputs, *facts.outputs)]
     alignment = workload.executable.library.info.alignment
     return alignment <= MOST_ALIGNMENT and all(
         info.is_tensor and info.is_concrete and not info.dtype.numpy.hasobject for info in infos

@@ -49,16 +49,16 @@ class GuardedRun:
     ) -> None:
         if kind is None:
             self._check()
-            for own, array in zip(self.outputs, self._written, strict=True):
-                np.copyto(array, own)
+            for guarded, array in zip(self.outputs, self._written, strict=True):
+                np.copyto(array, guarded)
 
     def _check(self) -> None:
         backend = self._executable.library.id
         for index, (field, array) in enumerate(zip(self._fields, self._written, strict=True)):
-            where = _first_change(field, array.nbytes)
-            if where is not None:
+            offset = _first_change(field, array.nbytes)
+            if offset is not None:
                 raise BackendContractError(
-                    f"execute wrote outside of output {index}, at byte {where:,} of {array.nbytes:,}", backend=backend
+                    f"execute wrote outside of output {index}, at byte {offset:,} of {array.nbytes:,}", backend=backend
                 )
         for index, (array, before) in enumerate(zip(self._read, self._before, strict=True)):
             if array.tobytes() != before:
@@ -77,6 +77,6 @@ def _first_change(field: Array, size: int) -> int | None:
 
     `field` is the memory with guard areas before and after the `size` bytes of the output.
     """
-    changed = field != _CANARY
-    changed[MARGIN : MARGIN + size] = False
-    return int(changed.argmax()) - MARGIN if changed.any() else None
+    is_changed = field != _CANARY
+    is_changed[MARGIN : MARGIN + size] = False
+    return int(is_changed.argmax()) - MARGIN if is_changed.any() else None

@@ -104,19 +104,19 @@ class NativePool(MemoryManager):
     def pool(self) -> int:
         """The number by which the plug-in knows the pool, which is created on first use."""
         if self._pool is None:
-            self._pool = self._made()
+            self._pool = self._create_pool()
         return self._pool
 
-    def _made(self) -> int:
+    def _create_pool(self) -> int:
         library, out = self.handles.library, ctypes.c_void_p()
         with library.serialized():
             self.handles.call("create_pool", self.handles.options.address, ctypes.addressof(out))
         pool, destroy = out.value or 0, self.handles.functions["destroy_pool"]
-        lent = None if self._allocator is None else Lent(self._allocator)
-        number = library.hold_call(partial(destroy, library.self, pool), lent)
+        lent_allocator = None if self._allocator is None else LentAllocator(self._allocator)
+        number = library.hold_call(partial(destroy, library.self, pool), lent_allocator)
         weakref.finalize(self, library.let_go, number).atexit = False
-        if lent is not None:
-            Allocators.needed(library).use(pool, lent)
+        if lent_allocator is not None:
+            Allocators.needed(library).use(pool, lent_allocator)
         return pool
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -158,13 +158,13 @@ class NativeHandleFactory(TensorHandleFactory):
         if self.supports_device_copy:
             handle.copy_in(array)
         else:
-            with handle.mapped() as own:
-                np.copyto(own, array)
+            with handle.mapped() as mapped:
+                np.copyto(mapped, array)
         return handle
 
     def _created(self, info: TensorInfo, flags: int) -> NativeHandle:
-        out, reported = ctypes.c_uint64(), _InfoTable(info)
-        self._pool.call("create_tensor", self._index, reported.address, flags, ctypes.addressof(out))
+        out, info_table = ctypes.c_uint64(), _InfoTable(info)
+        self._pool.call("create_tensor", self._index, info_table.address, flags, ctypes.addressof(out))
         can_import = bool(self.import_sources & MemorySource.MALLOC)
         return NativeHandle(info, self._pool, out.value, can_import=can_import, kind=self.id)
 
@@ -192,7 +192,7 @@ class NativeHandle(TensorHandle):
         self.pool, self.number, self.kind = pool, number, kind
         self.imports = can_import  # type: ignore[misc] # a question of the kind of memory
         self.parent, self._alone, self._mapped = whole, True, 0
-        self._cached: Array | None = None
+        self._imported: Array | None = None
         library = pool.handles.library
         destroy = partial(pool.handles.functions["destroy_tensor"], library.self, pool.pool, number)
         self._destroy = weakref.finalize(self, library.let_go, library.hold_call(destroy, (pool, whole)))
@@ -232,14 +232,14 @@ class NativeHandle(TensorHandle):
             if error.status == abi.UNSUPPORTED:
                 return False
             raise
-        self._cached = array
+        self._imported = array
         return True
 
     def forget_memory(self) -> None:
         """Drop the imported memory."""
-        if self._cached is not None:
+        if self._imported is not None:
             self.pool.call("forget_memory", self.number)
-            self._cached = None
+            self._imported = None
 
     def export_memory(self, source: MemorySource) -> Array:
         """Return the tensor's own memory as an array; `source` is the kind of memory that the caller can use."""
@@ -254,11 +254,11 @@ class NativeHandle(TensorHandle):
 
         `origin` is the index of the region's first element, and `info` has its shape.
         """
-        out, reported = ctypes.c_uint64(), _InfoTable(info)
-        place = (ctypes.c_int64 * max(1, len(origin)))(*origin)
+        out, info_table = ctypes.c_uint64(), _InfoTable(info)
+        index = (ctypes.c_int64 * max(1, len(origin)))(*origin)
         try:
             self.pool.call(
-                "create_sub_tensor", self.number, ctypes.addressof(place), reported.address, ctypes.addressof(out)
+                "create_sub_tensor", self.number, ctypes.addressof(index), info_table.address, ctypes.addressof(out)
             )
         except CallError as error:
             if error.status == abi.UNSUPPORTED:
@@ -272,16 +272,16 @@ class NativeHandle(TensorHandle):
 
     def copy_in(self, array: Array) -> None:
         """Copy an array into the tensor, by the device if possible."""
-        host, own = _HostTensor(suitable(array, 1), self.info), _PrivateTensor(self)
-        self.pool.call("copy", host.address, own.address)
+        host, private = _HostTensor(suitable(array, 1), self.info), _PrivateTensor(self)
+        self.pool.call("copy", host.address, private.address)
 
     def copy_out(self, array: Array) -> None:
         """Copy the tensor into an array, by the device if possible."""
-        whole = suitable(array, 1)
-        host, own = _HostTensor(whole, self.info), _PrivateTensor(self)
-        self.pool.call("copy", own.address, host.address)
-        if whole is not array:
-            np.copyto(array, whole)
+        contiguous = suitable(array, 1)
+        host, private = _HostTensor(contiguous, self.info), _PrivateTensor(self)
+        self.pool.call("copy", private.address, host.address)
+        if contiguous is not array:
+            np.copyto(array, contiguous)
 
 
 class _NativeCopy(Workload):
@@ -358,14 +358,14 @@ def _array_at(address: int, info: TensorInfo, owner: object) -> Array:
     return array
 
 
-class Lent:
+class LentAllocator:
     """The user's custom allocator as an ``ipr_allocator`` that a plug-in can call.
 
     Allocated blocks are referenced here until the plug-in frees them.
     """
 
     def __init__(self, allocator: CustomAllocator) -> None:
-        self._allocator, self._given = allocator, dict[int, Array]()
+        self._allocator, self._allocated = allocator, dict[int, Array]()
         self._functions = abi.FUNCTIONS["host_allocate"](self._allocate), abi.FUNCTIONS["host_free"](self._free)
         self._struct = abi.Allocator(
             struct_size=ctypes.sizeof(abi.Allocator), memory_kind=int(allocator.memory_source),
@@ -383,12 +383,12 @@ class Lent:
                 return abi.INVALID_ARGUMENT
         except Exception:  # nothing may be raised through the plug-in
             return abi.OUT_OF_MEMORY
-        self._given[address] = memory
+        self._allocated[address] = memory
         ctypes.c_void_p.from_address(out).value = address
         return abi.OK
 
     def _free(self, _: Any, address: int) -> None:
-        memory = self._given.pop(address, None)
+        memory = self._allocated.pop(address, None)
         if memory is None:
             return
         try:
@@ -412,10 +412,10 @@ class Allocators:
 
         Raise `BackendContractError` if it is missing.
         """
-        result = cls.of(library)
-        if result is None:
+        extension = cls.of(library)
+        if extension is None:
             raise BackendContractError(f"the extension {abi.EXT_ALLOCATOR.decode()} is gone", backend=library.id)
-        return result
+        return extension
 
     def __init__(self, library: Library, functions: dict[str, Any]) -> None:
         self._library, self._functions = library, functions
@@ -429,7 +429,7 @@ class Allocators:
             return error.reason
         return None
 
-    def use(self, pool: int, lent: Lent) -> None:
-        """Let the plug-in's memory pool with this number allocate its memory from the user's allocator `lent`."""
+    def use(self, pool: int, lent_allocator: LentAllocator) -> None:
+        """Let the plug-in's memory pool with this number allocate its memory from the user's allocator."""
         with self._library.serialized():
-            self._library.call("use", self._functions["use"], self._library.self, pool, lent.address)
+            self._library.call("use", self._functions["use"], self._library.self, pool, lent_allocator.address)

@@ -50,12 +50,12 @@ class Optimizer:
             if flat is not None:
                 refused = self._refused(flat)
             if refused or flat is None:
-                self._give_back(part, refused)
+                self._record_failures(part, refused)
                 waiting += self._divided(layer for layer in part if layer not in refused)
             elif "optimize" in self._library.functions:
-                waiting += self._asked(part, flat)
+                waiting += self._optimize(part, flat)
             else:
-                waiting += self._compiled(part, flat)
+                waiting += self._compile(part, flat)
         return OptimizationViews(self._view, substitutions=self._substitutions, failed=self._failed)
 
     def _refused(self, flat: FlatGraph) -> dict[Layer, str]:
@@ -71,17 +71,17 @@ class Optimizer:
             if not verdict
         }
 
-    def _give_back(self, part: SubgraphView, refused: dict[Layer, str]) -> None:
-        for reason in dict.fromkeys(refused.values()):
-            layers = [layer for layer in refused if refused[layer] == reason]
+    def _record_failures(self, part: SubgraphView, reasons: dict[Layer, str]) -> None:
+        for reason in dict.fromkeys(reasons.values()):
+            layers = [layer for layer in reasons if reasons[layer] == reason]
             self._failed.append(Failure(part.part(layers), reason))
 
     def _divided(self, layers: Iterable[Layer]) -> list[SubgraphView]:
         """Group layers that are not compiled yet into connected, convex parts of the view's graph."""
-        left = {layer.guid for layer in layers}
-        return select(self._view.graph, lambda layer: True if layer.guid in left else None) if left else []
+        remaining = {layer.guid for layer in layers}
+        return select(self._view.graph, lambda layer: True if layer.guid in remaining else None) if remaining else []
 
-    def _compiled(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
+    def _compile(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
         """Compile a part, whose tables are `flat`, as one unit, and record the result.
 
         If the plug-in reports a layer that it cannot compile, this layer is recorded as failed. The other layers are
@@ -90,18 +90,18 @@ class Optimizer:
         try:
             executable = compile_part(self._library, flat, self._options, self._owner)
         except CallError as error:
-            faulty = faulty_layer(flat, error) if error.status == abi.UNSUPPORTED else None
-            given_back = part if faulty is None else part.part([faulty])
-            self._failed.append(Failure(given_back, error.reason))
-            return self._divided(layer for layer in part if layer not in given_back)
+            failed_layer = faulty_layer(flat, error) if error.status == abi.UNSUPPORTED else None
+            failed_part = part if failed_layer is None else part.part([failed_layer])
+            self._failed.append(Failure(failed_part, error.reason))
+            return self._divided(layer for layer in part if layer not in failed_part)
         unit = PreCompiled(num_outputs=len(part.outputs), object=executable)
         self._substitutions.append(Substitution(part, unit))
         return []
 
-    def _asked(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
+    def _optimize(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
         answer = optimized(self._library, flat, self._options)
-        named = [*answer.units, *(layers for layers, _ in answer.replaced)]
-        if not quotient_is_acyclic(part, named):
+        groups = [*answer.units, *(layers for layers, _ in answer.replaced)]
+        if not quotient_is_acyclic(part, groups):
             raise BackendContractError(
                 "optimize gave substitutions that depend on each other in a cycle", backend=self._library.id
             )
@@ -109,13 +109,14 @@ class Optimizer:
         for layers, replacement in answer.replaced:
             self._substitutions.append(self._substitution(part.part(layers), replacement))
         units = [part.part(layers) for layers in answer.units]
-        return [again for unit in units for again in self._compiled(unit, flat_view(self._library, unit))]
+        return [uncompiled for unit in units for uncompiled in self._compile(unit, flat_view(self._library, unit))]
 
     def _substitution(self, part: SubgraphView, replacement: Replacement) -> Substitution:
         if set(replacement.outputs) != set(part.outputs):
-            requested, arguments = (_names(values) for values in (part.outputs, replacement.outputs))
+            expected_names, given_names = (_names(values) for values in (part.outputs, replacement.outputs))
             raise BackendContractError(
-                f"optimize gave a replacement for the tensors {arguments}; those that leave the part are {requested}",
+                f"optimize gave a replacement for the tensors {given_names}; "
+                f"those that leave the part are {expected_names}",
                 backend=self._library.id,
             )
         _sort_outputs(replacement.graph, [replacement.outputs.index(value) for value in part.outputs])

@@ -39,7 +39,7 @@ _DESCRIBED: Final = [number for number in range(_COLUMNS) if number not in (_BEG
 """The columns of a table of intervals that are the same each time that a step runs."""
 _FACTORS: Final = np.array([pow(0x9E3779B97F4A7C15, number + 1, 1 << 64) for number in _DESCRIBED], np.uint64)
 """Odd numbers with which these columns are multiplied, so that their sum differs for different steps."""
-_ROOM: Final = 4096
+_CAPACITY: Final = 4096
 """The number of intervals that are collected by one call."""
 _MANY: Final = 1 << 16
 _MOST_CALLS: Final = 1 << 6
@@ -77,7 +77,7 @@ class DynamicProfilingContext(BackendProfilingContext):
         self._clocks: dict[str, DeviceClock] = {}
         self._correlated: dict[str, int] = {}
         self._texts: dict[tuple[int | None, int], str] = {}
-        self._room: Any = (abi.Interval * _ROOM)()
+        self._buffer: Any = (abi.Interval * _CAPACITY)()
         self._sites: dict[int, Site] = {}
         self._backwards: list[str] = []
         self.lost = 0
@@ -90,7 +90,7 @@ class DynamicProfilingContext(BackendProfilingContext):
         registration = self._profiling.counter_registration(current_max_counter_id)
         devices: dict[str, int] = {"": 0}
         categories: set[str] = set()
-        for row in self._described():
+        for row in self._counter_rows():
             category, device = row.pop("category"), row.pop("device")
             if category not in categories:
                 registration.register_category(category)
@@ -100,7 +100,7 @@ class DynamicProfilingContext(BackendProfilingContext):
             self._numbers.append(registration.register_counter(category=category, device=devices[device], **row))
         return registration.current_max_counter_id
 
-    def _described(self) -> list[dict[str, Any]]:
+    def _counter_rows(self) -> list[dict[str, Any]]:
         out = abi.Counters(struct_size=ctypes.sizeof(abi.Counters))
         self._call("describe_counters", ctypes.addressof(out))
         with self._library.holding(out):
@@ -127,8 +127,8 @@ class DynamicProfilingContext(BackendProfilingContext):
         """
         if "select_counters" not in self._functions:
             return None
-        selected = frozenset(counter_ids)
-        indices = [index for index, number in enumerate(self._numbers) if number in selected]
+        active_ids = frozenset(counter_ids)
+        indices = [index for index, number in enumerate(self._numbers) if number in active_ids]
         array = (ctypes.c_uint64 * len(indices))(*indices)
         try:
             self._call("select_counters", capture_period if indices else 0, len(indices), ctypes.addressof(array))
@@ -148,7 +148,7 @@ class DynamicProfilingContext(BackendProfilingContext):
 
     def report_intervals(self) -> None:
         """Record the intervals of the plug-in."""
-        lost = self._collect(self._add)
+        lost = self._collect(self._record_intervals)
         self.lost += lost
         self._profiling.report_lost(lost)
 
@@ -158,12 +158,12 @@ class DynamicProfilingContext(BackendProfilingContext):
         `take` is called with the size of each portion.
         """
         total = 0
-        count, lost, size = ctypes.c_uint64(_ROOM), ctypes.c_uint64(), ctypes.sizeof(abi.Interval)
+        count, lost, size = ctypes.c_uint64(_CAPACITY), ctypes.c_uint64(), ctypes.sizeof(abi.Interval)
         for _ in range(_MOST_CALLS):
-            addresses = ctypes.addressof(self._room), ctypes.addressof(count), ctypes.addressof(lost)
-            self._call("collect", _ROOM, size, *addresses)
-            if count.value > _ROOM:
-                text = f"collect wrote {count.value:,} intervals, but had room for {_ROOM:,}"
+            addresses = ctypes.addressof(self._buffer), ctypes.addressof(count), ctypes.addressof(lost)
+            self._call("collect", _CAPACITY, size, *addresses)
+            if count.value > _CAPACITY:
+                text = f"collect wrote {count.value:,} intervals, but had room for {_CAPACITY:,}"
                 raise BackendContractError(text, backend=self._library.id)
             total += lost.value
             if count.value:
@@ -171,23 +171,23 @@ class DynamicProfilingContext(BackendProfilingContext):
             if self._backwards:
                 name, self._backwards = self._backwards[0], []
                 raise BackendContractError(f"the interval {name!r} ends before it begins", backend=self._library.id)
-            if count.value < _ROOM:
+            if count.value < _CAPACITY:
                 return total
-        text = f"collect has filled the room for {_ROOM:,} intervals {_MOST_CALLS} times in turn"
+        text = f"collect has filled the room for {_CAPACITY:,} intervals {_MOST_CALLS} times in turn"
         raise BackendContractError(text, backend=self._library.id)
 
-    def _add(self, count: int) -> None:
+    def _record_intervals(self, count: int) -> None:
         """Record intervals, of which those of the host are stored as the plug-in wrote them, to be converted later."""
-        table = np.frombuffer(memoryview(self._room).cast("B"), np.uint64, count * _COLUMNS).reshape(count, _COLUMNS)
+        table = np.frombuffer(memoryview(self._buffer).cast("B"), np.uint64, count * _COLUMNS).reshape(count, _COLUMNS)
         on_host = table[:, _DEVICE_SIZE] == 0
         if not on_host.all():
-            for number in np.flatnonzero(~on_host):
-                self._record(self._room[number])
+            for row_index in np.flatnonzero(~on_host):
+                self._record(self._buffer[row_index])
         table = table[on_host]
         keys = (table[:, _DESCRIBED] * _FACTORS).sum(axis=1)
-        for key, number in zip(*(item.tolist() for item in np.unique(keys, return_index=True)), strict=True):
+        for key, row_index in zip(*(column.tolist() for column in np.unique(keys, return_index=True)), strict=True):
             if key not in self._sites:
-                self._sites[key] = self._site(table[number])
+                self._sites[key] = self._site(table[row_index])
         if len(table):
             times = table[:, [_BEGIN, _END, _THREAD]].astype(np.int64)
             self._backwards += [self._sites[key].name for key in keys[times[:, 1] < times[:, 0]].tolist()]
@@ -246,11 +246,11 @@ class _Table(Rows):
     def convert(self) -> list[Any]:
         """Return site, begin, end and thread of each interval, as a flat list."""
         begins, ends, threads = self._times.T
-        result: list[Any] = [None] * (4 * self.count)
-        result[::4] = map(self._sites.__getitem__, self._keys.tolist())
-        result[1::4], result[2::4] = begins.tolist(), np.maximum(begins, ends).tolist()
-        result[3::4] = threads.tolist()
-        return result
+        flat: list[Any] = [None] * (4 * self.count)
+        flat[::4] = map(self._sites.__getitem__, self._keys.tolist())
+        flat[1::4], flat[2::4] = begins.tolist(), np.maximum(begins, ends).tolist()
+        flat[3::4] = threads.tolist()
+        return flat
 
 
 def _counter(row: Any) -> dict[str, Any]:

@@ -94,11 +94,11 @@ def _verdicts(library: Library, flat: FlatGraph, out: abi.Report) -> list[Verdic
     columns = (table["verdict"], table["reason_code"], table["group"], _estimates(table["seconds"]),
                _estimates(table["bytes"]), texts, reasons["size"])  # fmt: skip
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    known: dict[tuple[object, ...], Verdict] = {}
+    verdict_of: dict[tuple[object, ...], Verdict] = {}
     for row, layer in zip(rows, flat.layers, strict=True):
-        if row not in known:
-            known[row] = _verdict(layer, *row)
-        verdicts.append(known[row])
+        if row not in verdict_of:
+            verdict_of[row] = _verdict(layer, *row)
+        verdicts.append(verdict_of[row])
     return verdicts
 
 

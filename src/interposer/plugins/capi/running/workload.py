@@ -55,13 +55,13 @@ class DynamicWorkload(Workload):
     @cached_property
     def aliases(self) -> Mapping[int, int]:
         """The outputs that may have the memory of an operand of the same size, by position; the plug-in says which."""
-        result: dict[int, int] = {}
-        for number, index in enumerate(self.executable.inputs_of_outputs(len(self._output_infos))):
-            if index in range(len(self.operands)) and self.operands[index] not in result.values():
-                pair = self._input_infos[index], self._output_infos[number]
+        aliases: dict[int, int] = {}
+        for output, index in enumerate(self.executable.inputs_of_outputs(len(self._output_infos))):
+            if index in range(len(self.operands)) and self.operands[index] not in aliases.values():
+                pair = self._input_infos[index], self._output_infos[output]
                 if all(info.is_concrete for info in pair) and pair[0].num_bytes == pair[1].num_bytes:
-                    result[number] = self.operands[index]
-        return result
+                    aliases[output] = self.operands[index]
+        return aliases
 
     @property
     def memory(self) -> int | None:
@@ -89,8 +89,8 @@ class DynamicWorkload(Workload):
             elif run.private(handles, outputs):
                 run.execute_private(handles, outputs, mapped)
             else:
-                read = [_map(handle, mapped) for handle in handles]
-                run.execute(read, [_map(handle, mapped) for handle in outputs])
+                input_arrays = [_map(handle, mapped) for handle in handles]
+                run.execute(input_arrays, [_map(handle, mapped) for handle in outputs])
         finally:
             for handle in mapped:
                 handle.unmap()
@@ -101,12 +101,12 @@ class DynamicWorkload(Workload):
 
         If all tensors are in ordinary memory that the plug-in can use, the C structs are filled in only once.
         """
-        read = [inputs[operand] for operand in self.operands]
+        input_handles = [inputs[operand] for operand in self.operands]
         run = RunTables(self.executable, self._input_infos, self._output_infos, workspace=False)
-        arrays = [_seen(handle) for handle in (*read, *outputs) if type(handle) is ArrayHandle]
-        if run.open or self.executable.library.checking or len(arrays) < len(read) + len(outputs):
+        arrays = [_seen(handle) for handle in (*input_handles, *outputs) if type(handle) is ArrayHandle]
+        if run.open or self.executable.library.checking or len(arrays) < len(input_handles) + len(outputs):
             return super().prepare(inputs, outputs)
-        if not run.bind(arrays[: len(read)], arrays[len(read) :]):
+        if not run.bind(arrays[: len(input_handles)], arrays[len(input_handles) :]):
             return super().prepare(inputs, outputs)
         call = self.executable.prepared(run.address, run)
         return call if not self.executable.workspace_size else partial(self._call_borrowing, run, call)
@@ -203,7 +203,7 @@ class RunTables:
         """
         if not (self._inputs.takes(read) and self._outputs.takes(written)):
             return False
-        self._cached = (*read, *written)
+        self._bound_arrays = (*read, *written)
         for table, arrays in ((self._inputs, read), (self._outputs, written)):
             for index, array in enumerate(arrays):
                 table.bind(index, array)
@@ -218,7 +218,7 @@ class RunTables:
 
     def private(self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle]) -> bool:
         """Return True if some of the inputs `read` and the outputs `written` are in private memory of a plug-in."""
-        return any(isinstance(item, NativeHandle) for item in (*read, *written))
+        return any(isinstance(handle, NativeHandle) for handle in (*read, *written))
 
     def execute_private(
         self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle], mapped: list[TensorHandle]
@@ -228,9 +228,9 @@ class RunTables:
         Handles that had to be mapped are appended to `mapped`, so that the caller unmaps them.
         """
         self._bind_all(self._inputs, read, mapped)
-        result = self._bind_all(self._outputs, written, mapped)
+        output_arrays = self._bind_all(self._outputs, written, mapped)
         self._executable.run(self.address)
-        self._outputs.finish(result)
+        self._outputs.finish(output_arrays)
 
     def _bind_all(
         self, table: TensorTable, handles: Sequence[TensorHandle | None], mapped: list[TensorHandle]
@@ -240,14 +240,14 @@ class RunTables:
         Returns the bound arrays in ordinary memory by index. Handles that had to be mapped are appended to `mapped`, so
         that the caller unmaps them.
         """
-        result: dict[int, Array] = {}
+        arrays: dict[int, Array] = {}
         for index, handle in enumerate(handles):
             if isinstance(handle, NativeHandle) and handle.library is self._executable.library:
                 table.bind_private(index, handle.number)
             elif handle is None or handle.info.is_concrete:
-                result[index] = _map(handle, mapped)
-                table.bind(index, result[index])
-        return result
+                arrays[index] = _map(handle, mapped)
+                table.bind(index, arrays[index])
+        return arrays
 
     def execute(self, read: Sequence[Array], written: Sequence[Array]) -> None:
         """Execute the part once, with the inputs `read` and the outputs `written`.
@@ -326,12 +326,12 @@ class RunTables:
         handle = self._handles[output]
         if rank != handle.info.rank:
             raise BackendContractError(f"resize gave output {output}, {handle.info}, the rank {rank}")
-        result = tuple(read_integers(shape, rank, rank, "the shape that resize was called with"))
-        if min(result, default=0) < 0:
-            raise BackendContractError(f"resize gave output {output}, {handle.info}, the shape {list(result)}")
+        new_shape = tuple(read_integers(shape, rank, rank, "the shape that resize was called with"))
+        if min(new_shape, default=0) < 0:
+            raise BackendContractError(f"resize gave output {output}, {handle.info}, the shape {list(new_shape)}")
         if handle.info.is_concrete:
             raise BackendContractError(f"resize was called for output {output}, which is {handle.info} already")
-        handle.resize(result)
+        handle.resize(new_shape)
         self._written[output] = array = _map(handle, self._mapped)
-        self._outputs.reshape(output, result)
+        self._outputs.reshape(output, new_shape)
         self._outputs.bind(output, array)
